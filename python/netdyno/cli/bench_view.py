@@ -114,7 +114,10 @@ def _held(search: SearchReport) -> None:
             f"{one.share:.0%}",
             words.load(one.load, search.unit),
             name,
-            *(console.delay(delay.get(stat)) for stat in ("p50", "p99", "p999", "max")),
+            *(
+                console.delay(delay.get(stat)) + "!" * (stat in one.late.get(name, {}))
+                for stat in ("p50", "p99", "p999", "max")
+            ),
             console.number(one.loss, "ratio"),
         )
         for part in search.parts
@@ -124,6 +127,10 @@ def _held(search: SearchReport) -> None:
     heads = ("frame", "at", "load", "delay", "median", "p99", "p99.9", "max", "loss")
     title = "latency at shares of what was found"
     console.table(heads, rows, title, right=("at", "load", *heads[4:]), spare=("delay",))
+    if any(one.late for part in search.parts for one in part.held):
+        console.out().print(
+            Text("  ! more than a fifth of it is the generator's own lateness", style="yellow")
+        )
 
 
 def _curve(search: SearchReport, part: SearchPart) -> None:

@@ -89,6 +89,9 @@ class SearchHeld(Model):
     delays: dict[str, dict[str, float]] = Field(default_factory=dict)
     """By group and delay: `min`, `mean`, `p50`, `p99`, `p999`, `max` and `pdv` in nanoseconds, each the mean
     over the trials."""
+    late: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """By group and delay the percentiles of which more than a fifth is the generator's own lateness: how
+    much, as a share, in the trial with the most."""
 
 
 class SearchPart(Model):

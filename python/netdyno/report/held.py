@@ -30,7 +30,8 @@ def table(search: SearchReport, unit: str) -> Table:
             Column(M("Delay"), numeric=False), *map(Column, heads),
         ],
         note=M(
-            "Each figure is the mean over the trials at that load, which are longer than those of the search."
+            "Each figure is the mean over the trials at that load, which are longer than those of the "
+            "search. Of one with ! more than a fifth is the generator's own lateness."
         ),
     )  # fmt: skip
     for part in search.parts:
@@ -41,7 +42,13 @@ def table(search: SearchReport, unit: str) -> Table:
                     number(units.percent(one.share), one.share),
                     number(units.show(one.load, unit), one.load),
                     data(name),
-                    *(number(units.duration(delay.get(stat)), delay.get(stat)) for stat in STATS),
+                    *(
+                        number(
+                            units.duration(delay.get(stat)) + "!" * (stat in one.late.get(name, {})),
+                            delay.get(stat),
+                        )
+                        for stat in STATS
+                    ),
                     number(units.percent(one.loss), one.loss),
                     number(str(one.trials), one.trials),
                 )

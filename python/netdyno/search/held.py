@@ -39,8 +39,23 @@ def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[Sear
             continue
         sent = sum(one.sent for one in at)
         loss = sum(one.lost for one in at) / sent if sent else 1.0
-        made.append(SearchHeld(share=share, load=at[0].load, trials=len(at), loss=loss, delays=_delays(at)))
+        made.append(
+            SearchHeld(
+                share=share, load=at[0].load, trials=len(at), loss=loss, delays=_delays(at), late=_late(at)
+            )
+        )
     return made
+
+
+def _late(trials: Sequence[LoadTrial]) -> dict[str, dict[str, float]]:
+    """The same of what is much the generator's own lateness: how much, in the trial with the most."""
+    found: dict[str, dict[str, float]] = {}
+    for one in trials:
+        for figure, share in one.late.items():
+            delay, _, stat = figure.rpartition(".")
+            of = found.setdefault(delay, {})
+            of[stat] = max(share, of.get(stat, 0.0))
+    return found
 
 
 def _delays(trials: Sequence[LoadTrial]) -> dict[str, dict[str, float]]:

@@ -14,7 +14,7 @@ from netdyno.search import overrun
 from netdyno.search.load import loading
 from netdyno.search.paused import excused
 from netdyno.search.trial import Ask, Goal, LoadTrial
-from netdyno.stats import hdr
+from netdyno.stats import hdr, lateness
 from netdyno.stats.pairs import Limits
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
@@ -29,6 +29,9 @@ TRACE = 0.01
 BURST = 10e6
 """How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
 
+MOSTLY = 0.5
+"""Share of a median delay from which on it is the generator's lateness, and none of the DUT's delay."""
+
 
 def observed(
     ask: Ask,
@@ -39,12 +42,14 @@ def observed(
     *,
     exact: bool = False,
     by_loss: bool = True,
+    timed: bool = False,
     goals: Sequence[Goal] = (),
 ) -> LoadTrial:
     """What one trial showed of a load.
 
     `exact`: how much was lost matters, and not only whether it is more than a goal allows. `by_loss`: whether
-    anything was does. `goals`: a trial that meets all of them needs no excuse for what it lost.
+    anything was does. `timed`: delays are taken from it. `goals`: a trial that meets all of them needs no
+    excuse for what it lost.
     """
     received = _received(profile)
     load = {str(group.get("name")) for group in loading(profile)}
@@ -76,6 +81,7 @@ def observed(
         short=short,
         overrun=short and _dropped(repetition),
         figures=_figures(repetition),
+        late=_late(repetition),
         number=number,
         shape=ask.shape,
     )
@@ -87,7 +93,16 @@ def observed(
     disturbed = _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
     if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
         return replace(trial, short=True, overrun=True)
-    return replace(trial, disturbed=disturbed)
+    return replace(trial, disturbed=disturbed or (_mostly_late(trial) if timed else ""))
+
+
+def _mostly_late(trial: LoadTrial) -> str:
+    """That a typical delay is the generator's own lateness, and tells nothing of the DUT."""
+    for figure, share in trial.late.items():
+        delay, _, stat = figure.rpartition(".")
+        if stat == "p50" and share > MOSTLY:
+            return lateness.words(delay, stat, share)
+    return ""
 
 
 def _dropped(repetition: Repetition) -> bool:
@@ -200,6 +215,16 @@ def _share_above(counts: Any, limit: float) -> float:
         if item.value_iterated_to > limit
     )
     return float(above / whole)
+
+
+def _late(repetition: Repetition) -> dict[str, float]:
+    """How much of a delay is the generator's own lateness, where it is much."""
+    return {
+        f"{group.name}.{name}.{stat}": share
+        for group in repetition.groups
+        for name, delay in group.delays.items()
+        for stat, share in lateness.shares(group.lateness, delay).items()
+    }
 
 
 def _figures(repetition: Repetition) -> dict[str, float]:

@@ -105,6 +105,7 @@ class Search:
             self._number,
             exact=self.kind.exact,
             by_loss=self.kind.by_loss,
+            timed=self.kind.timed and ask.seconds >= part.space.seconds,
             goals=self.wanted.goals,
         )
         part.trials.append(seen)

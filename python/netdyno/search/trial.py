@@ -47,6 +47,8 @@ class LoadTrial:
     """What disturbed it, by no fault of the DUT; nothing: nothing did."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Whatever else was measured."""
+    late: Mapping[str, float] = field(default_factory=dict)
+    """Of these, delays that the generator's own lateness is much of: how much, as a share."""
     number: int = 0
     """Its place in the order in which all ran, from 1."""
     shape: str = ""

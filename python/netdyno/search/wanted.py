@@ -71,6 +71,8 @@ class Kind(Protocol):
     """Whether how much is lost matters, and not only whether it is more than a goal allows."""
     by_loss: bool
     """Whether trials are judged by what they lost; if not, a generator that was late disturbs none."""
+    timed: bool
+    """Whether delays are taken from its trials of full length."""
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Where it looks, and the unit of its loads."""

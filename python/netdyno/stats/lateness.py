@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from netdyno.core.model import Distribution
 from netdyno.core.result import FigureWarning, GroupSummary
 
 SHARE = 0.2
@@ -22,18 +23,28 @@ def warnings(leg: str, groups: Sequence[GroupSummary]) -> list[FigureWarning]:
 
 
 def _of(leg: str, group: GroupSummary) -> Iterator[FigureWarning]:
-    late = group.lateness
-    if not late.count:
-        return
     for name, delay in group.delays.items():
-        for stat in STATS:
-            # fewer samples do not have a 99.9th percentile
-            if stat == "p999" and min(delay.count, late.count) < 1000:
-                continue
-            value, own = float(getattr(delay, stat)), float(getattr(late, stat))
-            if delay.count and value > 0 and own > SHARE * value:
-                what = f"generator lateness is {own / value:.0%} of the {name} {NAMES[stat]}"
-                yield FigureWarning(
-                    leg=leg, group=group.name, metric=f"{group.name}.delay.{name}.{stat}", value=value,
-                    limit=own, what=what,
-                )  # fmt: skip
+        for stat, own in shares(group.lateness, delay).items():
+            value = float(getattr(delay, stat))
+            yield FigureWarning(
+                leg=leg, group=group.name, metric=f"{group.name}.delay.{name}.{stat}", value=value,
+                limit=float(getattr(group.lateness, stat)), what=words(name, stat, own),
+            )  # fmt: skip
+
+
+def words(delay: str, stat: str, share: float) -> str:
+    """What is said of such a percentile."""
+    return f"generator lateness is {share:.0%} of the {delay} {NAMES[stat]}"
+
+
+def shares(late: Distribution, delay: Distribution) -> dict[str, float]:
+    """By percentile how much of the delay is lateness, where it is more than `SHARE`."""
+    found: dict[str, float] = {}
+    for stat in STATS if late.count and delay.count else ():
+        # fewer samples do not have a 99.9th percentile
+        if stat == "p999" and min(delay.count, late.count) < 1000:
+            continue
+        value, own = float(getattr(delay, stat)), float(getattr(late, stat))
+        if value > 0 and own > SHARE * value:
+            found[stat] = own / value
+    return found

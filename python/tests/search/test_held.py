@@ -24,8 +24,9 @@ from netdyno.search.held import at_shares, shape
 from netdyno.search.kind import KINDS
 from netdyno.search.load import axis
 from netdyno.search.nat_study import Asked
+from netdyno.search.observe import observed
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import LoadTrial, loss_goal, run
+from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
 from netdyno.search.wanted import Part, Wanted
 from netdyno.system.interrupt import Interrupts
 
@@ -70,6 +71,30 @@ def test_what_does_not_count_is_in_no_mean() -> None:
     )
     assert (one.share, one.load, one.trials, one.loss) == (0.5, 500.0, 2, 0.005)
     assert one.delays == {"x.one_way": {"p50": 20.0, "max": 200.0}}
+
+
+def test_delays_that_are_mostly_our_own_lateness_are_told_from_the_dut_s() -> None:
+    def at(late: float, *, timed: bool) -> LoadTrial:
+        delay = Distribution(
+            count=5000, min=1.0, mean=60.0, p50=50.0, p90=80.0, p99=100.0, p999=1000.0, max=2000.0
+        )
+        # late most of the time, or now and then
+        own = Distribution(count=5000, mean=late, p50=late, p90=15.0, p99=20.0, p999=900.0, max=900.0)
+        counts = Counts(messages_intended=5000, messages_sent=5000, messages_delivered=5000)
+        group = GroupResult(
+            name="x", protocol="stream", measured=counts, total=counts, loss=0.0, delays={"one_way": delay},
+            lateness=own,
+        )  # fmt: skip
+        ask = Ask(500.0, 1.0, shape(0.5))
+        return observed(ask, repetition(5000, 0, profile=PROFILE, groups=[group]), PROFILE, 1, timed=timed)
+
+    # a search asks what is lost; who asks for delays is told nothing by a generator that was late as a rule
+    assert at(45.0, timed=False).disturbed == ""
+    assert at(45.0, timed=True).disturbed == "generator lateness is 90% of the x.one_way median"
+    somewhat, now_and_then = at(20.0, timed=True), at(1.0, timed=True)
+    assert (somewhat.disturbed, now_and_then.disturbed) == ("", "")
+    (one,) = at_shares([at(45.0, timed=True), somewhat, now_and_then], SHARES)
+    assert (one.trials, one.late) == (2, {"x.one_way": {"p50": 0.4, "p999": 0.9}})
 
 
 def test_a_share_of_which_no_trial_counted_is_told() -> None:

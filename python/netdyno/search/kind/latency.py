@@ -30,6 +30,7 @@ class Latency(Throughput):
 
     name = "latency"
     rfc = "RFC 2544 §26.2"
+    timed = True
 
     def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
         """The search, then the trials at what it found."""

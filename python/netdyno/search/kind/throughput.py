@@ -22,6 +22,7 @@ class Throughput:
     rfc = "RFC 2544 §26.1"
     exact = False
     by_loss = True
+    timed = False
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Up to the load of the profile."""
