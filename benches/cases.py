@@ -11,6 +11,7 @@ import cases_impair
 import cases_nat
 import cases_nat_kernel
 import cases_nat_scale
+import cases_nat_vpp
 import cases_nat_workers
 import cases_sockets
 import cases_testpmd
@@ -98,6 +99,10 @@ CASES: dict[str, Case] = {
     "nat-memif-1k": Case(cases_nat.over_memif(1_000), rate("frames/s", *AS_GOOD)),
     "nat-memif-64k": Case(cases_nat.over_memif(64_000), rate("frames/s", Goal(least=0.7, ratio=True))),
     "nat-memif-1m": Case(cases_nat.over_memif(1_000_000), rate("frames/s", Goal(least=0.5, ratio=True))),
+    "nat-vpp-1k": Case(cases_nat_vpp.known(1_000), rate("frames/s", *AS_GOOD)),
+    "nat-vpp-64k": Case(cases_nat_vpp.known(64_000), rate("frames/s", *AS_GOOD)),
+    "nat-vpp-1m": Case(cases_nat_vpp.known(1_000_000), rate("frames/s", *AS_GOOD)),
+    "nat-vpp-setup": Case(cases_nat_vpp.setup, rate("sessions/s", *AS_GOOD)),
     "nat-kernel": Case(
         cases_nat_kernel.against_kernel(1_000),
         rate("frames/s", Goal(least=25, ratio=True)) | {"cycles": CYCLES},

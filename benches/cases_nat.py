@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bed import BEYOND, CORES, GENERATOR, SERVER, Core, Skipped, folder, frames, namespace
@@ -146,53 +148,89 @@ def passed(core: Core, seconds: float, flows: int, dut: tuple[dict[str, Any], li
     }
 
 
-def over_memif(flows: int) -> Setup:
-    """The same from another process over shared memory, where testpmd forwards as well and swaps addresses.
+@dataclass
+class Crossing:
+    """Ends in one process, which send and receive, and in another what is measured between them, over memif.
 
-    Generator and receiver are the same for all; they end first, as the driver does not bear it that the other
-    end goes while frames pass.
+    The ends are the same for all; they end first, as the driver does not bear it that the other end goes
+    while frames pass.
     """
+
+    ends: Core
+    dut: Core
+    where: Path
+
+    @property
+    def paths(self) -> list[Path]:
+        """Sockets of the inside port and of the outside one."""
+        return [self.where / "in", self.where / "out"]
+
+    @property
+    def inner(self) -> list[str]:
+        """Ports of what is measured."""
+        return [memif("server", path, n) for n, path in enumerate(self.paths)]
+
+    def fresh(self) -> None:
+        """Nothing is left of who was there before."""
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+    def across(self, made: dict[str, Any], seconds: float | None = None) -> float:
+        """What of this load comes out at the other side, a second: of all phases, or of so many seconds."""
+        dpdk = made["transport"]["dpdk"]
+        # who swaps addresses only answers no ARP
+        near = {"name": "a", "ip": PORTS[0]["ip"], "peer_mac": "02:00:00:00:00:02"}
+        outer = [memif("client", path, n) for n, path in enumerate(self.paths)]
+        dpdk["ports"] = [
+            port | {"device": device} for port, device in zip((near, PORTS[3]), outer, strict=True)
+        ]
+        dpdk["placement"] = dpdk["placement"][:1]
+        result, _ = self.ends.run(made, allowed=BEYOND)
+        passed = result["interfaces"]["d"]["rx_packets"]
+        return float(passed / (seconds or sum(result["phases"].values())))
+
+    def ours(
+        self, made: dict[str, Any], dut: tuple[dict[str, Any], list[str]], seconds: float | None = None
+    ) -> float:
+        """The same through a NAT of ours."""
+        self.fresh()
+        elements, edges = dut
+        ports = [port | {"device": device} for port, device in zip(PORTS[1:3], self.inner, strict=True)]
+        graph_ = graph(LONG, ports, [], elements, edges, {SERVER: [*elements, *QUEUES]})
+        return self.dut.during(graph_, lambda: self.across(made, seconds))
+
+
+@contextlib.contextmanager
+def crossing() -> Iterator[Crossing]:
+    """Both processes, in a namespace of their own."""
+    if len(CORES) < 2:
+        raise Skipped("two cores are needed, one for the NAT and one for its ends; there is one")
+    with namespace() as name, folder() as near, folder() as far:
+        made = Crossing(Core(name, far), Core(name, near), near)
+        yield made
+        made.dut.close()
+        made.ends.close()
+
+
+def over_memif(flows: int) -> Setup:
+    """The same from another process over shared memory, where testpmd forwards too, and swaps addresses."""
 
     @contextlib.contextmanager
     def play() -> Iterator[Sides]:
-        if len(CORES) < 2:
-            raise Skipped("two cores are needed, one for the NAT and one for its ends; there is one")
-        with namespace() as name, folder() as near, folder() as far:
-            ends, dut = Core(name, far), Core(name, near)
-            paths = [near / "in", near / "out"]
-            outer = [memif("client", path, n) for n, path in enumerate(paths)]
-            inner = [memif("server", path, n) for n, path in enumerate(paths)]
+        with crossing() as both:
 
-            def across(seconds: float) -> float:
-                made = load(seconds, flows, ({}, []))
-                dpdk = made["transport"]["dpdk"]
-                # who swaps addresses only answers no ARP
-                near_end = {"name": "a", "ip": PORTS[0]["ip"], "peer_mac": "02:00:00:00:00:02"}
-                outer_ends = zip((near_end, PORTS[3]), outer, strict=True)
-                dpdk["ports"] = [port | {"device": device} for port, device in outer_ends]
-                dpdk["placement"] = dpdk["placement"][:1]
-                result, _ = ends.run(made, allowed=BEYOND)
-                return float(result["interfaces"]["d"]["rx_packets"] / sum(result["phases"].values()))
-
-            def fresh() -> None:
-                for path in paths:
-                    path.unlink(missing_ok=True)
+            def offered(seconds: float) -> dict[str, Any]:
+                return load(seconds, flows, ({}, []))
 
             def ours(seconds: float) -> dict[str, float]:
-                fresh()
-                elements, edges = translating(flows)
-                ports = [port | {"device": device} for port, device in zip(PORTS[1:3], inner, strict=True)]
-                made = graph(LONG, ports, [], elements, edges, {SERVER: [*elements, *QUEUES]})
-                return {"rate": dut.during(made, lambda: across(seconds))}
+                return {"rate": both.ours(offered(seconds), translating(flows))}
 
             def macswap(seconds: float, burst: int) -> dict[str, float]:
-                fresh()
-                with Testpmd(SERVER, inner, "--forward-mode=macswap", burst=burst) as testpmd:
+                both.fresh()
+                with Testpmd(SERVER, both.inner, "--forward-mode=macswap", burst=burst) as testpmd:
                     testpmd.say("start")
-                    return {"rate": across(seconds)}
+                    return {"rate": both.across(offered(seconds))}
 
             yield Sides(ours, (at_bursts(macswap),))
-            dut.close()
-            ends.close()
 
     return play
