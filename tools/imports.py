@@ -15,7 +15,7 @@ CRATES = TOP / "crates"
 
 # From the bottom to the top: a crate may use those of the lines before its own.
 LAYERS = [
-    ["dpdk-sys", "outcome", "packet", "pcp", "timer"],
+    ["dpdk-sys", "memif", "outcome", "packet", "pcp", "timer"],
     ["cgnat", "dhcp", "dpdk", "protocol"],
     ["engine", "models", "nat-log"],
     ["profile"],

@@ -27,7 +27,7 @@ const FUNCTIONS: &str = "nd_.*|rte_eal_(init|cleanup)|rte_strerror|rte_version|r
     rte_ring_(create|free)|rte_thread_(register|unregister)";
 
 fn main() {
-    for file in ["src/shim.c", "src/guard.c", "src/shim.h", "build.rs"] {
+    for file in ["src/shim.c", "src/shim.h", "build.rs"] {
         println!("cargo:rerun-if-changed={file}");
     }
     let library = pkg_config::Config::new()
@@ -56,7 +56,7 @@ fn main() {
     bindings.write_to_file(out.join("bindings.rs")).expect("OUT_DIR is writable");
 
     let mut shim = cc::Build::new();
-    shim.files(["src/shim.c", "src/guard.c"]).opt_level(3).flag("-Wno-unused-parameter");
+    shim.file("src/shim.c").opt_level(3).flag("-Wno-unused-parameter");
     flags.iter().for_each(|flag| {
         shim.flag(flag);
     });

@@ -34,25 +34,6 @@ pub struct Watch {
     by: By,
     /// Lost is only what was there: a link may take seconds to come up.
     was_up: bool,
-    faults: Faults,
-}
-
-/// Bursts that a fault ended. When the other end dies there are a few, and the link goes down; a driver that goes on
-/// faulting while its link is up carries nothing, and does not say so.
-#[derive(Debug, Default)]
-struct Faults {
-    seen: u32,
-    /// How many looks in a row had new ones.
-    looks: u32,
-}
-
-impl Faults {
-    /// Whether they go on, by their number at this look.
-    fn go_on(&mut self, now: u32) -> bool {
-        self.looks = if now == self.seen { 0 } else { self.looks + 1 };
-        self.seen = now;
-        self.looks > 1
-    }
 }
 
 impl Watch {
@@ -65,17 +46,13 @@ impl Watch {
             Some(name) if info.is_some_and(|info| info.driver == "net_tap") => By::Tap { name },
             Some(name) => By::Kernel { index, name },
         };
-        Self { port: port.clone(), by, was_up: false, faults: Faults::default() }
+        Self { port: port.clone(), by, was_up: false }
     }
 
     /// What happened, if the port was lost. When `patient`, a link that is down is no loss: it may come again.
     pub fn lost(&mut self, patient: bool) -> Option<String> {
         let state = self.state();
         self.was_up |= state == State::Up;
-        let faults = self.faults.go_on(self.port.faults());
-        if state == State::Up && faults {
-            return Some("its driver faults at each burst: the memory that it shares is gone".to_owned());
-        }
         if !self.was_up || state == State::Up || patient && state == State::Down {
             return None;
         }
@@ -134,13 +111,6 @@ fn has_tap(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn faults_go_on_when_there_are_new_ones_at_two_looks_in_a_row() {
-        let mut faults = Faults::default();
-        let looks = [0, 0, 3, 3, 4, 5, 5].map(|now| faults.go_on(now));
-        assert_eq!(looks, [false, false, false, false, false, true, false]);
-    }
 
     #[test]
     fn the_kernels_interfaces_are_found_by_number() {

@@ -189,6 +189,17 @@ static bool is_plain(struct rte_mbuf *packet)
 	return packet->nb_segs == 1 && rte_mbuf_refcnt_read(packet) == 1 && RTE_MBUF_DIRECT(packet);
 }
 
+void nd_read(const struct rte_mbuf *packet, void *to, uint32_t len)
+{
+	for (; packet != NULL && len > 0; packet = packet->next) {
+		const uint32_t piece = RTE_MIN(len, packet->data_len);
+
+		memcpy(to, rte_pktmbuf_mtod(packet, const char *), piece);
+		to = (char *)to + piece;
+		len -= piece;
+	}
+}
+
 void nd_free_burst(struct rte_mbuf **mbufs, uint32_t n)
 {
 	uint32_t i = 0, from;

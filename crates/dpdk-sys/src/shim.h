@@ -81,13 +81,6 @@ typedef void (*nd_log_fn)(uint32_t level, const char *text, size_t len);
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
-/* The same for a port whose driver unmaps memory in use: a fault ends the burst. nd_guard_faults once before; it handles
- * SIGSEGV and SIGBUS, and hands on what is none of a burst's. */
-void nd_guard_faults(void);
-uint16_t nd_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
-uint16_t nd_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
-/* How many bursts of a port were ended by a fault. */
-uint32_t nd_faults(uint16_t port);
 /* Put tags that the port took out of packets back. */
 void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n);
 /* The outer of two tags becomes one of 802.1ad, in packets whose driver put a tag back without knowing of which kind it was. */
@@ -104,6 +97,8 @@ struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, 
 int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
 /* Give packets back to their pools. */
 void nd_free_burst(struct rte_mbuf **mbufs, uint32_t n);
+/* Copy the first len bytes of all segments; there must be as many. */
+void nd_read(const struct rte_mbuf *packet, void *to, uint32_t len);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 /* Room of so many bytes in all packets, aligned to 8, and a flag that says whether it is used: 0 or a negative errno. */

@@ -94,12 +94,6 @@ impl Device {
         matches!(self, Self::Virtual { driver, .. } if kind(driver) == "af_packet")
     }
 
-    /// Whether its driver unmaps shared memory when the process at the other end is gone, without waiting for a burst that
-    /// uses it.
-    pub(crate) fn unmaps_in_use(&self) -> bool {
-        matches!(self, Self::Virtual { driver, .. } if kind(driver) == "memif")
-    }
-
     /// Whether it connects to a process at the other end, which must be there when it is opened or started.
     pub fn connects(&self) -> bool {
         let Self::Virtual { driver, arguments } = self else { return false };

@@ -22,6 +22,7 @@ mod info;
 mod interface;
 mod log;
 mod mbuf;
+mod memif_port;
 mod mempool;
 mod meta;
 mod node_pools;

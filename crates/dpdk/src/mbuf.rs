@@ -290,6 +290,16 @@ impl Mbuf {
         }
     }
 
+    /// Copy the whole packet, all of its segments, to `to`, which has its length. `false`: it has another.
+    pub fn copy_to(&self, to: &mut [u8]) -> bool {
+        let fits = to.len() == self.len();
+        if fits {
+            // SAFETY: the packet is ours, and has as many bytes as `to` has room for.
+            unsafe { dpdk_sys::nd_read(self.0.as_ptr(), to.as_mut_ptr().cast(), to.len() as u32) };
+        }
+        fits
+    }
+
     /// Most bytes that [`Mbuf::set_len`] takes.
     #[inline]
     pub fn capacity(&self) -> usize {

@@ -205,6 +205,12 @@ impl Mempool {
         unsafe { to.fill(|places, room| make(pool, packets, places, from.len().min(room) as u32) as usize) }
     }
 
+    /// Bytes that one packet has room for.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.0.spec.room.into()
+    }
+
     /// How many segments so many bytes take.
     pub fn segments(&self, bytes: usize) -> usize {
         bytes.div_ceil(self.0.spec.room.into())

@@ -2,12 +2,13 @@
 
 use crate::batch::BURST;
 use crate::cable;
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::eal::Eal;
 use crate::error::{self, Result};
 use crate::files;
 use crate::info::{Link, PortInfo, PortStats};
 use crate::interface::Interface;
+use crate::memif_port::{self, MemifPort};
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
 use crate::packet_sockets::PacketSockets;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 mod queues;
 
+use queues::{DirectRx, DirectTx};
 pub use queues::{RxQueue, TxQueue};
 
 /// How a port is set up.
@@ -97,7 +99,22 @@ enum Source {
         _files: Vec<File>,
         sockets: PacketSockets,
     },
+    /// Of DPDK's there is only a port without packets, which has the address.
+    Memif {
+        name: CString,
+        port: MemifPort,
+    },
     Pci,
+}
+
+impl Source {
+    /// The address that the device string asks for.
+    fn mac(&self) -> Option<[u8; 6]> {
+        match self {
+            Self::Memif { port, .. } => port.mac,
+            _ => None,
+        }
+    }
 }
 
 /// Which of two things that both ways have.
@@ -111,7 +128,7 @@ impl Inner {
             // It has one queue.
             Source::Cable(end) => end.rings[way],
             Source::Virtual { name, .. } => ring::of_port(name, queue)?,
-            Source::Pci => return None,
+            Source::Memif { .. } | Source::Pci => return None,
         };
         let passed = Arc::default();
         self.passed[way].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&passed));
@@ -135,6 +152,19 @@ impl Port {
             Device::Pair(cable) => {
                 let end = cable::open(eal, cable)?;
                 (c_string(&end.name), Source::Cable(end))
+            }
+            Device::Virtual { driver, arguments } if device::kind(driver) == "memif" => {
+                let bad =
+                    |why| error::port(&device.to_string(), "reading its arguments", -nix::libc::EINVAL, why);
+                let port = MemifPort::read(arguments).map_err(bad)?;
+                let name = c_string(&numbered("net_null"));
+                let _control = eal.control();
+                // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
+                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c"".as_ptr()) };
+                if code < 0 {
+                    return Err(error::port(&device.to_string(), "opening", code, device.hint()));
+                }
+                (name.clone(), Source::Memif { name, port })
             }
             Device::Virtual { driver, arguments } => {
                 let name = c_string(&numbered(driver));
@@ -170,7 +200,7 @@ impl Port {
         // SAFETY: the string is NUL-terminated, `id` outlives the call.
         let code = unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
         if code < 0 {
-            if let Source::Virtual { name, .. } = source {
+            if let Source::Virtual { name, .. } | Source::Memif { name, .. } = source {
                 // SAFETY: made above, and nobody knows it yet.
                 unsafe { dpdk_sys::rte_vdev_uninit(name.as_ptr()) };
             }
@@ -225,8 +255,9 @@ impl Port {
             rss.rss_key_len = if info.hash_key_size == 0 { 40 } else { info.hash_key_size };
             rss.rss_key = key.as_mut_ptr();
         }
-        // A ring hands packets on as they are, however long, and knows no MTU.
-        let any_length = config.mtu != 0 && self.info()?.driver == "net_ring";
+        // These hand packets on as they are, however long, and know no MTU.
+        let any_length =
+            config.mtu != 0 && ["net_ring", memif_port::DRIVER].contains(&self.info()?.driver.as_str());
         let id = port.id;
         let check = |action, code: i32| match code {
             0.. => Ok(()),
@@ -264,7 +295,7 @@ impl Port {
                 let set = Rss::set_reta(id, info.reta_size, config.rx_queues);
                 port.by_address.store(set, Ordering::Relaxed);
             }
-            if let Some(mac) = config.mac {
+            if let Some(mac) = config.mac.or(port.source.mac()) {
                 let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: mac };
                 // Not every virtual port can keep an address; the frames carry ours all the same.
                 dpdk_sys::rte_eth_dev_default_mac_addr_set(id, &raw mut mac);
@@ -283,22 +314,38 @@ impl Port {
         if let Source::Virtual { sockets, .. } = &port.source {
             sockets.begin();
         }
-        let untagged = config.offloads.vlan_strip;
-        let (loses_tpid, guarded) = (port.device.loses_tpid(), port.device.unmaps_in_use());
-        if guarded {
-            // SAFETY: installs handlers once, which do nothing to a thread that is in no guarded burst but what was done before.
-            unsafe { dpdk_sys::nd_guard_faults() };
-        }
+        let (mut receivers, mut senders) = match &port.source {
+            Source::Memif { port: memif, .. } => {
+                let (receivers, senders) =
+                    memif.start(config.rx_queues, config.tx_queues).map_err(|why| {
+                        self.failed(
+                            "connecting",
+                            -memif_port::errno(&why),
+                            format!("{why}. {}", port.device.hint()),
+                        )
+                    })?;
+                let receivers =
+                    receivers.into_iter().map(|one| DirectRx::Memif(Box::new(memif.rx(one, pool))));
+                (
+                    receivers.collect(),
+                    senders.into_iter().map(|one| DirectTx::Memif(Box::new(memif.tx(one)))).collect(),
+                )
+            }
+            _ => (Vec::new(), Vec::new()),
+        };
+        receivers.reverse();
+        senders.reverse();
+        let (untagged, loses_tpid) = (config.offloads.vlan_strip, port.device.loses_tpid());
         let burst = usize::from(config.burst).clamp(1, BURST);
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
-            let direct = port.direct(RX, queue);
+            let direct = receivers.pop().or_else(|| port.direct(RX, queue).map(DirectRx::Ring));
             let (port, _pool) = (self.0.clone(), pool.clone());
-            RxQueue { port, queue, direct, untagged, loses_tpid, guarded, burst, _pool }
+            RxQueue { port, queue, direct, untagged, loses_tpid, burst, _pool }
         };
         let tx = |queue| {
-            let (direct, port) = (port.direct(TX, queue), self.0.clone());
-            TxQueue { port, queue, direct, helped, guarded, burst }
+            let direct = senders.pop().or_else(|| port.direct(TX, queue).map(DirectTx::Ring));
+            TxQueue { port: self.0.clone(), queue, direct, helped, burst }
         };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
     }
@@ -323,7 +370,9 @@ impl Port {
     /// What the port can do.
     pub fn info(&self) -> Result<PortInfo> {
         let raw = self.raw_info()?;
-        let driver = if raw.driver_name.is_null() {
+        let driver = if let Source::Memif { .. } = self.0.source {
+            memif_port::DRIVER.to_owned()
+        } else if raw.driver_name.is_null() {
             String::new()
         } else {
             // SAFETY: a non-null driver_name is the driver's static, NUL-terminated name.
@@ -353,16 +402,13 @@ impl Port {
 
     /// The state of the link, without waiting for it.
     pub fn link(&self) -> Link {
+        if let Source::Memif { port, .. } = &self.0.source {
+            return Link { up: port.is_up(), mbps: memif_port::SPEED };
+        }
         let mut link = dpdk_sys::nd_link { mbps: 0, up: 0, full_duplex: 0 };
         // SAFETY: the port is open and `link` outlives the call.
         let code = unsafe { dpdk_sys::nd_link_get(self.0.id, &raw mut link) };
         Link { up: code == 0 && link.up != 0, mbps: link.mbps }
-    }
-
-    /// How many of its bursts a fault of its driver has ended: memory that it shares with another process is gone.
-    pub fn faults(&self) -> u32 {
-        // SAFETY: reads a counter.
-        unsafe { dpdk_sys::nd_faults(self.0.id) }
     }
 
     /// The port's counters.
@@ -377,16 +423,20 @@ impl Port {
             Source::Virtual { sockets, .. } => sockets.dropped(),
             _ => 0,
         };
+        let ([received, sent], malformed, no_memory) = match &self.0.source {
+            Source::Memif { port, .. } => (port.passed(), port.malformed(), port.no_memory()),
+            _ => Default::default(),
+        };
         PortStats {
-            rx_packets: raw.ipackets + self.0.passed(RX),
-            tx_packets: raw.opackets + self.0.passed(TX),
-            rx_bytes: raw.ibytes,
-            tx_bytes: raw.obytes,
+            rx_packets: raw.ipackets + self.0.passed(RX) + received.0,
+            tx_packets: raw.opackets + self.0.passed(TX) + sent.0,
+            rx_bytes: raw.ibytes + received.1,
+            tx_bytes: raw.obytes + sent.1,
             rx_missed: raw.imissed + untold,
-            rx_errors: raw.ierrors,
+            rx_errors: raw.ierrors + malformed,
             tx_errors: raw.oerrors,
             tx_unfit: self.0.unfit.load(Ordering::Relaxed),
-            rx_no_memory: raw.rx_nombuf,
+            rx_no_memory: raw.rx_nombuf + no_memory,
         }
     }
 
@@ -411,11 +461,20 @@ impl Port {
 
     fn raw_info(&self) -> Result<dpdk_sys::rte_eth_dev_info> {
         // SAFETY: a plain C structure that the call fills; the port is open.
-        let (code, info) = unsafe {
+        let (code, mut info) = unsafe {
             let mut info: dpdk_sys::rte_eth_dev_info = zeroed();
             (dpdk_sys::rte_eth_dev_info_get(self.0.id, &raw mut info), info)
         };
-        if code < 0 { Err(self.failed("asking for its abilities", code, "")) } else { Ok(info) }
+        if code < 0 {
+            return Err(self.failed("asking for its abilities", code, ""));
+        }
+        if let Source::Memif { .. } = self.0.source {
+            // What DPDK says is of the port without packets.
+            (info.max_rx_queues, info.max_tx_queues) = (memif_port::QUEUES, memif_port::QUEUES);
+            (info.rx_offload_capa, info.tx_offload_capa) = (0, 0);
+            (info.flow_type_rss_offloads, info.reta_size) = (0, 0);
+        }
+        Ok(info)
     }
 
     fn failed(&self, action: &'static str, code: i32, hint: impl Into<String>) -> error::Error {
@@ -447,7 +506,9 @@ impl Drop for Inner {
                 Source::Cable(end) => {
                     failed("removing", dpdk_sys::rte_vdev_uninit(c_string(&end.name).as_ptr()))
                 }
-                Source::Virtual { name, .. } => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
+                Source::Virtual { name, .. } | Source::Memif { name, .. } => {
+                    failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr()))
+                }
                 Source::Pci => {}
             }
         };

@@ -2,24 +2,37 @@
 
 use super::Inner;
 use crate::batch::Batch;
+use crate::memif_port;
 use crate::mempool::Mempool;
 use crate::ring::Direct;
 use dpdk_sys::rte_mbuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A receive queue that is used without a driver.
+#[derive(Debug)]
+pub(super) enum DirectRx {
+    Ring(Direct),
+    Memif(Box<memif_port::Rx>),
+}
+
+/// A transmit queue that is used without a driver.
+#[derive(Debug)]
+pub(super) enum DirectTx {
+    Ring(Direct),
+    Memif(Box<memif_port::Tx>),
+}
+
 /// One receive queue; only its holder takes packets from it.
 #[derive(Debug)]
 pub struct RxQueue {
     pub(super) port: Arc<Inner>,
     pub(super) queue: u16,
-    pub(super) direct: Option<Direct>,
+    pub(super) direct: Option<DirectRx>,
     /// The port takes tags out.
     pub(super) untagged: bool,
     /// Tags are put back as 802.1Q ones, whatever they were.
     pub(super) loses_tpid: bool,
-    /// Its memory may go during a burst.
-    pub(super) guarded: bool,
     /// Most packets at once.
     pub(super) burst: usize,
     /// Keeps the pool from being used by others while the queue fills packets from it.
@@ -31,11 +44,9 @@ pub struct RxQueue {
 pub struct TxQueue {
     pub(super) port: Arc<Inner>,
     pub(super) queue: u16,
-    pub(super) direct: Option<Direct>,
+    pub(super) direct: Option<DirectTx>,
     /// Packets may leave work to the port; with whether it puts tags in.
     pub(super) helped: Option<bool>,
-    /// Its memory may go during a burst.
-    pub(super) guarded: bool,
     /// Most packets at once.
     pub(super) burst: usize,
 }
@@ -49,14 +60,15 @@ impl RxQueue {
     /// Take what has arrived, as much as `batch` has room for and the port hands out at once.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch) -> usize {
-        if let Some(direct) = &mut self.direct {
-            return direct.receive(batch);
-        }
         let (port, queue, burst) = (self.port.id, self.queue, self.burst);
-        let burst_of = if self.guarded { dpdk_sys::nd_rx_burst_guarded } else { dpdk_sys::nd_rx_burst };
+        match &mut self.direct {
+            Some(DirectRx::Ring(ring)) => return ring.receive(batch),
+            Some(DirectRx::Memif(memif)) => return memif.receive(batch, burst),
+            None => {}
+        }
         let get = |to: *mut *mut rte_mbuf, room: usize| {
             // SAFETY: the port is started and has this queue; `&mut self` makes us its only user. `to` has `room` places.
-            usize::from(unsafe { burst_of(port, queue, to, room.min(burst) as u16) })
+            usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room.min(burst) as u16) })
         };
         // SAFETY: the driver writes at most `room` packets and hands them over.
         let received = unsafe { batch.fill(get) };
@@ -77,16 +89,17 @@ impl TxQueue {
         if let Some(tags) = self.helped {
             return self.send_helped(batch, tags);
         }
-        if let Some(direct) = &mut self.direct {
-            return direct.send(batch);
+        match &mut self.direct {
+            Some(DirectTx::Ring(ring)) => return ring.send(batch),
+            Some(DirectTx::Memif(memif)) => return memif.send(batch, &self.port.unfit),
+            None => {}
         }
         let (port, queue, burst) = (self.port.id, self.queue, self.burst);
-        let burst_of = if self.guarded { dpdk_sys::nd_tx_burst_guarded } else { dpdk_sys::nd_tx_burst };
         let put = |from: *mut *mut rte_mbuf, n: usize| {
             in_pieces(n, burst, |at, n| {
                 // SAFETY: the port is started and has this queue; `&mut self` makes us its only user; `at + n` is at most as
                 // many packets as there are.
-                usize::from(unsafe { burst_of(port, queue, from.add(at), n as u16) })
+                usize::from(unsafe { dpdk_sys::nd_tx_burst(port, queue, from.add(at), n as u16) })
             })
         };
         // SAFETY: the driver takes over the first packets, as many as it returns.
