@@ -1,4 +1,4 @@
-//! Bytes copied in whole lines, and lines fetched before they are needed.
+//! Bytes copied in whole lines, and lines prefetched.
 
 /// `length` rounded up to whole lines.
 #[inline]
@@ -23,9 +23,9 @@ pub(crate) unsafe fn lines(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Have the line at `at` fetched, to read it.
+/// Prefetch the line at `at`, to read it.
 #[inline]
-pub(crate) fn expect(at: *const u8) {
+pub(crate) fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; no address is a wrong one.
     unsafe {
@@ -36,9 +36,9 @@ pub(crate) fn expect(at: *const u8) {
     let _ = at;
 }
 
-/// Have the line at `at` fetched, to write it.
+/// Prefetch the line at `at`, to write it.
 #[inline]
-pub(crate) fn expect_to_write(at: *const u8) {
+pub(crate) fn prefetch_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; no address is a wrong one, and a processor that does not know it does nothing.
     unsafe {

@@ -66,8 +66,8 @@ impl Link {
             };
             let first = layout.buffers_of(to_server, index);
             for slot in 0..ring.size() {
-                ring.tell(slot, 0, 0, layout.buffer_size);
-                ring.place(slot, (first + u64::from(slot) * layout.stride()) as u32);
+                ring.set_descriptor(slot, 0, 0, layout.buffer_size);
+                ring.set_offset(slot, (first + u64::from(slot) * layout.stride()) as u32);
             }
             ring.begin(if to_server { 0 } else { MASK_INT });
             Ok(LinkRing { ring, interrupt: interrupt()? })
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Say that we poll what we receive from.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn mask_interrupts(&self) {
         self.rings[1].iter().for_each(|ring| ring.ring.set_flags(MASK_INT));
     }
 

@@ -134,7 +134,7 @@ impl Receiver {
             self.broken();
             return 0;
         }
-        ring.expect(self.position, available.min(most as u16));
+        ring.prefetch(self.position, available.min(most as u16));
         self.parts_used = 0;
         let mut count = 0;
         let mut at = self.position;
@@ -146,9 +146,9 @@ impl Receiver {
                 at = at.wrapping_add(1);
                 // SAFETY: within region 0, as was checked.
                 let from = unsafe { self.base.add(told.offset as usize) };
-                copy::expect(from);
+                copy::prefetch(from);
                 if told.length > 64 {
-                    copy::expect(from.wrapping_add(64));
+                    copy::prefetch(from.wrapping_add(64));
                 }
                 self.pieces[count] = Piece { at: from, length: told.length, end: at, kind: Kind::Lines };
                 count += 1;
@@ -190,7 +190,7 @@ impl Receiver {
                 Some(address) if length <= LONGEST => {
                     if let Some(part) = self.parts.get_mut(used) {
                         *part = Part { at: address.as_ptr(), length: told.length };
-                        copy::expect(address.as_ptr());
+                        copy::prefetch(address.as_ptr());
                     }
                     used += 1;
                 }
@@ -230,7 +230,7 @@ impl Receiver {
             Role::Client => {
                 let mut at = self.position;
                 while at != position {
-                    ring.tell(at, 0, 0, self.buffer_size);
+                    ring.set_descriptor(at, 0, 0, self.buffer_size);
                     at = at.wrapping_add(1);
                 }
                 ring.set_head(position.wrapping_add(ring.size()));
@@ -257,7 +257,7 @@ impl Receiver {
         while at != position {
             let told = ring.descriptor(at);
             if told.flags & NEXT != 0 {
-                ring.tell(at, 0, told.region, told.length);
+                ring.set_descriptor(at, 0, told.region, told.length);
             }
             at = at.wrapping_add(1);
         }

@@ -5,12 +5,16 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::fstat;
+use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::ftruncate;
 use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+
+/// The file system of huge pages (`HUGETLBFS_MAGIC`).
+const HUGE_PAGES: FsType = FsType(0x9584_58f6);
 
 /// A mapped region; unmapped when it goes.
 #[derive(Debug)]
@@ -35,7 +39,8 @@ impl Region {
         Ok((region, file))
     }
 
-    /// One that the other end made. It must be unable to shrink: else its memory could go away while it is used.
+    /// One that the other end made. It must be unable to shrink: else its memory could go away while it is used. So could
+    /// huge pages: who punches a hole gives them to others, and there may be none when they are touched again.
     pub(crate) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Self, &'static str> {
         if len == 0 || len > layout::MOST {
             return Err("region size out of range");
@@ -43,6 +48,9 @@ impl Region {
         let seals = fcntl(file, FcntlArg::F_GET_SEALS).map_err(|_| "region is no memory file")?;
         if seals & SealFlag::F_SEAL_SHRINK.bits() == 0 {
             return Err("region is not sealed against shrinking");
+        }
+        if fstatfs(file).map_err(|_| "region is no memory file")?.filesystem_type() == HUGE_PAGES {
+            return Err("region is in huge pages");
         }
         let size = fstat(file).map_err(|_| "region is no memory file")?.st_size;
         if u64::try_from(size).map_or(true, |size| size < len) {
@@ -117,6 +125,11 @@ mod tests {
         let loose = memfd_create("loose", MFdFlags::MFD_ALLOW_SEALING).unwrap();
         ftruncate(&loose, 4096).unwrap();
         assert!(Region::map(loose.as_fd(), 4096).is_err());
+        // Nothing is reserved before it is mapped, so that no huge page has to be there.
+        let huge = memfd_create("huge", MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB).unwrap();
+        ftruncate(&huge, 1 << 30).unwrap();
+        fcntl(&huge, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
+        assert_eq!(Region::map(huge.as_fd(), 4096).err(), Some("region is in huge pages"));
         let disk = tempfile::tempfile().unwrap();
         disk.set_len(4096).unwrap();
         assert!(Region::map(disk.as_fd(), 4096).is_err());

@@ -142,32 +142,32 @@ impl Ring {
         }
     }
 
-    /// Tell of a slot what changes from frame to frame.
+    /// Write what of a descriptor changes from frame to frame.
     #[inline]
-    pub(crate) fn tell(self, at: u16, flags: u16, region: u16, length: u32) {
+    pub(crate) fn set_descriptor(self, at: u16, flags: u16, region: u16, length: u32) {
         let first = u64::from(flags) | u64::from(region) << 16 | u64::from(length) << 32;
         self.halves(at)[0].store(first, Ordering::Relaxed);
     }
 
-    /// Tell where a slot's buffer is.
-    pub(crate) fn place(self, at: u16, offset: u32) {
+    /// Write where a descriptor's buffer is.
+    pub(crate) fn set_offset(self, at: u16, offset: u32) {
         self.halves(at)[1].store(u64::from(offset), Ordering::Relaxed);
     }
 
-    /// Have the descriptors of `count` slots fetched, to read them.
+    /// Prefetch the descriptors of `count` slots, to read them.
     #[inline]
-    pub(crate) fn expect(self, at: u16, count: u16) {
+    pub(crate) fn prefetch(self, at: u16, count: u16) {
         let mut ahead = 0;
         while ahead < count {
-            crate::copy::expect(self.slot(at.wrapping_add(ahead)));
+            crate::copy::prefetch(self.slot(at.wrapping_add(ahead)));
             ahead += 64 / SLOT as u16;
         }
     }
 
-    /// Have the descriptor of a slot fetched, to write it.
+    /// Prefetch the descriptor of a slot, to write it.
     #[inline]
-    pub(crate) fn expect_to_write(self, at: u16) {
-        crate::copy::expect_to_write(self.slot(at));
+    pub(crate) fn prefetch_write(self, at: u16) {
+        crate::copy::prefetch_write(self.slot(at));
     }
 }
 
@@ -186,8 +186,8 @@ mod tests {
         assert!(ring.is_ring());
         ring.set_head(0x0102);
         ring.set_tail(0x0304);
-        ring.tell(5, NEXT, 2, 0x0506_0708);
-        ring.place(5, 0x090a_0b0c);
+        ring.set_descriptor(5, NEXT, 2, 0x0506_0708);
+        ring.set_offset(5, 0x090a_0b0c);
         let told = Descriptor { flags: NEXT, region: 2, length: 0x0506_0708, offset: 0x090a_0b0c };
         assert_eq!(ring.descriptor(1), told);
         assert_eq!((ring.head(), ring.tail(), ring.flags()), (0x0102, 0x0304, MASK_INT));

@@ -179,6 +179,12 @@ impl Space<'_> {
         self.ready - self.used
     }
 
+    /// Whether the whole ring is free: what finds no room now never does.
+    pub fn is_all_free(&mut self) -> bool {
+        let size = self.sender.ring.map_or(usize::MAX, |ring| usize::from(ring.size()));
+        self.used == 0 && self.sender.free(size) == size
+    }
+
     /// Bytes that go into the next slot: a longer frame takes several.
     #[inline]
     pub fn buffer_size(&self) -> usize {
@@ -199,7 +205,7 @@ impl Space<'_> {
         if self.sender.role == Role::Server {
             let (from, more) =
                 (self.sender.position.wrapping_add(self.ready as u16), count.saturating_sub(self.ready));
-            ring.expect(from, more as u16);
+            ring.prefetch(from, more as u16);
         }
         while self.ready < count {
             let at = self.sender.position.wrapping_add(self.ready as u16);
@@ -209,9 +215,9 @@ impl Space<'_> {
                 (self.free, self.ready, self.used, self.frames) = (0, 0, 0, 0);
                 return;
             };
-            copy::expect_to_write(slot.at);
+            copy::prefetch_write(slot.at);
             if at.is_multiple_of(4) || self.ready == 0 {
-                ring.expect_to_write(at);
+                ring.prefetch_write(at);
             }
             self.sender.slots[self.ready] = slot;
             self.ready += 1;
@@ -267,7 +273,7 @@ impl Space<'_> {
     #[inline]
     fn fill(&mut self, ring: Ring, slot: Slot, length: usize) {
         let at = self.sender.position.wrapping_add(self.used as u16);
-        ring.tell(at, 0, slot.region, length as u32);
+        ring.set_descriptor(at, 0, slot.region, length as u32);
         self.used += 1;
         self.frames += 1;
     }
@@ -311,7 +317,7 @@ impl Space<'_> {
 
     fn tell(&self, ring: Ring, number: usize, flags: u16, length: usize) {
         let at = self.sender.position.wrapping_add(number as u16);
-        ring.tell(at, flags, self.sender.slots[number].region, length as u32);
+        ring.set_descriptor(at, flags, self.sender.slots[number].region, length as u32);
     }
 
     /// Know as many slots as have room for `total` bytes; `false`: there are not.

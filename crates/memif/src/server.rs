@@ -258,7 +258,7 @@ impl Connection {
                     return Err(End::Here("unexpected message"));
                 };
                 let port = self.port.as_ref().ok_or(End::Here("unexpected message"))?;
-                link.begin();
+                link.mask_interrupts();
                 let link = Arc::new(link);
                 self.state = State::Up(Arc::clone(&link));
                 // Whoever closes it meanwhile takes the link away again.
