@@ -74,10 +74,14 @@ fn up(open: &OpenPort<'_>, end: Instant, control: &Control) -> Result<(), SetupE
     let watch = Watch::new(&open.port);
     while watch.state() != State::Up && !control.aborted() {
         if Instant::now() >= end {
+            let why = open.port.trouble().map(|why| format!(": {why}")).unwrap_or_default();
             return Err(SetupError::new(
                 "ND-92-17",
                 format!("transport.dpdk.ports[{}].device", open.index),
-                format!("the link of the port {} did not come up within {PATIENCE:?}", open.settings.name),
+                format!(
+                    "the link of the port {} did not come up within {PATIENCE:?}{why}",
+                    open.settings.name
+                ),
                 "Is the cable plugged in, the other end up, and, of a port in memory, the process there running?",
             ));
         }

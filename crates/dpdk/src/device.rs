@@ -1,6 +1,7 @@
 //! What a user writes to name a port, and what DPDK calls it.
 
 use crate::error::{Error, Result};
+use crate::memif_port::MemifPort;
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,6 +64,9 @@ impl FromStr for Device {
         }
         if arguments.split(',').any(|argument| argument.starts_with("xdp_prog")) {
             return Err(bad("xdp_prog would load a program into the kernel"));
+        }
+        if kind(driver) == "memif" {
+            MemifPort::read(arguments).map_err(|why| bad(&why))?;
         }
         Ok(Self::Virtual { driver: driver.into(), arguments: arguments.into() })
     }
@@ -187,6 +191,8 @@ mod tests {
             "eth_failsafe,fd(/tmp/x)",
             "net_bonding0,mode=0",
             "net_softnic0,firmware=/tmp/x",
+            "net_memif0,zero-copy=yes",
+            "net_memif0,role=both",
             "net_af_xdp0,iface=a,xdp_prog=/tmp/x.o",
             "af_xdp:a,xdp_prog=/tmp/x.o",
         ] {

@@ -80,7 +80,7 @@ impl MemifPort {
                     config.role = match value {
                         "server" | "master" => Role::Server,
                         "client" | "slave" => Role::Client,
-                        _ => return Err(bad("role: server or client")),
+                        _ => return Err(bad("server or client")),
                     };
                 }
                 "id" => config.id = value.parse().map_err(|_| bad("number"))?,
@@ -117,6 +117,11 @@ impl MemifPort {
         self.received.malformed.load(Ordering::Relaxed)
     }
 
+    /// Why there is no connection, as far as is known.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.connection.get().filter(|connection| !connection.is_up()).and_then(Memif::last_error)
+    }
+
     /// Bursts for which there were no packets.
     pub(crate) fn no_memory(&self) -> u64 {
         self.received.no_memory.load(Ordering::Relaxed)
@@ -134,6 +139,17 @@ impl MemifPort {
 
     pub(crate) fn tx(&self, sender: Sender) -> Tx {
         Tx { sender, passed: Arc::clone(&self.sent), whole: vec![0; LONGEST].into() }
+    }
+}
+
+/// What to do about it.
+pub(crate) fn hint(why: &memif::Error, usual: &str) -> String {
+    match why {
+        memif::Error::Config { .. } | memif::Error::IdInUse { .. } => why.to_string(),
+        memif::Error::InUse { .. } => {
+            format!("{why}: a program listens there, or it is no socket. Name another one.")
+        }
+        memif::Error::System { .. } => format!("{why}. {usual}"),
     }
 }
 
@@ -243,8 +259,8 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
-    /// Send as many packets as there is room for, in order; the rest stay in `batch`. A frame that is longer than any may be goes
-    /// nowhere, and is counted by `unfit`.
+    /// Send as many packets as there is room for, in order; the rest stay in `batch`. A frame that is longer than any may be, or
+    /// than the whole ring, goes nowhere, and is counted by `unfit`.
     #[inline]
     pub(crate) fn send(&mut self, batch: &mut Batch, unfit: &AtomicU64) -> usize {
         let mut space = self.sender.begin(batch.len());
@@ -273,7 +289,12 @@ impl Tx {
                 }
             };
             if !put {
-                break;
+                if !space.is_all_free() {
+                    break;
+                }
+                lost += 1;
+                taken += 1;
+                continue;
             }
             taken += 1;
             bytes += length;

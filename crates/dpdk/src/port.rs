@@ -321,7 +321,7 @@ impl Port {
                         self.failed(
                             "connecting",
                             -memif_port::errno(&why),
-                            format!("{why}. {}", port.device.hint()),
+                            memif_port::hint(&why, port.device.hint()),
                         )
                     })?;
                 let receivers =
@@ -409,6 +409,14 @@ impl Port {
         // SAFETY: the port is open and `link` outlives the call.
         let code = unsafe { dpdk_sys::nd_link_get(self.0.id, &raw mut link) };
         Link { up: code == 0 && link.up != 0, mbps: link.mbps }
+    }
+
+    /// Why the link is down, where the port knows.
+    pub fn trouble(&self) -> Option<String> {
+        match &self.0.source {
+            Source::Memif { port, .. } => port.trouble(),
+            _ => None,
+        }
     }
 
     /// The port's counters.

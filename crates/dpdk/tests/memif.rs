@@ -110,6 +110,23 @@ fn what_no_port_may_carry_goes_nowhere_and_is_counted() {
 }
 
 #[test]
+fn a_frame_longer_than_the_ring_does_not_hold_up_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = Mempool::new(eal(), 4_095, 2_048).unwrap();
+    let (mut server, mut client) = pair(folder.path(), [&pool, &pool], ",rsize=1,bsize=64");
+    assert_eq!(client.rx.receive(&mut Batch::new()), 0);
+    let mut ends = [&mut server, &mut client];
+    for _ in 0..2 {
+        let [from, to] = &mut ends;
+        let mut batch = Batch::new();
+        batch.push(pool.packet(&bytes(1_500)).unwrap()).unwrap();
+        assert_eq!((from.tx.send(&mut batch), from.port.stats().tx_unfit), (1, 1));
+        pass(from, to, &pool, &[60, 128, 60]);
+        ends.reverse();
+    }
+}
+
+#[test]
 fn frames_wait_where_packets_are_short() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, few) = (Mempool::new(eal(), 4_095, 2_048).unwrap(), Mempool::new(eal(), 63, 2_048).unwrap());
