@@ -152,8 +152,8 @@ def passed(core: Core, seconds: float, flows: int, dut: tuple[dict[str, Any], li
 class Crossing:
     """Ends in one process, which send and receive, and in another what is measured between them, over memif.
 
-    The ends are the same for all; they end first, as the driver does not bear it that the other end goes
-    while frames pass.
+    The ends are the same for all; they end first, as testpmd's driver does not bear it that the other end
+    goes while frames pass.
     """
 
     ends: Core
@@ -170,6 +170,11 @@ class Crossing:
         """Ports of what is measured."""
         return [memif("server", path, n) for n, path in enumerate(self.paths)]
 
+    @property
+    def outer(self) -> list[str]:
+        """Ports of the ends."""
+        return [memif("client", path, n) for n, path in enumerate(self.paths)]
+
     def fresh(self) -> None:
         """Nothing is left of who was there before."""
         for path in self.paths:
@@ -180,10 +185,8 @@ class Crossing:
         dpdk = made["transport"]["dpdk"]
         # who swaps addresses only answers no ARP
         near = {"name": "a", "ip": PORTS[0]["ip"], "peer_mac": "02:00:00:00:00:02"}
-        outer = [memif("client", path, n) for n, path in enumerate(self.paths)]
-        dpdk["ports"] = [
-            port | {"device": device} for port, device in zip((near, PORTS[3]), outer, strict=True)
-        ]
+        outer = zip((near, PORTS[3]), self.outer, strict=True)
+        dpdk["ports"] = [port | {"device": device} for port, device in outer]
         dpdk["placement"] = dpdk["placement"][:1]
         result, _ = self.ends.run(made, allowed=BEYOND)
         passed = result["interfaces"]["d"]["rx_packets"]

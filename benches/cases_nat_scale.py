@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bed import BEYOND, CORES, SERVER, Core, Skipped, folder, namespace, rss_of
-from cases_nat import PORTS, QUEUES, address, between, load, translating
-from cases_testpmd import LONG, at_bursts, memif
+from cases_nat import PORTS, QUEUES, Crossing, address, between, crossing, load, translating
+from cases_testpmd import LONG, at_bursts
 from kernel_nat import APART, HERE, kernel_nat
 from rounds import Peer, Sides, UnusableError
 from testpmd import Testpmd
@@ -121,24 +119,17 @@ def setup(*, syn: bool) -> Setup:
     return play
 
 
-@dataclass
-class Apart:
-    """The NAT in one process, and its ends in another, over memif."""
-
-    dut: Core
-    ends: Core
-    where: Path
+class Apart(Crossing):
+    """The same, of which the NAT is a graph of its own that is asked meanwhile."""
 
     @contextlib.contextmanager
     def running(self, made: tuple[dict[str, Any], list[str]]) -> Iterator[Callable[[], dict[str, Any]]]:
         """The NAT, for as long as it is needed: what it says of itself."""
-        paths = [self.where / name for name in ("in", "out")]
-        for path in paths:
-            path.unlink(missing_ok=True)
+        self.fresh()
         elements, edges = made
         ports = {
-            port["name"]: {"device": memif("server", path, n), "ip": port["ip"]}
-            for n, (port, path) in enumerate(zip(PORTS[1:3], paths, strict=True))
+            port["name"]: {"device": device, "ip": port["ip"]}
+            for port, device in zip(PORTS[1:3], self.inner, strict=True)
         }
         document = {
             "ports": ports, "elements": elements, "edges": edges,
@@ -154,8 +145,8 @@ class Apart:
         """What the ends do: they send these groups."""
         made = between(seconds, list(groups), ({}, []))
         dpdk = made["transport"]["dpdk"]
-        outer = zip((PORTS[0], PORTS[3]), (self.where / "in", self.where / "out"), strict=True)
-        dpdk["ports"] = [port | {"device": memif("client", path, n)} for n, (port, path) in enumerate(outer)]
+        outer = zip((PORTS[0], PORTS[3]), self.outer, strict=True)
+        dpdk["ports"] = [port | {"device": device} for port, device in outer]
         dpdk["placement"] = dpdk["placement"][:1]
         return made
 
@@ -163,13 +154,8 @@ class Apart:
 @contextlib.contextmanager
 def apart() -> Iterator[Apart]:
     """Both processes."""
-    if len(CORES) < 2:
-        raise Skipped(ONE_CORE)
-    with namespace() as name, folder() as near, folder() as far:
-        ends, dut = Core(name, far), Core(name, near)
-        yield Apart(dut, ends, near)
-        dut.close()
-        ends.close()
+    with crossing() as both:
+        yield Apart(both.ends, both.dut, both.where)
 
 
 @contextlib.contextmanager
@@ -305,11 +291,8 @@ def ten_million() -> Iterator[Sides]:
                 }
 
         def macswap(seconds: float, burst: int) -> dict[str, float]:
-            paths = [both.where / name for name in ("in", "out")]
-            for path in paths:
-                path.unlink(missing_ok=True)
-            inner = [memif("server", path, n) for n, path in enumerate(paths)]
-            with Testpmd(SERVER, inner, "--forward-mode=macswap", burst=burst) as testpmd:
+            both.fresh()
+            with Testpmd(SERVER, both.inner, "--forward-mode=macswap", burst=burst) as testpmd:
                 testpmd.say("start")
                 return {"rate": used(seconds)}
 
