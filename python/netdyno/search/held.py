@@ -48,7 +48,7 @@ def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[Sear
 
 
 def _late(trials: Sequence[LoadTrial]) -> dict[str, dict[str, float]]:
-    """The same of what is much the generator's own lateness: how much, in the trial with the most."""
+    """By group and delay the share of a percentile that is the generator's lateness, in the worst trial."""
     found: dict[str, dict[str, float]] = {}
     for one in trials:
         for figure, share in one.late.items():

@@ -28,7 +28,6 @@ TRACE = 0.01
 """Share of the lost frames that our receiver may have refused where it matters how many the DUT lost."""
 BURST = 10e6
 """How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
-
 MOSTLY = 0.5
 """Share of a median delay from which on it is the generator's lateness, and none of the DUT's delay."""
 
