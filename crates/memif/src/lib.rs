@@ -4,8 +4,8 @@
 //! it. Over the socket they only agree on those, and see each other go.
 //!
 //! [`Memif::open`] gives a handle and, for each queue, a [`Receiver`] and a [`Sender`], each one thread's. They work, with
-//! nothing to do, while there is no connection. Descriptors and buffers of a burst are prefetched when the
-//! burst before is done: the other core wrote to their lines, which come while that burst is worked on.
+//! nothing to do, while there is no connection. A [`Receiver`] and a [`Sender`] fetch a burst's descriptors and frames
+//! before they are copied: the other core wrote them, and one wait is then for all.
 //!
 //! The other end is not trusted: nothing that it writes, to the memory or the socket, is used unchecked.
 

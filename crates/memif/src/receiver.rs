@@ -60,9 +60,7 @@ pub struct Receiver {
     /// The last frame seen was not whole.
     waits: bool,
     malformed: u64,
-    /// Frames from `position` on that are known.
     pieces: [Piece; BURST],
-    count: usize,
     parts: Box<[Part]>,
     parts_used: usize,
 }
@@ -95,7 +93,6 @@ impl Receiver {
             waits: false,
             malformed: 0,
             pieces: [Piece { at: none, length: 0, end: 0, kind: Kind::Bytes }; BURST],
-            count: 0,
             parts: vec![Part { at: none, length: 0 }; PARTS].into_boxed_slice(),
             parts_used: 0,
         }
@@ -109,27 +106,18 @@ impl Receiver {
     /// What has arrived, at most `most` frames (and at most [`BURST`]). Their first lines are being fetched.
     #[inline]
     pub fn burst(&mut self, most: usize) -> Frames<'_> {
+        let count = self.gather(most.min(BURST));
+        Frames { receiver: self, count }
+    }
+
+    #[inline]
+    fn gather(&mut self, most: usize) -> usize {
         if self.view.is_old() {
             self.attach();
         }
-        let most = most.min(BURST);
-        if self.count < most {
-            self.gather(most, true);
-        }
-        Frames { count: self.count.min(most), receiver: self }
-    }
-
-    /// Know `most` frames, if so many have arrived: by what is known already, or by a look at what is new.
-    #[inline]
-    fn gather(&mut self, most: usize, look: bool) {
-        let Some(ring) = self.ring else { return };
-        let mut count = self.count;
-        let mut at = match count.checked_sub(1) {
-            Some(last) => self.pieces[last].end,
-            None => self.position,
-        };
+        let Some(ring) = self.ring else { return 0 };
         // The line is the other core's: it is looked at only if need be.
-        if look && (usize::from(self.until.wrapping_sub(at)) < most - count || self.waits) {
+        if usize::from(self.until.wrapping_sub(self.position)) < most || self.waits {
             self.until = match self.role {
                 Role::Server => ring.head(),
                 Role::Client => ring.tail(),
@@ -137,20 +125,19 @@ impl Receiver {
             self.waits = false;
         }
         let end = self.until;
-        let (offered, known) = (end.wrapping_sub(self.position), at.wrapping_sub(self.position));
-        // A client has every slot on offer, and what was offered stays so.
-        if offered > ring.size() || known > offered {
-            return self.broken();
+        let available = end.wrapping_sub(self.position);
+        if available == 0 {
+            return 0;
         }
-        let waiting = offered - known;
-        if waiting == 0 || self.waits {
-            return;
+        // A client has every slot on offer.
+        if available > ring.size() {
+            self.broken();
+            return 0;
         }
-        // Those of the burst after this one as well: they are read when this one is released.
-        ring.prefetch(at, waiting.min(2 * BURST as u16));
-        if count == 0 {
-            self.parts_used = 0;
-        }
+        ring.prefetch(self.position, available.min(most as u16));
+        self.parts_used = 0;
+        let mut count = 0;
+        let mut at = self.position;
         while count < most && at != end {
             let told = ring.descriptor(at);
             let whole = copy::whole(told.length as usize) as u64;
@@ -186,7 +173,7 @@ impl Receiver {
                 }
             }
         }
-        self.count = count;
+        count
     }
 
     /// A frame that is not as most are, of which `told` is the first slot.
@@ -261,10 +248,6 @@ impl Receiver {
             self.unchain(ring, position);
         }
         self.give_back(ring, position);
-        // What was known and not taken is read again: it is rare.
-        self.count = 0;
-        // The lines of the next burst are on their way while this one is worked on.
-        self.gather(BURST, false);
     }
 
     /// There are senders that never clear the flag.
@@ -283,7 +266,7 @@ impl Receiver {
     /// Begin with the connection there is now.
     #[cold]
     fn attach(&mut self) {
-        (self.ring, self.position, self.until, self.waits, self.count) = (None, 0, 0, false, 0);
+        (self.ring, self.position, self.until, self.waits) = (None, 0, 0, false);
         let Some(link) = self.view.renew() else { return };
         self.role = link.role;
         let Some(found) = link.ring(link.role == Role::Server, self.queue) else { return };
@@ -301,7 +284,7 @@ impl Receiver {
 
     #[cold]
     fn broken(&mut self) {
-        (self.ring, self.count) = (None, 0);
+        self.ring = None;
         if let Some(link) = self.view.link() {
             link.set_bad();
         }

@@ -34,9 +34,7 @@ pub struct Sender {
     position: u16,
     /// Up to where slots can be filled, as last seen.
     until: u16,
-    /// From the next slot on, those that are known.
     slots: Box<[Slot]>,
-    ready: usize,
 }
 
 // SAFETY: its addresses are in regions that it holds through its view, for any thread.
@@ -56,63 +54,20 @@ impl Sender {
             position: 0,
             until: 0,
             slots: vec![Slot { at: none, room: 0, region: 0 }; SLOTS].into_boxed_slice(),
-            ready: 0,
         }
     }
 
-    /// Begin to send: what room there is now, for at least `most` frames of one slot each (and at most [`BURST`]), if there is so much.
+    /// Begin to send: what room there is now, for at most `most` frames of one slot each (and at most [`BURST`]). The
+    /// slots are being fetched.
     #[inline]
     pub fn begin(&mut self, most: usize) -> Space<'_> {
         if self.view.is_old() {
             self.attach();
         }
-        self.prepare(most.min(BURST));
-        Space { used: 0, frames: 0, sender: self }
-    }
-
-    /// Know, if there are so many, `count` slots.
-    #[inline]
-    fn prepare(&mut self, count: usize) {
-        if count > self.ready {
-            let free = self.free(count);
-            self.read_slots(count.min(free).min(SLOTS));
-        }
-    }
-
-    /// Know `count` slots, which are free, and prefetch their lines.
-    #[inline]
-    fn read_slots(&mut self, count: usize) {
-        let Some(ring) = self.ring else { return };
-        if self.role == Role::Server {
-            let from = self.position.wrapping_add(self.ready as u16);
-            ring.prefetch(from, count.saturating_sub(self.ready) as u16);
-        }
-        while self.ready < count {
-            let at = self.position.wrapping_add(self.ready as u16);
-            let Some(slot) = self.slot(ring, at) else {
-                // A client that offers what is not there.
-                return self.broken();
-            };
-            copy::prefetch_write(slot.at);
-            if at.is_multiple_of(4) || self.ready == 0 {
-                ring.prefetch_write(at);
-            }
-            self.slots[self.ready] = slot;
-            self.ready += 1;
-        }
-    }
-
-    /// Prefetch the slots that the next burst fills: their lines are the other core's now, and here by then.
-    #[inline]
-    fn prepare_ahead(&mut self) {
-        let Some(ring) = self.ring else { return };
-        let free = usize::from(self.until.wrapping_sub(self.position));
-        self.read_slots(free.min(BURST));
-        if self.role == Role::Server {
-            // Where they are is read there by then.
-            let (from, more) = (self.position.wrapping_add(BURST as u16), free.saturating_sub(BURST));
-            ring.prefetch(from, more.min(BURST) as u16);
-        }
+        let free = self.free(most.min(BURST));
+        let mut space = Space { free, ready: 0, used: 0, frames: 0, sender: self };
+        space.prepare(most.min(BURST));
+        space
     }
 
     /// Slots that can be filled: at least `most`, if there are.
@@ -156,7 +111,7 @@ impl Sender {
     /// Begin with the connection there is now.
     #[cold]
     fn attach(&mut self) {
-        (self.ring, self.position, self.until, self.ready) = (None, 0, 0, 0);
+        (self.ring, self.position, self.until) = (None, 0, 0);
         let Some(link) = self.view.renew() else { return };
         self.role = link.role;
         let to_server = link.role == Role::Client;
@@ -173,19 +128,16 @@ impl Sender {
 
     #[cold]
     fn broken(&mut self) {
-        (self.ring, self.ready) = (None, 0);
+        self.ring = None;
         if let Some(link) = self.view.link() {
             link.set_bad();
         }
     }
 
-    /// The first `used` slots are filled: they are the other end's.
+    /// What is filled is the other end's, up to `position`.
     #[inline]
-    fn publish(&mut self, ring: Ring, used: usize) {
-        let position = self.position.wrapping_add(used as u16);
+    fn publish(&mut self, ring: Ring, position: u16) {
         self.position = position;
-        self.slots.copy_within(used..self.ready, 0);
-        self.ready -= used;
         match self.role {
             Role::Server => ring.set_tail(position),
             Role::Client => ring.set_head(position),
@@ -194,9 +146,6 @@ impl Sender {
         fence(Ordering::SeqCst);
         if ring.flags() & MASK_INT == 0 {
             self.interrupt();
-        }
-        if self.ready == 0 {
-            self.prepare_ahead();
         }
     }
 
@@ -214,7 +163,11 @@ impl Sender {
 #[derive(Debug)]
 pub struct Space<'a> {
     sender: &'a mut Sender,
-    /// Of the slots that are known, those that are filled.
+    /// Slots that there are.
+    free: usize,
+    /// Of those, known in `slots`.
+    ready: usize,
+    /// Of those, filled.
     used: usize,
     frames: usize,
 }
@@ -223,7 +176,7 @@ impl Space<'_> {
     /// Slots that can be filled now without looking for more.
     #[inline]
     pub fn room(&self) -> usize {
-        self.sender.ready - self.used
+        self.ready - self.used
     }
 
     /// Whether the whole ring is free: what finds no room now never does.
@@ -235,9 +188,39 @@ impl Space<'_> {
     /// Bytes that go into the next slot: a longer frame takes several.
     #[inline]
     pub fn buffer_size(&self) -> usize {
-        match self.sender.slots[..self.sender.ready].get(self.used) {
+        match self.sender.slots[..self.ready].get(self.used) {
             Some(slot) => slot.room as usize,
             None => self.sender.buffer_size as usize,
+        }
+    }
+
+    /// Know, if there are so many, `count` slots.
+    #[inline]
+    fn prepare(&mut self, count: usize) {
+        let Some(ring) = self.sender.ring else { return };
+        if count > self.free {
+            self.free = self.sender.free(count);
+        }
+        let count = count.min(self.free).min(SLOTS);
+        if self.sender.role == Role::Server {
+            let (from, more) =
+                (self.sender.position.wrapping_add(self.ready as u16), count.saturating_sub(self.ready));
+            ring.prefetch(from, more as u16);
+        }
+        while self.ready < count {
+            let at = self.sender.position.wrapping_add(self.ready as u16);
+            let Some(slot) = self.sender.slot(ring, at) else {
+                // A client that offers what is not there.
+                self.sender.broken();
+                (self.free, self.ready, self.used, self.frames) = (0, 0, 0, 0);
+                return;
+            };
+            copy::prefetch_write(slot.at);
+            if at.is_multiple_of(4) || self.ready == 0 {
+                ring.prefetch_write(at);
+            }
+            self.sender.slots[self.ready] = slot;
+            self.ready += 1;
         }
     }
 
@@ -283,7 +266,7 @@ impl Space<'_> {
 
     #[inline]
     fn next(&self) -> Option<Slot> {
-        self.sender.slots[..self.sender.ready].get(self.used).copied()
+        self.sender.slots[..self.ready].get(self.used).copied()
     }
 
     /// A frame is in the next slot.
@@ -341,16 +324,10 @@ impl Space<'_> {
     fn know(&mut self, total: usize) -> bool {
         let (mut count, mut room) = (0, 0);
         while room < total {
-            if self.used + count == self.sender.ready {
-                self.sender.prepare(self.sender.ready + 1);
-                if self.sender.ring.is_none() {
-                    (self.used, self.frames) = (0, 0);
-                    return false;
-                }
+            if self.used + count == self.ready {
+                self.prepare(self.ready + 1);
             }
-            let Some(slot) = self.sender.slots[..self.sender.ready].get(self.used + count) else {
-                return false;
-            };
+            let Some(slot) = self.sender.slots[..self.ready].get(self.used + count) else { return false };
             room += slot.room as usize;
             count += 1;
         }
@@ -360,7 +337,7 @@ impl Space<'_> {
     /// Slots are offered as they were: what they have room for is told where their frames' lengths are.
     fn restore(&self, from: usize, to: usize) {
         let Some(ring) = self.sender.ring else { return };
-        for number in from..to.min(self.sender.ready) {
+        for number in from..to.min(self.ready) {
             self.tell(ring, number, 0, self.sender.slots[number].room as usize);
         }
     }
@@ -370,7 +347,8 @@ impl Space<'_> {
     pub fn commit(mut self) -> usize {
         let used = std::mem::take(&mut self.used);
         if let (Some(ring), true) = (self.sender.ring, used > 0) {
-            self.sender.publish(ring, used);
+            let position = self.sender.position.wrapping_add(used as u16);
+            self.sender.publish(ring, position);
             return self.frames;
         }
         0

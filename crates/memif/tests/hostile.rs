@@ -303,25 +303,6 @@ fn positions_that_cannot_be_end_the_connection() {
 }
 
 #[test]
-fn what_was_offered_cannot_be_taken_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = server(folder.path());
-    let client = Client::connect(folder.path());
-    client.begin();
-    server.up();
-    (0..4).for_each(|slot| client.slot(0, slot, 0, 0, 60, BUFFERS));
-    client.head(0, 4);
-    assert_eq!(server.receivers[0].burst(BURST).len(), 4);
-    client.head(0, 2);
-    wait("the end", || {
-        assert!(server.receivers[0].burst(BURST).is_empty());
-        !server.memif.is_up()
-    });
-    assert_eq!(client.reason(), "broken ring");
-    serves(&mut server, folder.path());
-}
-
-#[test]
 fn bad_offers_end_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = server(folder.path());
