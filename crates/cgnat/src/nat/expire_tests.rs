@@ -48,7 +48,7 @@ fn sessions_that_end_together_end_little_by_little() {
         most = most.max(before - nat.session_count());
         assert!(now - began < 2 * SECOND, "{} are left", nat.session_count());
     }
-    assert!((64..80).contains(&most), "{most} in a turn");
+    assert!((32..48).contains(&most), "{most} in a turn");
     assert_eq!(nat.wheel.due(tick(now)), 0);
     nat.audit().unwrap();
 }
@@ -63,7 +63,7 @@ fn they_end_at_once_where_lines_are_short() {
     assert!((0..3).all(|_| nat.advance_turn(now, TURN, BUDGET, usize::MAX)));
     let before = nat.session_count();
     nat.advance_turn(now, TURN, BUDGET, usize::MAX);
-    assert!((64..80).contains(&(before - nat.session_count())));
+    assert!((32..48).contains(&(before - nat.session_count())));
 }
 
 #[test]
