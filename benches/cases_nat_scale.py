@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bed import BEYOND, CORES, SERVER, Core, Skipped, folder, namespace, rss_of
@@ -18,14 +19,16 @@ SUBSCRIBERS = 62_500
 """One worker has 65,534 at most."""
 SHORT = 2.0
 """Seconds in which fewer sessions begin than there may be."""
-EACH_EARLY, EACH_NEW, EACH_PASSING = 16, 224, 16
+EACH_EARLY, EACH_NEW = 16, 224
 """Sessions of a subscriber."""
 EACH_OF_MANY = 160
 MANY = SUBSCRIBERS * EACH_OF_MANY
 """Ten million."""
 EARLY = 1_000_000
 """Of them, those that begin before what the process has in memory is looked at."""
-KNOWN, PASSING = 64_000, SUBSCRIBERS * EACH_PASSING
+WAVES, EVERY = 16, 1.5
+"""In which sessions end, and seconds between them."""
+KNOWN, PASSING = 64_000, SUBSCRIBERS * WAVES
 """Sessions that go on, and those that end meanwhile."""
 SYN = [{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"flags": "S"}}]
 ONE_CORE = "two cores are needed, one for the NAT and one for its ends; there is one"
@@ -160,61 +163,80 @@ def apart() -> Iterator[Apart]:
 
 @contextlib.contextmanager
 def expiry() -> Iterator[Sides]:
-    """What known flows get through while a million sessions end, and while as many do not.
+    """What known flows get through while a million sessions end, in waves with time between them.
 
-    These are SYNs of one moment that nobody answers. The other side is the same NAT, which keeps them.
-    `lasted` is how long it took.
+    `kept` is its ratio to what they get just before and after each wave, so that the machine is as fast for
+    both; `lasted` is how long the end of a wave took. The sessions are SYNs that nobody answers, one of each
+    subscriber in a wave.
     """
     with apart() as both:
-        lasted = [1.0]
 
-        def side(opening: str, *, ends: bool) -> Callable[[float], dict[str, float]]:
-            def play(_: float) -> dict[str, float]:
-                known = load(LONG, KNOWN, ({}, []))["groups"][0] | {"name": "known"}
-                passing = once(
-                    in_turn("passing", EACH_PASSING, syn=True, rate="2M/s", after="1s", priority=7), PASSING
+        def ours(_: float) -> dict[str, float]:
+            known = load(LONG, KNOWN, ({}, []))["groups"][0] | {"name": "known"}
+            passing = [
+                once(
+                    in_turn(
+                        f"wave-{n}", 1, first=10_000 + n, syn=True, rate="2M/s",
+                        after=f"{1000 + n * round(EVERY * 1000)}ms", priority=7,
+                    ),
+                    SUBSCRIBERS,
                 )
-                with both.running(nat(KNOWN + PASSING, tcp_opening=opening)) as status:
-                    seen = []
+                for n in range(WAVES)
+            ]  # fmt: skip
+            lasting = WAVES * EVERY
+            with both.running(nat(KNOWN + PASSING, tcp_opening=f"{round(lasting) + 2}s")) as status:
+                seen = []
 
-                    def look() -> float:
-                        end = time.monotonic() + 24.0
-                        while time.monotonic() < end:
-                            now = status()
-                            seen.append((time.monotonic(), now["sessions"], now["forwarded_up"]))
-                            time.sleep(0.02)
-                        return 0.0
+                def look() -> float:
+                    end = time.monotonic() + 2 * lasting + 8
+                    while time.monotonic() < end:
+                        now = status()
+                        seen.append((time.monotonic(), now["sessions"], now["forwarded_up"]))
+                        time.sleep(0.01)
+                    return 0.0
 
-                    both.ends.during(both.profile(LONG, known, passing), look, allowed=BEYOND)
-                return between_samples(seen, ends=ends)
+                both.ends.during(both.profile(LONG, known, *passing), look, allowed=BEYOND)
+            return while_they_end(seen)
 
-            return play
+        yield Sides(ours)
 
-        def between_samples(seen: list[tuple[float, int, int]], *, ends: bool) -> dict[str, float]:
-            most = max(sessions for _, sessions, _ in seen)
-            if most < 0.99 * (KNOWN + PASSING):
-                raise UnusableError(f"of {KNOWN + PASSING:,} sessions {most:,} began")
-            full = next(i for i, (_, sessions, _) in enumerate(seen) if sessions == most)
 
-            def reached(start: int, there: Callable[[tuple[float, int, int]], bool]) -> int:
-                found = next((i for i in range(start, len(seen)) if there(seen[i])), None)
-                if found is None:
-                    raise UnusableError(f"not long enough: it was seen for {seen[-1][0] - seen[0][0]:.1f} s")
-                return found
+Sample = tuple[float, int, int]
+"""When, how many sessions there are, and how many packets were forwarded."""
 
-            if ends:
-                first = reached(full, lambda one: one[1] < most)
-                last = reached(first, lambda one: one[1] <= KNOWN)
-                lasted[0] = seen[last][0] - seen[first][0]
-            else:
-                first = reached(full, lambda one: one[0] > seen[full][0] + 2.0)
-                last = reached(first, lambda one: one[0] > seen[first][0] + lasted[0])
-            (began, _, before), (ended, _, after) = seen[first], seen[last]
-            found = {"rate": (after - before) / (ended - began)}
-            return found | ({"lasted": lasted[0]} if ends else {})
 
-        peer = Peer("the same without", {"": side("240s", ends=False)})
-        yield Sides(side("2s", ends=True), (peer,))
+def while_they_end(seen: Sequence[Sample]) -> dict[str, float]:
+    """What was forwarded while each wave of sessions ended, and for as long before and after it."""
+    most = max(sessions for _, sessions, _ in seen)
+    if most != KNOWN + PASSING:
+        raise UnusableError(f"of {KNOWN + PASSING:,} sessions {most:,} began")
+    last = max(i for i, (_, sessions, _) in enumerate(seen) if sessions == most)
+    ending, waves = seen[last:], []
+    for n in range(WAVES):
+        before = [one for one in ending if one[1] >= most - n * SUBSCRIBERS]
+        after = [one for one in ending if one[1] <= most - (n + 1) * SUBSCRIBERS]
+        if not after:
+            raise UnusableError(f"not long enough: wave {n + 1} did not end")
+        waves.append((before[-1][0], after[0][0]))
+
+    def rate(begin: float, end: float) -> float:
+        within = [one for one in seen if begin <= one[0] <= end]
+        if len(within) < 2:
+            raise UnusableError("the NAT did not say what it forwards")
+        (began, _, so_far), (ended, _, then) = within[0], within[-1]
+        return (then - so_far) / (ended - began)
+
+    during = [rate(begin, end) for begin, end in waves]
+    long = [end - begin for begin, end in waves]
+    beside = [
+        (rate(begin - its, begin) + rate(end, end + its)) / 2
+        for (begin, end), its in zip(waves, long, strict=True)
+    ]
+    return {
+        "rate": statistics.fmean(during),
+        "kept": sum(during) / sum(beside),
+        "lasted": statistics.fmean(long),
+    }
 
 
 def settled(look: Callable[[], int]) -> int:

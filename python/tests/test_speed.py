@@ -11,6 +11,7 @@ import pytest
 import run
 from bed import usable
 from cases import CASES, Case
+from cases_nat_scale import KNOWN, PASSING, SUBSCRIBERS, WAVES, while_they_end
 from hour import own, processors
 from judge import Goal, Metric, of_ratio, row, verdict
 from rounds import Peer, Sides, UnusableError, best, play
@@ -217,6 +218,30 @@ SLOW = {
     ) | {"against": {"name": "testpmd", "setting": "burst 64"}},
     "hour": {"steal": 0.123, "load": [1.0, 2.5], "reference": {"figures": [40e6, 44e6]}},
 }  # fmt: skip
+
+
+def ends_in_waves(waves, speed):
+    """Samples every 10 ms of 1 M/s: sessions of each second's wave end in half of it, at a share of that speed."""
+    sessions, packets, seen = KNOWN + PASSING, 0.0, []
+    for step in range(100 * (waves + 2)):
+        wave, within = step // 100 - 1, step % 100
+        ends = 0 <= wave < waves and within < 50
+        seen.append((step / 100, sessions, round(packets)))
+        packets += 10_000 * (speed if ends else 1.0)
+        sessions -= SUBSCRIBERS // 50 if ends else 0
+    return seen
+
+
+def test_what_ending_sessions_costs_is_seen_beside_each_wave():
+    found = while_they_end(ends_in_waves(WAVES, 0.8))
+    assert found["kept"] == pytest.approx(0.8, rel=0.02)
+    assert found["rate"] == pytest.approx(0.8e6, rel=0.02)
+    assert found["lasted"] == pytest.approx(0.5, abs=0.02)
+    assert while_they_end(ends_in_waves(WAVES, 1.0))["kept"] == pytest.approx(1.0, rel=0.001)
+    with pytest.raises(UnusableError, match="did not end"):
+        while_they_end(ends_in_waves(WAVES - 1, 1.0))
+    with pytest.raises(UnusableError, match="began"):
+        while_they_end([(at, sessions - 1, packets) for at, sessions, packets in ends_in_waves(WAVES, 1.0)])
 
 
 def test_a_fast_hour_and_a_slow_one_stand_next_to_each_other():
