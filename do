@@ -353,7 +353,7 @@ needed() { # LOG
 pytests() { # ARGS -- as root where that is possible: network namespaces need it. Why tests are skipped is shown.
     local status=0 cache
     cache=$(mktemp -d)
-    as_tester .venv/bin/python -m pytest -rs -o "cache_dir=$cache" "$@" || status=$?
+    as_tester .venv/bin/python -m pytest -rs --durations=20 --durations-min=5 -o "cache_dir=$cache" "$@" || status=$?
     rm -rf "$cache" 2>/dev/null || root rm -rf "$cache"
     return "$status"
 }
