@@ -71,7 +71,7 @@ class Goal:
     `exact`: every round must meet it, as a count that has to be right.
     """
 
-    least: float = 0.0
+    least: float = -math.inf
     most: float = math.inf
     ratio: bool = False
     exact: bool = False
@@ -92,7 +92,7 @@ class Goal:
         return "missed" if high < self.least or low > self.most else f"not decided: {found}"
 
     def __str__(self) -> str:
-        bounds = [("at least", self.least)] * (self.least > 0) + [("at most", self.most)] * (
+        bounds = [("at least", self.least)] * (self.least > -math.inf) + [("at most", self.most)] * (
             self.most < math.inf
         )
         return " and ".join(f"{word} {bound:,.12g}{' ×' * self.ratio}" for word, bound in bounds)

@@ -75,6 +75,13 @@ def test_a_goal_of_our_own_figure_is_decided_by_its_rounds():
     assert goal.judge([26e6] * 5, None) == "not decided: 5 rounds of at least 6"
 
 
+def test_what_has_a_highest_bound_only_may_be_below_nothing():
+    goal = Goal(most=16.0)
+    assert goal.judge([-2.0, -2.1, -2.0, -2.2, -2.0, -2.1], None) == "reached"
+    assert goal.judge([17.0, 18.0, 17.0, 18.0, 17.0, 18.0], None) == "missed"
+    assert str(goal) == "at most 16"
+
+
 def test_a_count_that_must_be_right_is_right_in_every_round():
     exact = Goal(most=0, exact=True)
     assert exact.judge([0.0], None) == "reached"
