@@ -26,7 +26,7 @@ MANY = SUBSCRIBERS * EACH_OF_MANY
 """Ten million."""
 EARLY = 1_000_000
 """Of them, those that begin before what the process has in memory is looked at."""
-WAVES, EVERY = 16, 1.5
+WAVES, EVERY = 16, 2.0
 """In which sessions end, and seconds between them."""
 KNOWN, PASSING = 64_000, SUBSCRIBERS * WAVES
 """Sessions that go on, and those that end meanwhile."""
@@ -184,7 +184,9 @@ def expiry() -> Iterator[Sides]:
                 for n in range(WAVES)
             ]  # fmt: skip
             lasting = WAVES * EVERY
-            with both.running(nat(KNOWN + PASSING, tcp_opening=f"{round(lasting) + 2}s")) as status:
+            # where the table is nearly full they would end at once
+            room = (KNOWN + PASSING) * 5 // 4
+            with both.running(nat(room, tcp_opening=f"{round(lasting) + 2}s")) as status:
                 seen = []
 
                 def look() -> float:
@@ -206,7 +208,7 @@ Sample = tuple[float, int, int]
 
 
 def while_they_end(seen: Sequence[Sample]) -> dict[str, float]:
-    """What was forwarded while each wave of sessions ended, and for as long before and after it."""
+    """What was forwarded while each wave of sessions ended, and for as long before and after it at most."""
     most = max(sessions for _, sessions, _ in seen)
     if most != KNOWN + PASSING:
         raise UnusableError(f"of {KNOWN + PASSING:,} sessions {most:,} began")
@@ -228,9 +230,12 @@ def while_they_end(seen: Sequence[Sample]) -> dict[str, float]:
 
     during = [rate(begin, end) for begin, end in waves]
     long = [end - begin for begin, end in waves]
+    # no longer than nothing else ends
+    since = [seen[0][0], *(end for _, end in waves[:-1])]
+    until = [*(begin for begin, _ in waves[1:]), seen[-1][0]]
     beside = [
-        (rate(begin - its, begin) + rate(end, end + its)) / 2
-        for (begin, end), its in zip(waves, long, strict=True)
+        (rate(max(begin - its, quiet), begin) + rate(end, min(end + its, busy))) / 2
+        for (begin, end), its, quiet, busy in zip(waves, long, since, until, strict=True)
     ]
     return {
         "rate": statistics.fmean(during),

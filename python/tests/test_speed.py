@@ -227,15 +227,15 @@ SLOW = {
 }  # fmt: skip
 
 
-def ends_in_waves(waves, speed):
-    """Samples every 10 ms of 1 M/s: sessions of each second's wave end in half of it, at a share of that speed."""
-    sessions, packets, seen = KNOWN + PASSING, 0.0, []
+def ends_in_waves(waves, speed, steps=50):
+    """Samples every 10 ms of 1 M/s: a wave of each second ends in so many of them, at a share of that speed."""
+    packets, seen = 0.0, []
     for step in range(100 * (waves + 2)):
         wave, within = step // 100 - 1, step % 100
-        ends = 0 <= wave < waves and within < 50
-        seen.append((step / 100, sessions, round(packets)))
+        ends = 0 <= wave < waves and within < steps
+        over = SUBSCRIBERS * min(max(wave, 0) + (min(within / steps, 1) if wave >= 0 else 0), waves)
+        seen.append((step / 100, KNOWN + PASSING - round(over), round(packets)))
         packets += 10_000 * (speed if ends else 1.0)
-        sessions -= SUBSCRIBERS // 50 if ends else 0
     return seen
 
 
@@ -244,6 +244,8 @@ def test_what_ending_sessions_costs_is_seen_beside_each_wave():
     assert found["kept"] == pytest.approx(0.8, rel=0.02)
     assert found["rate"] == pytest.approx(0.8e6, rel=0.02)
     assert found["lasted"] == pytest.approx(0.5, abs=0.02)
+    # what is beside a wave is no part of the next
+    assert while_they_end(ends_in_waves(WAVES, 0.8, 80))["kept"] == pytest.approx(0.8, rel=0.02)
     assert while_they_end(ends_in_waves(WAVES, 1.0))["kept"] == pytest.approx(1.0, rel=0.001)
     with pytest.raises(UnusableError, match="did not end"):
         while_they_end(ends_in_waves(WAVES - 1, 1.0))
