@@ -17,7 +17,7 @@ const HELD: u64 = 2 * crate::config::SECOND;
 
 /// The work of ending a session, in looks at one that goes on.
 const END: usize = 4;
-/// Looks of a turn at least: what they take is some 2 % of a turn of 0.5 ms, with the cache lines that packets miss after them.
+/// Looks of a turn at least: what they take is 2 to 4 % of a turn of 0.5 ms, with the cache lines that packets miss after them.
 const LEAST: u64 = 128;
 /// Time in which all that is due now would be looked at, if none of it ended, ns.
 const SPREAD: u64 = 4 * crate::config::SECOND;
