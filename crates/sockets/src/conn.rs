@@ -457,6 +457,7 @@ fn read_tls(
 ) -> Result<Input, ConnError> {
     let failed = |e: rustls::Error| ConnError::new(Failure::Tls, run::tls_cause(&e));
     loop {
+        let shaking = tls.is_handshaking();
         let size = cipher.len().min(CIPHER_MAX);
         let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
             Ok((n, _)) => n,
@@ -489,7 +490,8 @@ fn read_tls(
         if over {
             return Ok(Input::End);
         }
-        if tls.is_handshaking() || tls.wants_write() {
+        // the server's last flight may ask for no reply (RFC 5246 section 7.3), and yet the handshake is over with it
+        if shaking || tls.wants_write() {
             return Ok(Input::Aside);
         }
     }

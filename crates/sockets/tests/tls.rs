@@ -3,7 +3,9 @@
 mod lab;
 
 use lab::{profile, run, total};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -17,6 +19,15 @@ fn server() -> (SocketAddr, TempDir, String) {
 
 /// The same, with a certificate that is valid until the end of a year.
 fn server_until(year: i32) -> (SocketAddr, TempDir, String) {
+    server_with(year, rustls::ALL_VERSIONS, |_| {})
+}
+
+/// The same, with some versions of TLS, and a configuration that was changed.
+fn server_with(
+    year: i32,
+    versions: &[&'static SupportedProtocolVersion],
+    change: impl FnOnce(&mut ServerConfig),
+) -> (SocketAddr, TempDir, String) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     params.not_after = rcgen::date_time_ymd(year, 12, 31);
     let signing_key = rcgen::KeyPair::generate().expect("a key");
@@ -27,12 +38,13 @@ fn server_until(year: i32) -> (SocketAddr, TempDir, String) {
     std::fs::write(&ca, made.cert.pem()).expect("written");
     let key = rustls_pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
         .expect("versions")
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key.into())
         .expect("its own certificate");
+    change(&mut config);
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
@@ -84,6 +96,35 @@ fn a_trusted_server_is_spoken_to() {
     assert_eq!(total(&result, "messages_delivered"), sent, "{:?}", result.groups[0].errors);
     assert_eq!(total(&result, "flows_failed"), 0);
     assert!(result.groups[0].delays["connect"].count > 0);
+}
+
+/// With TLS 1.2 and no session to resume, the server's last flight needs no reply: nothing but that flight shows that
+/// the handshake is over.
+#[test]
+fn a_handshake_ends_with_whatever_flight_is_the_last() {
+    let ticketer = || rustls::crypto::ring::Ticketer::new().expect("random bytes");
+    for version in [&TLS12, &TLS13] {
+        for sessions in ["none", "ids", "tickets"] {
+            let (address, _folder, ca) = server_with(2100, &[version], |config| {
+                config.send_tls13_tickets = if sessions == "none" { 0 } else { 2 };
+                match sessions {
+                    "none" => config.session_storage = Arc::new(NoServerSessionStorage {}),
+                    "tickets" => config.ticketer = ticketer(),
+                    _ => {}
+                }
+            });
+            let (result, _) = run(&profile(group(address, &json!({"ca": ca, "server_name": "localhost"}))));
+            let (sent, group) = (total(&result, "messages_sent"), &result.groups[0]);
+            assert!(sent >= 20, "{version:?} {sessions}: {:?}", group.errors);
+            assert_eq!(
+                total(&result, "messages_delivered"),
+                sent,
+                "{version:?} {sessions}: {:?}",
+                group.errors
+            );
+            assert_eq!(total(&result, "flows_failed"), 0, "{version:?} {sessions}: {:?}", group.errors);
+        }
+    }
 }
 
 #[test]
