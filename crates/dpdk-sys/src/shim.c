@@ -29,23 +29,6 @@ void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n)
 			rte_vlan_insert(&mbufs[i]); /* there is room: headroom is left alone by all */
 }
 
-void nd_mark_service_tags(struct rte_mbuf **mbufs, uint32_t n)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++) {
-		uint16_t *outer, inner;
-
-		if (!(mbufs[i]->ol_flags & RTE_MBUF_F_RX_VLAN) ||
-		    rte_pktmbuf_data_len(mbufs[i]) < sizeof(struct rte_ether_hdr) + sizeof(struct rte_vlan_hdr))
-			continue;
-		outer = rte_pktmbuf_mtod_offset(mbufs[i], uint16_t *, 2 * RTE_ETHER_ADDR_LEN);
-		inner = outer[2];
-		if (inner == RTE_BE16(RTE_ETHER_TYPE_VLAN) || inner == RTE_BE16(RTE_ETHER_TYPE_QINQ))
-			outer[0] = RTE_BE16(RTE_ETHER_TYPE_QINQ);
-	}
-}
-
 /* The tag into the packet's header, from where the port takes it; only an 802.1Q one, as ports put in no other. */
 static void take_tag(struct rte_mbuf *packet)
 {

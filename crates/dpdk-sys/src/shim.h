@@ -83,8 +83,6 @@ uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 /* Put tags that the port took out of packets back. */
 void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n);
-/* The outer of two tags becomes one of 802.1ad, in packets whose driver put a tag back without knowing of which kind it was. */
-void nd_mark_service_tags(struct rte_mbuf **mbufs, uint32_t n);
 /* The same as nd_tx_burst for a port that does work for us: what packets' flags say is made ready; with `tags`, 802.1Q tags
  * are taken out for the port to put in. A packet that the driver finds unfit is freed, and counted in *unfit. */
 uint16_t nd_tx_burst_helped(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, int tags,

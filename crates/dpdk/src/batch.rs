@@ -244,16 +244,6 @@ impl Batch {
         };
     }
 
-    /// In the last `n` packets, of which the driver put tags back as 802.1Q ones, make the outer of two one of 802.1ad.
-    #[inline]
-    pub(crate) fn mark_service_tags(&mut self, n: usize) {
-        let from = self.len - n.min(self.len);
-        // SAFETY: places from..len are packets that we own, and nobody else uses.
-        unsafe {
-            dpdk_sys::nd_mark_service_tags(self.mbufs[from..].as_mut_ptr().cast(), (self.len - from) as u32)
-        };
-    }
-
     #[inline]
     fn forget_first(&mut self, n: usize) {
         if n > 0 {

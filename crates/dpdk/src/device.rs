@@ -1,5 +1,6 @@
 //! What a user writes to name a port, and what DPDK calls it.
 
+use crate::af_packet::Arguments;
 use crate::error::{Error, Result};
 use crate::memif_port::MemifPort;
 use std::fmt;
@@ -68,6 +69,9 @@ impl FromStr for Device {
         if kind(driver) == "memif" {
             MemifPort::read(arguments).map_err(|why| bad(&why))?;
         }
+        if kind(driver) == "af_packet" {
+            Arguments::read(arguments).map_err(|why| bad(&why))?;
+        }
         Ok(Self::Virtual { driver: driver.into(), arguments: arguments.into() })
     }
 }
@@ -90,12 +94,6 @@ impl Device {
     /// Whether it works over an interface of the kernel's, which stays when it is closed.
     pub(crate) fn over_interface(&self) -> bool {
         matches!(self, Self::Virtual { driver, .. } if matches!(kind(driver), "af_packet" | "af_xdp"))
-    }
-
-    /// Whether its driver takes tags of 802.1ad out as well, and does not say so: DPDK's af_packet reads the VLAN that the
-    /// kernel took out of a frame (`tp_vlan_tci`), but not the tag's type (`tp_vlan_tpid`).
-    pub(crate) fn loses_tpid(&self) -> bool {
-        matches!(self, Self::Virtual { driver, .. } if kind(driver) == "af_packet")
     }
 
     /// Whether it connects to a process at the other end, which must be there when it is opened or started.

@@ -2,9 +2,9 @@
 //! address. Whether it is promiscuous is asked for by the port, not by its driver.
 
 use nix::libc::{
-    AF_INET, AF_PACKET, IF_NAMESIZE, IFF_PROMISC, PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SIOCGIFFLAGS,
-    SIOCGIFHWADDR, SIOCGIFMTU, SIOCSIFFLAGS, SIOCSIFHWADDR, SIOCSIFMTU, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_RAW,
-    SOL_PACKET, c_int, if_indextoname, ifreq, ioctl, packet_mreq, setsockopt, socket,
+    AF_INET, AF_PACKET, IF_NAMESIZE, IFF_PROMISC, IFF_RUNNING, PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC,
+    SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFMTU, SIOCSIFFLAGS, SIOCSIFHWADDR, SIOCSIFMTU, SOCK_CLOEXEC,
+    SOCK_DGRAM, SOCK_RAW, SOL_PACKET, c_int, if_indextoname, ifreq, ioctl, packet_mreq, setsockopt, socket,
 };
 use std::ffi::c_ulong;
 use std::io;
@@ -34,14 +34,14 @@ struct State {
 impl Interface {
     /// As it is before a port is opened over it; `None`: there is none of this number.
     pub(crate) fn now(index: u32) -> Option<Self> {
-        let was = Asked::new(index).ok()?.state().ok()?;
+        let was = InterfaceCalls::new(index).ok()?.state().ok()?;
         Some(Self { index, was, made: OnceLock::new(), promiscuous: OnceLock::new() })
     }
 
     /// The port has started: what its driver made of it is known from here on. A driver that starts sets the flag of
     /// promiscuous mode, which is the user's, to what it was told itself: that is put back at once.
     pub(crate) fn started(&self, promiscuous: bool) -> io::Result<()> {
-        let mut asked = Asked::new(self.index)?;
+        let mut asked = InterfaceCalls::new(self.index)?;
         let made = asked.state()?;
         let _once = self.made.set(made);
         if made.promiscuous != self.was.promiscuous {
@@ -56,7 +56,7 @@ impl Interface {
     /// Make it again what it was, but for what somebody else has changed since the port started. Where it is gone there
     /// is nothing to do.
     pub(crate) fn put_back(&self) {
-        let Ok(mut asked) = Asked::new(self.index) else { return };
+        let Ok(mut asked) = InterfaceCalls::new(self.index) else { return };
         let Ok(now) = asked.state() else { return };
         let (was, made) = (self.was, *self.made.get().unwrap_or(&now));
         if self.made.get().is_none() && now.promiscuous != was.promiscuous {
@@ -104,13 +104,13 @@ fn opened(family: c_int, kind: c_int) -> io::Result<OwnedFd> {
 }
 
 /// A socket to ask about an interface, and the request with its name.
-struct Asked {
+pub(crate) struct InterfaceCalls {
     socket: OwnedFd,
     request: ifreq,
 }
 
-impl Asked {
-    fn new(index: u32) -> io::Result<Self> {
+impl InterfaceCalls {
+    pub(crate) fn new(index: u32) -> io::Result<Self> {
         let mut name = [0; IF_NAMESIZE];
         // SAFETY: the name has the room that the call asks for.
         if unsafe { if_indextoname(index, name.as_mut_ptr()) }.is_null() {
@@ -134,14 +134,25 @@ impl Asked {
     fn state(&self) -> io::Result<State> {
         let mut own = Self { socket: self.socket.try_clone()?, request: self.request };
         let promiscuous = own.flags()? & IFF_PROMISC as i16 != 0;
-        own.call(SIOCGIFMTU)?;
+        Ok(State { promiscuous, mtu: own.mtu()?, mac: own.mac()? })
+    }
+
+    pub(crate) fn mtu(&mut self) -> io::Result<i32> {
+        self.call(SIOCGIFMTU)?;
         // SAFETY: the call before has filled this part of the union.
-        let mtu = unsafe { own.request.ifr_ifru.ifru_mtu };
-        own.call(SIOCGIFHWADDR)?;
+        Ok(unsafe { self.request.ifr_ifru.ifru_mtu })
+    }
+
+    pub(crate) fn mac(&mut self) -> io::Result<[u8; 6]> {
+        self.call(SIOCGIFHWADDR)?;
         // SAFETY: as before.
-        let address = unsafe { own.request.ifr_ifru.ifru_hwaddr.sa_data };
-        let mac = std::array::from_fn(|at| address[at] as u8);
-        Ok(State { promiscuous, mtu, mac })
+        let address = unsafe { self.request.ifr_ifru.ifru_hwaddr.sa_data };
+        Ok(std::array::from_fn(|at| address[at] as u8))
+    }
+
+    /// Whether it is up, and so is its link.
+    pub(crate) fn is_running(&mut self) -> io::Result<bool> {
+        Ok(self.flags()? & IFF_RUNNING as i16 != 0)
     }
 
     fn flags(&mut self) -> io::Result<i16> {
@@ -157,12 +168,12 @@ impl Asked {
         self.call(SIOCSIFFLAGS)
     }
 
-    fn set_mtu(&mut self, mtu: i32) -> io::Result<()> {
+    pub(crate) fn set_mtu(&mut self, mtu: i32) -> io::Result<()> {
         self.request.ifr_ifru.ifru_mtu = mtu;
         self.call(SIOCSIFMTU)
     }
 
-    fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
+    pub(crate) fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
         // The kind of address is asked for with it.
         self.call(SIOCGIFHWADDR)?;
         // SAFETY: the call before has filled this part of the union.

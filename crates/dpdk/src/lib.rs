@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code)]
 
+mod af_packet;
 mod batch;
 mod cable;
 mod device;
@@ -27,10 +28,10 @@ mod mempool;
 mod meta;
 mod node_pools;
 mod offload;
-mod packet_sockets;
 mod port;
 mod ring;
 mod rss;
+mod xdp_sockets;
 
 pub use batch::{BURST, Batch};
 pub use device::Device;

@@ -1,5 +1,6 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
+use crate::af_packet::{self, AfPacketPort};
 use crate::batch::BURST;
 use crate::cable;
 use crate::device::{self, Device};
@@ -11,9 +12,9 @@ use crate::interface::Interface;
 use crate::memif_port::{self, MemifPort};
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
-use crate::packet_sockets::PacketSockets;
 use crate::ring::{self, Direct};
 use crate::rss::Rss;
+use crate::xdp_sockets::XdpSockets;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::mem::zeroed;
@@ -81,6 +82,8 @@ struct Inner {
     started: AtomicBool,
     /// The kernel's interface below it.
     interface: OnceLock<Interface>,
+    /// Its sockets of AF_XDP.
+    xdp: Mutex<XdpSockets>,
     /// Whether its RETA is as [`Rss::Address`] asks.
     by_address: AtomicBool,
     /// Frames that its driver found unfit to be sent.
@@ -97,12 +100,16 @@ enum Source {
         name: CString,
         /// What it has open by their descriptors here.
         _files: Vec<File>,
-        sockets: PacketSockets,
     },
     /// Of DPDK's there is only a port without packets, which has the address.
     Memif {
         name: CString,
         port: MemifPort,
+    },
+    /// The same.
+    AfPacket {
+        name: CString,
+        port: AfPacketPort,
     },
     Pci,
 }
@@ -128,7 +135,7 @@ impl Inner {
             // It has one queue.
             Source::Cable(end) => end.rings[way],
             Source::Virtual { name, .. } => ring::of_port(name, queue)?,
-            Source::Memif { .. } | Source::Pci => return None,
+            Source::Memif { .. } | Source::AfPacket { .. } | Source::Pci => return None,
         };
         let passed = Arc::default();
         self.passed[way].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&passed));
@@ -157,14 +164,17 @@ impl Port {
                 let bad =
                     |why| error::port(&device.to_string(), "reading its arguments", -nix::libc::EINVAL, why);
                 let port = MemifPort::read(arguments).map_err(bad)?;
-                let name = c_string(&numbered("net_null"));
-                let _control = eal.control();
-                // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c"".as_ptr()) };
-                if code < 0 {
-                    return Err(error::port(&device.to_string(), "opening", code, device.hint()));
-                }
+                let name = without_packets(eal, &device)?;
                 (name.clone(), Source::Memif { name, port })
+            }
+            Device::Virtual { driver, arguments } if device::kind(driver) == "af_packet" => {
+                let bad = |code, why: String| error::port(&device.to_string(), "opening", code, why);
+                let arguments =
+                    af_packet::Arguments::read(arguments).map_err(|why| bad(-nix::libc::EINVAL, why))?;
+                let port = AfPacketPort::open(&arguments)
+                    .map_err(|why| bad(errno(&why), hint(&why, device.hint())))?;
+                let name = without_packets(eal, &device)?;
+                (name.clone(), Source::AfPacket { name, port })
             }
             Device::Virtual { driver, arguments } => {
                 let name = c_string(&numbered(driver));
@@ -177,12 +187,11 @@ impl Port {
                 let _control = eal.control();
                 let arguments = c_string(&arguments);
                 // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-                let init = || unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), arguments.as_ptr()) };
-                let (code, sockets) = PacketSockets::opened_by(init);
+                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), arguments.as_ptr()) };
                 if code < 0 {
                     return Err(error::port(&device.to_string(), "opening", code, device.hint()));
                 }
-                (name.clone(), Source::Virtual { name, _files: files, sockets })
+                (name.clone(), Source::Virtual { name, _files: files })
             }
             Device::Pci(address) => {
                 let name = c_string(address);
@@ -200,7 +209,9 @@ impl Port {
         // SAFETY: the string is NUL-terminated, `id` outlives the call.
         let code = unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
         if code < 0 {
-            if let Source::Virtual { name, .. } | Source::Memif { name, .. } = source {
+            if let Source::Virtual { name, .. } | Source::Memif { name, .. } | Source::AfPacket { name, .. } =
+                source
+            {
                 // SAFETY: made above, and nobody knows it yet.
                 unsafe { dpdk_sys::rte_vdev_uninit(name.as_ptr()) };
             }
@@ -213,6 +224,7 @@ impl Port {
             source,
             started: AtomicBool::new(false),
             interface: OnceLock::new(),
+            xdp: Mutex::default(),
             by_address: AtomicBool::new(false),
             unfit: AtomicU64::new(0),
             passed: Default::default(),
@@ -258,6 +270,10 @@ impl Port {
         // These hand packets on as they are, however long, and know no MTU.
         let any_length =
             config.mtu != 0 && ["net_ring", memif_port::DRIVER].contains(&self.info()?.driver.as_str());
+        let over_sockets = match &port.source {
+            Source::AfPacket { port, .. } => Some(port),
+            _ => None,
+        };
         let id = port.id;
         let check = |action, code: i32| match code {
             0.. => Ok(()),
@@ -278,16 +294,25 @@ impl Port {
                 "sizing queues",
                 dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut rx_size, &mut tx_size),
             )?;
-            for queue in 0..config.rx_queues {
-                let (none, pool) = (std::ptr::null(), pool.as_ptr());
-                let code = dpdk_sys::rte_eth_rx_queue_setup(id, queue, rx_size, node, none, pool);
-                check("setting up a receive queue", code)?;
+            let receiving = || {
+                (0..config.rx_queues).try_for_each(|queue| {
+                    let (none, pool) = (std::ptr::null(), pool.as_ptr());
+                    let code = dpdk_sys::rte_eth_rx_queue_setup(id, queue, rx_size, node, none, pool);
+                    check("setting up a receive queue", code)
+                })
+            };
+            if port.device.is_af_xdp() {
+                let (set_up, sockets) = XdpSockets::opened_by(receiving);
+                set_up?;
+                *port.xdp.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+            } else {
+                receiving()?;
             }
             for queue in 0..config.tx_queues {
                 let code = dpdk_sys::rte_eth_tx_queue_setup(id, queue, tx_size, node, std::ptr::null());
                 check("setting up a transmit queue", code)?;
             }
-            if config.mtu != 0 && !any_length {
+            if config.mtu != 0 && !any_length && over_sockets.is_none() {
                 check("setting the MTU", dpdk_sys::rte_eth_dev_set_mtu(id, config.mtu))?;
             }
             check("starting", dpdk_sys::rte_eth_dev_start(id))?;
@@ -295,7 +320,7 @@ impl Port {
                 let set = Rss::set_reta(id, info.reta_size, config.rx_queues);
                 port.by_address.store(set, Ordering::Relaxed);
             }
-            if let Some(mac) = config.mac.or(port.source.mac()) {
+            if let Some(mac) = config.mac.or(port.source.mac()).filter(|_| over_sockets.is_none()) {
                 let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: mac };
                 // Not every virtual port can keep an address; the frames carry ours all the same.
                 dpdk_sys::rte_eth_dev_default_mac_addr_set(id, &raw mut mac);
@@ -305,14 +330,22 @@ impl Port {
                 dpdk_sys::rte_eth_promiscuous_enable(id);
             }
         }
+        if let Some(sockets) = over_sockets {
+            if config.mtu != 0 {
+                let set = sockets.set_mtu(config.mtu);
+                set.map_err(|why| {
+                    self.failed("setting the MTU", errno(&why), hint(&why, port.device.hint()))
+                })?;
+            }
+            if let Some(mac) = config.mac {
+                // Not every interface changes its address while it is up; the frames carry ours all the same.
+                let _kept = sockets.set_mac(mac);
+            }
+        }
         if let Some(below) = port.interface.get()
             && let Err(why) = below.started(config.promiscuous)
         {
-            let code = -why.raw_os_error().unwrap_or(nix::libc::EIO);
-            return Err(self.failed("making the interface promiscuous", code, port.device.hint()));
-        }
-        if let Source::Virtual { sockets, .. } = &port.source {
-            sockets.begin();
+            return Err(self.failed("making the interface promiscuous", errno(&why), port.device.hint()));
         }
         let (mut receivers, mut senders) = match &port.source {
             Source::Memif { port: memif, .. } => {
@@ -331,17 +364,27 @@ impl Port {
                     senders.into_iter().map(|one| DirectTx::Memif(Box::new(memif.tx(one)))).collect(),
                 )
             }
+            Source::AfPacket { port: sockets, .. } => {
+                let started = sockets.start(config.rx_queues, config.tx_queues, pool);
+                let (receivers, senders) = started.map_err(|why| {
+                    self.failed("binding its sockets", errno(&why), hint(&why, port.device.hint()))
+                })?;
+                (
+                    receivers.into_iter().map(|one| DirectRx::AfPacket(Box::new(one))).collect(),
+                    senders.into_iter().map(|one| DirectTx::AfPacket(Box::new(one))).collect(),
+                )
+            }
             _ => (Vec::new(), Vec::new()),
         };
         receivers.reverse();
         senders.reverse();
-        let (untagged, loses_tpid) = (config.offloads.vlan_strip, port.device.loses_tpid());
+        let untagged = config.offloads.vlan_strip;
         let burst = usize::from(config.burst).clamp(1, BURST);
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
             let direct = receivers.pop().or_else(|| port.direct(RX, queue).map(DirectRx::Ring));
             let (port, _pool) = (self.0.clone(), pool.clone());
-            RxQueue { port, queue, direct, untagged, loses_tpid, burst, _pool }
+            RxQueue { port, queue, direct, untagged, burst, _pool }
         };
         let tx = |queue| {
             let direct = senders.pop().or_else(|| port.direct(TX, queue).map(DirectTx::Ring));
@@ -370,13 +413,12 @@ impl Port {
     /// What the port can do.
     pub fn info(&self) -> Result<PortInfo> {
         let raw = self.raw_info()?;
-        let driver = if let Source::Memif { .. } = self.0.source {
-            memif_port::DRIVER.to_owned()
-        } else if raw.driver_name.is_null() {
-            String::new()
-        } else {
+        let driver = match &self.0.source {
+            Source::Memif { .. } => memif_port::DRIVER.to_owned(),
+            Source::AfPacket { .. } => af_packet::DRIVER.to_owned(),
+            _ if raw.driver_name.is_null() => String::new(),
             // SAFETY: a non-null driver_name is the driver's static, NUL-terminated name.
-            unsafe { CStr::from_ptr(raw.driver_name) }.to_string_lossy().into_owned()
+            _ => unsafe { CStr::from_ptr(raw.driver_name) }.to_string_lossy().into_owned(),
         };
         Ok(PortInfo {
             driver,
@@ -394,6 +436,9 @@ impl Port {
 
     /// The port's Ethernet address; all zero when it has none.
     pub fn mac(&self) -> [u8; 6] {
+        if let Source::AfPacket { port, .. } = &self.0.source {
+            return port.mac();
+        }
         let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: [0; 6] };
         // SAFETY: the port is open and `mac` outlives the call.
         unsafe { dpdk_sys::rte_eth_macaddr_get(self.0.id, &raw mut mac) };
@@ -402,8 +447,10 @@ impl Port {
 
     /// The state of the link, without waiting for it.
     pub fn link(&self) -> Link {
-        if let Source::Memif { port, .. } = &self.0.source {
-            return Link { up: port.is_up(), mbps: memif_port::SPEED };
+        match &self.0.source {
+            Source::Memif { port, .. } => return Link { up: port.is_up(), mbps: memif_port::SPEED },
+            Source::AfPacket { port, .. } => return port.link(),
+            _ => {}
         }
         let mut link = dpdk_sys::nd_link { mbps: 0, up: 0, full_duplex: 0 };
         // SAFETY: the port is open and `link` outlives the call.
@@ -427,10 +474,21 @@ impl Port {
             dpdk_sys::rte_eth_stats_get(self.0.id, &raw mut raw);
             raw
         };
-        let untold = match &self.0.source {
-            Source::Virtual { sockets, .. } => sockets.dropped(),
-            _ => 0,
-        };
+        if let Source::AfPacket { port, .. } = &self.0.source {
+            let counts = port.counts();
+            return PortStats {
+                rx_packets: counts.received.0,
+                tx_packets: counts.sent.0,
+                rx_bytes: counts.received.1,
+                tx_bytes: counts.sent.1,
+                rx_missed: counts.dropped,
+                rx_errors: counts.truncated,
+                tx_errors: counts.tx_errors,
+                tx_unfit: self.0.unfit.load(Ordering::Relaxed),
+                rx_no_memory: counts.no_memory,
+            };
+        }
+        let dropped = self.0.xdp.lock().unwrap_or_else(PoisonError::into_inner).dropped();
         let ([received, sent], malformed, no_memory) = match &self.0.source {
             Source::Memif { port, .. } => (port.passed(), port.malformed(), port.no_memory()),
             _ => Default::default(),
@@ -440,7 +498,7 @@ impl Port {
             tx_packets: raw.opackets + self.0.passed(TX) + sent.0,
             rx_bytes: raw.ibytes + received.1,
             tx_bytes: raw.obytes + sent.1,
-            rx_missed: raw.imissed + untold,
+            rx_missed: dropped.unwrap_or(raw.imissed),
             rx_errors: raw.ierrors + malformed,
             tx_errors: raw.oerrors,
             tx_unfit: self.0.unfit.load(Ordering::Relaxed),
@@ -476,12 +534,19 @@ impl Port {
         if code < 0 {
             return Err(self.failed("asking for its abilities", code, ""));
         }
-        if let Source::Memif { .. } = self.0.source {
-            // What DPDK says is of the port without packets.
-            (info.max_rx_queues, info.max_tx_queues) = (memif_port::QUEUES, memif_port::QUEUES);
-            (info.rx_offload_capa, info.tx_offload_capa) = (0, 0);
-            (info.flow_type_rss_offloads, info.reta_size) = (0, 0);
+        // What DPDK says is of the port without packets.
+        match &self.0.source {
+            Source::Memif { .. } => {
+                (info.max_rx_queues, info.max_tx_queues) = (memif_port::QUEUES, memif_port::QUEUES);
+            }
+            Source::AfPacket { port, .. } => {
+                (info.max_rx_queues, info.max_tx_queues) = (port.queues(), port.queues());
+                (info.if_index, info.max_mtu) = (port.index, port.max_mtu());
+            }
+            _ => return Ok(info),
         }
+        (info.rx_offload_capa, info.tx_offload_capa) = (0, 0);
+        (info.flow_type_rss_offloads, info.reta_size) = (0, 0);
         Ok(info)
     }
 
@@ -493,9 +558,8 @@ impl Port {
 impl Drop for Inner {
     fn drop(&mut self) {
         let _control = self.eal.control();
-        if let Source::Virtual { sockets, .. } = &mut self.source {
-            sockets.close();
-        }
+        // The driver's sockets end with its own descriptors.
+        *self.xdp.get_mut().unwrap_or_else(PoisonError::into_inner) = XdpSockets::default();
         let failed = |action, code: i32| {
             if code < 0 {
                 let why = error::strerror(code);
@@ -514,7 +578,7 @@ impl Drop for Inner {
                 Source::Cable(end) => {
                     failed("removing", dpdk_sys::rte_vdev_uninit(c_string(&end.name).as_ptr()))
                 }
-                Source::Virtual { name, .. } | Source::Memif { name, .. } => {
+                Source::Virtual { name, .. } | Source::Memif { name, .. } | Source::AfPacket { name, .. } => {
                     failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr()))
                 }
                 Source::Pci => {}
@@ -534,6 +598,27 @@ impl Drop for Inner {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// A port of DPDK's without packets, which stands for one of ours; its name.
+fn without_packets(eal: &Eal, device: &Device) -> Result<CString> {
+    let name = c_string(&numbered("net_null"));
+    let _control = eal.control();
+    // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
+    match unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c"".as_ptr()) } {
+        code @ ..0 => Err(error::port(&device.to_string(), "opening", code, device.hint())),
+        _ => Ok(name),
+    }
+}
+
+/// The system's number for an error, negative, as DPDK has it.
+fn errno(why: &std::io::Error) -> i32 {
+    -why.raw_os_error().unwrap_or(nix::libc::EINVAL)
+}
+
+/// What to do about an error of ours, which says so itself, or of the system's.
+fn hint(why: &std::io::Error, usual: &str) -> String {
+    if why.raw_os_error().is_some() { usual.to_owned() } else { why.to_string() }
 }
 
 /// The driver's name with a number: DPDK wants each virtual device to have a name of its own.

@@ -1,4 +1,4 @@
-//! What the kernel drops as the ring of an AF_PACKET port is full is in the port's counters, to the frame.
+//! What the kernel drops as the ring of an AF_PACKET or AF_XDP port is full is in the port's counters, to the frame.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -87,4 +87,25 @@ fn what_a_full_ring_drops_is_counted_to_the_frame() {
     // no copy of a socket is left
     let left = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
     assert_eq!(left.lines().count(), 1, "{left}");
+}
+
+#[test]
+fn what_af_xdp_drops_is_counted_to_the_frame() {
+    if let Err(why) = alone() {
+        return outcome::skipped(why);
+    }
+    ip("link add left type veth peer name right");
+    ip("link set left up");
+    ip("link set right up");
+    let pool = Mempool::new(eal(), 16_384, 2_048).unwrap();
+    let (_far, _rx, mut tx) = started("af_packet:right", 1, &pool);
+    let (port, mut rx, _tx) = started("af_xdp:left", 1, &pool);
+    let (lost_before, mut received) = (lost(), 0);
+    for round in 1..=2 {
+        send(&mut tx[0], &pool);
+        let arrived = round * SENT - (lost() - lost_before);
+        let (received, missed) = settled(&port, &mut rx, &mut received, arrived);
+        assert_eq!(received + missed, arrived);
+        assert!(received > 0 && missed > 0, "{received} received, {missed} dropped");
+    }
 }

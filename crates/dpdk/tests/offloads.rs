@@ -332,6 +332,7 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// The kernel takes tags out of what it hands to a packet socket, and says which kind each was: they are put back as they were.
 #[test]
 fn af_packet() {
     if let Err(why) = alone() {
@@ -342,17 +343,10 @@ fn af_packet() {
     ip("link set right up");
     let pool = pool();
     let mut ours = open("af_packet:left", &pool, true);
-    assert!(ours.does.vlan_strip && ours.does.vlan_insert, "{:?}", ours.does);
+    assert_eq!(ours.does, Offloads::default(), "it does no work by itself");
     let mut peer = open("af_packet:right", &pool, false);
     up(&ours, &peer);
-    tags(&mut ours, &mut peer, &pool, &[UNTAGGED, DOT1Q, DOT1AD]);
-    // The kernel takes every tag out, and DPDK does not say of which kind it was, whether the port puts it back or we do.
-    let plain = frame(false, false, 100).0;
-    for _ in 0..2 {
-        send(&mut peer, &pool, &tagged(&plain, DOT1Q_TWICE), None);
-        assert_eq!(receive(&mut ours).0, tagged(&plain, DOT1AD));
-        std::mem::swap(&mut ours, &mut peer);
-    }
+    tags(&mut ours, &mut peer, &pool, &[UNTAGGED, DOT1Q, DOT1AD, DOT1Q_TWICE]);
 }
 
 /// DPDK's pcap writes the recording's times, in µs, where ports that offer time stamps write theirs.

@@ -1,6 +1,7 @@
 //! The queues of a started port: each is one thread's, which receives from it or sends by it a batch at a time.
 
 use super::Inner;
+use crate::af_packet;
 use crate::batch::Batch;
 use crate::memif_port;
 use crate::mempool::Mempool;
@@ -14,6 +15,7 @@ use std::sync::atomic::Ordering;
 pub(super) enum DirectRx {
     Ring(Direct),
     Memif(Box<memif_port::Rx>),
+    AfPacket(Box<af_packet::Rx>),
 }
 
 /// A transmit queue that is used without a driver.
@@ -21,6 +23,7 @@ pub(super) enum DirectRx {
 pub(super) enum DirectTx {
     Ring(Direct),
     Memif(Box<memif_port::Tx>),
+    AfPacket(Box<af_packet::Tx>),
 }
 
 /// One receive queue; only its holder takes packets from it.
@@ -31,8 +34,6 @@ pub struct RxQueue {
     pub(super) direct: Option<DirectRx>,
     /// The port takes tags out.
     pub(super) untagged: bool,
-    /// Tags are put back as 802.1Q ones, whatever they were.
-    pub(super) loses_tpid: bool,
     /// Most packets at once.
     pub(super) burst: usize,
     /// Keeps the pool from being used by others while the queue fills packets from it.
@@ -64,6 +65,7 @@ impl RxQueue {
         match &mut self.direct {
             Some(DirectRx::Ring(ring)) => return ring.receive(batch),
             Some(DirectRx::Memif(memif)) => return memif.receive(batch, burst),
+            Some(DirectRx::AfPacket(packets)) => return packets.receive(batch, burst),
             None => {}
         }
         let get = |to: *mut *mut rte_mbuf, room: usize| {
@@ -74,9 +76,6 @@ impl RxQueue {
         let received = unsafe { batch.fill(get) };
         if self.untagged {
             batch.restore_tags(received);
-        }
-        if self.loses_tpid {
-            batch.mark_service_tags(received);
         }
         received
     }
@@ -92,6 +91,7 @@ impl TxQueue {
         match &mut self.direct {
             Some(DirectTx::Ring(ring)) => return ring.send(batch),
             Some(DirectTx::Memif(memif)) => return memif.send(batch, &self.port.unfit),
+            Some(DirectTx::AfPacket(packets)) => return packets.send(batch, &self.port.unfit),
             None => {}
         }
         let (port, queue, burst) = (self.port.id, self.queue, self.burst);
