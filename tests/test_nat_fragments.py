@@ -129,7 +129,11 @@ def test_fragments_pass(lab: Lab, hosts: Hosts) -> None:
     try:
         assert server.stdout is not None and server.stdout.readline() == "up\n"
         ping = ("ping", "-c1", "-W1", "-I", "10.0.0.1", SERVER)
-        until(lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out")
+        until(
+            lambda: "1 received" in hosts.from_inside(*ping, check=False),
+            60,
+            "no way out",
+        )
         long = ("ping", "-c20", "-i0.02", "-W5", "-s2000", "-I", "10.0.0.1", SERVER)
         assert "20 received" in hosts.from_inside(*long)
         assert hosts.from_inside("python3", "-c", ASK, SERVER).strip() == "5"
@@ -141,9 +145,15 @@ def test_fragments_pass(lab: Lab, hosts: Hosts) -> None:
     done = lab.wait(child)
     assert done.code == 0, done.text
     counts = json.loads(done.out)["interfaces"]
-    for port, space, link in (("inside", hosts.subscribers, "s0"), ("outside", hosts.world, "o0")):
+    for port, space, link in (
+        ("inside", hosts.subscribers, "s0"),
+        ("outside", hosts.world, "o0"),
+    ):
         received, sent = passed(space, link)
         own = counts[port]
-        assert (own["tx_packets"], own["rx_packets"] + own["rx_dropped"]) == (received, sent), (port, own)
+        assert (own["tx_packets"], own["rx_packets"] + own["rx_dropped"]) == (
+            received,
+            sent,
+        ), (port, own)
         assert own["rx_errors"] == own["tx_errors"] == own["tx_dropped"] == 0, own
     lab.clean()

@@ -17,7 +17,7 @@ fn fragment(vlan: Option<u16>, offset: u16, more: bool, payload: u8) -> Vec<u8> 
         frame.extend([0x81, 0].into_iter().chain(vlan.to_be_bytes()));
     }
     frame.extend([8, 0]);
-    let flags = if more { 0x2000 } else { 0 } | offset / 8;
+    let flags = offset / 8 + if more { 0x2000 } else { 0 };
     let mut header = [0x45, 0, 2, 28, 0x12, 0x34, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     header[6..8].copy_from_slice(&u16::to_be_bytes(flags));
     let sum: u32 = header.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();

@@ -24,6 +24,7 @@ VERBS = {
     "counters": "nat_counters:counters",
     "metrics": "nat_metrics:metrics",
     "trace": "nat_trace:trace",
+    "who": "nat_who:who",
     "doctor": "nat_doctor:doctor",
 }
 
