@@ -99,7 +99,7 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (["run", "mqtt://x", "--open"], "needs a rate"),
         (["run", "http://x", "--rate", "5", "--interval", "1s"], "both say when"),
         (["run", "http://x", "--rate", "5", "--count", "3"], "has no end"),
-        (["run", "ping://x", "--connection-per-request"], "has no connections"),
+        (["run", "ping://x", "--connection-per-request"], "cannot use --connection-per-request"),
         (["run", "http://x", "--rate", "0"], "sends nothing"),
         (["run", "ping://x", "--rate", "101M/s"], "more than 1 device can send"),
         (["run", "mqtt-t4", "--devices", "5"], "for URLs"),

@@ -9,6 +9,7 @@ mod catalogue;
 
 pub use catalogue::{Catalogue, Entry, FailureKind};
 
+use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams, Paced, Repeats, Replies, Stateless};
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
@@ -114,6 +115,11 @@ macro_rules! registry {
             /// Take the path of the target's URL.
             pub fn set_path(&mut self, path: &str) {
                 match self { $( Self::$name(params) => params.set_path(path), )+ }
+            }
+
+            /// Take the profile's tables, which templates may name.
+            pub fn set_data(&mut self, data: &Data) {
+                match self { $( Self::$name(params) => params.set_data(data), )+ }
             }
 
             /// Tell the sessions of this group's devices from all others'.

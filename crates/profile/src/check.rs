@@ -5,6 +5,7 @@ use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::text::capital;
 use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Transport, model, threshold};
 use models::Params;
+use protocol::data::Data;
 use protocol::problem::{Problem, closest};
 use protocol::target::Carrier;
 use protocol::unit::Interval;
@@ -48,6 +49,13 @@ pub fn check(profile: &Profile) -> Vec<Error> {
             "Add a group of devices",
         )));
     }
+    let data = match profile.data.read(profile.seed) {
+        Ok(data) => Some(data),
+        Err(faults) => {
+            faults.into_iter().for_each(|fault| add(Some(fault)));
+            None
+        }
+    };
     let mut seen = BTreeSet::new();
     for (i, group) in profile.groups.iter().enumerate().take_while(|_| more()) {
         let at = format!("groups[{i}]");
@@ -56,7 +64,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
             let what = format!("there are two groups called {:?}", group.name);
             add(Some(Error::new(BAD_REFERENCE, format!("{at}.name"), what, "Give each its own name")));
         }
-        check_group(profile, group, &at, &mut add);
+        check_group(profile, group, data.as_ref(), &at, &mut add);
     }
     crate::ceiling::check(profile, 1.0).into_iter().for_each(|error| add(Some(error)));
     crate::clash::check(profile).into_iter().for_each(|error| add(Some(error)));
@@ -118,14 +126,24 @@ fn name(at: &str, name: &str) -> Option<Error> {
     })
 }
 
-fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+fn check_group(
+    profile: &Profile,
+    group: &Group,
+    data: Option<&Data>,
+    at: &str,
+    add: &mut impl FnMut(Option<Error>),
+) {
     for (i, text) in group.source.iter().enumerate() {
         if let Err(what) = crate::source::expand(text) {
             let key = format!("{at}.source[{i}]");
             add(Some(Error::new(BAD_VALUE, key, what, "Use an address, a prefix, or FIRST-LAST")));
         }
     }
-    if let Err(problem) = group.model.check() {
+    let mut params = group.model.clone();
+    if let Some(data) = data {
+        params.set_data(data);
+    }
+    if let Err(problem) = params.check() {
         let problem = problem.under(&format!("{at}.model.{}", group.model.name()));
         add(Some(Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix))));
     }

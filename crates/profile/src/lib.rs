@@ -10,6 +10,7 @@ pub mod ceiling;
 mod census;
 mod check;
 mod clash;
+pub mod data;
 mod error;
 pub mod file;
 pub mod frame;
@@ -81,6 +82,11 @@ pub struct Profile {
     #[serde(default, deserialize_with = "bounded::map::<_, _, TARGETS>")]
     #[schemars(extend("x-netdyno-secret" = "query"))]
     pub targets: BTreeMap<String, Target>,
+    /// Tables of values for templates: a CSV file as `"users.csv"`, of which `{users.name}` is a cell, or tables by name
+    /// as `{"users": "users.csv", "items": {"file": "items.csv", "rows": "random"}}`. Each device keeps one row unless
+    /// `rows` says otherwise. Default: none.
+    #[serde(default, skip_serializing_if = "data::Tables::is_empty")]
+    pub data: data::Tables,
     /// What carries the traffic. Default: kernel sockets.
     #[serde(default)]
     pub transport: Transport,

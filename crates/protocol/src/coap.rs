@@ -101,7 +101,7 @@ pub const DESCRIPTION: Description = Description {
             fix: "Name a resource of that size, or write a profile with method PUT and size",
         },
         path: Some("path"),
-        options: &[],
+        options: &[("method", "method"), ("data", "payload")],
     }),
 };
 

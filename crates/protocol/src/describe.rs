@@ -1,6 +1,7 @@
 //! What a model says about itself: results, thresholds, the schema, live views, reports, exporters and quick starts
 //! by URL take it from here, so that nothing outside a model's own files names it.
 
+use crate::data::Data;
 use crate::problem::Problem;
 use crate::target::{Carrier, Scheme, Target};
 use crate::unit::{Interval, Rate};
@@ -151,7 +152,8 @@ pub struct Quick {
     pub size: QuickSize,
     /// Takes the path of the URL.
     pub path: Option<&'static str>,
-    /// Options of this model alone, and their keys: `--qos` sets `qos`.
+    /// Options of this model alone, and their keys: `--qos` sets `qos`. The key `target` stands for the URL: `--user` sets its
+    /// credentials.
     pub options: &'static [(&'static str, &'static str)],
 }
 
@@ -298,6 +300,11 @@ pub trait ModelParams: Default {
     /// Take the path of the target's URL.
     fn set_path(&mut self, path: &str) {
         let _has_none = path;
+    }
+
+    /// Take the profile's tables, which templates may name.
+    fn set_data(&mut self, data: &Data) {
+        let _has_no_templates = data;
     }
 
     /// Tell the sessions of this group's devices from all others', where the other side keeps them by name.

@@ -96,7 +96,7 @@ pub const DESCRIPTION: Description = Description {
             fix: "Name a path: http://HOST/512",
         },
         path: Some("path"),
-        options: &[],
+        options: &[("method", "method"), ("header", "headers"), ("data", "body"), ("user", "target")],
     }),
 };
 

@@ -5,6 +5,7 @@
 //! the registry, the crate `models`.
 
 pub mod coap;
+pub mod data;
 pub mod describe;
 pub mod fine_time;
 pub mod histogram;

@@ -96,7 +96,7 @@ pub const DESCRIPTION: Description = Description {
         rate: None,
         size: QuickSize::Key("size"),
         path: None,
-        options: &[("qos", "qos")],
+        options: &[("qos", "qos"), ("topic", "topic"), ("data", "payload"), ("user", "target")],
     }),
 };
 

@@ -7,10 +7,12 @@
 //! | `{random:8}` | 8 random hexadecimal digits |
 //! | `{random:10-99}` | a random whole number from 10 to 99 |
 //! | `{timestamp}`, `{timestamp_ms}` | time since the run began, in ns or ms |
+//! | `{users.name}` | a cell of the column `name` of the table `users` of `data` |
 //! | `{{`, `}}` | `{`, `}` |
 //!
 //! Compiled once per group; filling in appends to the outgoing bytes and allocates nothing else.
 
+use crate::data::{Cell, Data};
 use crate::problem::{Problem, closest};
 use crate::time::Time;
 use rand::Rng;
@@ -30,6 +32,9 @@ enum Part {
     Between(i64, i64),
     Nanoseconds,
     Milliseconds,
+    Cell(Cell),
+    /// A cell of a table that was not given: for checks of the form alone.
+    Unbound,
 }
 
 /// What the places are filled with.
@@ -50,13 +55,18 @@ pub struct Template {
 }
 
 impl Template {
-    /// Compile `text`; `key` is where it stands, for the problem.
+    /// Check the form of `text`; `key` is where it stands, for the problem. Cells of tables stay empty.
     pub fn parse(text: &str, key: &str) -> Result<Self, Problem> {
-        Self::parse_bytes(text.as_bytes(), key)
+        Self::compile(text.as_bytes(), key, None)
+    }
+
+    /// Compile `text`, which may name tables of `data`; without them only the form is checked.
+    pub fn with(text: &str, key: &str, data: Option<&Data>) -> Result<Self, Problem> {
+        Self::compile(text.as_bytes(), key, data)
     }
 
     /// The same for bytes that need not be UTF-8.
-    pub fn parse_bytes(text: &[u8], key: &str) -> Result<Self, Problem> {
+    pub fn compile(text: &[u8], key: &str, data: Option<&Data>) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut plain = Vec::new();
         let mut rest = text;
@@ -74,7 +84,7 @@ impl Template {
                     if !plain.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut plain).into()));
                     }
-                    parts.push(place(&String::from_utf8_lossy(&after[..end]), key)?);
+                    parts.push(place(&String::from_utf8_lossy(&after[..end]), key, data)?);
                     rest = &after[end + 1..];
                 }
                 (b'}', _) => {
@@ -105,7 +115,24 @@ impl Template {
 
     /// Whether every message of a device renders the same.
     pub fn per_device(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Device))
+        self.parts.iter().all(|part| match part {
+            Part::Text(_) | Part::Device => true,
+            Part::Cell(cell) => cell.per_device(),
+            _ => false,
+        })
+    }
+
+    /// Refuse a table's values that `fine` refuses a byte of: `key` is where the template stands.
+    pub fn cells_are(&self, key: &str, fine: impl Fn(u8) -> bool) -> Result<(), Problem> {
+        let cells =
+            self.parts.iter().filter_map(|part| if let Part::Cell(cell) = part { Some(cell) } else { None });
+        match cells.filter_map(|cell| cell.bad_row(&fine)).next() {
+            Some(row) => {
+                let what = format!("row {row} of a table has a character that cannot stand here");
+                Err(Problem::new(key, what, "change that row, or use the column in the body alone"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Most bytes that filling in can give.
@@ -114,6 +141,8 @@ impl Template {
             Part::Text(text) => text.len(),
             Part::Device => 10,
             Part::Hex(digits) => *digits,
+            Part::Cell(cell) => cell.max_len(),
+            Part::Unbound => 0,
             Part::Seq | Part::Between(..) | Part::Nanoseconds | Part::Milliseconds => 20,
         };
         self.parts.iter().map(len).sum()
@@ -137,12 +166,19 @@ impl Template {
                 }
                 Part::Nanoseconds => decimal(values.now.0, out),
                 Part::Milliseconds => decimal(values.now.0 / 1_000_000, out),
+                Part::Cell(cell) => out.extend_from_slice(cell.value(values.device, values.seq)),
+                Part::Unbound => {}
             }
         }
     }
 }
 
-fn place(inside: &str, key: &str) -> Result<Part, Problem> {
+fn place(inside: &str, key: &str, data: Option<&Data>) -> Result<Part, Problem> {
+    if let Some((table, column)) =
+        inside.split_once('.').filter(|(table, column)| is_name(table) && is_name(column))
+    {
+        return data.map_or(Ok(Part::Unbound), |data| data.cell(table, column, key).map(Part::Cell));
+    }
     let wrong = |what: &str, fix: &str| Problem::new(key, format!("{{{inside}}} {what}"), fix);
     let (name, argument) = match inside.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -180,11 +216,17 @@ fn place(inside: &str, key: &str) -> Result<Part, Problem> {
             Some(meant) => wrong("is unknown", &format!("did you mean {{{meant}}}?")),
             None => wrong(
                 "is unknown",
-                "use {device}, {seq}, {random:8}, {random:10-99}, {timestamp} or {timestamp_ms}; \
+                "use {device}, {seq}, {random:8}, {random:10-99}, {timestamp}, {timestamp_ms} or {TABLE.COLUMN}; \
                  write \"{{\" and \"}}\" for braces, as in JSON",
             ),
         }),
     }
+}
+
+/// Whether a table or a column can be called so: a letter or `_`, then letters, digits, `_` and `-`.
+pub fn is_name(text: &str) -> bool {
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    first && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
 }
 
 /// Append `value` in decimal.

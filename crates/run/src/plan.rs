@@ -5,6 +5,7 @@ use crate::setup_error::SetupError;
 use crate::{interfaces, tls};
 use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
+use protocol::data::Data;
 use protocol::describe::{Description, Identity};
 use protocol::target::{self, Scheme};
 use protocol::unit::Interval;
@@ -128,16 +129,18 @@ impl Plan {
             };
             return Err(beyond.into_iter().map(told).collect());
         }
+        let data = profile.data.read(profile.seed)?;
         let mut groups = Vec::new();
         let mut errors = Vec::new();
         for i in 0..profile.groups.len() {
-            match GroupPlan::new(&profile, i) {
+            match GroupPlan::new(&profile, i, &data) {
                 Ok(group) => groups.push(group),
                 Err(error) => errors.push(error),
             }
         }
         let whole = serde_json::to_value(&profile).unwrap_or_default();
-        let secrets = Secrets::new(&whole, trial.secrets.iter().cloned());
+        let secrets =
+            Secrets::new(&whole, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
         if errors.is_empty() { Ok(Self { profile, factor, groups, secrets }) } else { Err(errors) }
     }
 }
@@ -152,7 +155,7 @@ fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
 }
 
 impl GroupPlan {
-    fn new(profile: &Profile, index: usize) -> Result<Self, SetupError> {
+    fn new(profile: &Profile, index: usize, data: &Data) -> Result<Self, SetupError> {
         let group = &profile.groups[index];
         let at = |key: &str| format!("groups[{index}].{key}");
         let target = profile.target(group).map_err(|e| SetupError { at: at("target"), ..e })?;
@@ -189,6 +192,7 @@ impl GroupPlan {
         if let Some(path) = &target.path {
             params.set_path(path); // the profile's checks see to it that only one of the two is set
         }
+        params.set_data(data);
         let whose = |run: u64| token(&(run, &profile.name, &group.name));
         params.identify(Identity { run: whose(run_token()), profile: whose(0) });
         let model = params.compile(&seen).map_err(|p| {

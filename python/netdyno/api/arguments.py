@@ -15,7 +15,7 @@ from netdyno.errors import Error
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
 _ARGUMENTS = {
     "threshold": "thresholds", "target": "targets", "set": "options", "global": "allow_global",
-    "param": "params", "for": "objective", "limit": "limits",
+    "param": "params", "header": "headers", "for": "objective", "limit": "limits",
     "open": "open_loop=True", "closed": "open_loop=False",
 }  # fmt: skip
 """Of options of the command line that are called otherwise here."""
@@ -102,6 +102,22 @@ def texts(value: str | Sequence[str], at: str) -> tuple[str, ...]:
         if not isinstance(one, str):
             raise refused(one, "a text", f"{at}[{number}]")
     return tuple(value)
+
+
+def text(value: str | None, at: str) -> str | None:
+    """One text, or none."""
+    if value is not None and not isinstance(value, str):
+        raise refused(value, "a text", at)
+    return value
+
+
+def fields(value: Mapping[str, str] | None, at: str) -> tuple[str, ...]:
+    """Header fields by name, as the command line has them."""
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        raise refused(value, 'a dict of names and values, like {"Accept": "text/html"}', at)
+    return tuple(f"{name}: {text}" if text else f"{name};" for name, text in value.items())
 
 
 def targets(value: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -47,6 +47,12 @@ def run(
     connection_per_request: bool = False,
     source: str | Sequence[str] = (),
     insecure: bool = False,
+    method: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    data: str | None = None,
+    topic: str | None = None,
+    user: str | None = None,
+    cacert: str | Path | None = None,
     duration: str | float | None = None,
     warmup: str | float | None = None,
     load: float | None = None,
@@ -63,8 +69,9 @@ def run(
     """Run a load and judge what came of it, as `netdyno run` does.
 
     `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
-    a preset. `devices` to `insecure` are for URLs; `thresholds` are like `"delay.response.p99 <= 50ms"`, of
-    each group where none is named. `resume` takes over the valid trials of a run that ended early.
+    a preset. `devices` to `cacert` are for URLs, and one that a scheme cannot use is refused; `data` that
+    begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, of each group where none
+    is named. `resume` takes over the valid trials of a run that ended early.
     """
     options = quick.Quick(
         devices=arguments.whole(devices, "devices"),
@@ -77,6 +84,12 @@ def run(
         source=arguments.texts(source, "source"),
         insecure=insecure,
         connection_per_request=connection_per_request,
+        method=arguments.text(method, "method"),
+        header=arguments.fields(headers, "headers"),
+        data=() if data is None else arguments.texts(data, "data"),
+        topic=arguments.text(topic, "topic"),
+        user=arguments.text(user, "user"),
+        cacert=None if cacert is None else str(arguments.path(cacert, "cacert").absolute()),
     )
     conditions = arguments.texts(thresholds, "thresholds")
     places = arguments.targets(targets)

@@ -14,7 +14,7 @@ from netdyno.errors import Error
 from netdyno.experiment import quick
 from netdyno.experiment.choose import adjust, choose
 
-LOAD, OUTPUT = "Load", "Output"
+LOAD, REQUEST, OUTPUT = "Load", "Request", "Output"
 
 
 def run(
@@ -104,7 +104,7 @@ def run(
             help="MQTT: quality of service, 0, 1 or 2.",
             metavar="N",
             parser=values.whole("--qos", 0, 2),
-            rich_help_panel=LOAD,
+            rich_help_panel=REQUEST,
         ),
     ] = None,
     size: Annotated[
@@ -128,7 +128,7 @@ def run(
         bool,
         typer.Option(
             "--connection-per-request",
-            help="http, mqtt: a new connection for each message.",
+            help="HTTP, MQTT: a new connection for each message.",
             rich_help_panel=LOAD,
         ),
     ] = False,
@@ -138,8 +138,59 @@ def run(
             help="URLs: local address or range to send from.", metavar="ADDRESS", rich_help_panel=LOAD
         ),
     ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method", "-X", help="HTTP, CoAP: request method.", metavar="METHOD", rich_help_panel=REQUEST
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            help="HTTP: add a header field.",
+            metavar="'NAME: VALUE'",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            "-d",
+            help="HTTP, CoAP: body, sent by POST; MQTT: payload. @FILE reads a file, @- standard input.",
+            metavar="TEXT|@FILE",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="MQTT: topic to publish to.", metavar="TOPIC", rich_help_panel=REQUEST
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            "-u",
+            help="HTTP Basic, MQTT: user name and password.",
+            metavar="NAME:PASSWORD",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
+    cacert: Annotated[
+        Path | None,
+        typer.Option(
+            "--cacert",
+            help="TLS: trust the CA certificates in this file (PEM).",
+            metavar="FILE",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="URLs: accept any certificate.", rich_help_panel=LOAD)
+        bool, typer.Option("--insecure", "-k", help="TLS: accept any certificate.", rich_help_panel=REQUEST)
     ] = False,
     capture: Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")] = False,
     capture_filter: Annotated[
@@ -193,6 +244,8 @@ def run(
         netdyno run mqtt://broker:1883 --devices 100 --qos 1
         netdyno run http://10.0.0.2/512 --rate 1000/s --duration 30s
         netdyno run http://10.0.0.2/ --threshold 'delay.response.p99 <= 20ms' --threshold 'loss <= 0.1%'
+        netdyno run http://10.0.0.2/login -d @login.json -H 'Content-Type: application/json'
+        netdyno run mqtts://broker -t sensor/{device} -d '{"t": 21}' --user lab:secret --cacert ca.pem
         netdyno run ping://10.0.0.2 udp://10.0.0.2:7 --interval 10ms
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
         netdyno run mine.yaml --json --junit verdict.xml
@@ -208,6 +261,12 @@ def run(
         tuple(source or ()),
         insecure,
         connection_per_request,
+        method,
+        tuple(header or ()),
+        tuple(data or ()),
+        topic,
+        user,
+        str(cacert.absolute()) if cacert else None,
     )
     chosen = choose(what, options)
     trial = {"load": load, "measure": duration, "warmup": warmup}

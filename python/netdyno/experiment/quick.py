@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from netdyno.core import models
 from netdyno.core.models import Description, Scheme
 from netdyno.errors import Error
+from netdyno.experiment import quick_request
 from netdyno.units import bound
 
 
@@ -30,6 +31,17 @@ class Quick:
     source: tuple[str, ...] = ()
     insecure: bool = False
     connection_per_request: bool = False
+    method: str | None = None
+    header: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    topic: str | None = None
+    user: str | None = None
+    cacert: str | None = None
+
+    def given(self) -> list[str]:
+        """Names of the options that say something."""
+        usual = Quick()
+        return [one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name)]
 
 
 FASTEST = 100e6
@@ -77,6 +89,8 @@ def _meant(model: Description, text: str, bare: str, port: str) -> str:
 _OPTIONS = {
     "source": "--source", "devices": "--devices", "load.open.rate": "--rate", "rate": "--rate",
     "size": "--size", "interval": "--interval", "count": "--count", "requests": "--count", "qos": "--qos",
+    "method": "--method", "headers": "--header", "body": "--data", "payload": "--data", "topic": "--topic",
+    "tls.ca": "--cacert",
 }  # fmt: skip
 
 
@@ -85,16 +99,16 @@ def place(urls: Sequence[str], at: str) -> str:
     found = re.match(r"groups\[(\d+)\]\.(?:model\.\w+\.)?([\w.]+)", at)
     if found is None:
         return at
-    return _OPTIONS.get(found[2]) or urls[int(found[1])]
+    said = found[2]
+    return _OPTIONS.get(said) or _OPTIONS.get(said.partition(".")[0]) or urls[int(found[1])]
 
 
 def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
     """A profile with one group for each URL."""
     known = models.quick()
     spoken = [_scheme(url, known) for url in urls]
-    if options.connection_per_request and not any(scheme.connects for scheme in spoken):
-        what = f"{urls[0].partition('://')[0]}:// has no connections"
-        raise Error("ND-104-07", what, at="--connection-per-request", fix="Leave it out")
+    used = [(known[scheme.name], scheme) for scheme in spoken]
+    quick_request.refuse_unused(options.given(), used, known)
     groups: list[dict[str, Any]] = []
     for i, (url, scheme) in enumerate(zip(urls, spoken, strict=True)):
         model = known[scheme.name]
@@ -217,13 +231,13 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
         model[quick.size["key"]] = o.size
     if o.interval is not None:
         model[quick.interval] = o.interval
-    model |= {key: value for option, key in quick.options if (value := getattr(o, option, None)) is not None}
+    quick_request.apply(model, about, {one: getattr(o, one, None) for one, _ in quick.options})
     _fitting(o)
     # an open flow that never ended would fill every device with the first ones
     alone = o.connection_per_request and scheme.connects
     is_open = bool(o.open) or (alone and o.rate is not None)
     model[quick.count] = o.count if o.count is not None else int(is_open or alone)
-    target = url
+    target = url = quick_request.with_user(url, o.user) if o.user and "user" in dict(quick.options) else url
     if quick.path:
         parts = urlsplit(url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
@@ -246,6 +260,7 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
     }
     if o.source:
         group["source"] = list(o.source)
-    if o.insecure and scheme.tls:
-        group["tls"] = {"insecure": True}
+    tls = ({"insecure": True} if o.insecure else {}) | ({"ca": o.cacert} if o.cacert else {})
+    if tls and scheme.tls:
+        group["tls"] = tls
     return group

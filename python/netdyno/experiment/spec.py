@@ -255,8 +255,25 @@ def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
                 node = node.get(part) if isinstance(node, dict) else None
             if isinstance(node, dict) and isinstance(node.get(key), str):
                 node[key] = str((folder / node[key]).absolute())
+    if "data" in profile:
+        profile["data"] = _tables(profile["data"], folder)
     secret.located(profile, folder)
     return profile
+
+
+def _tables(data: Any, folder: Path) -> Any:
+    """The `data` of a profile with its files named so that the core finds them."""
+    if isinstance(data, str):
+        return str((folder / data).absolute())
+    if not isinstance(data, dict):
+        return data
+    found = {}
+    for name, source in data.items():
+        if isinstance(source, dict) and isinstance(source.get("file"), str):
+            found[name] = source | {"file": str((folder / source["file"]).absolute())}
+        else:
+            found[name] = str((folder / source).absolute()) if isinstance(source, str) else source
+    return found
 
 
 def _set(document: dict[str, Any], path: str, value: Any) -> None:

@@ -3,6 +3,7 @@
 use super::request::{BLOCK_MAX, Request};
 use super::wire::{Block, Code};
 use super::{Config, DESCRIPTION};
+use crate::data::Data;
 use crate::describe::{Description, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -92,6 +93,10 @@ pub struct Params {
     /// Largest response taken, of all blocks together, at most 1GiB; a larger one is a failure of the kind `protocol`.
     /// Default `16MiB`.
     pub max_response: Size,
+    /// The profile's tables, which templates may name; none while only the form is checked.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub data: Option<Data>,
 }
 
 impl Default for Params {
@@ -116,6 +121,7 @@ impl Default for Params {
             timeout: None,
             expect: vec!["2.xx".into()],
             max_response: Size(16 << 20),
+            data: None,
         }
     }
 }
@@ -165,6 +171,10 @@ impl ModelParams for Params {
 
     fn path(&self) -> Option<&str> {
         Some(&self.path)
+    }
+
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
     }
 
     fn set_path(&mut self, path: &str) {
@@ -294,7 +304,8 @@ impl Params {
             || format!("{} is no size of a block", self.block_size),
             "use 16B, 32B, 64B, 128B, 256B, 512B or 1024B",
         )?;
-        let body = Template::parse(self.payload.as_deref().unwrap_or_default(), "payload")?;
+        let body =
+            Template::with(self.payload.as_deref().unwrap_or_default(), "payload", self.data.as_ref())?;
         let large = self.size.unwrap_or(Size(body.max_len() as u64));
         let most = BODY_MAX.min(Size(block * (u64::from(Block::NUMBER_MAX) + 1)));
         Problem::unless(
@@ -303,7 +314,7 @@ impl Params {
             || format!("may be {large}"),
             format!("use at most {most}"),
         )?;
-        let (path, query) = resource(&self.path)?;
+        let (path, query) = resource(&self.path, self.data.as_ref())?;
         Ok(Request {
             method: self.method.code(),
             host: target.and_then(host),
@@ -359,7 +370,7 @@ fn host(target: &Target) -> Option<Box<[u8]>> {
 type Templates = Box<[Template]>;
 
 /// Uri-Path and Uri-Query of a path with a query (section 6.4, steps 8 and 9).
-fn resource(text: &str) -> Result<(Templates, Templates), Problem> {
+fn resource(text: &str, data: Option<&Data>) -> Result<(Templates, Templates), Problem> {
     let wrong = |what: String, fix: &str| Problem::new("path", what, fix);
     let rest = text
         .strip_prefix('/')
@@ -380,7 +391,7 @@ fn resource(text: &str) -> Result<(Templates, Templates), Problem> {
     // section 5.10.1
     Problem::unless(!dots, "path", || "has . or .. in it".into(), "write where it leads")?;
     let option = |text: &str| {
-        let template = Template::parse_bytes(&decoded(text)?, "path")?;
+        let template = Template::compile(&decoded(text)?, "path", data)?;
         Problem::unless(
             template.max_len() <= OPTION_MAX,
             "path",

@@ -2,6 +2,7 @@
 
 use super::request::{LENGTH_BLANK, Request};
 use super::{Config, DESCRIPTION, wire};
+use crate::data::Data;
 use crate::describe::{Description, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -49,6 +50,10 @@ pub struct Params {
     pub head_limit: Size,
     /// Longest wait for the connection, and for a whole response; the flow fails then. Default `10s`.
     pub timeout: Interval,
+    /// The profile's tables, which templates may name; none while only the form is checked.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub data: Option<Data>,
 }
 
 impl Default for Params {
@@ -66,6 +71,7 @@ impl Default for Params {
             expect: vec!["200-399".into()],
             head_limit: Size(wire::HEAD_MAX as u64),
             timeout: Interval::secs(10),
+            data: None,
         }
     }
 }
@@ -98,7 +104,9 @@ impl ModelParams for Params {
         let limit = (Size(1 << 10)..=HEAD_LIMIT_MAX).contains(&self.head_limit);
         let what = || format!("{} is out of range", self.head_limit);
         Problem::unless(limit, "head_limit", what, "use 1KiB to 512KiB")?;
-        Template::parse(&self.path, "path")?;
+        let data = self.data.as_ref();
+        // what the cells of tables may hold depends on where they stand (RFC 9112 §3.2, RFC 9110 §5.5)
+        Template::with(&self.path, "path", data)?.cells_are("path", |byte| byte > b' ' && byte < 0x7f)?;
         for (name, value) in &self.headers {
             let key = format!("headers.{name}");
             Problem::unless(is_token(name), &key, || format!("{name:?} is no field name"), token)?;
@@ -112,9 +120,9 @@ impl ModelParams for Params {
                 let free = !name.eq_ignore_ascii_case(ours);
                 Problem::unless(free, &key, || "is set by the model itself".into(), instead)?;
             }
-            Template::parse(value, &key)?;
+            Template::with(value, &key, data)?.cells_are(&key, |b| b >= b' ' && b != 0x7f || b == b'\t')?;
         }
-        Template::parse(self.body.as_deref().unwrap_or_default(), "body")?;
+        Template::with(self.body.as_deref().unwrap_or_default(), "body", data)?;
         let size = self.size.unwrap_or_default();
         Problem::unless(
             size <= BODY_MAX,
@@ -171,6 +179,10 @@ impl ModelParams for Params {
         Some(&self.path)
     }
 
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
+    }
+
     fn set_path(&mut self, path: &str) {
         path.clone_into(&mut self.path);
     }
@@ -208,7 +220,8 @@ impl Params {
         if !self.keep_alive {
             head += "Connection: close\r\n";
         }
-        let body = Template::parse(self.body.as_deref().unwrap_or_default(), "body")?;
+        let data = self.data.as_ref();
+        let body = Template::with(self.body.as_deref().unwrap_or_default(), "body", data)?;
         let size = self.size.map(Size::bytes);
         let known = size.or(body.fixed().map(<[u8]>::len));
         // RFC 9110 §8.6: methods that are about a body say so even when it is empty
@@ -218,7 +231,7 @@ impl Params {
             Some(len) => head += &format!("Content-Length: {len}\r\n\r\n"),
             None => head += &format!("Content-Length:{LENGTH_BLANK}\r\n\r\n"),
         }
-        let head = Template::parse(&head, "path")?;
+        let head = Template::with(&head, "path", data)?;
         let request = Request::Template { head, body, size, length: known.is_none() };
         Ok(match &request {
             Request::Template { head, body, .. } if head.fixed().is_some() && body.fixed().is_some() => {

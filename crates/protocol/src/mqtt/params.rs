@@ -2,6 +2,7 @@
 
 use super::version::Version;
 use super::{Config, DESCRIPTION, Message, field};
+use crate::data::Data;
 use crate::describe::{Description, Identity, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -156,6 +157,10 @@ pub struct Params {
     pub reconnect: Reconnect,
     /// Whether a flow ends with DISCONNECT; `false` just closes, and the broker publishes the will. Default `true`.
     pub clean_disconnect: bool,
+    /// The profile's tables, which templates may name; none while only the form is checked.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub data: Option<Data>,
 }
 
 impl Default for Params {
@@ -186,6 +191,7 @@ impl Default for Params {
             max_packet: Size(1 << 20),
             reconnect: Reconnect::None,
             clean_disconnect: true,
+            data: None,
         }
     }
 }
@@ -224,6 +230,10 @@ impl ModelParams for Params {
 
     fn filled(&self) -> u64 {
         self.size.map_or(0, |size| size.0)
+    }
+
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
     }
 
     fn identify(&mut self, identity: Identity) {
@@ -273,7 +283,7 @@ impl Params {
             || "is empty, and the session is to be kept".into(),
             "give each device one, like nd-{device}",
         )?;
-        let client_id = datum("client_id", client_id)?;
+        let client_id = self.datum("client_id", client_id)?;
         Problem::unless(
             v5 || self.password.is_none() || self.username.is_some(),
             "password",
@@ -290,8 +300,8 @@ impl Params {
             "set version to \"5.0\", or clean_session to false",
         )?;
         let will = self.will.as_ref().map(|will| self.will(will).map_err(|p| p.under("will"))).transpose()?;
-        let topic = name("topic", &self.topic)?;
-        let payload = Template::parse(&self.payload, "payload")?;
+        let topic = self.topic("topic", &self.topic)?;
+        let payload = Template::with(&self.payload, "payload", self.data.as_ref())?;
         let size = self.size.map(Size::bytes);
         let mark = self.mark.unwrap_or(!self.subscribe.is_empty());
         let large = self.size.unwrap_or(Size(payload.max_len() as u64));
@@ -321,11 +331,10 @@ impl Params {
             || format!("{} is out of range", self.max_inflight),
             "use 1 to 1024",
         )?;
-        let filters = self
-            .subscribe
-            .iter()
-            .enumerate()
-            .map(|(i, filter)| subscription(filter).map_err(|p| p.under(&format!("subscribe[{i}]"))));
+        let filters =
+            self.subscribe.iter().enumerate().map(|(i, filter)| {
+                self.subscription(filter).map_err(|p| p.under(&format!("subscribe[{i}]")))
+            });
         let filters = filters.collect::<Result<Box<[_]>, _>>()?;
         for (key, wait) in [("connect_timeout", self.connect_timeout), ("ack_timeout", self.ack_timeout)] {
             Problem::unless(wait > Interval::default(), key, || "is zero".into(), "use 10s")?;
@@ -338,7 +347,8 @@ impl Params {
             "use 64B to 256MB",
         )?;
         self.reconnect.check().map_err(|p| p.under("reconnect"))?;
-        let optional = |key, text: &Option<String>| text.as_ref().map(|text| datum(key, text)).transpose();
+        let optional =
+            |key, text: &Option<String>| text.as_ref().map(|text| self.datum(key, text)).transpose();
         Ok(Config {
             version: self.version,
             client_id,
@@ -368,11 +378,56 @@ impl Params {
     fn will(&self, will: &Will) -> Result<Message, Problem> {
         Problem::unless(will.qos <= 2, "qos", || no_qos(will.qos), "use 0, 1 or 2")?;
         Ok(Message {
-            topic: name("topic", &will.topic)?,
-            payload: datum("payload", &will.payload)?,
+            topic: self.topic("topic", &will.topic)?,
+            payload: self.datum("payload", &will.payload)?,
             qos: will.qos,
             retain: will.retain,
         })
+    }
+
+    fn datum(&self, key: &str, text: &str) -> Result<Template, Problem> {
+        let template = Template::with(text, key, self.data.as_ref())?;
+        let fits = template.max_len() <= DATUM_MAX;
+        Problem::unless(
+            fits,
+            key,
+            || format!("may be {} bytes", template.max_len()),
+            format!("use at most {DATUM_MAX}"),
+        )?;
+        Problem::unless(!text.contains('\0'), key, || "has a NUL in it".into(), "remove it")?;
+        template.cells_are(key, |byte| byte != 0)?;
+        Ok(template)
+    }
+
+    /// A topic name (§4.7.1).
+    fn topic(&self, key: &str, text: &str) -> Result<Template, Problem> {
+        Problem::unless(!text.is_empty(), key, || "is empty".into(), "name a topic, like nd/{device}")?;
+        let plain = !text.contains(['+', '#']);
+        Problem::unless(
+            plain,
+            key,
+            || format!("{text:?} has a wildcard"),
+            "wildcards are for subscribe only",
+        )?;
+        let template = self.datum(key, text)?;
+        template.cells_are(key, |byte| !b"+#".contains(&byte))?;
+        Ok(template)
+    }
+
+    /// A topic filter (§4.7.1): `#` alone in the last level, `+` alone in a level.
+    fn subscription(&self, filter: &Filter) -> Result<(Template, u8), Problem> {
+        let text = &filter.topic;
+        Problem::unless(filter.qos <= 2, "qos", || no_qos(filter.qos), "use 0, 1 or 2")?;
+        Problem::unless(!text.is_empty(), "topic", || "is empty".into(), "name a filter, like nd/#")?;
+        let last = text.split('/').count() - 1;
+        let well = text.split('/').enumerate().all(|(i, level)| match level {
+            "#" => i == last,
+            "+" => true,
+            _ => !level.contains(['+', '#']),
+        });
+        let how = "a wildcard takes a whole level, and # the last one";
+        Problem::unless(well, "topic", || format!("{text:?} is no topic filter"), how)?;
+        Ok((self.datum("topic", text)?, filter.qos))
     }
 }
 
@@ -399,43 +454,6 @@ impl Reconnect {
 
 fn no_qos(qos: u8) -> String {
     format!("{qos} is no quality of service")
-}
-
-fn datum(key: &str, text: &str) -> Result<Template, Problem> {
-    let template = Template::parse(text, key)?;
-    let fits = template.max_len() <= DATUM_MAX;
-    Problem::unless(
-        fits,
-        key,
-        || format!("may be {} bytes", template.max_len()),
-        format!("use at most {DATUM_MAX}"),
-    )?;
-    Problem::unless(!text.contains('\0'), key, || "has a NUL in it".into(), "remove it")?;
-    Ok(template)
-}
-
-/// A topic name (§4.7.1).
-fn name(key: &str, text: &str) -> Result<Template, Problem> {
-    Problem::unless(!text.is_empty(), key, || "is empty".into(), "name a topic, like nd/{device}")?;
-    let plain = !text.contains(['+', '#']);
-    Problem::unless(plain, key, || format!("{text:?} has a wildcard"), "wildcards are for subscribe only")?;
-    datum(key, text)
-}
-
-/// A topic filter (§4.7.1): `#` alone in the last level, `+` alone in a level.
-fn subscription(filter: &Filter) -> Result<(Template, u8), Problem> {
-    let text = &filter.topic;
-    Problem::unless(filter.qos <= 2, "qos", || no_qos(filter.qos), "use 0, 1 or 2")?;
-    Problem::unless(!text.is_empty(), "topic", || "is empty".into(), "name a filter, like nd/#")?;
-    let last = text.split('/').count() - 1;
-    let well = text.split('/').enumerate().all(|(i, level)| match level {
-        "#" => i == last,
-        "+" => true,
-        _ => !level.contains(['+', '#']),
-    });
-    let how = "a wildcard takes a whole level, and # the last one";
-    Problem::unless(well, "topic", || format!("{text:?} is no topic filter"), how)?;
-    Ok((datum("topic", text)?, filter.qos))
 }
 
 fn whole_seconds(key: &str, time: Interval) -> Result<u32, Problem> {

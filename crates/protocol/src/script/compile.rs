@@ -1,6 +1,7 @@
 //! Steps made ready to play: texts without their escapes, patterns to search for, repeats as jumps.
 
 use super::step::{Repeat, Step};
+use crate::data::Data;
 use crate::problem::Problem;
 use crate::template::Template;
 use crate::unit::Interval;
@@ -58,6 +59,7 @@ impl Pattern {
 pub(super) fn compile(
     steps: &[Step],
     depth: usize,
+    data: Option<&Data>,
     timeout: &mut Duration,
     ops: &mut Vec<Op>,
 ) -> Result<(), Problem> {
@@ -68,7 +70,7 @@ pub(super) fn compile(
         match step {
             Step::Send(text) => {
                 let key = format!("{at}.send");
-                ops.push(Op::Send(Template::parse_bytes(&unescape(text, true, &key)?, &key)?));
+                ops.push(Op::Send(Template::compile(&unescape(text, true, &key)?, &key, data)?));
             }
             Step::SendHex(text) => {
                 ops.push(Op::Send(Template::literal(&hex(text, &format!("{at}.send_hex"))?)))
@@ -95,7 +97,7 @@ pub(super) fn compile(
                 let what = || "is inside of too many others".into();
                 Problem::unless(depth < DEPTH_MAX, &key, what, format!("use at most {DEPTH_MAX} levels"))?;
                 let start = ops.len();
-                compile(steps, depth + 1, timeout, ops).map_err(|p| p.under("steps").under(&key))?;
+                compile(steps, depth + 1, data, timeout, ops).map_err(|p| p.under("steps").under(&key))?;
                 let waits = ops[start..].iter().any(|op| match op {
                     Op::Expect { .. } => true,
                     Op::Delay(time) => !time.is_zero(),

@@ -3,6 +3,7 @@
 use super::compile::{Op, STEPS_MAX, compile};
 use super::step::Step;
 use super::{Config, DESCRIPTION};
+use crate::data::Data;
 use crate::describe::{Description, ModelParams};
 use crate::problem::Problem;
 use crate::target::{Carrier, Target};
@@ -18,11 +19,15 @@ pub struct Params {
     pub steps: Vec<Step>,
     /// Longest wait for the connection and for each `expect`; the flow fails then. Default `5s`.
     pub timeout: Interval,
+    /// The profile's tables, which templates may name; none while only the form is checked.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub data: Option<Data>,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Self { steps: vec![Step::Send("hello {seq}\\n".into())], timeout: Interval::secs(5) }
+        Self { steps: vec![Step::Send("hello {seq}\\n".into())], timeout: Interval::secs(5), data: None }
     }
 }
 
@@ -37,6 +42,10 @@ impl ModelParams for Params {
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         let datagrams = target.scheme.carrier == Carrier::Datagram;
         Ok(Config { ops: self.ops()?.into(), timeout: self.timeout.0, datagrams })
+    }
+
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
     }
 
     fn waits(&self, carrier: Carrier) -> bool {
@@ -90,7 +99,8 @@ impl Params {
         let waits = self.timeout > Interval::default();
         Problem::unless(waits, "timeout", || "is zero".into(), "use 5s")?;
         let mut ops = Vec::new();
-        compile(&self.steps, 0, &mut self.timeout.0.clone(), &mut ops).map_err(|p| p.under("steps"))?;
+        compile(&self.steps, 0, self.data.as_ref(), &mut self.timeout.0.clone(), &mut ops)
+            .map_err(|p| p.under("steps"))?;
         let few = ops.len() <= STEPS_MAX;
         Problem::unless(
             few,

@@ -1,0 +1,98 @@
+"""Values from CSV files and from the command line, as a server that is not ours receives them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from lab import Lab
+
+Got = tuple[str, str, dict[str, str], str]
+
+
+class Recorder(ThreadingHTTPServer):
+    """A web server that keeps what it is asked: method, path, header fields, body."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.got: list[Got] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Recorder
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        fields = {name.lower(): value for name, value in self.headers.items()}
+        self.server.got.append((self.command, self.path, fields, body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST = do_PUT = answer  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[Recorder]:
+    with Recorder() as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_each_device_sends_its_row(lab: Lab, web: Recorder) -> None:
+    lab.write("users.csv", 'name,city\nann,Seoul\n"bob ""B""",Busan\n')
+    lab.write("items.csv", "id\nx\ny\nz\n")
+    http = {
+        "method": "PUT",
+        "path": "/{users.city}/{device}/{seq}",
+        "headers": {"X-Item": "{items.id}"},
+        "body": "{users.name} of {users.city} buys {items.id}",
+        "requests": 3,
+    }
+    profile = {
+        "name": "data",
+        "data": {"users": "users.csv", "items": {"file": "items.csv", "rows": "message"}},
+        "phases": {"warmup": "0s", "measure": "1s", "drain": "2s"},
+        "groups": [
+            {
+                "name": "g",
+                "target": f"http://127.0.0.1:{web.server_port}",
+                "devices": 3,
+                "load": {"open": {"rate": "3/s"}},
+                "model": {"http": http},
+            }
+        ],
+    }
+    done = lab.run("run", str(lab.write("data.json", json.dumps(profile))), "-q")
+    assert done.code in (0, 90), done.text
+    rows = [("ann", "Seoul"), ('bob "B"', "Busan")]
+    seen = defaultdict(list)
+    for method, path, fields, body in web.got:
+        city, device, seq = path.strip("/").split("/")
+        name, home = rows[int(device) % 2]
+        item = "xyz"[(int(device) + int(seq)) % 3]
+        assert (method, city, fields["x-item"]) == ("PUT", home, item)
+        assert body == f"{name} of {home} buys {item}"
+        seen[device].append(int(seq))
+    assert len(seen) > 0 and all(numbers[:3] == [0, 1, 2] for numbers in seen.values())
+
+
+def test_a_quick_form_sends_what_curl_would(lab: Lab, web: Recorder) -> None:
+    url = f"http://127.0.0.1:{web.server_port}/v1?a=b"
+    options = ["-d", '{"t": {"v": 21}}', "-H", "Content-Type: application/json", "-H", "X-Id: {device}"]
+    done = lab.run("run", url, *options, "--count", "2", "--devices", "1", "--duration", "500ms", "-q")
+    assert done.code in (0, 90), done.text
+    method, path, fields, body = web.got[0]
+    assert (method, path, body) == ("POST", "/v1?a=b", '{"t": {"v": 21}}')
+    assert (fields["content-type"], fields["x-id"]) == ("application/json", "0")
