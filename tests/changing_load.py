@@ -53,9 +53,19 @@ def loads(draw: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
         kinds: list[tuple[str, dict[str, object]]] = [
             ("connect-burst", {"connections": draw.randrange(100, 3000), "stall": 0.5}),
             ("half-open", {"half_open": draw.randrange(100, 3000)}),
-            ("iperf3-tcp", {"seconds": draw.randrange(2, 8), "streams": draw.randrange(1, 4)}),
+            (
+                "iperf3-tcp",
+                {"seconds": draw.randrange(2, 8), "streams": draw.randrange(1, 4)},
+            ),
             ("flow-completion", {"flows": 2, "size": "1MB", "idle": "500ms"}),
-            ("flow-completion", {"flows": draw.randrange(3, 20), "size": "100B", "connection": "fastopen"}),
+            (
+                "flow-completion",
+                {
+                    "flows": draw.randrange(3, 20),
+                    "size": "100B",
+                    "connection": "fastopen",
+                },
+            ),
         ]
         draw.shuffle(kinds)
         yield from kinds
@@ -82,7 +92,10 @@ def lane(site: Site, until: float, seed: int) -> None:
 
 
 SAME = threading.Lock()
-TURNS = {name: threading.Lock() for name in WORKLOADS} | {"connect-burst": SAME, "half-open": SAME}
+TURNS = {name: threading.Lock() for name in WORKLOADS} | {
+    "connect-burst": SAME,
+    "half-open": SAME,
+}
 """Those of one port take turns."""
 
 
@@ -90,8 +103,12 @@ def main(seconds: float, record: Path, seed: int) -> int:
     """Two lanes of load and a watch."""
     notes = journal()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-load-")))
-        spec = Spec(workload="iperf3-tcp", path=path("delay=20ms,rate=400Mbit/s,limit=20MB"))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-load-"))
+        )
+        spec = Spec(
+            workload="iperf3-tcp", path=path("delay=20ms,rate=400Mbit/s,limit=20MB")
+        )
         network = stack.enter_context(
             Network(topology(spec), f"l{os.getpid()}", notes, folder / "links.jsonl")
         )
@@ -100,10 +117,26 @@ def main(seconds: float, record: Path, seed: int) -> int:
             for name, value in HOSTS[host].items():
                 # not as ours: the watch is to have them
                 sysctl.write(space, name, str(value))
-        command = ["-m", "netdyno", "tune", "watch", "--where", server, "--record", str(record), "--json"]
+        command = [
+            "-m",
+            "netdyno",
+            "tune",
+            "watch",
+            "--where",
+            server,
+            "--record",
+            str(record),
+            "--json",
+        ]
         watch = subprocess.Popen([sys.executable, *command])
-        site, until = Site(client, server, SERVER, folder, notes), time.monotonic() + seconds
-        lanes = [threading.Thread(target=lane, args=(site, until, seed + n)) for n in range(2)]
+        site, until = (
+            Site(client, server, SERVER, folder, notes),
+            time.monotonic() + seconds,
+        )
+        lanes = [
+            threading.Thread(target=lane, args=(site, until, seed + n))
+            for n in range(2)
+        ]
         for one in lanes:
             one.start()
         for one in lanes:
@@ -128,21 +161,39 @@ class Asked(dict[str, float]):
 def reduced(text: str) -> str:
     """A record as a table, without what no decision asks for: rates that are not zero, values that are new."""
     windows = [json.loads(line) for line in text.splitlines()]
-    watcher = Watcher({n: r for n, r in rules().items() if r.tunable in windows[0]["values"]}, {})
+    watcher = Watcher(
+        {n: r for n, r in rules().items() if r.tunable in windows[0]["values"]}, {}
+    )
     for one in windows:
         watcher.step(Sample(one["time"], Asked(one["rates"]), one["values"]))
     table = io.StringIO()
     rates = sorted(Asked.names & {name for one in windows for name in one["rates"]})
-    writer = csv.DictWriter(table, ["time", *rates, *windows[0]["values"]], lineterminator="\n")
+    writer = csv.DictWriter(
+        table, ["time", *rates, *windows[0]["values"]], lineterminator="\n"
+    )
     writer.writeheader()
     known: dict[str, object] = {}
     for one in windows:
-        fresh = {name: value for name, value in one["values"].items() if known.get(name) != value}
-        shown = {name: f"{one['rates'][name]:.4g}" for name in rates if name in one["rates"]}
-        writer.writerow({"time": f"{one['time'] - windows[0]['time']:.2f}", **shown, **fresh})
+        fresh = {
+            name: value
+            for name, value in one["values"].items()
+            if known.get(name) != value
+        }
+        shown = {
+            name: f"{one['rates'][name]:.4g}" for name in rates if name in one["rates"]
+        }
+        writer.writerow(
+            {"time": f"{one['time'] - windows[0]['time']:.2f}", **shown, **fresh}
+        )
         known = one["values"]
     return table.getvalue()
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1))
+    sys.exit(
+        main(
+            float(sys.argv[1]),
+            Path(sys.argv[2]),
+            int(sys.argv[3]) if len(sys.argv) > 3 else 1,
+        )
+    )

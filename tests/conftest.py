@@ -20,9 +20,20 @@ pytest_plugins = ["inconclusive"]
 
 TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
-POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")
+POLLING = (
+    "test_dpdk.py",
+    "test_failing_servers_dpdk.py",
+    "test_frames.py",
+    "test_graph.py",
+)
 """Files whose runs take a core each, whatever their load."""
-NATS = ("test_nat_run.py", "test_nat_vlan.py", "test_nat_keep.py", "test_nat_pair.py", "test_nat_sites.py")
+NATS = (
+    "test_nat_run.py",
+    "test_nat_vlan.py",
+    "test_nat_keep.py",
+    "test_nat_pair.py",
+    "test_nat_sites.py",
+)
 """Files of NATs that stand all the time, whose workers look for packets all the time."""
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
 """Files that look for what limits a transfer, which beside another one is that."""
@@ -45,7 +56,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
-    config.addinivalue_line("markers", "alone: depends on the machine's speed, so nothing may run beside it")
+    config.addinivalue_line(
+        "markers", "alone: depends on the machine's speed, so nothing may run beside it"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

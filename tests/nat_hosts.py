@@ -12,7 +12,12 @@ from typing import Any
 
 from lab import sh
 
-ROUTER, SERVER, OTHER_SERVER, BOX = "203.0.113.1", "198.51.100.9", "198.51.100.10", "10.0.0.254"
+ROUTER, SERVER, OTHER_SERVER, BOX = (
+    "203.0.113.1",
+    "198.51.100.9",
+    "198.51.100.10",
+    "10.0.0.254",
+)
 
 # what each tells on its output is JSON
 ECHO = """
@@ -51,19 +56,58 @@ class Hosts:
 
     def __init__(self) -> None:
         tag = f"ndt{os.getpid()}x{time.monotonic_ns() % 100000}"
-        self.subscribers, self.box, self.world = f"{tag}-sub", f"{tag}-box", f"{tag}-out"
+        self.subscribers, self.box, self.world = (
+            f"{tag}-sub",
+            f"{tag}-box",
+            f"{tag}-out",
+        )
 
     def up(self) -> None:
         """Make them."""
         for space in (self.subscribers, self.box, self.world):
             sh("ip", "netns", "add", space)
-            sh("ip", "netns", "exec", space, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
+            sh(
+                "ip",
+                "netns",
+                "exec",
+                space,
+                "sysctl",
+                "-qw",
+                "net.ipv6.conf.default.disable_ipv6=1",
+            )
             sh("ip", "-n", space, "link", "set", "lo", "up")
-        for space, name, peer in ((self.subscribers, "s0", "in0"), (self.world, "o0", "out0")):
-            sh("ip", "-n", space, "link", "add", name, "type", "veth", "peer", peer, "netns", self.box)
+        for space, name, peer in (
+            (self.subscribers, "s0", "in0"),
+            (self.world, "o0", "out0"),
+        ):
+            sh(
+                "ip",
+                "-n",
+                space,
+                "link",
+                "add",
+                name,
+                "type",
+                "veth",
+                "peer",
+                peer,
+                "netns",
+                self.box,
+            )
             for end, link in ((space, name), (self.box, peer)):
                 # what the kernel leaves to a NIC nobody does here: checksums, and cutting large segments
-                off = ("tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
+                off = (
+                    "tso",
+                    "off",
+                    "gso",
+                    "off",
+                    "gro",
+                    "off",
+                    "tx",
+                    "off",
+                    "rx",
+                    "off",
+                )
                 sh("ip", "netns", "exec", end, "ethtool", "-K", link, *off)
                 sh("ip", "-n", end, "link", "set", link, "up")
         for address in ("10.0.0.1/24", "10.0.0.2/24"):
@@ -89,7 +133,17 @@ class Hosts:
 
     def script(self, space: str, text: str, *arguments: str) -> Popen[str]:
         """Start a script in one of the namespaces."""
-        command = ("ip", "netns", "exec", space, sys.executable, "-u", "-c", text, *arguments)
+        command = (
+            "ip",
+            "netns",
+            "exec",
+            space,
+            sys.executable,
+            "-u",
+            "-c",
+            text,
+            *arguments,
+        )
         return Popen(command, stdout=PIPE, stderr=DEVNULL, text=True)
 
     def from_outside(self, *command: str, check: bool = True) -> str:
@@ -103,7 +157,11 @@ def configuration(name: str, **more: Any) -> dict[str, Any]:
         "format": "netdyno-nat/1",
         "name": name,
         "inside": {"device": "af_packet:in0", "ip": "10.0.0.254/24"},
-        "outside": {"device": "af_packet:out0", "ip": "203.0.113.2/24", "gateway": ROUTER},
+        "outside": {
+            "device": "af_packet:out0",
+            "ip": "203.0.113.2/24",
+            "gateway": ROUTER,
+        },
         "pool": ["203.0.113.16/28"],
         **more,
     }

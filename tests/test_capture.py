@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import MQTT, ROOT, Done, Lab, Wire, experiment, group, profile, root, sh, tshark
+from lab import (
+    MQTT,
+    ROOT,
+    Done,
+    Lab,
+    Wire,
+    experiment,
+    group,
+    profile,
+    root,
+    sh,
+    tshark,
+)
 
 pytestmark = root
 
@@ -15,8 +27,12 @@ DIALOGUE = ["1", "2", "3", "4", "3", "4", "3", "4", "14"]
 """CONNECT, CONNACK, three PUBLISH each with its PUBACK, DISCONNECT."""
 
 
-def captured(lab: Lab, document: dict[str, Any], *arguments: str, **duts: Any) -> tuple[Done, Path]:
-    done = lab.good("run", lab.write("e.json", experiment(document, **duts)), *arguments)
+def captured(
+    lab: Lab, document: dict[str, Any], *arguments: str, **duts: Any
+) -> tuple[Done, Path]:
+    done = lab.good(
+        "run", lab.write("e.json", experiment(document, **duts)), *arguments
+    )
     assert done.folder
     assert done.result.files.capture == "capture.pcapng"
     assert "capture " in done.out
@@ -29,10 +45,20 @@ def test_one_device_of_the_preset_is_figure_4(lab: Lab) -> None:
     document["groups"][0]["load"] = {"closed": {"flow_interval": "10s"}}
     document["validity"] = profile()["validity"]
     document["phases"] = {"warmup": "0s", "measure": "1s", "drain": "2s"}
-    document["thresholds"] = [{"metric": "sensors.loss", "max": 0}, {"metric": "sensors.errors", "max": 0}]
+    document["thresholds"] = [
+        {"metric": "sensors.loss", "max": 0},
+        {"metric": "sensors.errors", "max": 0},
+    ]
     _, capture = captured(lab, document, "--capture", broker="mosquitto")
     rows = tshark(
-        capture, "mqtt", "tcp.stream", "ip.src", "mqtt.msgtype", "mqtt.qos", "mqtt.msgid", "mqtt.topic"
+        capture,
+        "mqtt",
+        "tcp.stream",
+        "ip.src",
+        "mqtt.msgtype",
+        "mqtt.qos",
+        "mqtt.msgid",
+        "mqtt.topic",
     )
     ours = [row for row in rows if row[0] == rows[0][0]]
     # the broker's own counters are read over other streams
@@ -47,7 +73,9 @@ def test_one_device_of_the_preset_is_figure_4(lab: Lab) -> None:
     # from the first SYN to the end of the connection
     # whole: no side acknowledges or continues what is not there; a retransmission, on a busy machine, is
     holes = ("tcp.analysis.lost_segment", "tcp.analysis.ack_lost_segment")
-    stream = tshark(capture, f"tcp.stream == {rows[0][0]}", "tcp.flags.syn", "tcp.flags.fin", *holes)
+    stream = tshark(
+        capture, f"tcp.stream == {rows[0][0]}", "tcp.flags.syn", "tcp.flags.fin", *holes
+    )
     assert [row[0] for row in stream[:2]] == ["1", "1"]
     assert any(row[1] == "1" for row in stream)
     assert not any(row[2] or row[3] for row in stream)
@@ -73,7 +101,12 @@ def test_filter_and_limit_are_honoured(lab: Lab) -> None:
         group("alive", "host", {"ping": {"interval": "20ms"}}, 2),
         group("voice", "reflector", {"stream": {"rate": "500/s", "size": "1000B"}}),
         targets={"host": "ping://10.92.0.2"},
-        capture={"interface": "gen0", "filter": "udp port 7", "limit": "64KiB", "snap": 128},
+        capture={
+            "interface": "gen0",
+            "filter": "udp port 7",
+            "limit": "64KiB",
+            "snap": 128,
+        },
     )
     done, capture = captured(lab, document, reflector="reflector")
     rows = tshark(capture, "frame", "frame.protocols", "frame.len", "frame.cap_len")
@@ -87,14 +120,23 @@ def test_filter_and_limit_are_honoured(lab: Lab) -> None:
     assert 60 << 10 < capture.stat().st_size <= (64 << 10) + 512
     about = done.trial.capture
     assert about
-    assert (about.state, about.packets, about.interface, about.dropped) == ("full", len(rows), "gen0", 0)
+    assert (about.state, about.packets, about.interface, about.dropped) == (
+        "full",
+        len(rows),
+        "gen0",
+        0,
+    )
     assert "the capture is full" in done.err
 
 
 def test_the_command_line_gives_the_filter(lab: Lab, cable: Wire) -> None:
-    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "100ms"}}))
+    document = profile(
+        group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "100ms"}})
+    )
     arguments = ["--capture-filter", "icmp[icmptype] == icmp-echoreply"]
-    done = lab.good("run", lab.write("p.json", document), *arguments, prefix=cable.at_near)
+    done = lab.good(
+        "run", lab.write("p.json", document), *arguments, prefix=cable.at_near
+    )
     assert done.folder
     rows = tshark(done.folder / "capture.pcapng", "frame", "icmp.type")
     assert len(rows) == done.trial.groups[0].total.messages_delivered
@@ -111,7 +153,9 @@ def test_the_command_line_gives_the_filter(lab: Lab, cable: Wire) -> None:
 def test_what_cannot_be_captured_is_said(
     lab: Lab, cable: Wire, capture: dict[str, str], code: int, said: str
 ) -> None:
-    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {}}), capture=capture)
+    document = profile(
+        group("alive", f"ping://{Wire.FAR}", {"ping": {}}), capture=capture
+    )
     done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
     assert done.code == code, done.text
     assert said in done.err
@@ -120,7 +164,13 @@ def test_what_cannot_be_captured_is_said(
 
 def test_without_being_asked_nothing_is_captured(lab: Lab, cable: Wire) -> None:
     document = profile(group("sensors", f"mqtt://{Wire.FAR}", MQTT))
-    done = lab.run("run", lab.write("p.json", document), "--duration", "500ms", prefix=cable.at_near)
+    done = lab.run(
+        "run",
+        lab.write("p.json", document),
+        "--duration",
+        "500ms",
+        prefix=cable.at_near,
+    )
     assert done.folder
     assert not list(done.folder.glob("*.pcapng"))
     assert done.result.files.capture is None

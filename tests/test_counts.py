@@ -26,7 +26,12 @@ def document(ports: list[dict[str, Any]], devices: int = 2) -> dict[str, Any]:
     model = {"stream": {"size": f"{SIZE}B", "rate": "1k/s", "count": COUNT}}
     return {
         "name": "counts",
-        "phases": {"warmup": "0s", "measure": "2s", "drain": "500ms", "sample": "500ms"},
+        "phases": {
+            "warmup": "0s",
+            "measure": "2s",
+            "drain": "500ms",
+            "sample": "500ms",
+        },
         "validity": PATIENT,
         "transport": {"dpdk": {"ports": ports}},
         "groups": [
@@ -63,16 +68,43 @@ def test_both_ports_the_kernel_and_a_capture_agree(lab: Lab, device: str) -> Non
     within = ("ip", "netns", "exec", space)
     for scope in ("all", "default"):
         sh(*within, "sysctl", "-qw", f"net.ipv6.conf.{scope}.disable_ipv6=1")
-    sh("ip", "-n", space, "link", "add", "left", "type", "veth", "peer", "name", "right")
+    sh(
+        "ip",
+        "-n",
+        space,
+        "link",
+        "add",
+        "left",
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "right",
+    )
     for end in ("left", "right"):
         sh("ip", "-n", space, "link", "set", end, "up")
     wire = Wire()
     capture, seen = None, lab.base / "seen.pcapng"
     # what XDP takes nobody else on the host sees; of what a packet socket sends, its far end sees it
     if device == "af_packet":
-        listen = ("tshark", "-Q", "-i", "left", "-i", "right", "-f", "udp", "-w", str(seen))
+        listen = (
+            "tshark",
+            "-Q",
+            "-i",
+            "left",
+            "-i",
+            "right",
+            "-f",
+            "udp",
+            "-w",
+            str(seen),
+        )
         capture = lab.spawn(*within, *listen)
-        until(lambda: seen.exists() and seen.stat().st_size > 0, 60, "tshark does not begin")
+        until(
+            lambda: seen.exists() and seen.stat().st_size > 0,
+            60,
+            "tshark does not begin",
+        )
     ports = [port("a", f"{device}:left"), port("b", f"{device}:right", "reflector")]
     done = lab.run("run", lab.write("p.json", document(ports)), prefix=within)
     assert done.code == 0, done.text
@@ -91,7 +123,10 @@ def test_both_ports_the_kernel_and_a_capture_agree(lab: Lab, device: str) -> Non
         capture.send_signal(signal.SIGINT)
         capture.communicate(timeout=60)
         heard = sh("tshark", "-r", str(seen), "-T", "fields", "-e", "eth.src").split()
-        assert [heard.count(f"02:00:00:00:96:0{n}") for n in (1, 2)] == [2 * COUNT, 2 * COUNT]
+        assert [heard.count(f"02:00:00:00:96:0{n}") for n in (1, 2)] == [
+            2 * COUNT,
+            2 * COUNT,
+        ]
     lab.clean()
 
 
@@ -99,9 +134,24 @@ class Peer:
     """DPDK's own test program, which swaps addresses and sends back."""
 
     def __init__(self, lab: Lab, *words: str) -> None:
-        command = ["stdbuf", "-oL", "dpdk-testpmd", "--no-huge", "-m", "128", "--no-pci", "--no-shconf"]
+        command = [
+            "stdbuf",
+            "-oL",
+            "dpdk-testpmd",
+            "--no-huge",
+            "-m",
+            "128",
+            "--no-pci",
+            "--no-shconf",
+        ]
         command += ["--no-telemetry", "--file-prefix", lab.base.name, *words]
-        command += ["--", "-i", "--nb-cores=1", "--forward-mode=macswap", "--total-num-mbufs=4096"]
+        command += [
+            "--",
+            "-i",
+            "--nb-cores=1",
+            "--forward-mode=macswap",
+            "--total-num-mbufs=4096",
+        ]
         options = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.child = lab.spawn(*command, **options)
         # an answer means that its port is open
@@ -128,7 +178,9 @@ class Peer:
 
     def counts(self) -> tuple[int, int]:
         """Packets that it received and sent."""
-        received, sent = self.asked("show port stats 0", r"RX-packets:\s*(\d+)", r"TX-packets:\s*(\d+)")
+        received, sent = self.asked(
+            "show port stats 0", r"RX-packets:\s*(\d+)", r"TX-packets:\s*(\d+)"
+        )
         return int(received), int(sent)
 
 
@@ -138,18 +190,30 @@ def memif(path: Path) -> tuple[str, str]:
 
 
 def vhost(path: Path) -> tuple[str, str]:
-    return f"net_vhost0,iface={path}", f"virtio_user1,path={path},queues=1,queue_size=1024"
+    return (
+        f"net_vhost0,iface={path}",
+        f"virtio_user1,path={path},queues=1,queue_size=1024",
+    )
 
 
-@pytest.mark.skipif(not shutil.which("dpdk-testpmd"), reason="testpmd is not installed (Debian: dpdk-dev)")
+@pytest.mark.skipif(
+    not shutil.which("dpdk-testpmd"),
+    reason="testpmd is not installed (Debian: dpdk-dev)",
+)
 @pytest.mark.parametrize("ends", [memif, vhost])
-def test_another_programs_port_agrees(lab: Lab, ends: Callable[[Path], tuple[str, str]]) -> None:
+def test_another_programs_port_agrees(
+    lab: Lab, ends: Callable[[Path], tuple[str, str]]
+) -> None:
     theirs, ours = ends(lab.base / "wire")
     testpmd = Peer(lab, f"--vdev={theirs}")
     running = lab.start("run", lab.write("p.json", document([port("a", ours)])))
     # its counts end with its peer, so they are read while the run goes on, when all has passed
     counts, end = (0, 0), time.monotonic() + 60
-    while counts != (2 * COUNT, 2 * COUNT) and running.poll() is None and time.monotonic() < end:
+    while (
+        counts != (2 * COUNT, 2 * COUNT)
+        and running.poll() is None
+        and time.monotonic() < end
+    ):
         time.sleep(0.1)
         counts = testpmd.counts()
     # its driver for memif does not always bear that the other end goes while it polls
@@ -159,8 +223,15 @@ def test_another_programs_port_agrees(lab: Lab, ends: Callable[[Path], tuple[str
     trial = done.trial
     total = trial.groups[0].total
     a = trial.interfaces["a"]
-    assert (a["tx_packets"], a["rx_packets"]) == (total.messages_sent, total.messages_delivered)
-    assert counts == (total.messages_sent, total.messages_delivered) == (2 * COUNT, 2 * COUNT), json.dumps(a)
+    assert (a["tx_packets"], a["rx_packets"]) == (
+        total.messages_sent,
+        total.messages_delivered,
+    )
+    assert (
+        counts
+        == (total.messages_sent, total.messages_delivered)
+        == (2 * COUNT, 2 * COUNT)
+    ), json.dumps(a)
     testpmd.say("quit")
     testpmd.child.wait(60)
     lab.clean()

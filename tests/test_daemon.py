@@ -24,7 +24,9 @@ LEASE = 3.0
 
 
 def start(lab: Lab, *arguments: str, name: str = "core.sock") -> subprocess.Popen[str]:
-    child = lab.spawn(NETDYNOD, "--socket", str(lab.base / name), "--log-json", *arguments)
+    child = lab.spawn(
+        NETDYNOD, "--socket", str(lab.base / name), "--log-json", *arguments
+    )
     assert child.stdout
     ready = json.loads(child.stdout.readline())
     assert ready == {"ready": str(lab.base / name), "pid": child.pid}
@@ -82,9 +84,18 @@ def test_bad_lines_are_answered_and_the_connection_lives_on(connect: Any) -> Non
         (b'{"jsonrpc": "2.0", "id": 7}', -32600),
         (b'{"jsonrpc": "1.0", "id": 7, "method": "run.status"}', -32600),
         (b'{"jsonrpc": "2.0", "id": 7, "method": "run.fly"}', -32601),
-        (b'{"jsonrpc": "2.0", "id": 7, "method": "run.flows", "params": {"limit": "many"}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 7, "method": "run.flows", "params": {"limt": 1}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 7, "method": "stats.unsubscribe", "params": {}}', -32602),
+        (
+            b'{"jsonrpc": "2.0", "id": 7, "method": "run.flows", "params": {"limit": "many"}}',
+            -32602,
+        ),
+        (
+            b'{"jsonrpc": "2.0", "id": 7, "method": "run.flows", "params": {"limt": 1}}',
+            -32602,
+        ),
+        (
+            b'{"jsonrpc": "2.0", "id": 7, "method": "stats.unsubscribe", "params": {}}',
+            -32602,
+        ),
         (b'{"jsonrpc": "2.0", "id": 7, "method": "run.result"}', -32004),
         (b'{"jsonrpc": "2.0", "id": 7, "method": "capture.status"}', -32004),
     ]:
@@ -119,7 +130,9 @@ def test_a_line_without_end_is_cut_off(connect: Any) -> None:
 def test_a_profile_is_refused_with_all_its_faults(connect: Any) -> None:
     rpc = connect()
     rpc.call("control.acquire")
-    document = load("udp://127.0.0.1:9") | {"thresholds": [{"metric": "x.loss", "max": 0}]}
+    document = load("udp://127.0.0.1:9") | {
+        "thresholds": [{"metric": "x.loss", "max": 0}]
+    }
     document["groups"][0]["devices"] = 0
     error = rpc.fails("run.load", profile=document)
     assert error["code"] == -32002
@@ -151,7 +164,9 @@ def test_one_writes_and_many_watch(connect: Any, sink: str) -> None:
     assert writer.fails("run.start")["code"] == -32004
     writer.call("run.load", profile=load(sink, "3s"))
     # two subscriptions of one connection are two; one that is taken back is none
-    numbers = {viewer.call("stats.subscribe")["subscription"] for viewer in (first, second)}
+    numbers = {
+        viewer.call("stats.subscribe")["subscription"] for viewer in (first, second)
+    }
     assert len(numbers) == 2
     extra = second.call("stats.subscribe")["subscription"]
     assert second.call("stats.unsubscribe", subscription=extra) is True
@@ -194,14 +209,20 @@ def test_a_silent_writer_loses_his_lease(connect: Any, sink: str) -> None:
         heard = asked
         time.sleep(0.5)
     # asking by others is none
-    until(lambda: viewer.call("run.status")["state"] in ("draining", "done"), 60, "the run goes on")
+    until(
+        lambda: viewer.call("run.status")["state"] in ("draining", "done"),
+        60,
+        "the run goes on",
+    )
     assert time.monotonic() - heard >= LEASE
     viewer.until_done()
     result = viewer.call("run.result")
     assert result["stopped"] == "lease"
     assert not result["validity"]["valid"]
     assert "ND-90-05" in [reason["code"] for reason in result["validity"]["reasons"]]
-    said = [entry["message"] for entry in viewer.call("log.tail", level="warn")["entries"]]
+    said = [
+        entry["message"] for entry in viewer.call("log.tail", level="warn")["entries"]
+    ]
     assert any("silent" in message for message in said)
     # his lease is gone, and another may write
     assert writer.fails("run.stop")["code"] == -32001
@@ -240,7 +261,10 @@ def test_pause_stops_the_clock(connect: Any) -> None:
         # each look is a sign of life
         while time.monotonic() - paused < 1.5:
             after = rpc.call("run.status")
-            assert (before["state"], before["elapsed"]) == (after["state"], after["elapsed"])
+            assert (before["state"], before["elapsed"]) == (
+                after["state"],
+                after["elapsed"],
+            )
             time.sleep(0.1)
         # what was on its way when it was paused
         sink.setblocking(False)
@@ -319,7 +343,9 @@ def test_tcp_only_with_the_token(lab: Lab) -> None:
         (["--tcp", "nonsense", "--token-file", "long"], "nonsense"),
     ],
 )
-def test_what_cannot_be_served_is_said(lab: Lab, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_served_is_said(
+    lab: Lab, arguments: list[str], said: str
+) -> None:
     lab.write("short", "abc")
     lab.write("long", "0123456789abcdef")
     child = lab.spawn(NETDYNOD, "--socket", str(lab.base / "x.sock"), *arguments)
@@ -381,18 +407,35 @@ def test_a_run_over_tcp_with_the_token(lab: Lab, sink: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    start(lab, "--tcp", f"127.0.0.1:{port}", "--token-file", str(token), "--files", str(files))
+    start(
+        lab,
+        "--tcp",
+        f"127.0.0.1:{port}",
+        "--token-file",
+        str(token),
+        "--files",
+        str(files),
+    )
     at = f"tcp://127.0.0.1:{port}"
-    document = lab.write("p.json", load(sink, "3s") | {"validity": PATIENT, "capture": {}})
+    document = lab.write(
+        "p.json", load(sink, "3s") | {"validity": PATIENT, "capture": {}}
+    )
     without = lab.run("run", document, "--socket", at)
-    assert (without.code, "NETDYNO_TOKEN_FILE" in without.err) == (104, True), without.text
+    assert (without.code, "NETDYNO_TOKEN_FILE" in without.err) == (104, True), (
+        without.text
+    )
     lab.environment["NETDYNO_TOKEN_FILE"] = str(token)
     done = lab.good("run", document, "--socket", at)
     assert 0 < done.trial.groups[0].total.messages_sent <= 600
     # the daemon may be far away: its capture stays where it is, and whoever ran it is told
     (capture,) = files.iterdir()
     assert capture.name in done.err
-    assert json.loads(lab.good("daemon", "status", "--socket", at, "--json").out)["run"]["state"] == "done"
+    assert (
+        json.loads(lab.good("daemon", "status", "--socket", at, "--json").out)["run"][
+            "state"
+        ]
+        == "done"
+    )
     token.write_text("another token, of no use here\n")
     wrong = lab.run("run", document, "--socket", at)
     assert (wrong.code, "ND-104-13" in wrong.err) == (104, True), wrong.text

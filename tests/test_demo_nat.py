@@ -47,7 +47,13 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
     given(document, done.out)
     translated(document, done.out)
     # each of the five saw the load, and says what it cost
-    assert [one["element"] for one in document["elements"]] == ["RX", "validity", "NAT", "ConnTrack", "TX"]
+    assert [one["element"] for one in document["elements"]] == [
+        "RX",
+        "validity",
+        "NAT",
+        "ConnTrack",
+        "TX",
+    ]
     for one in document["elements"]:
         assert one["packets"] > 1000, one
         assert one["cycles_per_packet"] > 0, one
@@ -56,7 +62,9 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
     assert "not_bound" in dropped and not FAULTS & dropped, document["drops"]
     compared(document["comparison"])
     page = Path(paths["report"]).read_text()
-    assert all(one["mac"] in page and one["address"] in page for one in document["sites"])
+    assert all(
+        one["mac"] in page and one["address"] in page for one in document["sites"]
+    )
     assert all(one["outside"] in page for one in document["mappings"]["rows"])
     lab.clean()
 
@@ -65,7 +73,10 @@ def booted(document: dict[str, Any]) -> None:
     """Each has its address by DHCP, and who has none gets nowhere."""
     addresses = [one["address"] for one in document["dhcp"]]
     assert len(set(addresses)) == 2, addresses
-    assert all(ipaddress.ip_address(one) in ipaddress.ip_network("10.0.0.0/24") for one in addresses)
+    assert all(
+        ipaddress.ip_address(one) in ipaddress.ip_network("10.0.0.0/24")
+        for one in addresses
+    )
     assert {one["router"] for one in document["dhcp"]} == {"10.0.0.254"}
     unleased = document["unleased"]
     assert unleased["address"] not in addresses
@@ -75,7 +86,9 @@ def booted(document: dict[str, Any]) -> None:
 def given(document: dict[str, Any], shown: str) -> None:
     """The DHCP server outside gave each site a public address, one after another."""
     sites = document["sites"]
-    assert [one["site"] for one in sites] == [one["address"] for one in document["dhcp"]]
+    assert [one["site"] for one in sites] == [
+        one["address"] for one in document["dhcp"]
+    ]
     assert sorted(one["mac"] for one in sites) == MACS
     assert sorted(one["address"] for one in sites) == ["203.0.113.100", "203.0.113.101"]
     for one in sites:
@@ -90,7 +103,9 @@ def translated(document: dict[str, Any], shown: str) -> None:
     outside = [one["outside"] for one in rows]
     assert len(set(outside)) == len(rows) == 6, rows
     public = {(one["subscriber"], one["outside"].partition(":")[0]) for one in rows}
-    assert public == {(one["subscriber"], one["address"]) for one in document["sites"]}, public
+    assert public == {
+        (one["subscriber"], one["address"]) for one in document["sites"]
+    }, public
     private = {one["subscriber"]: one["address"] for one in document["dhcp"]}
     for one in rows:
         assert one["inside"].partition(":")[0] == private[one["subscriber"]]
@@ -99,7 +114,10 @@ def translated(document: dict[str, Any], shown: str) -> None:
 
 def compared(found: dict[str, Any]) -> None:
     """Both paths carried load, and ours only its own."""
-    assert {one["metric"]["name"] for one in found["metrics"]} == {"throughput", "response_p99"}
+    assert {one["metric"]["name"] for one in found["metrics"]} == {
+        "throughput",
+        "response_p99",
+    }
     for trial in found["trials"]:
         if not trial["valid"]:
             continue
@@ -113,7 +131,11 @@ def compared(found: dict[str, Any]) -> None:
 def restored(lab: Lab) -> None:
     """What a killed one leaves is put back by the next command that is asked to."""
     done = subprocess.run(
-        [NETDYNO, "restore"], env=lab.environment, capture_output=True, text=True, timeout=60
+        [NETDYNO, "restore"],
+        env=lab.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -121,7 +143,10 @@ def restored(lab: Lab) -> None:
 @pytest.mark.limit(180)
 @pytest.mark.parametrize(
     ("number", "code", "after"),
-    [(signal.SIGINT, 105, lambda lab: None), (signal.SIGKILL, -signal.SIGKILL, restored)],
+    [
+        (signal.SIGINT, 105, lambda lab: None),
+        (signal.SIGKILL, -signal.SIGKILL, restored),
+    ],
     ids=["interrupted", "killed"],
 )
 def test_nothing_is_left_of_one_that_is_cut_short(
@@ -131,7 +156,10 @@ def test_nothing_is_left_of_one_that_is_cut_short(
 
     def loaded() -> bool:
         """Everything is there by then, as the load begins last; one that ended says why below."""
-        return child.poll() is not None or len(list(lab.runs.glob("*-demo-nat-*/load-*.jsonl"))) == 2
+        return (
+            child.poll() is not None
+            or len(list(lab.runs.glob("*-demo-nat-*/load-*.jsonl"))) == 2
+        )
 
     until(loaded, 110, "no load begins")
     child.send_signal(number)

@@ -54,7 +54,10 @@ def lines(behaviour: Behaviour) -> Tcp:
 
 
 def test_a_good_one_answers_each_message_in_every_dialect() -> None:
-    with lines(Behaviour()) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
+    with (
+        lines(Behaviour()) as server,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
+    ):
         assert [ask(one) for _ in range(3)] == [b"ok\n"] * 3
         assert server.messages == 3
     request = b"GET / HTTP/1.1\r\n\r\n"
@@ -68,7 +71,10 @@ def test_a_good_one_answers_each_message_in_every_dialect() -> None:
         assert closing.endswith(b"hello")
     for qos, answer in enumerate([b"", b"\x40\x02\x00\x07", b"\x50\x02\x00\x07"]):
         publish = (
-            bytes([0x30 | qos << 1, 7 if qos else 5]) + b"\x00\x01t" + (b"\x00\x07" if qos else b"") + b"hi"
+            bytes([0x30 | qos << 1, 7 if qos else 5])
+            + b"\x00\x01t"
+            + (b"\x00\x07" if qos else b"")
+            + b"hi"
         )
         found = dialects.mqtt(publish)
         assert found is not None
@@ -91,15 +97,23 @@ def test_an_echo_reply_has_a_right_checksum() -> None:
 
 
 def test_silence_and_a_full_queue() -> None:
-    with lines(Silent()) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
+    with (
+        lines(Silent()) as server,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
+    ):
         assert quiet(one)
-    with FullQueue(Unaccepting(), dialects.line, HERE) as server, pytest.raises(TimeoutError):
+    with (
+        FullQueue(Unaccepting(), dialects.line, HERE) as server,
+        pytest.raises(TimeoutError),
+    ):
         socket.create_connection((HERE, server.port), SOON)
 
 
 def test_it_freezes_by_count_for_all_or_for_some() -> None:
     with lines(Freezing(after=2)) as server:
-        first, second = (socket.create_connection((HERE, server.port), PATIENCE) for _ in range(2))
+        first, second = (
+            socket.create_connection((HERE, server.port), PATIENCE) for _ in range(2)
+        )
         assert (ask(first), ask(second)) == (b"ok\n", b"ok\n")
         assert quiet(first) and quiet(second)
     with lines(FreezingInPart(after=1)) as server:
@@ -111,7 +125,10 @@ def test_it_freezes_by_count_for_all_or_for_some() -> None:
 
 
 def test_connections_end_each_in_its_way() -> None:
-    with lines(Resetting(after=2)) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
+    with (
+        lines(Resetting(after=2)) as server,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
+    ):
         assert ask(one) == b"ok\n"
         with pytest.raises(ConnectionResetError):
             ask(one)
@@ -150,7 +167,9 @@ def test_it_goes_and_comes_back_at_the_same_port() -> None:
 
 
 def test_answers_that_are_none() -> None:
-    def answer(behaviour: Behaviour, message: bytes, dialect: dialects.Dialect) -> bytes:
+    def answer(
+        behaviour: Behaviour, message: bytes, dialect: dialects.Dialect
+    ) -> bytes:
         sent: list[bytes] = []
 
         class Listener:
@@ -167,14 +186,19 @@ def test_answers_that_are_none() -> None:
     publish = b"\x32\x07\x00\x01t\x00\x07hi"
     assert answer(RemainingLength(), publish, dialects.mqtt) == b"\x40\x01\x00\x07"
     assert answer(OtherIdentifier(), publish, dialects.mqtt) == b"\x40\x02\xee\xee"
-    assert b"Content-Length: 6\r\n\r\nhello" in answer(TooLong(), b"GET / HTTP/1.1\r\n\r\n", dialects.http)
+    assert b"Content-Length: 6\r\n\r\nhello" in answer(
+        TooLong(), b"GET / HTTP/1.1\r\n\r\n", dialects.http
+    )
     assert answer(Truncating(), b"abc", dialects.echo) == b"ab"
     assert answer(Flipping(), b"abc", dialects.echo) == b"abb"
     assert answer(Twice(), b"x\n", dialects.line) == b"ok\nok\n"
 
 
 def test_datagrams_come_from_elsewhere_or_are_for_others() -> None:
-    with Udp(OtherAddress(), dialects.echo, HERE) as server, socket.socket(type=socket.SOCK_DGRAM) as one:
+    with (
+        Udp(OtherAddress(), dialects.echo, HERE) as server,
+        socket.socket(type=socket.SOCK_DGRAM) as one,
+    ):
         one.settimeout(PATIENCE)
         one.sendto(b"a", (HERE, server.port))
         data, source = one.recvfrom(9)

@@ -29,10 +29,19 @@ def test_the_verdict_on_a_url(lab: Lab, far: Far, case: Case) -> None:
     with contextlib.ExitStack() as ends:
         target = url(case, far.run(case, ends))
         options = ("--duration", "1s", "--warmup", "0s", "--devices", str(DEVICES))
-        done = lab.run("run", target, *options, *case.protocol.url, "--json", prefix=far.cable.at_near)
+        done = lab.run(
+            "run",
+            target,
+            *options,
+            *case.protocol.url,
+            "--json",
+            prefix=far.cable.at_near,
+        )
     assert done.result.verdict == case.judged, done.text
     assert {reason.code for reason in done.result.reasons} <= MACHINE, done.text
-    assert done.code == (({"pass": 0, "fail": 99}[case.judged]) if done.result.valid else 90), done.text
+    assert done.code == (
+        ({"pass": 0, "fail": 99}[case.judged]) if done.result.valid else 90
+    ), done.text
     shown(case, done.trial.groups[0])
     limits = {one.metric.partition(".")[2] for one in done.result.thresholds}
     assert limits == ({"errors", "loss"} if case.protocol.confirmed else {"errors"})

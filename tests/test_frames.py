@@ -22,7 +22,9 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 VARY = {
     "qinq": [{"field": "vlan[1].id", "change": {"increment": {"from": 7, "count": 3}}}],
-    "vxlan": [{"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}],
+    "vxlan": [
+        {"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}
+    ],
 }
 SEEN = {
     "qinq": "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp",
@@ -38,7 +40,12 @@ def document(frames: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Each frame in a group of its own, from port `a` to port `b`."""
     return {
         "name": "frames",
-        "phases": {"warmup": "100ms", "measure": "500ms", "drain": "500ms", "sample": "100ms"},
+        "phases": {
+            "warmup": "100ms",
+            "measure": "500ms",
+            "drain": "500ms",
+            "sample": "100ms",
+        },
         "validity": PATIENT,
         "targets": {"far": "udp://10.94.0.2:40007"},
         "transport": {
@@ -51,7 +58,13 @@ def document(frames: dict[str, dict[str, Any]]) -> dict[str, Any]:
         },
         "capture": {"interface": "b"},
         "groups": [
-            {"name": name, "target": "far", "model": {"stream": {"echo": False}}, "port": "a", "frame": frame}
+            {
+                "name": name,
+                "target": "far",
+                "model": {"stream": {"echo": False}},
+                "port": "a",
+                "frame": frame,
+            }
             for name, frame in frames.items()
         ],
     }
@@ -89,7 +102,9 @@ def test_what_is_sent_is_what_tshark_reads_checksums_and_all(lab: Lab) -> None:
         seen[name] += 1
         assert length == "176"
         # 1: good; 2: unverified
-        assert {status for one in statuses for status in one.split(",") if status} <= {"1"}, (name, statuses)
+        assert {status for one in statuses for status in one.split(",") if status} <= {
+            "1"
+        }, (name, statuses)
         if name == "qinq":
             varied[name].add(vlan)
         if name == "vxlan":
@@ -107,11 +122,28 @@ def test_a_large_frame_leaves_as_packets_that_tshark_puts_together(lab: Lab) -> 
         tcp = {"flags": "FPA", "sequence": 2**32 - 1000, "window": 9, "segment": 1000}
         layers = [{"ethernet": {}}, ip, {"tcp": tcp}, {"payload": {"text": text}}]
         size = {"fixed": f"{headers + len(text) + 4}B"}
-        large.append((name, {"layers": layers, "size": size, "rate": {"frames": "300/s"}, "measured": False}))
+        large.append(
+            (
+                name,
+                {
+                    "layers": layers,
+                    "size": size,
+                    "rate": {"frames": "300/s"},
+                    "measured": False,
+                },
+            )
+        )
     done = lab.good("run", lab.write("p.json", document(dict(large))))
     assert done.folder is not None
     capture = done.folder / "capture.pcapng"
-    fields = ("ip.id", "tcp.seq_raw", "tcp.flags", "tcp.len", "tcp.payload", "frame.len")
+    fields = (
+        "ip.id",
+        "tcp.seq_raw",
+        "tcp.flags",
+        "tcp.len",
+        "tcp.payload",
+        "frame.len",
+    )
     for group, shown in zip(done.trial.groups, ("ip", "ipv6"), strict=True):
         rows = tshark(
             capture, f"tcp and {shown}", "ip.checksum.status", "tcp.checksum.status", *fields,
@@ -141,7 +173,12 @@ def test_a_capture_can_be_sent_again(lab: Lab) -> None:
     (recorded.folder / "capture.pcapng").rename(lab.base / "again.pcapng")
     frames = tshark(lab.base / "again.pcapng", "frame", "frame.len")
     assert len(frames) == recorded.trial.groups[0].total.messages_sent
-    again = {"two": {"replay": {"file": "again.pcapng", "own_timing": True, "rest": "1h"}, "measured": False}}
+    again = {
+        "two": {
+            "replay": {"file": "again.pcapng", "own_timing": True, "rest": "1h"},
+            "measured": False,
+        }
+    }
     done = lab.good("run", lab.write("q.json", document(again)))
     assert done.folder is not None
     # the last ones may come too late for the end of the run on a busy machine

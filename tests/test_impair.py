@@ -21,7 +21,9 @@ from netdyno.system import namespace
 
 pytestmark = [
     root,
-    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
+    pytest.mark.skipif(
+        not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
+    ),
 ]
 NEAR, FAR = "198.18.0.1", "198.18.0.2"
 
@@ -40,19 +42,32 @@ class Wan:
                 for scope in ("all", "default"):
                     off = f"net.ipv6.conf.{scope}.disable_ipv6=1"
                     sh("ip", "netns", "exec", space, "sysctl", "-qw", off)
-        self.child = lab.start("impair", "--between", f"{self.near},{self.far}", "--json", *options)
+        self.child = lab.start(
+            "impair", "--between", f"{self.near},{self.far}", "--json", *options
+        )
         lab.at_end(self.remove)
-        until(lambda: self.up(self.near) and self.up(self.far), 60, "the link does not come up")
+        until(
+            lambda: self.up(self.near) and self.up(self.far),
+            60,
+            "the link does not come up",
+        )
         for space, other in ((self.near, FAR), (self.far, NEAR)):
             mac = self.mac(self.far if space == self.near else self.near)
-            sh("ip", "-n", space, *f"neigh replace {other} lladdr {mac} dev wan0 nud permanent".split())
+            sh(
+                "ip",
+                "-n",
+                space,
+                *f"neigh replace {other} lladdr {mac} dev wan0 nud permanent".split(),
+            )
 
     def remove(self) -> None:
         for space in (self.near, self.far):
             sh("ip", "netns", "del", space, check=False)
 
     def up(self, space: str) -> bool:
-        return "inet 198.18" in sh("ip", "-n", space, "addr", "show", "dev", "wan0", check=False)
+        return "inet 198.18" in sh(
+            "ip", "-n", space, "addr", "show", "dev", "wan0", check=False
+        )
 
     def gone(self) -> bool:
         return not {self.near, self.far} & set(namespace.names())
@@ -62,7 +77,9 @@ class Wan:
         return str(link["address"])
 
     def ping(self, *options: str) -> str:
-        return sh("ip", "netns", "exec", self.near, "ping", "-q", *options, FAR, check=False)
+        return sh(
+            "ip", "netns", "exec", self.near, "ping", "-q", *options, FAR, check=False
+        )
 
     def quickest(self) -> float:
         """The least of 20 round trips, ms: what the machine adds when nothing else is in its way."""
@@ -99,11 +116,21 @@ def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
     for given in ([cores[-1]], cores):
         path = Wan(lab, "--delay", "2ms", "--cores", ",".join(map(str, given)))
         assert path.quickest() >= 4.0
-        threads = [task for pid in lab.processes() for task in Path(f"/proc/{pid}/task").iterdir()]
-        carrying = [one for one in threads if re.fullmatch(r"impair\d\n", (one / "comm").read_text())]
+        threads = [
+            task
+            for pid in lab.processes()
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        ]
+        carrying = [
+            one
+            for one in threads
+            if re.fullmatch(r"impair\d\n", (one / "comm").read_text())
+        ]
         allowed = [os.sched_getaffinity(int(one.name)) for one in sorted(carrying)]
         assert allowed == [{core} for core in given]
-        assert [os.getpriority(os.PRIO_PROCESS, int(one.name)) for one in carrying] == [-20] * len(given)
+        assert [os.getpriority(os.PRIO_PROCESS, int(one.name)) for one in carrying] == [
+            -20
+        ] * len(given)
         last = path.end()
         assert last["a_to_b"]["packets_in"] == last["b_to_a"]["packets_out"] == 20
     lab.clean()
@@ -112,21 +139,33 @@ def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
 def test_each_packet_lost_is_one_that_ping_misses(lab: Lab) -> None:
     path = Wan(lab, "--loss", "20%", "--seed", "7")
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
-    sent, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
+    sent, came = (
+        int(n)
+        for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
+    )
     last = path.end()
     there, back = last["a_to_b"], last["b_to_a"]
     assert sent == there["packets_in"] == 200
-    assert there["packets_in"] - there["lost"] == there["packets_out"] == back["packets_in"]
+    assert (
+        there["packets_in"] - there["lost"]
+        == there["packets_out"]
+        == back["packets_in"]
+    )
     assert came == back["packets_in"] - back["lost"]
     assert there["lost"] > 10 < back["lost"]
     # the same seed loses the same ones
     again = Wan(lab, "--loss", "20%", "--seed", "7")
-    assert again.ping("-c", "200", "-i", "0.005", "-W", "1").split("time")[0] == said.split("time")[0]
+    assert (
+        again.ping("-c", "200", "-i", "0.005", "-W", "1").split("time")[0]
+        == said.split("time")[0]
+    )
     assert again.end()["a_to_b"]["lost"] == there["lost"]
 
 
 def test_a_transfer_over_a_lossy_path_is_whole(lab: Lab) -> None:
-    path = Wan(lab, "--delay", "2ms", "--loss", "1%", "--duplicate", "1%", "--reorder", "1%")
+    path = Wan(
+        lab, "--delay", "2ms", "--loss", "1%", "--duplicate", "1%", "--reorder", "1%"
+    )
     sent = os.urandom(5_000_000)
     listener = namespace.inside(path.far, lambda: socket.create_server((FAR, 7000)))
     received = bytearray()
@@ -157,14 +196,23 @@ def test_a_file_is_followed_when_it_changes_and_recorded(lab: Lab) -> None:
     path = Wan(lab, "--spec", spec, "--record", str(record))
     assert "10 received" in path.ping("-c", "20", "-i", "0.01", "-W", "1")
     lab.write("wan.json", {"a_to_b": {"loss": {"independent": "100%"}}})
-    until(lambda: " 0 received" in path.ping("-c", "1", "-W", "1"), 60, "the change is not followed")
+    until(
+        lambda: " 0 received" in path.ping("-c", "1", "-W", "1"),
+        60,
+        "the change is not followed",
+    )
     lab.write("wan.json", {"a_to_b": {"loss": "all"}})
     time.sleep(1.5)
-    assert " 0 received" in path.ping("-c", "1", "-W", "1"), "what makes no sense changes nothing"
+    assert " 0 received" in path.ping("-c", "1", "-W", "1"), (
+        "what makes no sense changes nothing"
+    )
     assert path.end()["a_to_b"]["changes"] == 2
     said = record.read_text()
     assert "periodic: 2" in said and "independent: 100%" in said
-    lab.good("validate", lab.write("with.json", _experiment("ping", json.loads(_as_json(record)))))
+    lab.good(
+        "validate",
+        lab.write("with.json", _experiment("ping", json.loads(_as_json(record)))),
+    )
 
 
 def _as_json(path: Path) -> str:
@@ -176,7 +224,10 @@ def _as_json(path: Path) -> str:
 @pytest.mark.parametrize("victim", ["command", "daemon", "both"])
 def test_whoever_is_killed_nothing_stays_behind(lab: Lab, victim: str) -> None:
     path = Wan(lab, "--delay", "1ms", quiet=False)
-    words = {pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in lab.processes()}
+    words = {
+        pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        for pid in lab.processes()
+    }
     ((daemon, its),) = [(pid, one) for pid, one in words.items() if "--socket" in one]
     made = Path(its[its.index("--socket") + 1])
     assert made.exists()
@@ -206,14 +257,34 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
         lab.at_end(lambda name=space: sh("ip", "netns", "del", name, check=False))
     sh("ip", "-n", spaces[0], "tuntap", "add", "mine", "mode", "tap")
     sh("ip", "-n", spaces[0], "addr", "add", "10.94.0.1/24", "dev", "mine")
-    ends = ("--between", f"{spaces[0]}:mine,{spaces[1]}:two", "--addresses", "10.95.0.1/24,10.94.0.2/24")
+    ends = (
+        "--between",
+        f"{spaces[0]}:mine,{spaces[1]}:two",
+        "--addresses",
+        "10.95.0.1/24,10.94.0.2/24",
+    )
     child = lab.start("impair", *ends, "--preset", "metro")
-    ping = ("ip", "netns", "exec", spaces[1], "ping", "-q", "-c", "1", "-W", "1", "10.94.0.1")
+    ping = (
+        "ip",
+        "netns",
+        "exec",
+        spaces[1],
+        "ping",
+        "-q",
+        "-c",
+        "1",
+        "-W",
+        "1",
+        "10.94.0.1",
+    )
     until(lambda: " 1 received" in sh(*ping, check=False), 60, "the tap is not reached")
     child.send_signal(signal.SIGINT)
     assert lab.wait(child).code == 0
     assert set(spaces) <= set(namespace.names())
-    left = [[link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))] for space in spaces]
+    left = [
+        [link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))]
+        for space in spaces
+    ]
     assert left == [["lo", "mine"], ["lo"]]
     shown = sh("ip", "-n", spaces[0], "addr", "show", "dev", "mine")
     assert "10.94.0.1/24" in shown and "10.95" not in shown
@@ -232,18 +303,38 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     spec = lab.write("wan.json", {})
     ports = [word for tap in taps for word in ("--port", f"tap:{tap}")]
     child = lab.start("impair", *ports, "--spec", spec, "--memory", "64MiB", "--json")
-    until(lambda: all(f" {tap}:" in sh("ip", "-o", "link") for tap in taps), 60, "the taps are not made")
+    until(
+        lambda: all(f" {tap}:" in sh("ip", "-o", "link") for tap in taps),
+        60,
+        "the taps are not made",
+    )
     for space, tap, address in zip(spaces, taps, (NEAR, FAR), strict=True):
         sh("ip", "netns", "add", space)
         lab.at_end(lambda name=space: sh("ip", "netns", "del", name, check=False))
         for scope in ("all", "default"):
-            sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv6.conf.{scope}.disable_ipv6=1")
+            sh(
+                "ip",
+                "netns",
+                "exec",
+                space,
+                "sysctl",
+                "-qw",
+                f"net.ipv6.conf.{scope}.disable_ipv6=1",
+            )
         sh("ip", "link", "set", tap, "netns", space)
         sh("ip", "-n", space, "addr", "add", f"{address}/30", "dev", tap)
         sh("ip", "-n", space, "link", "set", tap, "up")
-    macs = [json.loads(sh("ip", "-n", space, "-j", "link", "show", space))[0]["address"] for space in spaces]
+    macs = [
+        json.loads(sh("ip", "-n", space, "-j", "link", "show", space))[0]["address"]
+        for space in spaces
+    ]
     for space, other, mac in ((spaces[0], FAR, macs[1]), (spaces[1], NEAR, macs[0])):
-        sh("ip", "-n", space, *f"neigh replace {other} lladdr {mac} dev {space} nud permanent".split())
+        sh(
+            "ip",
+            "-n",
+            space,
+            *f"neigh replace {other} lladdr {mac} dev {space} nud permanent".split(),
+        )
 
     def ping(count: int) -> str:
         words = f"-q -c {count} -i 0.01 -W 1 {FAR}".split()
@@ -259,7 +350,9 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     said = ping(20)
     assert "16 received" in said, said
     # the elements that it is made of, watched beside it
-    (words,) = [words for pid in lab.processes() if "--socket" in (words := command(pid))]
+    (words,) = [
+        words for pid in lab.processes() if "--socket" in (words := command(pid))
+    ]
     serves = words[words.index("--socket") + 1]
     shown = json.loads(lab.good("graph", "--json", "--socket", serves).out)
     lost = {one["name"]: one["drops"].get("lost", 0) for one in shown["elements"]}
@@ -267,23 +360,40 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     assert [port["driver"] for port in shown["ports"]] == ["net_tap", "net_tap"]
     # requests: replies that are on their way already never come by the first port's receiver
     requests = "icmp[icmptype] == icmp-echo"
-    tracing = lab.start("graph", "--trace", "2", "--filter", requests, "--socket", serves)
+    tracing = lab.start(
+        "graph", "--trace", "2", "--filter", requests, "--socket", serves
+    )
     until(lambda: ping(5) and tracing.poll() is not None, 60, "no packet is followed")
-    assert re.search(r"µs  a\.impair +passed to out|µs  a\.rx +passed to out", lab.wait(tracing).out)
+    assert re.search(
+        r"µs  a\.impair +passed to out|µs  a\.rx +passed to out", lab.wait(tracing).out
+    )
     child.send_signal(signal.SIGINT)
     done = lab.wait(child)
     assert done.code == 0, done.text
     last = json.loads(done.out)
     there, back = last["a_to_b"], last["b_to_a"]
     assert there["packets_in"] == there["packets_out"] + there["lost"]
-    assert (there["changes"], back["lost"], back["packets_in"]) == (2, 0, back["packets_out"])
+    assert (there["changes"], back["lost"], back["packets_in"]) == (
+        2,
+        0,
+        back["packets_out"],
+    )
     lab.clean()
 
 
 def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
     near, far = (f"ndt{os.getpid()}end{n}" for n in "ab")
     began = time.monotonic()
-    done = lab.good("impair", "--between", f"{near},{far}", "--for", "1500ms", "--preset", "geo", "--json")
+    done = lab.good(
+        "impair",
+        "--between",
+        f"{near},{far}",
+        "--for",
+        "1500ms",
+        "--preset",
+        "geo",
+        "--json",
+    )
     assert time.monotonic() - began >= 1.5
     assert json.loads(done.out)["elapsed"] >= 1.5
     cut = lab.start("impair", "--between", f"{near},{far}", "--for", "60s")
@@ -303,18 +413,30 @@ def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
         (("--between", "ndtx,ndty", "--delay", "40"), 104, "40ms or 40s"),
         (("--between", "ndtx,ndty", "--there", "los=1%"), 104, "--there"),
         (("--between", "ndtx,ndty", "--limit", "10"), 104, "rate"),
-        (("--between", "ndtx,ndty", "--delay", "1ms", "--jitter", "2ms"), 104, "more than the delay"),
+        (
+            ("--between", "ndtx,ndty", "--delay", "1ms", "--jitter", "2ms"),
+            104,
+            "more than the delay",
+        ),
         (("--between", "ndtx,ndty", "--preset", "lute"), 104, "lte"),
         (("--between", "ndtv,ndtw:lo"), 92, "ND-92-15"),
         (("--between", "ndtx,ndty", "--socket", "/run/x.sock"), 104, "--socket"),
         (("--run", "a,a", "--loss", "1%"), 104, "--run"),
         (("--run", "b", "--back", "loss=1%"), 104, "--back"),
         (("--run", "b", "--loss", "1%", "--seed", "1"), 104, "--seed"),
-        (("--between", "ndtl,ndtr", "--cores", "4095"), 104, "there is no core 4095 here"),
+        (
+            ("--between", "ndtl,ndtr", "--cores", "4095"),
+            104,
+            "there is no core 4095 here",
+        ),
         (("--between", "ndtl,ndtr", "--cores", "0,0"), 104, "not one or two cores"),
         (("--between", "ndtl,ndtr", "--cores", "x"), 104, "not one or two cores"),
         (("--between", "ndtl,ndtr", "--cores", ""), 104, "not one or two cores"),
-        (("--between", "ndtl,ndtr", "--cores", "9" * 5000), 104, "not one or two cores"),
+        (
+            ("--between", "ndtl,ndtr", "--cores", "9" * 5000),
+            104,
+            "not one or two cores",
+        ),
         (("--run", "b", "--loss", "1%", "--cores", "0"), 104, "--cores"),
     ],
 )
@@ -323,7 +445,9 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
 ) -> None:
     done = lab.run("impair", *options)
     assert (done.code, words in done.err) == (code, True), done.text
-    assert not {end.partition(":")[0] for end in options[1].split(",")} & set(namespace.names())
+    assert not {end.partition(":")[0] for end in options[1].split(",")} & set(
+        namespace.names()
+    )
     lab.clean()
 
 
@@ -333,21 +457,35 @@ def _experiment(model: str, impair: Any) -> dict[str, Any]:
         {"host": host, "name": "wan0", "addresses": [f"10.93.0.{n}/24"]}
         for n, host in enumerate(("gen", "srv"), 1)
     ]
-    quiet = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
+    quiet = {
+        "net.ipv6.conf.all.disable_ipv6": 1,
+        "net.ipv6.conf.default.disable_ipv6": 1,
+    }
     open_ping = quiet | {"net.ipv4.ping_group_range": "0 2147483647"}
     profile = {
         "name": "wan",
         "phases": {"warmup": "0s", "measure": "2s", "drain": "2s", "sample": "500ms"},
         "validity": PATIENT,
         "groups": [
-            {"name": "g", "target": "ping://10.93.0.2", "devices": 1, "model": {model: {"interval": "20ms"}}}
+            {
+                "name": "g",
+                "target": "ping://10.93.0.2",
+                "devices": 1,
+                "model": {model: {"interval": "20ms"}},
+            }
         ],
     }
     topology = {
-        "hosts": {"gen": {"role": "generator", "sysctl": open_ping}, "srv": {"sysctl": quiet}},
+        "hosts": {
+            "gen": {"role": "generator", "sysctl": open_ping},
+            "srv": {"sysctl": quiet},
+        },
         "links": [{"a": ends[0], "b": ends[1], "impair": impair}],
     }
-    return {"name": "wan", "legs": [{"name": "far", "profile": profile, "topology": topology}]}
+    return {
+        "name": "wan",
+        "legs": [{"name": "far", "profile": profile, "topology": topology}],
+    }
 
 
 def test_hosts_of_an_experiment_are_as_far_apart_as_asked(lab: Lab) -> None:
@@ -373,8 +511,12 @@ def test_hosts_of_an_experiment_are_as_far_apart_as_asked(lab: Lab) -> None:
     lab.clean()
 
 
-def test_an_experiment_whose_path_makes_no_sense_is_refused_with_its_place(lab: Lab) -> None:
-    done = lab.run("run", lab.write("wan.json", _experiment("ping", {"a_to_b": {"delai": {}}})))
+def test_an_experiment_whose_path_makes_no_sense_is_refused_with_its_place(
+    lab: Lab,
+) -> None:
+    done = lab.run(
+        "run", lab.write("wan.json", _experiment("ping", {"a_to_b": {"delai": {}}}))
+    )
     assert done.code == 104
     assert "legs.far.topology.links[0].impair.a_to_b.delai" in done.err, done.text
     lab.clean()
@@ -385,7 +527,11 @@ def test_a_path_that_is_lost_ends_the_run_and_is_named(lab: Lab) -> None:
     document["legs"][0]["profile"]["phases"]["measure"] = "60s"
     child = lab.start("run", lab.write("wan.json", document))
     lab.sampled()
-    links = [pid for pid in lab.processes() if b"-links.sock" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    links = [
+        pid
+        for pid in lab.processes()
+        if b"-links.sock" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     for pid in links:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

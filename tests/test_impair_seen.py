@@ -17,7 +17,9 @@ from netdyno.core.result import Repetition
 
 pytestmark = [
     root,
-    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
+    pytest.mark.skipif(
+        not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
+    ),
 ]
 HELD = 3
 """Packets that `reorder` lets pass first."""
@@ -30,8 +32,19 @@ def port(path: Wan) -> dict[str, Any]:
     # of frames from a host's kernel a DPDK port expects whole checksums
     sh("ip", "netns", "exec", path.far, "ethtool", "-K", "wan0", "tx", "off")
     sh("ip", "-n", path.far, *f"route add {own} dev wan0".split())
-    sh("ip", "-n", path.far, *f"neigh replace {own} lladdr {mine} dev wan0 nud permanent".split())
-    return {"name": "a", "device": "af_packet:wan0", "ip": own, "mac": mine, "peer_mac": theirs}
+    sh(
+        "ip",
+        "-n",
+        path.far,
+        *f"neigh replace {own} lladdr {mine} dev wan0 nud permanent".split(),
+    )
+    return {
+        "name": "a",
+        "device": "af_packet:wan0",
+        "ip": own,
+        "mac": mine,
+        "peer_mac": theirs,
+    }
 
 
 def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
@@ -43,7 +56,12 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
     model = {"stream": {"rate": "1k/s", "count": 1000, "size": "100B"}}
     document: dict[str, Any] = {
         "name": "seen",
-        "phases": {"warmup": "0s", "measure": "1500ms", "drain": "2s", "sample": "500ms"},
+        "phases": {
+            "warmup": "0s",
+            "measure": "1500ms",
+            "drain": "2s",
+            "sample": "500ms",
+        },
         "validity": PATIENT,
         "groups": [
             {
@@ -67,12 +85,17 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
 
 
 @pytest.mark.parametrize("transport", ["sockets", "dpdk"])
-def test_stream_and_ping_count_what_the_path_did(lab: Lab, verdict: Verdict, transport: str) -> None:
+def test_stream_and_ping_count_what_the_path_did(
+    lab: Lab, verdict: Verdict, transport: str
+) -> None:
     ill = "delay=20ms,loss=5%,duplicate=5%,reorder=5%"
     path = Wan(lab, "--there", ill, "--back", "delay=10ms", "--seed", "9")
     trial = stream(lab, path, transport)
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
-    pings, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
+    pings, came = (
+        int(n)
+        for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
+    )
     doubled = int(found[1]) if (found := re.search(r"\+(\d+) duplicates", said)) else 0
     last = path.end()
     there, back = last["a_to_b"], last["b_to_a"]
@@ -83,7 +106,11 @@ def test_stream_and_ping_count_what_the_path_did(lab: Lab, verdict: Verdict, tra
     lost = total.messages_sent - total.messages_delivered
     assert lost + (pings - came) == there["lost"] > 30
     assert total.duplicates + doubled == there["duplicated"] > 30
-    assert (back["lost"], back["duplicated"], back["packets_in"]) == (0, 0, there["packets_out"])
+    assert (back["lost"], back["duplicated"], back["packets_in"]) == (
+        0,
+        0,
+        there["packets_out"],
+    )
     # ping tells no order
     order = group.reordering
     assert order is not None
@@ -102,7 +129,9 @@ def test_stream_and_ping_count_what_the_path_did(lab: Lab, verdict: Verdict, tra
 def no_room(space: tuple[str, ...]) -> int:
     """Datagrams of a namespace so far that a socket had no room for."""
     names, counts = (
-        line.split() for line in sh(*space, "cat", "/proc/net/snmp").splitlines() if line.startswith("Udp:")
+        line.split()
+        for line in sh(*space, "cat", "/proc/net/snmp").splitlines()
+        if line.startswith("Udp:")
     )
     return int(counts[names.index("RcvbufErrors")])
 
@@ -113,7 +142,11 @@ def test_iperf3_loses_the_same_share(lab: Lab) -> None:
     ours = stream(lab, path).groups[0]
     within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
     server = lab.spawn(*beyond, "iperf3", "-s", "-1", "-B", FAR)
-    until(lambda: sh(*beyond, "ss", "-Htln", "sport", "=", ":5201").strip(), 60, "iperf3 does not come up")
+    until(
+        lambda: sh(*beyond, "ss", "-Htln", "sport", "=", ":5201").strip(),
+        60,
+        "iperf3 does not come up",
+    )
     client = ("iperf3", "-c", FAR, "-u", "-b", "8M", "-l", "500", "-t", "1", "-J")
     full = no_room(beyond)
     theirs: dict[str, Any] = json.loads(sh(*within, *client))["end"]["sum"]
@@ -123,8 +156,15 @@ def test_iperf3_loses_the_same_share(lab: Lab) -> None:
     last = path.end()["a_to_b"]
     lost = ours.total.messages_sent - ours.total.messages_delivered
     # besides datagrams iperf3 has a connection on the path, a few of whose packets are lost as well
-    assert 0 <= last["lost"] - lost - on_the_path <= 10, (last, lost, on_the_path, theirs)
+    assert 0 <= last["lost"] - lost - on_the_path <= 10, (
+        last,
+        lost,
+        on_the_path,
+        theirs,
+    )
     # four deviations of the binomial distribution for either
     for missing, all_of in ((lost, 1000), (on_the_path, theirs["packets"])):
-        assert missing / all_of == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / all_of) ** 0.5)
+        assert missing / all_of == pytest.approx(
+            0.05, abs=4 * (0.05 * 0.95 / all_of) ** 0.5
+        )
     assert ours.total.duplicates == ours.total.reordered == 0

@@ -31,9 +31,17 @@ def discarding(device: str) -> dict[str, Any]:
 
 def sending(device: str) -> dict[str, Any]:
     """A profile that sends over it."""
-    port = {"name": "a", "device": device, "mac": MAC, "ip": "198.18.0.1", "peer_mac": "02:00:00:00:91:02"}
+    port = {
+        "name": "a",
+        "device": device,
+        "mac": MAC,
+        "ip": "198.18.0.1",
+        "peer_mac": "02:00:00:00:91:02",
+    }
     ports = {"transport": {"dpdk": {"ports": [port]}}}
-    return profile(STREAM | {"target": "udp://198.18.0.2:9", "port": "a"}, measure="60s", **ports)
+    return profile(
+        STREAM | {"target": "udp://198.18.0.2:9", "port": "a"}, measure="60s", **ports
+    )
 
 
 def beside(driver: str, **options: Any) -> dict[str, Any]:
@@ -43,12 +51,21 @@ def beside(driver: str, **options: Any) -> dict[str, Any]:
     return {"name": "e", "legs": [{"name": "a", "duts": duts, "profile": measured}]}
 
 
-STREAM: dict[str, Any] = {"name": "x", "model": {"stream": {"rate": "100/s", "echo": False}}}
+STREAM: dict[str, Any] = {
+    "name": "x",
+    "model": {"stream": {"rate": "100/s", "echo": False}},
+}
 WAYS: dict[str, tuple[tuple[str, ...], Callable[[str], dict[str, Any]]]] = {
     "graph": (("graph", "run", "--duration", "60s"), discarding),
     "load": (("run", "--quiet"), sending),
-    "graph as DUT": (("run", "--quiet"), lambda device: beside("graph", graph=discarding(device))),
-    "reflector": (("run", "--quiet"), lambda device: beside("reflector-dpdk", device=device, mac=MAC)),
+    "graph as DUT": (
+        ("run", "--quiet"),
+        lambda device: beside("graph", graph=discarding(device)),
+    ),
+    "reflector": (
+        ("run", "--quiet"),
+        lambda device: beside("reflector-dpdk", device=device, mac=MAC),
+    ),
 }
 """Of the command, and its file for a device."""
 
@@ -60,7 +77,9 @@ def started(lab: Lab, wire: Wire, way: str, device: str) -> subprocess.Popen[str
 
     def known() -> bool:
         assert child.poll() is None, lab.wait(child)
-        return b"became" in b"".join(path.read_bytes() for path in (lab.state / "journal").glob("*.jsonl"))
+        return b"became" in b"".join(
+            path.read_bytes() for path in (lab.state / "journal").glob("*.jsonl")
+        )
 
     until(known, 60.0, "no port is opened over it")
     return child
@@ -78,7 +97,9 @@ def started(lab: Lab, wire: Wire, way: str, device: str) -> subprocess.Popen[str
         ("af_packet", "reflector", "all"),
     ],
 )
-def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, way: str, killed: str) -> None:
+def test_it_is_what_it_was(
+    lab: Lab, cable: Wire, device: str, way: str, killed: str
+) -> None:
     before = shown(cable)
     assert " promiscuity 0 " in before and "xdp" not in before
     child = started(lab, cable, way, f"{device}:w0")
@@ -114,10 +135,24 @@ def command(pid: int) -> bytes:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_what_somebody_else_has_changed_meanwhile_stays(lab: Lab, cable: Wire, killed: bool) -> None:
+def test_what_somebody_else_has_changed_meanwhile_stays(
+    lab: Lab, cable: Wire, killed: bool
+) -> None:
     child = started(lab, cable, "graph", "af_packet:w0")
     others = "02:00:00:00:00:77"
-    sh("ip", "-n", cable.near, "link", "set", "dev", "w0", "address", others, "promisc", "on")
+    sh(
+        "ip",
+        "-n",
+        cable.near,
+        "link",
+        "set",
+        "dev",
+        "w0",
+        "address",
+        others,
+        "promisc",
+        "on",
+    )
     if killed:
         os.kill(child.pid, signal.SIGKILL)
         for pid in lab.processes():

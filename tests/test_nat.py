@@ -61,13 +61,33 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
     "pipeline": {
         "placement": [
             {"elements": ["inside.rx", "outside.rx", "in-validity", "out-validity"]},
-            {"elements": ["nat", "conntrack", "in-host", "out-host", "inside.tx", "outside.tx"]},
+            {
+                "elements": [
+                    "nat",
+                    "conntrack",
+                    "in-host",
+                    "out-host",
+                    "inside.tx",
+                    "outside.tx",
+                ]
+            },
         ]
     },
     "two-workers": {
-        "replicas": {name: {"count": 2, "affinity": "owner"} for name in ("nat", "conntrack")},
+        "replicas": {
+            name: {"count": 2, "affinity": "owner"} for name in ("nat", "conntrack")
+        },
         "placement": [
-            {"elements": ["inside.rx", "outside.rx", "nat#0", "conntrack#0", "inside.tx", "outside.tx"]},
+            {
+                "elements": [
+                    "inside.rx",
+                    "outside.rx",
+                    "nat#0",
+                    "conntrack#0",
+                    "inside.tx",
+                    "outside.tx",
+                ]
+            },
             {"elements": ["nat#1", "conntrack#1"]},
         ],
     },
@@ -78,7 +98,10 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
 def graph() -> dict[str, Any]:
     """The example, on interfaces of the kernel in place of NICs."""
     made: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
-    made["ports"]["inside"]["device"], made["ports"]["outside"]["device"] = "af_packet:in0", "af_packet:out0"
+    made["ports"]["inside"]["device"], made["ports"]["outside"]["device"] = (
+        "af_packet:in0",
+        "af_packet:out0",
+    )
     return made
 
 
@@ -105,10 +128,18 @@ def running(lab: Lab, hosts: Hosts, more: Mapping[str, Any]) -> Iterator[Path]:
     file = lab.write("nat.json", graph() | more)
     with said.open("w") as out:
         prefix = ("ip", "netns", "exec", hosts.box)
-        child = lab.start("graph", "run", file, "--duration", "240s", prefix=prefix, stdout=out)
-    until(lambda: " running conntrack" in said.read_text(), 60, "the graph does not run")
+        child = lab.start(
+            "graph", "run", file, "--duration", "240s", prefix=prefix, stdout=out
+        )
     until(
-        lambda: "1 received" in hosts.from_inside("ping", "-c1", "-W5", SERVER, check=False), 60, "no way out"
+        lambda: " running conntrack" in said.read_text(), 60, "the graph does not run"
+    )
+    until(
+        lambda: (
+            "1 received" in hosts.from_inside("ping", "-c1", "-W5", SERVER, check=False)
+        ),
+        60,
+        "no way out",
     )
     yield said
     child.send_signal(signal.SIGINT)
@@ -121,17 +152,25 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
         # the box is a hop like any other
         hop = hosts.from_inside("ping", "-c1", "-W20", "-t1", SERVER, check=False)
         assert f"From {BOX}" in hop and "Time to live exceeded" in hop, hop
-        echoes = [hosts.script(hosts.world, ECHO, server) for server in (SERVER, OTHER_SERVER)]
+        echoes = [
+            hosts.script(hosts.world, ECHO, server) for server in (SERVER, OTHER_SERVER)
+        ]
         assert all(echo.stdout and echo.stdout.readline() == "up\n" for echo in echoes)
         # one mapping, whoever is asked: what a call between two subscribers is made of
-        called = hosts.script(hosts.subscribers, PROBE, "10.0.0.1", "5000", SERVER, OTHER_SERVER)
+        called = hosts.script(
+            hosts.subscribers, PROBE, "10.0.0.1", "5000", SERVER, OTHER_SERVER
+        )
         assert called.stdout
         first, second = json.loads(called.stdout.readline())
         assert first == second and first[0] in POOL, (first, second)
-        caller = hosts.script(hosts.subscribers, CALL, "10.0.0.2", first[0], str(first[1]))
+        caller = hosts.script(
+            hosts.subscribers, CALL, "10.0.0.2", first[0], str(first[1])
+        )
         assert caller.stdout
         heard, caller_seen = json.loads(called.stdout.readline())
-        assert heard == "hello" and caller_seen[0] in POOL, "the caller is seen as the world sees it"
+        assert heard == "hello" and caller_seen[0] in POOL, (
+            "the caller is seen as the world sees it"
+        )
         answer, called_seen = json.loads(caller.stdout.readline())
         assert (answer, called_seen) == ("heard hello", first)
         # many at once, and much: 1 GiB arrives as it was sent
@@ -140,11 +179,21 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
         assert sender.stdout and sender.stdout.readline() == "up\n"
         taken = hosts.from_inside(sys.executable, "-c", TAKE, SERVER).split()
         assert taken == [sender.stdout.readline().strip(), str(mebibytes << 20)]
-        server = Popen(("ip", "netns", "exec", hosts.world, "iperf3", "-s", "-1"), stdout=DEVNULL)
-        until(lambda: ":5201" in hosts.from_outside("ss", "-ltn"), 60, "iperf3 does not listen")
-        report = json.loads(hosts.from_inside("iperf3", "-c", SERVER, "-n", "16M", "-P", "4", "-J"))
+        server = Popen(
+            ("ip", "netns", "exec", hosts.world, "iperf3", "-s", "-1"), stdout=DEVNULL
+        )
+        until(
+            lambda: ":5201" in hosts.from_outside("ss", "-ltn"),
+            60,
+            "iperf3 does not listen",
+        )
+        report = json.loads(
+            hosts.from_inside("iperf3", "-c", SERVER, "-n", "16M", "-P", "4", "-J")
+        )
         # who sent the last of it ends the test, whether or not that has arrived
-        assert all(one["receiver"]["bytes"] > 1 << 18 for one in report["end"]["streams"]), report["end"]
+        assert all(
+            one["receiver"]["bytes"] > 1 << 18 for one in report["end"]["streams"]
+        ), report["end"]
         server.wait(60)
     found = counts(said.read_text(), "conntrack")
     broken = {
@@ -159,12 +208,16 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
     assert not broken & found.keys(), found
 
 
-def test_hosts_reach_the_world_through_it_and_are_not_reached(lab: Lab, hosts: Hosts, tmp_path: Path) -> None:
+def test_hosts_reach_the_world_through_it_and_are_not_reached(
+    lab: Lab, hosts: Hosts, tmp_path: Path
+) -> None:
     with running(lab, hosts, {}) as said:
         surf(hosts, said, tmp_path)
     found = counts(said.read_text(), "conntrack")
     assert found["in"] > 2 * (8 << 20) / 1448, found
-    assert not {"bad_checksum", "no_room", "unknown_port", "sessions_full"} & found.keys(), found
+    assert (
+        not {"bad_checksum", "no_room", "unknown_port", "sessions_full"} & found.keys()
+    ), found
 
 
 def surf(hosts: Hosts, said: Path, tmp_path: Path) -> None:
@@ -175,21 +228,51 @@ def surf(hosts: Hosts, said: Path, tmp_path: Path) -> None:
     blob = os.urandom(8 << 20)
     (tmp_path / "blob").write_bytes(blob)
     log = tmp_path / "http.log"
-    serve = ("ip", "netns", "exec", hosts.world, sys.executable, "-u", "-m", "http.server", "8080")
+    serve = (
+        "ip",
+        "netns",
+        "exec",
+        hosts.world,
+        sys.executable,
+        "-u",
+        "-m",
+        "http.server",
+        "8080",
+    )
     with log.open("w") as out:
-        server = Popen([*serve, "--bind", SERVER, "--directory", str(tmp_path)], stdout=DEVNULL, stderr=out)
+        server = Popen(
+            [*serve, "--bind", SERVER, "--directory", str(tmp_path)],
+            stdout=DEVNULL,
+            stderr=out,
+        )
     fetched = tmp_path / "fetched"
     for subscriber in ("10.0.0.1", "10.0.0.2"):
-        fetch = ("curl", "-sf", "--retry", "20", "--retry-connrefused", "--retry-delay", "1", "--interface")
-        hosts.from_inside(*fetch, subscriber, "-o", str(fetched), f"http://{SERVER}:8080/blob")
-        assert hashlib.sha256(fetched.read_bytes()).digest() == hashlib.sha256(blob).digest()
+        fetch = (
+            "curl",
+            "-sf",
+            "--retry",
+            "20",
+            "--retry-connrefused",
+            "--retry-delay",
+            "1",
+            "--interface",
+        )
+        hosts.from_inside(
+            *fetch, subscriber, "-o", str(fetched), f"http://{SERVER}:8080/blob"
+        )
+        assert (
+            hashlib.sha256(fetched.read_bytes()).digest()
+            == hashlib.sha256(blob).digest()
+        )
     server.kill()
     server.wait()
     seen = re.findall(r"^(\S+) - - .*GET /blob", log.read_text(), re.MULTILINE)
     assert len(seen) == 2, log.read_text()
     assert all(one in POOL for one in seen), seen
     # from outside nobody is reached who did not ask
-    assert "0 received" in hosts.from_outside("ping", "-c2", "-i0.2", "-W1", seen[0], check=False)
+    assert "0 received" in hosts.from_outside(
+        "ping", "-c2", "-i0.2", "-W1", seen[0], check=False
+    )
     until(
         lambda: counts(said.read_text(), "conntrack").get("no_mapping", 0) >= 2,
         60,
@@ -202,7 +285,11 @@ def test_a_configuration_that_leaks_is_refused(lab: Lab) -> None:
         ({"pool": ["10.9.0.0/28"]}, "elements.conntrack.pool", "inside address"),
         ({"outside": "inside"}, "elements.conntrack.outside", "the same port"),
         ({"pool": ["2001:db8::/64"]}, "elements.conntrack.pool[0]", "not IPv4"),
-        ({"ports_per_block": 500}, "elements.conntrack.ports_per_block", "power of two"),
+        (
+            {"ports_per_block": 500},
+            "elements.conntrack.ports_per_block",
+            "power of two",
+        ),
     ):
         document = graph()
         document["elements"]["conntrack"] |= change

@@ -67,19 +67,42 @@ def heard(child: Any) -> str:
 
 def links(space: str) -> dict[str, dict[str, Any]]:
     """The interfaces there."""
-    return {one["ifname"]: one for one in json.loads(sh("ip", "-n", space, "-j", "addr", "show"))}
+    return {
+        one["ifname"]: one
+        for one in json.loads(sh("ip", "-n", space, "-j", "addr", "show"))
+    }
 
 
 def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     # unlike a NIC's, these ports are the kernel's, too: it must not take by them what is for the box
     for link in ("in0", "out0"):
-        sh("ip", "netns", "exec", hosts.box, "sysctl", "-qw", f"net.ipv4.conf.{link}.rp_filter=1")
+        sh(
+            "ip",
+            "netns",
+            "exec",
+            hosts.box,
+            "sysctl",
+            "-qw",
+            f"net.ipv4.conf.{link}.rp_filter=1",
+        )
     name = f"t{os.getpid()}-host"
     settings = configuration(name)
-    settings["inside"]["host"] = {"interface": "nat-in", "rate": "100/s", "driver": "tap"}
+    settings["inside"]["host"] = {
+        "interface": "nat-in",
+        "rate": "100/s",
+        "driver": "tap",
+    }
     settings["outside"]["host"] = {"interface": "nat-out", "driver": "tap"}
     file = lab.write("nat.json", settings)
-    child = lab.start("nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", hosts.box))
+    child = lab.start(
+        "nat",
+        "run",
+        file,
+        "--for",
+        "240s",
+        "-q",
+        prefix=("ip", "netns", "exec", hosts.box),
+    )
     ping = ("ping", "-c1", "-W1", "-I", "10.0.0.1", SERVER)
 
     def passes() -> bool:
@@ -96,7 +119,11 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     assert heard(server) == "up"
     assert heard(hosts.script(hosts.subscribers, ASK, BOX)) == "10.0.0.1"
     outwards = ("ping", "-c1", "-W1", OUTSIDE)
-    until(lambda: "1 received" in hosts.from_outside(*outwards, check=False), 60, "no echo")
+    until(
+        lambda: "1 received" in hosts.from_outside(*outwards, check=False),
+        60,
+        "no echo",
+    )
     assert counted(name, "out-kernel.rx")["packets_out"] > 0
     # a DHCP server on the box would hear who has no address yet
     ear = hosts.script(hosts.box, HEAR, "nat-in")
@@ -111,7 +138,18 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     # a busy kernel may not take one from the interface's queue, but the limit is another's
     assert "policed" not in counted(name, "in-resolution")["drops"]
     # a packet is followed through the stages, and seen as it was rewritten
-    asked = lab.start("nat", "trace", name, "--subscriber", "10.0.0.1", "-n", "2", "--for", "60s", "--json")
+    asked = lab.start(
+        "nat",
+        "trace",
+        name,
+        "--subscriber",
+        "10.0.0.1",
+        "-n",
+        "2",
+        "--for",
+        "60s",
+        "--json",
+    )
 
     def traced() -> bool:
         passes()
@@ -121,7 +159,9 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     packets = json.loads(lab.wait(asked).out)["packets"]
     ways = [{step["element"]: step for step in packet["steps"]} for packet in packets]
     rewritten = [way["conntrack"]["became"] for way in ways if "conntrack" in way]
-    assert len(rewritten) == 2 and any("203.0.113." in one for one in rewritten), packets
+    assert len(rewritten) == 2 and any("203.0.113." in one for one in rewritten), (
+        packets
+    )
     # the kernel's interface is taken away: the NAT says so, and goes on
     sh("ip", "-n", hosts.box, "link", "del", "nat-out")
     assert child.stderr

@@ -63,7 +63,17 @@ class Transfer:
     def __init__(self, hosts: Hosts) -> None:
         self.sender = hosts.script(hosts.world, SEND, SERVER)
         assert self.line(self.sender) == "up"
-        command = ("ip", "netns", "exec", hosts.subscribers, sys.executable, "-u", "-c", TAKE, SERVER)
+        command = (
+            "ip",
+            "netns",
+            "exec",
+            hosts.subscribers,
+            sys.executable,
+            "-u",
+            "-c",
+            TAKE,
+            SERVER,
+        )
         self.taker = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True)
         address, port = self.line(self.sender).split()
         self.outside = f"{address}:{port}"
@@ -112,7 +122,13 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
 
     def start(file: str) -> Popen[str]:
         child = lab.start(
-            "nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", hosts.box)
+            "nat",
+            "run",
+            file,
+            "--for",
+            "240s",
+            "-q",
+            prefix=("ip", "netns", "exec", hosts.box),
         )
         until(runs, 60, "it does not run")
         return child
@@ -124,7 +140,11 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
         return done.text
 
     def outside() -> set[str]:
-        return {one["outside"] for one in asked("sessions")["sessions"] if one["protocol"] == "tcp"}
+        return {
+            one["outside"]
+            for one in asked("sessions")["sessions"]
+            if one["protocol"] == "tcp"
+        }
 
     def pools() -> dict[str, bool]:
         return {one["address"]: one["draining"] for one in asked("pools")["pools"]}
@@ -135,14 +155,23 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
         return sh("ip", "-n", hosts.world, "neigh", "show", "dev", "o0", "to", address)
 
     plain = lab.write("plain.json", configuration(name))
-    keeping = lab.write("keeping.json", configuration(name, state=str(state), limits={"sessions": 5_000}))
+    keeping = lab.write(
+        "keeping.json",
+        configuration(name, state=str(state), limits={"sessions": 5_000}),
+    )
     running = start(plain)
     lost = Transfer(hosts)
     assert outside() == {lost.outside}
     stop(running)
     # without `state` the next one knows nothing of it, and lets none of its packets pass
     running = start(keeping)
-    until(lambda: {"not_syn", "no_mapping"} & asked("status")["workers"][0]["drops"].keys(), 60, "no drops")
+    until(
+        lambda: (
+            {"not_syn", "no_mapping"} & asked("status")["workers"][0]["drops"].keys()
+        ),
+        60,
+        "no drops",
+    )
     assert outside() == set()
     assert asked("status")["workers"][0]["restored"] is None
     lost.kill()
@@ -160,9 +189,13 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     # a reload changes what may change, and nothing of what goes on
     change: dict[str, Any] = {"state": str(state), "limits": {"sessions": 5_000}}
     outside_of_echo = "203.0.113.20:3478"
-    change["forwards"] = [{"protocol": "udp", "outside": outside_of_echo, "inside": "10.0.0.1:3478"}]
+    change["forwards"] = [
+        {"protocol": "udp", "outside": outside_of_echo, "inside": "10.0.0.1:3478"}
+    ]
     lab.write("keeping.json", configuration(name, **change))
-    assert json.loads(lab.good("nat", "reload", keeping, "--json").out)["changed"] == ["forwards"]
+    assert json.loads(lab.good("nat", "reload", keeping, "--json").out)["changed"] == [
+        "forwards"
+    ]
     echo = hosts.script(hosts.subscribers, ECHO, "10.0.0.1")
     assert echo.stdout and echo.stdout.readline() == "up\n"
     probe = hosts.script(hosts.world, PROBE, SERVER, "5000", "203.0.113.20")
@@ -172,13 +205,19 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     old, added = transfer.outside.split(":")[0], ["203.0.113.40", "203.0.113.41"]
     lab.write("keeping.json", configuration(name, **change | {"pool": added}))
     refused = lab.run("nat", "reload", keeping)
-    assert refused.code == 104 and "keeping.json: forwards" in refused.text, refused.text
+    assert refused.code == 104 and "keeping.json: forwards" in refused.text, (
+        refused.text
+    )
     change |= {"pool": added, "forwards": []}
     lab.write("keeping.json", configuration(name, **change))
     done = json.loads(lab.good("nat", "reload", keeping, "--json").out)
     assert done["changed"] == ["forwards", "pool"]
     transfer.goes_on()
-    until(lambda: pools() == dict.fromkeys(added, False) | {old: True}, 60, "it is not draining")
+    until(
+        lambda: pools() == dict.fromkeys(added, False) | {old: True},
+        60,
+        "it is not draining",
+    )
     world = hosts.script(hosts.world, ECHO, SERVER)
     assert world.stdout and world.stdout.readline() == "up\n"
     probe = hosts.script(hosts.subscribers, PROBE, "10.0.0.1", "5001", SERVER)

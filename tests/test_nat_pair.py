@@ -29,7 +29,19 @@ def switches(hosts: Hosts) -> None:
         sh("ip", "-n", hosts.box, "link", "set", f"{side}0", "master", f"br{side}")
         for one in ("a", "b"):
             own, port = f"{one}{side}", f"{one}{side}p"
-            sh("ip", "-n", hosts.box, "link", "add", own, "type", "veth", "peer", "name", port)
+            sh(
+                "ip",
+                "-n",
+                hosts.box,
+                "link",
+                "add",
+                own,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                port,
+            )
             sh("ip", "-n", hosts.box, "link", "set", port, "master", f"br{side}")
             for end in (own, port):
                 sh("ip", "netns", "exec", hosts.box, "ethtool", "-K", end, *OFF)
@@ -46,13 +58,21 @@ class Member:
         pair = {"socket": str(lab.base / "cgn.pair"), "silence": "3s"}
         said = configuration(self.name, pair=pair, limits={"sessions": 5_000}) | more
         for side in ("in", "out"):
-            said[f"{side}side"] = said[f"{side}side"] | {"device": f"af_packet:{one}{side}"}
+            said[f"{side}side"] = said[f"{side}side"] | {
+                "device": f"af_packet:{one}{side}"
+            }
         self.file = lab.write(f"{one}.json", said)
         self._prefix = ("ip", "netns", "exec", hosts.box)
 
     def start(self) -> Popen[str]:
-        child = self.lab.start("nat", "run", self.file, "--for", "300s", "-q", prefix=self._prefix)
-        until(lambda: self.pair() is not None or child.poll() is not None, 60, "it does not run")
+        child = self.lab.start(
+            "nat", "run", self.file, "--for", "300s", "-q", prefix=self._prefix
+        )
+        until(
+            lambda: self.pair() is not None or child.poll() is not None,
+            60,
+            "it does not run",
+        )
         return child
 
     def refused(self) -> str:
@@ -68,12 +88,18 @@ class Member:
 
     def knows(self, outside: str) -> bool:
         with connected(self.name) as nat:
-            return outside in {one["outside"] for one in nat.call("nat.sessions")["sessions"]}
+            return outside in {
+                one["outside"] for one in nat.call("nat.sessions")["sessions"]
+            }
 
     def is_(self, role: str, synced: bool | None = None) -> Callable[[], bool]:
         def holds() -> bool:
             found = self.pair()
-            return found is not None and found["role"] == role and synced in (None, found["synced"])
+            return (
+                found is not None
+                and found["role"] == role
+                and synced in (None, found["synced"])
+            )
 
         return holds
 
@@ -85,7 +111,9 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     one, other = Member(lab, hosts, "a"), Member(lab, hosts, "b")
 
     def takeover(of: Member, cause: str) -> None:
-        until(lambda: bool((of.pair() or {}).get("takeover")), 60, "no takeover is told")
+        until(
+            lambda: bool((of.pair() or {}).get("takeover")), 60, "no takeover is told"
+        )
         last = (of.pair() or {})["takeover"]
         assert last["cause"] == cause, last
         record_property(f"takeover_{cause}_ms", last["took_ms"])
@@ -99,7 +127,9 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     second = other.start()
     until(other.is_("standby", True), 60, "the standby does not know everything")
     assert other.knows(transfer.outside)
-    otherwise = Member(lab, hosts, "b", pool=["203.0.113.32/28"], name=f"t{os.getpid()}-c")
+    otherwise = Member(
+        lab, hosts, "b", pool=["203.0.113.32/28"], name=f"t{os.getpid()}-c"
+    )
     assert "the active NAT has it otherwise: pool" in otherwise.refused()
     Member(lab, hosts, "b")
 
@@ -128,11 +158,19 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     # it hangs: the other goes on, and when it wakes up it is silent
     hung = (other.pair() or {})["peer"]
     os.kill(hung, signal.SIGSTOP)
-    until(lambda: ((other.pair() or {}).get("takeover") or {}).get("cause") == "silent", 60, "nobody goes on")
+    until(
+        lambda: ((other.pair() or {}).get("takeover") or {}).get("cause") == "silent",
+        60,
+        "nobody goes on",
+    )
     transfer.goes_on()
     takeover(other, "silent")
     os.kill(hung, signal.SIGCONT)
-    until(lambda: one.is_("standby", True)() or first.poll() is not None, 60, "it translates, too")
+    until(
+        lambda: one.is_("standby", True)() or first.poll() is not None,
+        60,
+        "it translates, too",
+    )
     assert other.is_("active")()
     transfer.goes_on()
 

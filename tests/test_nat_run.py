@@ -63,13 +63,34 @@ own.sendto(b"hello", (sys.argv[2], int(sys.argv[3])))
 
 def is_reached_by_pcp(hosts: Hosts) -> str:
     """A subscriber asks for a mapping, and whoever was never spoken to reaches it there. What stands for it outside."""
-    inside = ("ip", "netns", "exec", hosts.subscribers, sys.executable, "-c", PCP, "10.0.0.2", BOX)
+    inside = (
+        "ip",
+        "netns",
+        "exec",
+        hosts.subscribers,
+        sys.executable,
+        "-c",
+        PCP,
+        "10.0.0.2",
+        BOX,
+    )
     with Popen(inside, stdout=PIPE, text=True) as client:
         assert client.stdout is not None
         try:
             code, address, port = json.loads(client.stdout.readline())
             assert code == 0
-            sh("ip", "netns", "exec", hosts.world, sys.executable, "-c", CALL, SERVER, address, str(port))
+            sh(
+                "ip",
+                "netns",
+                "exec",
+                hosts.world,
+                sys.executable,
+                "-c",
+                CALL,
+                SERVER,
+                address,
+                str(port),
+            )
             assert json.loads(client.stdout.readline()) == ["hello", [SERVER, 7000]]
             assert json.loads(client.stdout.readline())[0] == 0
             assert client.wait(60) == 0
@@ -84,7 +105,17 @@ def is_reached_without_a_word(hosts: Hosts) -> None:
         assert silent.stdout is not None
         try:
             assert silent.stdout.readline() == "up\n"
-            sh("ip", "netns", "exec", hosts.world, sys.executable, "-c", CALL, SERVER, *FORWARDED)
+            sh(
+                "ip",
+                "netns",
+                "exec",
+                hosts.world,
+                sys.executable,
+                "-c",
+                CALL,
+                SERVER,
+                *FORWARDED,
+            )
             assert json.loads(silent.stdout.readline()) == ["hello", [SERVER, 7000]]
         finally:
             silent.kill()
@@ -92,18 +123,40 @@ def is_reached_without_a_word(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize(
     ("execution", "workers"),
-    [("run-to-completion", 1), ("run-to-completion", 2), ("pipeline", 1), ("pipeline", 2), ("core-set-1", 1)],
+    [
+        ("run-to-completion", 1),
+        ("run-to-completion", 2),
+        ("pipeline", 1),
+        ("pipeline", 2),
+        ("core-set-1", 1),
+    ],
 )
-def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution: str, workers: int) -> None:
+def test_sessions_of_hosts_that_talk_are_told(
+    lab: Lab, hosts: Hosts, execution: str, workers: int
+) -> None:
     name = f"t{os.getpid()}-{workers}-{execution}"[:32]
-    forward = {"protocol": "udp", "outside": ":".join(FORWARDED), "inside": "10.0.0.2:6001"}
+    forward = {
+        "protocol": "udp",
+        "outside": ":".join(FORWARDED),
+        "inside": "10.0.0.2:6001",
+    }
     lasting = {"icmp": "1800s"}  # none ends between two looks
     more: dict[str, Any] = {"pcp": {}, "forwards": [forward], "timeouts": lasting}
     said = configuration(name, execution=execution, workers=workers, **more)
     file = lab.write("nat.json", said)
-    child = lab.start("nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", hosts.box))
+    child = lab.start(
+        "nat",
+        "run",
+        file,
+        "--for",
+        "240s",
+        "-q",
+        prefix=("ip", "netns", "exec", hosts.box),
+    )
     ping = ("ping", "-c1", "-W5", "-I", "10.0.0.1", SERVER)
-    until(lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out")
+    until(
+        lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out"
+    )
 
     def asked(verb: str, *arguments: str) -> Any:
         return json.loads(lab.good("nat", verb, name, "--json", *arguments).out)
@@ -124,12 +177,22 @@ def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution:
     assert own["forwarded_down"] >= 1
     is_reached_without_a_word(hosts)
     (reached,) = asked("sessions", "--subscriber", "10.0.0.2")["sessions"]
-    assert (reached["outside"], reached["remote"]) == (":".join(FORWARDED), f"{SERVER}:7000")
+    assert (reached["outside"], reached["remote"]) == (
+        ":".join(FORWARDED),
+        f"{SERVER}:7000",
+    )
     if (execution, workers) == ("run-to-completion", 2):
         mapped = is_reached_by_pcp(hosts)
-        (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)["sessions"]
-        assert (reached["inside"], reached["remote"]) == ("10.0.0.2:6000", f"{SERVER}:7000")
-        assert sum(one["pcp"].get("SUCCESS", 0) for one in asked("status")["workers"]) >= 2
+        (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)[
+            "sessions"
+        ]
+        assert (reached["inside"], reached["remote"]) == (
+            "10.0.0.2:6000",
+            f"{SERVER}:7000",
+        )
+        assert (
+            sum(one["pcp"].get("SUCCESS", 0) for one in asked("status")["workers"]) >= 2
+        )
         # an operator ends what is of one subscriber, then what is left
         assert "1 received" in hosts.from_inside(*ping)
         there = len(asked("sessions", "--subscriber", "10.0.0.1")["sessions"])

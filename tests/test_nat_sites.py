@@ -19,7 +19,12 @@ from lab import Lab, root, sh, until
 
 pytestmark = root
 
-ROUTER, SERVER, PUBLIC, PRIVATE = "203.0.113.1", "198.51.100.9", "203.0.113.100", "10.0.0.100"
+ROUTER, SERVER, PUBLIC, PRIVATE = (
+    "203.0.113.1",
+    "198.51.100.9",
+    "203.0.113.100",
+    "10.0.0.100",
+)
 MAC = "02:4e:44:00:00:00"
 LEASE = 10
 """Seconds of a public lease: it is to be lost while we wait."""
@@ -72,7 +77,15 @@ class Sites:
         """Make them."""
         for space in self.spaces:
             sh("ip", "netns", "add", space)
-            sh("ip", "netns", "exec", space, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
+            sh(
+                "ip",
+                "netns",
+                "exec",
+                space,
+                "sysctl",
+                "-qw",
+                "net.ipv6.conf.default.disable_ipv6=1",
+            )
             sh("ip", "-n", space, "link", "set", "lo", "up")
         cables = (
             (self.access, "sub", self.subscriber, "s0"),
@@ -80,9 +93,33 @@ class Sites:
             (self.world, "o0", self.box, "out0"),
         )
         for near, name, far, peer in cables:
-            sh("ip", "-n", near, "link", "add", name, "type", "veth", "peer", peer, "netns", far)
+            sh(
+                "ip",
+                "-n",
+                near,
+                "link",
+                "add",
+                name,
+                "type",
+                "veth",
+                "peer",
+                peer,
+                "netns",
+                far,
+            )
             for space, link in ((near, name), (far, peer)):
-                off = ("tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
+                off = (
+                    "tso",
+                    "off",
+                    "gso",
+                    "off",
+                    "gro",
+                    "off",
+                    "tx",
+                    "off",
+                    "rx",
+                    "off",
+                )
                 sh("ip", "netns", "exec", space, "ethtool", "-K", link, *off)
                 sh("ip", "-n", space, "link", "set", link, "up")
         sh("ip", "-n", self.access, "link", "add", "br0", "type", "bridge")
@@ -107,19 +144,35 @@ class Sites:
     def start(self, space: str, *command: str, **more: Any) -> Popen[str]:
         """Start something in a namespace."""
         child = Popen(
-            ("ip", "netns", "exec", space, *command), stdout=PIPE, stderr=DEVNULL, text=True, **more
+            ("ip", "netns", "exec", space, *command),
+            stdout=PIPE,
+            stderr=DEVNULL,
+            text=True,
+            **more,
         )
         self.children.append(child)
         return child
 
-    def kea(self, name: str, space: str, interface: str, first: str, router: str, seconds: int) -> Popen[str]:
+    def kea(
+        self,
+        name: str,
+        space: str,
+        interface: str,
+        first: str,
+        router: str,
+        seconds: int,
+    ) -> Popen[str]:
         """A DHCP server that gives addresses from `first` on, and is ready."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         network = first.rpartition(".")[0]
         settings = {
             "interfaces-config": {"interfaces": [interface], "dhcp-socket-type": "raw"},
-            "lease-database": {"type": "memfile", "persist": True, "name": str(folder / "leases.csv")},
+            "lease-database": {
+                "type": "memfile",
+                "persist": True,
+                "name": str(folder / "leases.csv"),
+            },
             "valid-lifetime": seconds,
             "authoritative": True,
             "subnet4": [
@@ -130,19 +183,46 @@ class Sites:
                     "option-data": [{"name": "routers", "data": router}],
                 }
             ],
-            "loggers": [{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{"output": "stdout"}]}],
+            "loggers": [
+                {
+                    "name": "kea-dhcp4",
+                    "severity": "INFO",
+                    "output_options": [{"output": "stdout"}],
+                }
+            ],
         }
         (folder / "kea.json").write_text(json.dumps({"Dhcp4": settings}))
         # copies: AppArmor's rules are for the paths where they are installed
-        kea, lfc = (shutil.copy(f"/usr/sbin/{program}", folder) for program in ("kea-dhcp4", "kea-lfc"))
+        kea, lfc = (
+            shutil.copy(f"/usr/sbin/{program}", folder)
+            for program in ("kea-dhcp4", "kea-lfc")
+        )
         environment = {
             "KEA_PIDFILE_DIR": str(folder), "KEA_LOCKFILE_DIR": "none", "KEA_LFC_EXECUTABLE": lfc,
         }  # fmt: skip
         with (folder / "log").open("w") as log:
-            command = ("ip", "netns", "exec", space, kea, "-c", str(folder / "kea.json"))
-            child = Popen(command, stdout=log, stderr=STDOUT, text=True, env=os.environ | environment)
+            command = (
+                "ip",
+                "netns",
+                "exec",
+                space,
+                kea,
+                "-c",
+                str(folder / "kea.json"),
+            )
+            child = Popen(
+                command,
+                stdout=log,
+                stderr=STDOUT,
+                text=True,
+                env=os.environ | environment,
+            )
         self.children.append(child)
-        until(lambda: "DHCP4_STARTED" in (folder / "log").read_text(), 30, f"{name} is not ready")
+        until(
+            lambda: "DHCP4_STARTED" in (folder / "log").read_text(),
+            30,
+            f"{name} is not ready",
+        )
         return child
 
     def boot(self) -> None:
@@ -151,7 +231,9 @@ class Sites:
         hook.write_text(HOOK)
         hook.chmod(0o755)
         self.inside("ip", "link", "set", "s0", "up")
-        self.inside("udhcpc", "-n", "-q", "-i", "s0", "-t", "20", "-T", "1", "-s", str(hook))
+        self.inside(
+            "udhcpc", "-n", "-q", "-i", "s0", "-t", "20", "-T", "1", "-s", str(hook)
+        )
 
     def inside(self, *command: str, check: bool = True) -> str:
         """Run something as the subscriber."""
@@ -173,7 +255,9 @@ def sites(lab: Lab) -> Iterator[Sites]:
 
 
 @pytest.mark.limit(180)
-def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Sites) -> None:
+def test_a_site_boots_surfs_loses_its_lease_and_comes_back(
+    lab: Lab, sites: Sites
+) -> None:
     private = sites.kea("private", sites.access, "br0", PRIVATE, "10.0.0.254", 3600)
     public = sites.kea("public", sites.world, "o0", PUBLIC, ROUTER, LEASE)
     name = f"s{os.getpid()}"
@@ -192,7 +276,15 @@ def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Site
             "leases": {"file": str(sites.folder / "private" / "leases.csv"), "server": "kea"},
         },
     )  # fmt: skip
-    child = lab.start("nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", sites.box))
+    child = lab.start(
+        "nat",
+        "run",
+        file,
+        "--for",
+        "240s",
+        "-q",
+        prefix=("ip", "netns", "exec", sites.box),
+    )
     sites.boot()
     sniff = sites.start(sites.world, sys.executable, "-c", SNIFF)
     assert sniff.stdout and sniff.stdout.readline() == "up\n"
@@ -212,7 +304,9 @@ def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Site
     assert {one["outside"].partition(":")[0] for one in asked("sessions")} == {PUBLIC}
     assert [one["outside"] for one in asked("subscribers")] == [PUBLIC]
     status = json.loads(lab.good("nat", "status", name, "--json").out)["workers"]
-    assert [one["addresses"] for one in status] == [site["worker"] == i for i in range(2)]
+    assert [one["addresses"] for one in status] == [
+        site["worker"] == i for i in range(2)
+    ]
     # the server is gone: the lease is over, and with it the address and all sessions
     public.kill()
     public.wait(10)

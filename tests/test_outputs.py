@@ -40,8 +40,17 @@ LATE = {"metric": "voice.delay.round_trip.p50", "max": "1ns"}
 
 def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     path = lab.write("p.json", document(reflector, thresholds=[PASS, FAIL, LATE]))
-    names = {name: str(lab.base / name) for name in ("r.html", "j.xml", "csv", "m.prom")}
-    arguments = ["--html", names["r.html"], "--junit", names["j.xml"], "--csv", names["csv"]]
+    names = {
+        name: str(lab.base / name) for name in ("r.html", "j.xml", "csv", "m.prom")
+    }
+    arguments = [
+        "--html",
+        names["r.html"],
+        "--junit",
+        names["j.xml"],
+        "--csv",
+        names["csv"],
+    ]
     done = lab.run("run", path, "--json", *arguments, "--prometheus", names["m.prom"])
     assert done.code == 99, done.text
     # one document, the same as the file
@@ -54,9 +63,15 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     assert [t.passed for t in result.thresholds] == [True, False, False]
     # JUnit: one case for validity, one for each threshold and each check
     suite = ET.parse(names["j.xml"]).getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("6", "2", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
+        "6",
+        "2",
+        "0",
+    )
     failed = {
-        case.get("name", "").split()[0] for case in suite.iter("testcase") if case.find("failure") is not None
+        case.get("name", "").split()[0]
+        for case in suite.iter("testcase")
+        if case.find("failure") is not None
     }
     assert failed == {t.metric for t in result.thresholds if not t.passed}
     # CSV: the series adds up to the totals, flows too
@@ -68,7 +83,8 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     with Path(names["csv"], "series.csv").open() as file:
         series = list(csv.DictReader(file))
     assert (
-        sum(float(row["messages_sent"]) for row in series if row["group"] == "voice") == total.messages_sent
+        sum(float(row["messages_sent"]) for row in series if row["group"] == "voice")
+        == total.messages_sent
     )
     # Prometheus: counters of the whole run
     metrics = dict(
@@ -76,7 +92,10 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
         for line in Path(names["m.prom"]).read_text().splitlines()
         if not line.startswith("#")
     )
-    assert float(metrics['netdyno_messages_sent_total{group="voice",leg="sockets"}']) == total.messages_sent
+    assert (
+        float(metrics['netdyno_messages_sent_total{group="voice",leg="sockets"}'])
+        == total.messages_sent
+    )
     assert float(metrics["netdyno_passed"]) == 0
     assert float(metrics["netdyno_valid"]) == 1
     # the report: whole in one file
@@ -91,7 +110,11 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
 
 
 def test_the_stream_is_one_event_a_line(lab: Lab, reflector: str) -> None:
-    done = lab.good("run", lab.write("p.json", document(reflector, thresholds=[PASS])), "--json-stream")
+    done = lab.good(
+        "run",
+        lab.write("p.json", document(reflector, thresholds=[PASS])),
+        "--json-stream",
+    )
     events = [json.loads(line) for line in done.out.splitlines()]
     kinds = [event["event"] for event in events]
     assert kinds[-1] == "result"
@@ -100,31 +123,45 @@ def test_the_stream_is_one_event_a_line(lab: Lab, reflector: str) -> None:
     samples = [event["sample"] for event in events if event["event"] == "sample"]
     result = Result.model_validate(events[-1]["result"])
     (trial,) = result.legs[0].repetitions
-    assert samples == [point.model_dump(mode="json") for point in trial.series] or len(samples) == len(
-        trial.series
+    assert samples == [point.model_dump(mode="json") for point in trial.series] or len(
+        samples
+    ) == len(trial.series)
+    sent = sum(
+        sample["groups"]["voice"]["counts"]["messages_sent"] for sample in samples
     )
-    sent = sum(sample["groups"]["voice"]["counts"]["messages_sent"] for sample in samples)
     assert sent == trial.groups[0].total.messages_sent
     states = [event["status"]["state"] for event in events if event["event"] == "state"]
     assert states[-1] == "done"
 
 
-def undocumented(value: Any, node: dict[str, Any], schema: dict[str, Any], at: str = "") -> list[str]:
+def undocumented(
+    value: Any, node: dict[str, Any], schema: dict[str, Any], at: str = ""
+) -> list[str]:
     """Keys of a document that its schema does not name."""
     if "$ref" in node:
         node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
-    options = [option for option in node.get("anyOf", []) if option.get("type") != "null"]
+    options = [
+        option for option in node.get("anyOf", []) if option.get("type") != "null"
+    ]
     if len(options) == 1:
         return undocumented(value, options[0], schema, at)
     if isinstance(value, list) and "items" in node:
-        return [found for one in value for found in undocumented(one, node["items"], schema, f"{at}[]")]
+        return [
+            found
+            for one in value
+            for found in undocumented(one, node["items"], schema, f"{at}[]")
+        ]
     if not isinstance(value, dict):
         return []
     known = node.get("properties")
     if known is None:
         inner = node.get("additionalProperties")
         return (
-            [found for one in value.values() for found in undocumented(one, inner, schema, f"{at}.*")]
+            [
+                found
+                for one in value.values()
+                for found in undocumented(one, inner, schema, f"{at}.*")
+            ]
             if isinstance(inner, dict)
             else []
         )
@@ -167,7 +204,9 @@ def test_the_result_is_what_its_schema_says(lab: Lab, reflector: str) -> None:
         ({"grups": []}, 104, ""),
     ],
 )
-def test_exit_codes(lab: Lab, reflector: str, more: dict[str, Any], code: int, headline: str) -> None:
+def test_exit_codes(
+    lab: Lab, reflector: str, more: dict[str, Any], code: int, headline: str
+) -> None:
     done = lab.run("run", lab.write("p.json", document(reflector, **more)), "-q")
     assert done.code == code, done.text
     assert headline in done.out
@@ -197,7 +236,10 @@ def test_from_init_to_compare(lab: Lab, reflector: str) -> None:
     assert [row["trials"] for row in rows] == [2, 1]
     # the store gives back what the folder has
     shown = json.loads(lab.good("runs", "show", first.result.id, "--json").out)
-    assert shown["legs"][0]["repetitions"] == first.result.model_dump(mode="json")["legs"][0]["repetitions"]
+    assert (
+        shown["legs"][0]["repetitions"]
+        == first.result.model_dump(mode="json")["legs"][0]["repetitions"]
+    )
     compared = json.loads(lab.good("compare", first.result.id, "latest", "--json").out)
     metrics = {one["metric"]: one for one in compared["legs"]["sockets"]}
     sent = metrics["stream.messages_delivered.rate"]
@@ -222,8 +264,12 @@ def test_describe_and_doctor(lab: Lab) -> None:
     assert "mqtt" in lab.good("describe").out
     done = lab.run("doctor", "--json")
     findings = json.loads(done.out)
-    assert done.code == (92 if any(one["state"] == "missing" for one in findings) else 0)
-    assert all(one["fix"] for one in findings if one["state"] in ("missing", "optional")), findings
+    assert done.code == (
+        92 if any(one["state"] == "missing" for one in findings) else 0
+    )
+    assert all(
+        one["fix"] for one in findings if one["state"] in ("missing", "optional")
+    ), findings
     lab.clean()
 
 
@@ -233,12 +279,16 @@ def test_metrics_are_served_while_it_runs(lab: Lab, reflector: str) -> None:
         port = free.getsockname()[1]
     wanted = document(reflector)
     wanted["phases"]["measure"] = "60s"
-    child = lab.start("run", lab.write("p.json", wanted), "--prometheus", f"127.0.0.1:{port}", "-q")
+    child = lab.start(
+        "run", lab.write("p.json", wanted), "--prometheus", f"127.0.0.1:{port}", "-q"
+    )
     seen: list[str] = []
 
     def served() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}/metrics", timeout=2
+            ) as answer:
                 seen.append(answer.read().decode())
         except OSError:
             return False

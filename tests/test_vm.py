@@ -38,7 +38,15 @@ def command(lab: Lab) -> list[str]:
     made = setup.find()
     if isinstance(made, setup.Lacking):
         pytest.skip(f"no virtual machine: {made.why}")
-    return ["tune", "reproduce", lab.write("vm.yaml", TABLES), "--level", "0.5", "--spare", "24"]
+    return [
+        "tune",
+        "reproduce",
+        lab.write("vm.yaml", TABLES),
+        "--level",
+        "0.5",
+        "--spare",
+        "24",
+    ]
 
 
 def value() -> str:
@@ -47,7 +55,11 @@ def value() -> str:
 
 def left(lab: Lab) -> list[str]:
     """Folders of virtual machines that processes of the lab have."""
-    return [path.name for path in Path("/run/netdyno").glob("nd-vm-*") if path.name in folders(lab)]
+    return [
+        path.name
+        for path in Path("/run/netdyno").glob("nd-vm-*")
+        if path.name in folders(lab)
+    ]
 
 
 def folders(lab: Lab) -> str:
@@ -55,7 +67,9 @@ def folders(lab: Lab) -> str:
     return "".join(path.read_text() for path in (lab.state / "journal").glob("*.jsonl"))
 
 
-def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(lab: Lab, command: list[str]) -> None:
+def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(
+    lab: Lab, command: list[str]
+) -> None:
     page = lab.base / "page.html"
     child = lab.start(*command, "--json", "--html", str(page))
     seen, made = set(), set()
@@ -73,12 +87,17 @@ def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(lab: Lab, c
     told = json.loads(done.out)
     (row,) = told["tables"][0]["rows"]
     # it is read back where it is set; and what a sleeping reader does not lose is more with it
-    assert max(without for without, _ in row["pairs"]) > min(with_it for _, with_it in row["pairs"])
+    assert max(without for without, _ in row["pairs"]) > min(
+        with_it for _, with_it in row["pairs"]
+    )
     assert "virtual machine up after" in done.err
     assert page.is_file()
     # and so does the run
     (listed,) = json.loads(lab.good("runs", "list", "--json").out)
-    assert (listed["kind"], listed["name"].partition("-")[0]) == ("reproduce", "reproduce")
+    assert (listed["kind"], listed["name"].partition("-")[0]) == (
+        "reproduce",
+        "reproduce",
+    )
     environment = done.result.environment
     assert environment["virtual_machine"] in ("kvm", "tcg")
     assert done.result.command[:3] == ["netdyno", "tune", "reproduce"]

@@ -388,3 +388,23 @@ def test_a_comparison_ends_in_sentences_and_with_an_invalid_run_in_90(
     said = capsys.readouterr()
     assert "is invalid" in said.err
     assert "no difference shown: one trial" in said.out
+
+
+def test_a_server_on_this_machine_gets_a_modest_load_unless_one_is_said() -> None:
+    (group,) = quick.profile(["http://127.0.0.1:8080"], quick.Quick())["groups"]
+    assert group["devices"] / bound(group["model"]["http"]["interval"]) * 1e9 == pytest.approx(quick.SHARED)
+    assert group["load"]["closed"]["ramp"] == "100000000ns"
+    said = quick.profile(["http://localhost", "http://[::1]:81"], quick.Quick(devices=3))["description"]
+    assert said.count("a modest load") == 2
+    # what is said of the load holds, and whoever is elsewhere shares no core with us
+    for url, options in (
+        ("http://127.0.0.1", quick.Quick(open=False)),
+        ("http://127.0.0.1", quick.Quick(connection_per_request=True)),
+        ("http://192.0.2.1", quick.Quick()),
+        ("http://web.example", quick.Quick()),
+    ):
+        made = quick.profile([url], options)
+        assert "modest" not in made["description"]
+        assert "interval" not in made["groups"][0]["model"]["http"]
+    # those that send at a pace of their own do so anywhere
+    assert "modest" not in quick.profile(["mqtt://127.0.0.1"], quick.Quick())["description"]

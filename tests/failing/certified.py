@@ -73,21 +73,55 @@ commonName = supplied
 """
 
 
-def certificate(folder: Path, address: str, kind: Certified) -> tuple[ssl.SSLContext, Path]:
+def certificate(
+    folder: Path, address: str, kind: Certified
+) -> tuple[ssl.SSLContext, Path]:
     """What such a server at this address listens with, and the file of the authority."""
     base = folder / f"certificate{next(FILES)}"
-    config, ca, cert, key = (base.with_suffix(f".{end}") for end in ("conf", "ca", "pem", "key"))
-    config.write_text(CONFIG.format(address=kind.name or address, base=base, folder=folder))
+    config, ca, cert, key = (
+        base.with_suffix(f".{end}") for end in ("conf", "ca", "pem", "key")
+    )
+    config.write_text(
+        CONFIG.format(address=kind.name or address, base=base, folder=folder)
+    )
     base.with_suffix(".index").write_text("")
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-config", str(config))
+    new = (
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-config",
+        str(config),
+    )
     if not kind.trusted:
         _openssl(
-            "req", "-x509", "-days", "36500", "-extensions", "server", *new, "-keyout", key, "-out", cert
+            "req",
+            "-x509",
+            "-days",
+            "36500",
+            "-extensions",
+            "server",
+            *new,
+            "-keyout",
+            key,
+            "-out",
+            cert,
         )
     else:
         ca_key, request = base.with_suffix(".ca.key"), base.with_suffix(".csr")
         _openssl(
-            "req", "-x509", "-days", "36500", "-extensions", "authority", *new, "-keyout", ca_key, "-out", ca
+            "req",
+            "-x509",
+            "-days",
+            "36500",
+            "-extensions",
+            "authority",
+            *new,
+            "-keyout",
+            ca_key,
+            "-out",
+            ca,
         )
         _openssl("req", *new, "-keyout", key, "-out", request)
         dates = ("-startdate", "20010101000000Z", "-enddate", kind.until)
@@ -99,5 +133,7 @@ def certificate(folder: Path, address: str, kind: Certified) -> tuple[ssl.SSLCon
 
 
 def _openssl(*arguments: str | Path) -> None:
-    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,13 @@ def group(case: Case, server: Running) -> dict[str, Any]:
 
 def document(groups: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A profile of them."""
-    return {"name": "failing", "phases": PHASES, "validity": PATIENT, "groups": groups, **more}
+    return {
+        "name": "failing",
+        "phases": PHASES,
+        "validity": PATIENT,
+        "groups": groups,
+        **more,
+    }
 
 
 def shown(case: Case, seen: GroupResult) -> dict[str, int]:
@@ -96,7 +102,10 @@ def counted(case: Case, seen: GroupResult) -> None:
         assert case.shows or counts.messages_sent > 0, counts
     for counter in ("duplicates", "corrupted"):
         if counter not in case.may:
-            assert (getattr(counts, counter) > 0) == (counter in case.counts), (counter, counts)
+            assert (getattr(counts, counter) > 0) == (counter in case.counts), (
+                counter,
+                counts,
+            )
     assert sum(error.count for error in seen.errors) == sum(kinds.values()), seen.errors
 
 
@@ -107,7 +116,9 @@ def judged(result: Result, case: Case) -> None:
         for repetition in result.legs[0].repetitions
     ]
     counted(case, seen)
-    failed = {one.check for one in result.checks if one.group == case.name and not one.passed}
+    failed = {
+        one.check for one in result.checks if one.group == case.name and not one.passed
+    }
     assert failed == ({case.check} if case.check else set())
     (limit,) = [one for one in result.thresholds if one.metric == f"{case.name}.errors"]
     assert limit.passed == (not case.shows), limit

@@ -541,7 +541,7 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
-    /// What is judged: `GROUP.delay.NAME.STAT` (p50, p90, p99, p999, mean, min, max; nanoseconds),
+    /// What is judged: `GROUP.delay.NAME.STAT` (min, mean, max, or a percentile like p50, p95, p99.9; nanoseconds),
     /// `GROUP.loss` (ratio), `GROUP.errors` or `GROUP.errors.KIND` (count), `GROUP.COUNTER` (count) or
     /// `GROUP.COUNTER.rate` (per second), `GROUP.lateness.STAT`.
     pub metric: Metric,
@@ -551,6 +551,9 @@ pub struct Threshold {
     /// Smallest value that passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Bound>,
+    /// Whether the bound itself fails too: less than `max`, more than `min`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Confidence with which the condition must hold over the repetitions. Default 0.95.
     #[serde(default = "default_confidence")]
     pub confidence: f64,

@@ -13,14 +13,8 @@ pub enum Stat {
     Min,
     /// Mean.
     Mean,
-    /// Median.
-    P50,
-    /// 90th percentile.
-    P90,
-    /// 99th percentile.
-    P99,
-    /// 99.9th percentile.
-    P999,
+    /// A percentile, in millionths of a per cent point: `p99.9` is 99,900,000.
+    Percentile(u32),
     /// Largest.
     Max,
     /// Of delays: 99.9th percentile less the smallest (RFC 5481 section 4.2).
@@ -29,24 +23,80 @@ pub enum Stat {
     Jitter,
 }
 
+/// Millionths in one per cent point, and the digits that they take.
+const MILLIONTHS: u32 = 1_000_000;
+const DIGITS: usize = 6;
+
 impl Stat {
     /// Whether only delays have it.
     fn is_variation(self) -> bool {
         matches!(self, Stat::Pdv | Stat::Jitter)
     }
+
+    /// The statistic of this name. An error is a hint what to write instead, which may be empty.
+    fn named(name: &str) -> Result<Self, String> {
+        match STATS.iter().find(|(known, _)| *known == name) {
+            Some((_, stat)) => Ok(*stat),
+            None => percentile(name).map(Stat::Percentile),
+        }
+    }
 }
 
-const STATS: [(&str, Stat); 9] = [
+const STATS: [(&str, Stat); 6] = [
     ("min", Stat::Min),
     ("mean", Stat::Mean),
-    ("p50", Stat::P50),
-    ("p90", Stat::P90),
-    ("p99", Stat::P99),
-    ("p999", Stat::P999),
     ("max", Stat::Max),
     ("pdv", Stat::Pdv),
     ("jitter", Stat::Jitter),
+    // former spelling of p99.9
+    ("p999", Stat::Percentile(99_900_000)),
 ];
+
+/// `pNN` or `pNN.N…`, above 0 and below 100.
+fn percentile(name: &str) -> Result<u32, String> {
+    let Some(number) = name.strip_prefix('p').filter(|n| n.starts_with(|c: char| c.is_ascii_digit())) else {
+        return Err(String::new());
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || number.ends_with('.') {
+        return Err(String::new());
+    }
+    if whole.len() > 2 {
+        return Err(match whole.split_at(2) {
+            _ if whole.trim_start_matches('0') == "100" => "; use max".to_owned(),
+            (head, tail) if part.is_empty() && tail.len() <= DIGITS => {
+                format!("; did you mean p{head}.{tail}?")
+            }
+            _ => String::new(),
+        });
+    }
+    if part.len() > DIGITS {
+        return Err(format!("; a percentile has at most {DIGITS} decimals"));
+    }
+    let part: u32 = format!("{part:0<DIGITS$}").parse().map_err(|_| String::new())?;
+    let whole: u32 = whole.parse().map_err(|_| String::new())?;
+    match whole * MILLIONTHS + part {
+        0 => Err("; use min".to_owned()),
+        found => Ok(found),
+    }
+}
+
+impl fmt::Display for Stat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stat::Percentile(millionths) = self else {
+            return f.write_str(STATS.iter().find(|(_, stat)| stat == self).map_or("", |(name, _)| *name));
+        };
+        let (whole, part) = (millionths / MILLIONTHS, millionths % MILLIONTHS);
+        match format!("{part:0DIGITS$}").trim_end_matches('0') {
+            "" => write!(f, "p{whole}"),
+            part => write!(f, "p{whole}.{part}"),
+        }
+    }
+}
+
+/// The statistics as messages list them.
+const LISTED: &str = "min, mean, max, or a percentile like p50, p95, p99 or p99.9";
 
 /// What of a group is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,16 +166,30 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
+/// A metric's parts between points, but a percentile's decimals stay with it.
+fn joined(text: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = text.split('.').collect();
+    if let [.., before, last] = parts.as_slice()
+        && before.starts_with('p')
+        && before[1..].starts_with(|c: char| c.is_ascii_digit())
+        && last.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let from = text.len() - before.len() - 1 - last.len();
+        parts.truncate(parts.len() - 2);
+        parts.push(&text[from..]);
+    }
+    parts
+}
+
 impl FromStr for Metric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts: Vec<&str> = text.split('.').collect();
+        let parts: Vec<&str> = joined(text);
         let stat = |name: &str| {
-            STATS.iter().find(|(n, _)| *n == name).map(|(_, s)| *s).ok_or_else(|| {
+            Stat::named(name).map_err(|hint| {
                 format!(
-                    "{name:?} in {text:?} is not a statistic; use one of {}",
-                    STATS.map(|s| s.0).join(", ")
+                    "{name:?} in {text:?} is not a statistic; use {LISTED}, of delays pdv or jitter too{hint}"
                 )
             })
         };
@@ -175,7 +239,8 @@ impl FromStr for Metric {
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
                      GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
                      GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], \
-                     GROUP.index.NAME or GROUP.COUNTER[.rate] with COUNTER one of {}",
+                     GROUP.index.NAME or GROUP.COUNTER[.rate] with STAT {LISTED} (of delays pdv or jitter too) and \
+                     COUNTER one of {}",
                     LOSS_SPREADS.join("|"),
                     ORDER_SHARES.join("|"),
                     ORDER_SPREADS.join("|"),
@@ -190,17 +255,16 @@ impl FromStr for Metric {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stat = |s: &Stat| STATS.iter().find(|(_, x)| x == s).map_or("", |(n, _)| *n);
         write!(f, "{}.", self.group)?;
         match &self.kind {
-            MetricKind::Delay(name, s) => write!(f, "delay.{name}.{}", stat(s)),
-            MetricKind::Lateness(s) => write!(f, "lateness.{}", stat(s)),
+            MetricKind::Delay(name, s) => write!(f, "delay.{name}.{s}"),
+            MetricKind::Lateness(s) => write!(f, "lateness.{s}"),
             MetricKind::Loss => f.write_str("loss"),
-            MetricKind::Ipdv(name, s) => write!(f, "ipdv.{name}.{}", stat(s)),
+            MetricKind::Ipdv(name, s) => write!(f, "ipdv.{name}.{s}"),
             MetricKind::Reordering(share) => write!(f, "reordering.{share}"),
-            MetricKind::Disorder(what, s) => write!(f, "reordering.{what}.{}", stat(s)),
+            MetricKind::Disorder(what, s) => write!(f, "reordering.{what}.{s}"),
             MetricKind::Noticeable => f.write_str("losses.noticeable"),
-            MetricKind::Losses(what, s) => write!(f, "losses.{what}.{}", stat(s)),
+            MetricKind::Losses(what, s) => write!(f, "losses.{what}.{s}"),
             MetricKind::Stalls(what) => write!(f, "stalls.{what}"),
             MetricKind::Errors(None) => f.write_str("errors"),
             MetricKind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
@@ -241,7 +305,12 @@ mod tests {
             "a.reordering.displaced",
             "a.reordering.displacement.mean",
             "a.reordering.waiting.max",
-            "a.ipdv.round_trip.p999",
+            "a.ipdv.round_trip.p99.9",
+            "a.delay.publish.p95",
+            "a.delay.publish.p99.99",
+            "a.delay.publish.p0.1",
+            "a.delay.publish.p5",
+            "a.lateness.p99.999999",
             "a.losses.noticeable",
             "a.losses.length.max",
             "a.losses.distance.min",
@@ -267,6 +336,16 @@ mod tests {
             "a",
             "a.delay.publish",
             "a.delay.publish.p95th",
+            "a.delay.publish.p100",
+            "a.delay.publish.p0",
+            "a.delay.publish.p9999",
+            "a.delay.publish.p99.",
+            "a.delay.publish.p99.9.9",
+            "a.delay.publish.p99.1234567",
+            "a.delay.publish.p-1",
+            "a.delay.publish.p+5",
+            "a.delay.publish.p",
+            "a.loss.p95",
             "a.lateness.jitter",
             "a.errors.bad",
             "a.nothing",
@@ -289,6 +368,27 @@ mod tests {
             "a.index.server_errors.rate",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_former_spelling_of_a_percentile_is_read() {
+        let read = |text: &str| text.parse::<Metric>().expect(text);
+        assert_eq!(read("a.delay.publish.p999"), read("a.delay.publish.p99.9"));
+        assert_eq!(read("a.delay.publish.p99.90"), read("a.delay.publish.p99.9"));
+    }
+
+    #[test]
+    fn what_is_no_statistic_is_told_which_there_are() {
+        for (text, said) in [
+            ("a.delay.publish.p9999", "did you mean p99.99?"),
+            ("a.delay.publish.p100", "use max"),
+            ("a.delay.publish.p0", "use min"),
+            ("a.delay.publish.median", "p50, p95, p99 or p99.9"),
+            ("a.delay.publish", "p50, p95, p99 or p99.9"),
+        ] {
+            let wrong = text.parse::<Metric>().expect_err(text);
+            assert!(wrong.contains(said), "{wrong}");
         }
     }
 }

@@ -222,7 +222,7 @@ impl Collector {
                 counts: counts(&all.counts, &all.own, plan.about),
                 devices_active: active,
                 waiting,
-                delays: named(plan.about.delays, &all.delays, Distribution::brief),
+                delays: named(plan.about.delays, &all.delays, Distribution::bucketed),
                 lateness: Distribution::brief(&all.lateness),
             };
             groups.insert(plan.name.clone(), point);

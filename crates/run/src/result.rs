@@ -27,6 +27,8 @@ pub struct Distribution {
     pub p50: u64,
     /// 90th percentile.
     pub p90: u64,
+    /// 95th percentile.
+    pub p95: u64,
     /// 99th percentile.
     pub p99: u64,
     /// 99.9th percentile.
@@ -46,7 +48,37 @@ pub struct Distribution {
     /// All of it: HdrHistogram V2, deflated, base64; in results, not in points of a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hdr: Option<String>,
+    /// Values by upper bound, ns, of [`BUCKETS`] that have any, the smallest bound first; beyond the last bound they
+    /// are in `count` alone. In points of a series, for delays.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<(u64, u64)>,
 }
+
+/// Upper bounds of the buckets in points of a series, ns: 1, 2.5 and 5 in each decade from 10 µs to 100 s.
+pub const BUCKETS: [u64; 22] = [
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    25_000_000_000,
+    50_000_000_000,
+    100_000_000_000,
+];
 
 impl Distribution {
     /// The numbers a live view shows.
@@ -58,6 +90,7 @@ impl Distribution {
             mean: if h.is_empty() { 0.0 } else { h.mean() },
             p50: at(0.5),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             max: if h.is_empty() { 0 } else { h.max() },
@@ -65,7 +98,22 @@ impl Distribution {
             pdv: None,
             jitter: None,
             hdr: None,
+            buckets: Vec::new(),
         }
+    }
+
+    /// With the buckets, as points of a series have it.
+    pub fn bucketed(h: &Histogram<u64>) -> Self {
+        let mut counts = [0; BUCKETS.len()];
+        for recorded in h.iter_recorded() {
+            let value = h.lowest_equivalent(recorded.value_iterated_to());
+            let at = BUCKETS.partition_point(|bound| *bound < value);
+            if let Some(count) = counts.get_mut(at) {
+                *count += recorded.count_at_value();
+            }
+        }
+        let buckets = BUCKETS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect();
+        Self { buckets, ..Self::brief(h) }
     }
 
     /// With the whole histogram.
@@ -381,4 +429,21 @@ pub struct TrialResult {
     pub elements: Vec<ElementCounts>,
     /// The series.
     pub series: Vec<Point>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_is_in_the_bucket_that_holds_it() {
+        let mut h = Histogram::<u64>::new(3).expect("three digits");
+        // at a bound, just above one, below the first and beyond the last
+        for value in [1_000_000, 1_010_000, 5, 200_000_000_000] {
+            h.record(value).expect("within range");
+        }
+        let found = Distribution::bucketed(&h);
+        assert_eq!(found.buckets, [(10_000, 1), (1_000_000, 1), (2_500_000, 1)]);
+        assert_eq!(found.count, 4);
+    }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from netdyno.core.search import SearchFinding, SearchReport
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment
 from netdyno.report.series import by_samples
+from netdyno.stats import percentile
 from netdyno.stats.runs import Beside
 
 if TYPE_CHECKING:
@@ -136,15 +137,30 @@ class Delay:
     sd: float
     p50: float
     p90: float
+    p95: float
     p99: float
     p999: float
     max: float
+    distribution: Distribution = field(repr=False, compare=False, default_factory=Distribution)
+    """All of it, in nanoseconds."""
 
     @classmethod
     def of(cls, found: Distribution) -> Delay:
         """From nanoseconds."""
-        names = ("min", "mean", "sd", "p50", "p90", "p99", "p999", "max")
-        return cls(found.count, *(float(getattr(found, name)) / 1e9 for name in names))
+        names = ("min", "mean", "sd", *percentile.SHOWN, "max")
+        figures = {name: (percentile.of(found, name) or 0.0) / 1e9 for name in names}
+        return cls(count=found.count, distribution=found, **figures)
+
+    def percentile(self, percent: float) -> float:
+        """Any percentile, as `delay.percentile(99.99)`; from the histogram of the result."""
+        if not 0 < percent < 100:
+            what = f"{percent!r} is not a percentile"
+            raise Error("ND-104-05", what, fix="Use a number above 0 and below 100, such as 99.9")
+        value = percentile.of(self.distribution, percentile.name(percent))
+        if value is None:
+            fix = "Use p50, p90, p95, p99 or p999"
+            raise Error("ND-104-27", "the result kept no histogram of this delay", fix=fix)
+        return value / 1e9
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -11,7 +11,12 @@ from netdyno.cli import bench_view, console
 from netdyno.core import models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
+from netdyno.experiment.quick import here
+from netdyno.stats import percentile, remedy
 from netdyno.stats.metric import GroupMetric
+
+SHOWN = ("p50", "p90", "p95", "p99")
+"""Percentiles of the table."""
 
 
 def show(result: Result, folder: Path | None = None) -> None:
@@ -32,6 +37,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
         out.print(Text(f"  {reason.code} {where}: {reason.what}", style="yellow"))
+    if not result.valid and (found := remedy.remedy(result, any(map(here, remedy.targets(result))))):
+        out.print(Text(f"  {found}", style="cyan"), soft_wrap=True)
     if any(leg.summary.metrics for leg in result.legs):
         _measured(result)
     for leg in result.legs:
@@ -47,20 +54,19 @@ def show(result: Result, folder: Path | None = None) -> None:
                     "delivered/s",
                     "loss",
                     "delay",
-                    "p50",
-                    "p99",
+                    *map(percentile.shown, SHOWN),
                     "max",
                     "late p99",
                     "failures",
                 ),
                 [_row(group, doubts) for group in leg.summary.groups],
                 title,
-                right=("devices", "offered/s", "delivered/s", "loss", "p50", "p99", "max", "late p99"),
-                spare=("devices", "max", "delay"),
+                right=("devices", "offered/s", "delivered/s", "loss", *SHOWN, "max", "late p99"),
+                spare=("devices", "p90", "late p99", "max", "delay"),
             )
+        if doubt := lateness(leg.summary.groups, doubts):
+            out.print(Text(f"  ! {doubt}", style="yellow"), soft_wrap=True)
         for group in leg.summary.groups:
-            if doubt := lateness(group, doubts):
-                out.print(Text(f"  ! {doubt}", style="yellow"), soft_wrap=True)
             for line in failures(group):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
@@ -154,17 +160,27 @@ def failures(group: GroupSummary) -> list[str]:
     ]
 
 
-def lateness(group: GroupSummary, doubts: Mapping[str, FigureWarning]) -> str:
-    """Which figures of the table the generator's own lateness makes up a good part of; nothing if none."""
-    name = _shown_delay(group)
-    found = [
-        doubts[metric] for stat in ("p50", "p99") if (metric := f"{group.name}.delay.{name}.{stat}") in doubts
-    ]
-    said = ", ".join(
-        f"{one.metric.rpartition('.')[2]} {console.delay(one.limit)} of {console.delay(one.value)}"
-        for one in found
+def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:
+    """One line for all figures of the table that the generator's own lateness blurs; nothing if none."""
+    shown = {
+        metric
+        for group in groups
+        for stat in SHOWN
+        if (metric := f"{group.name}.delay.{_shown_delay(group)}.{stat}") in doubts
+    }
+    if not shown:
+        return ""
+    worst = max((doubts[metric] for metric in shown), key=lambda one: one.limit / one.value)
+    name = worst.metric.split(".", 2)[2].rpartition(".")
+    share = worst.limit / worst.value
+    own = "all of" if share >= 1 else f"{share:.0%} of"
+    more = f"; {len(shown)} figures marked !" if len(shown) > 1 else ""
+    of = f"{worst.group} {name[0]}" if len(groups) > 1 else name[0]
+    return (
+        f"generator lateness may be {own} the {of} {percentile.shown(name[2])} "
+        f"({console.delay(worst.limit)} late, {console.delay(worst.value)} measured){more}: "
+        "lower the load or free CPU cores"
     )
-    return f"{group.name} {name}: the generator's own lateness is over a fifth of it: {said}" if said else ""
 
 
 def _shown_delay(group: GroupSummary) -> str:
@@ -239,7 +255,7 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
 
     def quantile(stat: str) -> str:
         mark = " !" if f"{group.name}.delay.{name}.{stat}" in doubts else ""
-        return f"{console.delay(getattr(delay, stat))}{mark}" if delay else "–"
+        return f"{console.delay(percentile.of(delay, stat))}{mark}" if delay else "–"
 
     return [
         group.name,
@@ -248,8 +264,7 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
         rate("messages_delivered"),
         console.number(group.loss.mean, "ratio") if group.loss else "–",
         name,
-        quantile("p50"),
-        quantile("p99"),
+        *map(quantile, SHOWN),
         console.delay(delay.max) if delay else "–",
         console.delay(group.lateness.p99) if group.lateness.count else "–",
         ", ".join(f"{kind} {count:,}" for kind, count in counts.failures.items() if count) or "none",
@@ -265,4 +280,4 @@ def _threshold(result: Result, index: int) -> list[str | Text]:
         interval = "one trial: none"
     mark = Text("pass", style="green") if t.passed else Text("FAIL", style="bold red")
     name = f"{t.leg}: {t.metric}" if len(result.legs) > 1 else t.metric
-    return [name, f"{t.kind} {console.number(t.bound, unit)}", console.number(t.value, unit), interval, mark]
+    return [name, f"{t.side} {console.number(t.bound, unit)}", console.number(t.value, unit), interval, mark]

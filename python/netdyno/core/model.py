@@ -101,6 +101,8 @@ class Quantiles(Model):
     """Median."""
     p90: float = 0
     """90th percentile."""
+    p95: float | None = None
+    """95th percentile; None in results of a former version, whose histogram knows it."""
     p99: float = 0
     """99th percentile."""
     p999: float = 0

@@ -229,6 +229,8 @@ class ThresholdResult(Model):
     """In the metric's unit."""
     kind: Literal["max", "min"]
     """Which side is good."""
+    strict: bool = False
+    """Whether the bound itself fails too."""
     value: float | None
     """Over all repetitions: of times the geometric mean of each one's figure, of `min` and `max` the extreme
     of all, else the mean. None: nothing was measured."""
@@ -240,6 +242,13 @@ class ThresholdResult(Model):
     """Whether it holds."""
     n: int = 0
     """Repetitions."""
+
+    @property
+    def side(self) -> str:
+        """The bound's side in a word: `max 50 ms`, `below 50 ms`."""
+        if self.strict:
+            return "below" if self.kind == "max" else "above"
+        return self.kind
 
 
 class CheckResult(Model):

@@ -10,7 +10,7 @@ from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.stats.metric import GroupMetric
 
-_SAID = re.compile(r"\s*([\w.*-]+)\s*(<=|>=|≤|≥)\s*(\S.*?)\s*")
+_SAID = re.compile(r"\s*([\w.*-]+)\s*(<=|>=|≤|≥|<|>)\s*([^\s<>=].*?)\s*")
 
 
 def thresholds(texts: Sequence[str], profile: dict[str, Any]) -> list[dict[str, Any]]:
@@ -22,7 +22,8 @@ def thresholds(texts: Sequence[str], profile: dict[str, Any]) -> list[dict[str, 
         if said is None:
             fix = "Write it like `delay.response.p99 <= 50ms` or `web.loss <= 0.1%`"
             raise Error("ND-104-04", f"{text!r} is no threshold", at="--threshold", fix=fix)
-        kind = "max" if said[2] in ("<=", "≤") else "min"
+        kind = "max" if said[2] in ("<=", "≤", "<") else "min"
+        strict = {"strict": True} if said[2] in ("<", ">") else {}
         of_group = said[1].partition(".")[0] in names
         metrics = [said[1]] if of_group else [f"{name}.{said[1]}" for name in names]
         for metric in metrics:
@@ -30,5 +31,5 @@ def thresholds(texts: Sequence[str], profile: dict[str, Any]) -> list[dict[str, 
                 GroupMetric.parse(metric)
             except Error as e:
                 raise Error(e.code, e.what, at="--threshold", fix=e.fix) from e
-            found.append({"metric": metric, kind: said[3]})
+            found.append({"metric": metric, kind: said[3], **strict})
     return found

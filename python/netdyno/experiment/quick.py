@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,6 +46,8 @@ class Quick:
         return [one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name)]
 
 
+SHARED = 100
+"""Messages per second where nothing is said and the server shares the machine."""
 FASTEST = 100e6
 """Messages per second of one device: beyond, the time between two has no meaning."""
 
@@ -155,6 +159,11 @@ def _said(group: dict[str, Any], o: Quick) -> str:
     kept = "kept " if quick.device == "connection" else ""
     if "open" in group["load"]:
         said = f"{o.rate} flows, each on a connection of its own, {n} {unit} at most"
+    elif _modest(models.of_group(group)[0], str(group["target"]), o):
+        said = (
+            f"{SHARED}/s {what} in all, over {n} {kept}{unit}: a modest load, as the server shares this "
+            f"machine's cores; --rate sets another, --closed sends as fast as answers come"
+        )
     elif o.rate is not None:
         said = f"{o.rate} {what} in all, over {n} {kept}{unit}, each on its own schedule"
     elif o.connection_per_request:
@@ -169,6 +178,40 @@ def _said(group: dict[str, Any], o: Quick) -> str:
 def pool(rate: float) -> int:
     """How many connections share a rate: each asks once a second at least, and a hundred times at most."""
     return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
+
+
+def _modest(about: Description, url: str, o: Quick) -> bool:
+    """Whether the load is one that a machine can measure which the server shares with the generator.
+
+    That is where nothing is said of the load, the model alone would send as fast as answers come, and the
+    server is on this machine: both ends at full speed want all cores, and a generator that waits for its CPU
+    measures itself.
+    """
+    quick = about.quick
+    said = (o.rate, o.interval, o.open) != (None, None, None) or o.connection_per_request
+    if said or quick is None:
+        return False
+    given = about.defaults.get(about.name, about.defaults)
+    paced = given.get(quick.interval) not in (None, 0, "0s") or (quick.rate and given.get(quick.rate))
+    return not paced and here(url)
+
+
+def here(url: str) -> bool:
+    """Whether a URL names this machine: by loopback, by one of its addresses, or by its own name."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost") or host == socket.gethostname().lower():
+        return True
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # an address that is not ours cannot be bound
+            probe.bind((host, 0))
+    except (OSError, ValueError):
+        return False
+    return not ip_address(host).is_multicast
 
 
 def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int) -> dict[str, Any]:
@@ -248,6 +291,8 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
     devices = o.devices or quick.devices * (20 if is_open else 1)
     if is_open:
         load = {"open": {"rate": o.rate}}
+    elif _modest(about, url, o):
+        load = {"closed": _share(model, quick, SHARED, devices)}
     elif o.rate is not None:
         devices = o.devices or (pool(bound(o.rate)) if scheme.connects else 1)
         load = {"closed": _share(model, quick, bound(o.rate), devices)}

@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from netdyno import files
-from netdyno.core.result import Result
+from netdyno.core.result import Result, ThresholdResult
 from netdyno.escape import lines, visible
+from netdyno.report import units
 
 
 def junit(result: Result) -> str:
@@ -30,16 +31,15 @@ def junit(result: Result) -> str:
         error = ET.SubElement(case, "error", message="the measurement is invalid", type="ND-90")
         error.text = text
     for threshold in result.thresholds:
-        case = _case(
-            suite, f"{threshold.metric} {threshold.kind} {threshold.bound:g}", threshold.leg or result.name
-        )
+        bound = units.exact(_shown(threshold.metric, threshold.bound))
+        case = _case(suite, f"{threshold.metric} {threshold.side} {bound}", threshold.leg or result.name)
         if not threshold.passed:
-            value = "nothing was measured" if threshold.value is None else f"{threshold.value:g}"
-            message = f"{threshold.metric} is {value}, and {threshold.kind} is {threshold.bound:g}"
+            value = "nothing was measured"
+            if threshold.value is not None:
+                value = f"measured {_shown(threshold.metric, threshold.value)}"
+            message = f"{threshold.metric}: {value}, {threshold.side} {bound}"
             failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
-            failure.text = (
-                f"n={threshold.n}, interval={threshold.interval}, confidence={threshold.confidence}"
-            )
+            failure.text = _basis(threshold)
         elif unjudged:
             ET.SubElement(case, "skipped", message=unjudged)
     for check in result.checks:
@@ -62,6 +62,20 @@ def junit(result: Result) -> str:
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def _shown(metric: str, value: float) -> str:
+    """A value in its unit, with plain spaces."""
+    return units.show(value, units.unit_of(metric)).replace(units.THIN, " ")
+
+
+def _basis(threshold: ThresholdResult) -> str:
+    """What a value rests on: repetitions and their interval."""
+    said = f"trials: {threshold.n}"
+    if threshold.interval:
+        low, high = (_shown(threshold.metric, value) for value in threshold.interval)
+        said += f", interval: {low} … {high}, confidence: {threshold.confidence:g}"
+    return said
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

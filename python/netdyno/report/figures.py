@@ -11,8 +11,8 @@ from netdyno.errors import Error
 from netdyno.report import units
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.thresholds import limit
-from netdyno.report.verdict import STATS
-from netdyno.stats.metric import GroupMetric
+from netdyno.report.verdict import STATS, stat_name
+from netdyno.stats.metric import VARIATION, GroupMetric
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ def _loss(leg: Leg, mine: Sequence[_Judged], alone: bool) -> Figure:
 
 def _delay(leg: Leg, mine: Sequence[_Judged]) -> Figure:
     """What was judged; else the slowest of all delays."""
-    judged = [(t, m) for t, m in mine if m.kind == "delay" and m.stat in STATS]
+    judged = [(t, m) for t, m in mine if m.kind == "delay" and m.stat not in VARIATION]
     judged.sort(key=lambda one: (one[0].passed, one[1].stat != "p99"))
     if judged:
         t, m = judged[0]
         said = M("limit {limit}", limit=limit(t))
         mark = "good" if t.passed else "bad"
-        label = M("Delay, {stat}", stat=STATS[m.stat])
+        label = M("Delay, {stat}", stat=stat_name(m.stat))
         return Figure(label, units.duration(t.value), t.value, Data(f"{m.group} · {m.name}"), said, mark)
     merged = [(g.name, g.delays) for g in leg.summary.groups]
     merged = merged or [(g.name, g.delays) for r in leg.repetitions for g in r.groups]

@@ -17,6 +17,7 @@ from netdyno.report.text import Data, M, Msg, label
 from netdyno.report.thresholds import limit
 from netdyno.report.verdict import name_of
 from netdyno.stats.metric import STATS, GroupMetric
+from netdyno.stats.percentile import SHOWN
 
 Column = Sequence[float | None]
 _UNITS = {"ns": "ns", "/s": "/s", "ratio": "ratio", "count": "count"}
@@ -99,7 +100,7 @@ def over_time(metric: GroupMetric, rep: Repetition, place: int | None) -> dict[s
 
 def _column(metric: GroupMetric, rep: Repetition, samples: Sequence[Sample]) -> tuple[Msg, Column] | None:
     group, name, stat = metric.group, metric.name, metric.stat
-    if metric.kind in ("delay", "lateness") and stat in STATS:
+    if metric.kind in ("delay", "lateness") and (stat in STATS or stat in SHOWN):
         return M("In each interval"), quantile(samples, _distribution(metric), stat, group)
     if metric.kind == "loss":
         sent = running(samples, lambda g: g.counts.messages_sent, group)

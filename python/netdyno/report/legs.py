@@ -13,6 +13,7 @@ from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
+from netdyno.stats import percentile
 
 
 @dataclass
@@ -132,6 +133,8 @@ def summary(leg: Leg) -> Table:
             Column(M("Loss")),
             Column(M("Delay"), numeric=False),
             Column(M("Median")),
+            Column(M("p90")),
+            Column(M("p95")),
             Column(M("p99")),
             Column(M("p99.9")),
             Column(M("Max")),
@@ -154,7 +157,14 @@ def summary(leg: Leg) -> Table:
         ]
         for i, (name, d) in enumerate(delays):
             row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
-            values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
+            values = (
+                d.p50,
+                d.p90,
+                percentile.of(d, "p95"),
+                d.p99,
+                d.p999 if d.count >= 1000 else None,
+                d.max,
+            )
             late = g.lateness.p99 if g.lateness.count and i == 0 else None
             table.add(
                 *row,

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
-from netdyno.stats import pauses
+from netdyno.stats import pauses, percentile
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
 POINTS = 2000
@@ -99,7 +99,8 @@ def _join_worker(parts: Sequence[tuple[float, WorkerSample]]) -> WorkerSample:
 
 
 def _worst(parts: Sequence[Quantiles]) -> Quantiles:
-    worst = {k: max(getattr(p, k) for p in parts) for k in Quantiles.model_fields}
+    known = {k: [v for p in parts if (v := getattr(p, k)) is not None] for k in Quantiles.model_fields}
+    worst = {k: max(values) for k, values in known.items() if values}
     return Quantiles(**worst | {"count": sum(p.count for p in parts), "min": min(p.min for p in parts)})
 
 
@@ -143,5 +144,5 @@ def quantile(
     column: list[float | None] = []
     for s in samples:
         found = of(s.groups[group]) if group in s.groups else None
-        column.append(rounded(float(getattr(found, stat))) if found is not None and found.count else None)
+        column.append(rounded(percentile.of(found, stat)) if found is not None and found.count else None)
     return column

@@ -8,6 +8,7 @@ from netdyno.report import model_table, portwork, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
+from netdyno.stats import percentile
 from netdyno.stats.pauses import total
 
 
@@ -90,6 +91,7 @@ def delays(rep: Repetition) -> Table:
             Column(M("Mean")),
             Column(M("Median")),
             Column(M("p90")),
+            Column(M("p95")),
             Column(M("p99")),
             Column(M("p99.9")),
             Column(M("Max")),
@@ -117,10 +119,11 @@ def delays(rep: Repetition) -> Table:
 def _distribution(d: Distribution) -> list[Cell]:
     samples = number(units.count(d.count), d.count)
     if not d.count:
-        return [samples, *[Cell(units.NONE) for _ in range(10)]]
+        return [samples, *[Cell(units.NONE) for _ in range(11)]]
     p999 = d.p999 if d.count >= 1000 else None  # fewer samples do not have a 99.9th percentile
     pdv = d.pdv if p999 is not None else None
-    values = (d.min, d.mean, d.p50, d.p90, d.p99, p999, d.max, d.sd, pdv, d.jitter)
+    p95 = percentile.of(d, "p95")
+    values = (d.min, d.mean, d.p50, d.p90, p95, d.p99, p999, d.max, d.sd, pdv, d.jitter)
     return [samples, *[number(units.duration(v), v) for v in values]]
 
 

@@ -64,7 +64,8 @@ def judged(result: Result) -> tuple[Judged, Judged]:
 
 def limit(t: ThresholdResult) -> str:
     """A limit as people write it: `≤ 5 ms`."""
-    sign = "≤" if t.kind == "max" else "≥"
+    signs = ("<", ">") if t.strict else ("≤", "≥")
+    sign = signs[t.kind == "min"]
     return f"{sign}\u00a0{units.exact(units.show(t.bound, units.unit_of(t.metric)))}"
 
 

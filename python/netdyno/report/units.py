@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from netdyno.stats import percentile
+
 #: Narrow no-break space: stands before units. Thousands have a comma, as everywhere in netdyno.
 THIN = "\u202f"
 #: What stands for a number that is not there.
@@ -105,7 +107,7 @@ def seconds(s: float | None) -> str:
 
 def unit_of(metric: str) -> str:
     """Which of the units below a threshold's metric is in."""
-    parts = metric.split(".")
+    parts = percentile.parts(metric)
     if parts[1:2] == ["stalls"]:
         return "ns" if parts[-1] in ("longest", "time") else "ratio"
     if len(parts) > 2 and (parts[1] in ("delay", "ipdv", "lateness") or parts[1:3] == ["reordering", "late"]):

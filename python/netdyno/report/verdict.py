@@ -9,16 +9,25 @@ from netdyno.core.model import Reason
 from netdyno.core.result import CheckResult, Result, ThresholdResult
 from netdyno.report import units
 from netdyno.report.text import Data, M, Msg
+from netdyno.stats.percentile import parts, percent
 
 STATS = {
     "min": M("minimum"),
     "mean": M("mean"),
     "p50": M("median"),
     "p90": M("90th percentile"),
+    "p95": M("95th percentile"),
     "p99": M("99th percentile"),
     "p999": M("99.9th percentile"),
     "max": M("maximum"),
 }
+
+
+def stat_name(stat: str) -> Msg:
+    """A statistic in words; any percentile has some."""
+    return STATS.get(stat) or STATS.get(stat.replace(".", "")) or M("percentile {n}", n=stat[1:])
+
+
 STALLS = {
     "share": M("{group}: share of the time that devices were stalled"),
     "time": M("{group}: time that devices were stalled"),
@@ -165,11 +174,13 @@ def reason(r: Reason) -> Msg:
 
 def name_of(metric: str) -> Msg | Data:
     """A metric's code in words."""
-    match metric.split("."):
-        case [group, "delay", what, stat] if stat in STATS:
-            return M("{group}: {what} delay, {stat}", group=Data(group), what=Data(what), stat=STATS[stat])
-        case [group, "lateness", stat] if stat in STATS:
-            return M("{group}: lateness of the generator, {stat}", group=Data(group), stat=STATS[stat])
+    match parts(metric):
+        case [group, "delay", what, stat] if _is_stat(stat):
+            return M(
+                "{group}: {what} delay, {stat}", group=Data(group), what=Data(what), stat=stat_name(stat)
+            )
+        case [group, "lateness", stat] if _is_stat(stat):
+            return M("{group}: lateness of the generator, {stat}", group=Data(group), stat=stat_name(stat))
         case [group, "loss"]:
             return M("{group}: loss", group=Data(group))
         case [group, "stalls", what] if what in STALLS:
@@ -184,6 +195,10 @@ def name_of(metric: str) -> Msg | Data:
             return M("{group}: {counter}", group=Data(group), counter=Data(counter))
         case _:
             return Data(metric)
+
+
+def _is_stat(stat: str) -> bool:
+    return stat in STATS or percent(stat) is not None
 
 
 def margin(t: ThresholdResult) -> Msg | None:
@@ -220,6 +235,7 @@ def missed(t: ThresholdResult) -> Msg:
     if t.value is None:
         return M("{name}: nothing was measured, so the threshold fails.", name=name)
     beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
+    beyond = beyond or (t.strict and t.value == t.bound)
     bound = units.exact(units.show(t.bound, unit))
     values = {"name": name, "value": units.show(t.value, unit), "bound": bound}
     if not beyond:

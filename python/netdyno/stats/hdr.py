@@ -86,7 +86,7 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
     jitter = math.fsum(j * count for j, count in jitters) / weight if weight else None
     if len(given) == 1 or not merged.get_total_count():
         return given[0]
-    value = merged.get_percentile_to_value_dict([50, 90, 99, 99.9])
+    value = merged.get_percentile_to_value_dict([50, 90, 95, 99, 99.9])
     smallest = min(part.min for part in given)
     # exact means are there already; the histogram's own is rounded to its buckets, and so is its deviation
     count = sum(part.count for part in given)
@@ -99,6 +99,7 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
         sd=math.sqrt(squares / count),
         p50=float(value[50]),
         p90=float(value[90]),
+        p95=float(value[95]),
         p99=float(value[99]),
         p999=float(value[99.9]),
         max=max(part.max for part in given),

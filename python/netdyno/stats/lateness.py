@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from netdyno.core.model import Distribution
 from netdyno.core.result import FigureWarning, GroupSummary
+from netdyno.stats import percentile
 
 SHARE = 0.2
 """Lateness above this share of a delay's percentile is a warning on that figure."""
-STATS = ("p50", "p90", "p99", "p999")
-NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
+STATS = ("p50", "p90", "p95", "p99", "p999")
+NAMES = {"p50": "median", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9"}
 
 
 def warnings(leg: str, groups: Sequence[GroupSummary]) -> list[FigureWarning]:
@@ -25,10 +26,10 @@ def warnings(leg: str, groups: Sequence[GroupSummary]) -> list[FigureWarning]:
 def _of(leg: str, group: GroupSummary) -> Iterator[FigureWarning]:
     for name, delay in group.delays.items():
         for stat, own in shares(group.lateness, delay).items():
-            value = float(getattr(delay, stat))
+            value, late = percentile.of(delay, stat) or 0.0, percentile.of(group.lateness, stat) or 0.0
             yield FigureWarning(
                 leg=leg, group=group.name, metric=f"{group.name}.delay.{name}.{stat}", value=value,
-                limit=float(getattr(group.lateness, stat)), what=words(name, stat, own),
+                limit=late, what=words(name, stat, own),
             )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def shares(late: Distribution, delay: Distribution) -> dict[str, float]:
         # fewer samples do not have a 99.9th percentile
         if stat == "p999" and min(delay.count, late.count) < 1000:
             continue
-        value, own = float(getattr(delay, stat)), float(getattr(late, stat))
-        if value > 0 and own > SHARE * value:
+        value, own = percentile.of(delay, stat), percentile.of(late, stat)
+        if value and own and own > SHARE * value:
             found[stat] = own / value
     return found

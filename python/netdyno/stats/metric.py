@@ -16,8 +16,11 @@ from netdyno.core import models
 from netdyno.core.model import COUNTERS, Distribution, Quantiles, Trial
 from netdyno.core.result import Measured, Repetition
 from netdyno.errors import Error
+from netdyno.stats import percentile
+from netdyno.stats.percentile import parts
 
-STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
+STATS = ("min", "mean", "max")
+"""Besides percentiles."""
 VARIATION = ("pdv", "jitter")
 """Of delays besides: RFC 5481."""
 ORDER_SHARES = ("ratio", "by_three", "displaced")
@@ -48,22 +51,22 @@ class GroupMetric:
     @classmethod
     def parse(cls, text: str) -> GroupMetric:
         """A metric's name, as it stands in a profile."""
-        match text.split("."):
-            case [group, "delay", name, stat] if stat in STATS + VARIATION:
+        match parts(text):
+            case [group, "delay", name, stat] if stat in VARIATION or _is_stat(stat):
                 return cls(group, "delay", name, stat)
-            case [group, "lateness", stat] if stat in STATS:
+            case [group, "lateness", stat] if _is_stat(stat):
                 return cls(group, "lateness", "", stat)
             case [group, "loss"]:
                 return cls(group, "loss")
-            case [group, "ipdv", name, stat] if stat in STATS:
+            case [group, "ipdv", name, stat] if _is_stat(stat):
                 return cls(group, "ipdv", name, stat)
             case [group, "losses", "noticeable"]:
                 return cls(group, "losses", "noticeable")
-            case [group, "losses", name, stat] if name in LOSS_SPREADS and stat in STATS:
+            case [group, "losses", name, stat] if name in LOSS_SPREADS and _is_stat(stat):
                 return cls(group, "losses", name, stat)
             case [group, "reordering", share] if share in ORDER_SHARES:
                 return cls(group, "reordering", share)
-            case [group, "reordering", name, stat] if name in ORDER_SPREADS and stat in STATS:
+            case [group, "reordering", name, stat] if name in ORDER_SPREADS and _is_stat(stat):
                 return cls(group, "reordering", name, stat)
             case [group, "stalls", what] if what in STALLS:
                 return cls(group, "stalls", what)
@@ -79,15 +82,7 @@ class GroupMetric:
                 return cls(group, "counter", name)
             case [group, name, "rate"] if name in COUNTERS:
                 return cls(group, "counter", name, "rate")
-        raise Error(
-            "ND-104-04",
-            f"{text!r} is not a metric",
-            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
-            f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
-            f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
-            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], "
-            f"GROUP.index.NAME or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
-        )
+        raise _unknown(text)
 
     @property
     def smaller_is_better(self) -> bool | None:
@@ -182,8 +177,35 @@ class GroupMetric:
 
 
 def _stat(of: Quantiles | None, name: str) -> float | None:
-    value = getattr(of, name) if of is not None and of.count else None
-    return None if value is None else float(value)
+    return percentile.of(of, name) if of is not None and of.count else None
+
+
+def _is_stat(name: str) -> bool:
+    return name in STATS or percentile.percent(name) is not None
+
+
+def _unknown(text: str) -> Error:
+    """That a text names no metric: which part of it is wrong where that can be told, and all there are."""
+    match parts(text):
+        case [_, "delay" | "ipdv", _, stat] | [_, "lateness", stat] | [_, "losses" | "reordering", _, stat]:
+            what = f"{stat!r} in {text!r} is not a statistic"
+            fix = f"Use {percentile.LISTED}" + ("; of delays pdv or jitter too" if ".delay." in text else "")
+            meant = percentile.hint(stat)
+            return Error("ND-104-04", what, fix=f"{fix}; {meant}" if meant else fix)
+        case [_, "delay" | "ipdv", _] | [_, "lateness"]:
+            what = f"{text!r} lacks a statistic"
+            fix = f"Add {percentile.LISTED}, as in {text}.p99"
+            return Error("ND-104-04", what, fix=fix)
+    return Error(
+        "ND-104-04",
+        f"{text!r} is not a metric",
+        fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
+        f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
+        f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
+        f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], "
+        f"GROUP.index.NAME or GROUP.COUNTER[.rate] with STAT {percentile.LISTED} (of delays pdv or jitter "
+        f"too) and COUNTER one of {', '.join(COUNTERS)}",
+    )
 
 
 def all_of(trial: Trial) -> Iterator[GroupMetric]:
@@ -202,5 +224,6 @@ def all_of(trial: Trial) -> Iterator[GroupMetric]:
         for name, delay in group.delays.items():
             if delay.count:
                 yield from (
-                    GroupMetric(group.name, "delay", name, stat) for stat in ("mean", "p50", "p99", "p999")
+                    GroupMetric(group.name, "delay", name, stat)
+                    for stat in ("mean", "p50", "p95", "p99", "p999")
                 )

@@ -38,6 +38,7 @@ def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> Th
     """One threshold of a profile over the repetitions of its leg. What was not measured does not pass."""
     kind = "max" if threshold.get("max") is not None else "min"
     limit = bound(threshold[kind])
+    strict = bool(threshold.get("strict", False))
     confidence = float(threshold.get("confidence", 0.95))
     metric = GroupMetric.parse(str(threshold["metric"]))
     values = [value for trial in trials if (value := metric.of(trial)) is not None]
@@ -48,14 +49,17 @@ def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> Th
     if value is None:
         passed = False
     elif kind == "max":
-        passed = max(value, interval[1] if interval else value) <= limit
+        worst = max(value, interval[1] if interval else value)
+        passed = worst < limit if strict else worst <= limit
     else:
-        passed = min(value, interval[0] if interval else value) >= limit
+        worst = min(value, interval[0] if interval else value)
+        passed = worst > limit if strict else worst >= limit
     return ThresholdResult(
         leg=leg,
         metric=str(threshold["metric"]),
         bound=limit,
         kind="max" if kind == "max" else "min",
+        strict=strict,
         value=value,
         interval=interval,
         confidence=confidence,
