@@ -128,6 +128,8 @@ pub struct Config {
     max_packet: usize,
     reconnect: Reconnect,
     clean_disconnect: bool,
+    /// The packet identifier before the first.
+    first_id: u16,
 }
 
 /// A message to publish, by the device or as its will.
@@ -158,11 +160,14 @@ impl Config {
             armed: Time::NEVER,
             next: 0,
             max_packet: u32::MAX,
-            last_id: 0,
+            last_id: self.first_id,
             window: self.window,
             keep_alive: self.keep_alive,
             attempts: 0,
+            held: 0,
+            pings: 0,
             state: State::Idle,
+            resumed: false,
             stopping: false,
         }
     }
@@ -171,19 +176,36 @@ impl Config {
 /// What a publish waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
+    /// PUBACK.
     Ack,
+    /// PUBREC.
     Rec,
+    /// PUBCOMP.
     Comp,
+    /// PUBCOMP, to a PUBREL that was sent again in a resumed session.
+    CompAgain,
+    /// To be sent again in a resumed session: the broker takes no more at a time now (§4.9).
+    Resend,
+}
+
+impl Awaits {
+    /// Whether PUBREL was sent: PUBLISH is never sent again then (§4.3.3).
+    fn released(self) -> bool {
+        matches!(self, Awaits::Comp | Awaits::CompAgain)
+    }
 }
 
 /// A publish on its way.
 #[derive(Debug, Clone, Copy)]
 struct Inflight {
     intended: Time,
+    /// When it was sent for the first time.
     sent: Time,
     seq: u32,
     id: u16,
     awaits: Awaits,
+    /// Its flow has failed and counted it: only the session still has it.
+    reported: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,26 +231,29 @@ enum State {
 struct Rare {
     /// Identifiers of QoS 2 messages received and not released (§4.3.3), in order.
     received: Vec<u16>,
-    /// The identifier that the broker gave us (§3.2.2.3.7).
+    /// The client identifier of the session, where the broker gave it (§3.2.2.3.7) or it cannot be made a second time.
     client_id: String,
+    /// PUBCOMPs due for PUBRELs of messages that are done with: the broker sent PUBREC twice.
+    pubcomps: u16,
 }
 
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
     config: Arc<Config>,
-    /// Publishes without their acknowledgement, oldest first.
+    /// Publishes without their acknowledgement, in the order in which they were sent in this connection; the last
+    /// [`Device::held`] of them still wait to be sent again.
     inflight: VecDeque<Inflight>,
     rare: Option<Box<Rare>>,
     /// When the first message was due.
     base: Time,
-    /// When the connection was asked for, or CONNECT sent.
+    /// When the connection was asked for, CONNECT sent, CONNACK received, or a PUBLISH last sent again.
     since: Time,
     /// When the state must be left.
     limit: Time,
     /// When we last sent something.
     quiet: Time,
-    /// When PINGREQ left; never: none is out.
+    /// When the oldest PINGREQ without its answer left; never: none is out.
     pinged: Time,
     /// When the timer is set to.
     armed: Time,
@@ -240,21 +265,27 @@ pub struct Device {
     window: u16,
     keep_alive: u16,
     attempts: u16,
+    /// How many at the end of `inflight` wait to be sent again.
+    held: u16,
+    /// PINGREQs without their answer.
+    pings: u8,
     state: State,
+    /// Whether the broker resumed the session in this connection.
+    resumed: bool,
     stopping: bool,
 }
 
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
-        self.inflight.clear();
-        self.rare = None;
         self.base = Time::NEVER;
         self.armed = Time::NEVER;
         self.next = 0;
         self.attempts = 0;
         self.stopping = false;
+        // a kept session outlives its flow (§4.1): the broker may take a new message for an old one with its identifier
         if self.config.clean {
-            // not in a kept session: the broker may take a new message for an old one with its identifier
+            self.inflight.clear();
+            self.rare = None;
             self.last_id = 0;
         }
         self.connect(cx, cx.intended);
@@ -298,13 +329,14 @@ impl Model for Device {
             State::Subscribing if over => self.lost(cx, Failure::Timeout, || "no SUBACK in time".into()),
             State::Pausing if over => self.connect(cx, cx.now),
             State::Lingering if over => self.disconnect(cx),
-            State::Up | State::Lingering => {
+            State::Subscribing | State::Up | State::Lingering => {
                 if self.oldest_due() <= cx.now {
                     self.lost(cx, Failure::Timeout, || "no acknowledgement in time".into());
                 } else if self.pinged != Time::NEVER && self.pinged + self.config.ack_timeout <= cx.now {
                     self.lost(cx, Failure::Timeout, || "no PINGRESP in time".into());
                 } else if self.ping_due() <= cx.now {
-                    self.pinged = cx.now;
+                    self.pinged = self.pinged.min(cx.now);
+                    self.pings += 1;
                     self.send(cx, &Packet::PingReq);
                 }
             }
@@ -334,7 +366,7 @@ impl Model for Device {
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.missed(cx);
         self.stopping = true;
-        if self.state == State::Pausing {
+        if self.state == State::Pausing && !self.owes() {
             self.end(cx);
             cx.give_up();
         }
@@ -358,7 +390,7 @@ impl Model for Device {
         }
         // of those that wait to be sent again, the loss of their connection stands for the oldest
         let stood_for = usize::from(self.state != State::Up);
-        for message in self.inflight.iter().skip(stood_for) {
+        for message in self.inflight.iter().filter(|message| !message.reported).skip(stood_for) {
             cx.never_answered(message.intended, what);
         }
         self.inflight.clear();
@@ -368,9 +400,7 @@ impl Model for Device {
     #[inline]
     fn waiting_since(&self) -> Time {
         match self.state {
-            State::Up | State::Lingering => {
-                self.inflight.front().map_or(self.pinged, |oldest| oldest.sent.min(self.pinged))
-            }
+            State::Up | State::Lingering => self.oldest_sent().min(self.pinged),
             // for CONNACK and SUBACK
             State::Greeting | State::Subscribing => self.since,
             State::Idle | State::Connecting | State::Pausing => Time::NEVER,
@@ -379,18 +409,25 @@ impl Model for Device {
 }
 
 impl Device {
+    /// When the oldest publish was sent in this connection; never: none waits for an answer.
+    #[inline]
+    fn oldest_sent(&self) -> Time {
+        self.inflight.front().map_or(Time::NEVER, |oldest| oldest.sent.max(self.since))
+    }
+
     /// When the oldest publish must be acknowledged.
     #[inline]
     fn oldest_due(&self) -> Time {
-        self.inflight.front().map_or(Time::NEVER, |oldest| oldest.sent + self.config.ack_timeout)
+        self.oldest_sent() + self.config.ack_timeout
     }
 
-    /// When to send PINGREQ: after three quarters of the keep-alive, so that it is there in time (§3.1.2.10).
+    /// When to send PINGREQ: after three quarters of the keep-alive, so that it is there in time (§3.1.2.10), be the
+    /// former answered or not.
     #[inline]
     fn ping_due(&self) -> Time {
         match self.keep_alive {
             0 => Time::NEVER,
-            _ if self.pinged != Time::NEVER => Time::NEVER,
+            _ if self.pings == u8::MAX => Time::NEVER,
             seconds => self.quiet + Duration::from_millis(u64::from(seconds) * 750),
         }
     }
@@ -400,13 +437,13 @@ impl Device {
     fn arm(&mut self, cx: &mut Cx<'_>) {
         let mut at = match self.state {
             State::Idle => return,
-            State::Up | State::Lingering => {
+            State::Subscribing | State::Up | State::Lingering => {
                 let pong = self.pinged + self.config.ack_timeout;
                 self.limit.min(self.oldest_due()).min(self.ping_due()).min(pong)
             }
             _ => self.limit,
         };
-        let room = self.inflight.len() < usize::from(self.window);
+        let room = self.room();
         let paced = self.config.publishes && !self.config.pace.closed_loop();
         if self.state == State::Up && paced && room && self.more(cx) {
             at = at.min(self.config.pace.due(self.base, self.next.into()));

@@ -39,23 +39,17 @@ impl Device {
             }
             Packet::Publish(publish) => self.incoming(cx, publish)?,
             Packet::PubAck(ack) => {
-                let at = self.find("PUBACK", ack.id, &[Awaits::Ack])?;
+                let at = self.find("PUBACK", ack.id, |awaits| awaits == Awaits::Ack)?;
                 self.done(cx, at, "PUBACK", ack);
             }
-            Packet::PubRec(ack) => {
-                // a second PUBREC is answered like the first (§4.3.3)
-                let at = self.find("PUBREC", ack.id, &[Awaits::Rec, Awaits::Comp])?;
-                if ack.code >= 0x80 {
-                    self.done(cx, at, "PUBREC", ack);
-                } else {
-                    self.inflight[at].awaits = Awaits::Comp;
-                    self.send(cx, &Packet::PubRel(Ack::of(ack.id)));
+            Packet::PubRec(ack) => self.recorded(cx, ack)?,
+            Packet::PubComp(ack) => match self.find("PUBCOMP", ack.id, Awaits::released) {
+                Ok(at) => self.done(cx, at, "PUBCOMP", ack),
+                Err(unasked) => {
+                    let due = self.rare.as_mut().map(|rare| &mut rare.pubcomps).filter(|due| **due > 0);
+                    *due.ok_or(unasked)? -= 1;
                 }
-            }
-            Packet::PubComp(ack) => {
-                let at = self.find("PUBCOMP", ack.id, &[Awaits::Comp])?;
-                self.done(cx, at, "PUBCOMP", ack);
-            }
+            },
             Packet::PubRel(ack) => {
                 let known =
                     self.rare.as_mut().is_some_and(|rare| match rare.received.binary_search(&ack.id) {
@@ -66,8 +60,10 @@ impl Device {
                 let code = if known || self.config.version == Version::V311 { 0 } else { 0x92 };
                 self.send(cx, &Packet::PubComp(Ack { code, ..Ack::of(ack.id) }));
             }
-            Packet::PingResp if self.pinged != Time::NEVER => self.pinged = Time::NEVER,
-            Packet::PingResp => return Err(Malformed::Unexpected("PINGRESP")),
+            Packet::PingResp => {
+                self.pings = self.pings.checked_sub(1).ok_or(Malformed::Unexpected("PINGRESP"))?;
+                self.pinged = if self.pings == 0 { Time::NEVER } else { cx.now };
+            }
             Packet::Connect(_) => return Err(Malformed::Unexpected("CONNECT")),
             Packet::Subscribe { .. } => return Err(Malformed::Unexpected("SUBSCRIBE")),
             Packet::PingReq => return Err(Malformed::Unexpected("PINGREQ")),
@@ -120,11 +116,13 @@ impl Device {
             given.clone_into(&mut self.rare.get_or_insert_default().client_id);
         }
         self.attempts = 0;
+        self.since = cx.now;
+        self.resumed = session;
         if session {
             self.resume(cx);
         } else {
             // §3.2.2.1.1: no session there means none here; the loss of the connection stands for the oldest
-            self.forget(cx, 1);
+            self.forget(cx);
             if let Some(rare) = &mut self.rare {
                 rare.received.clear();
             }
@@ -137,23 +135,50 @@ impl Device {
         Ok(())
     }
 
-    /// Send again what was not acknowledged, in order (§4.4).
-    fn resume(&mut self, cx: &mut Cx<'_>) {
-        for message in self.inflight.drain(self.inflight.len().min(usize::from(self.window))..) {
-            cx.unanswered(message.intended, "the broker takes fewer at a time than wait to be sent again");
-        }
-        for i in 0..self.inflight.len() {
-            self.inflight[i].sent = cx.now;
-            let message = self.inflight[i];
-            if message.awaits == Awaits::Comp {
-                self.send(cx, &Packet::PubRel(Ack::of(message.id)));
-            } else {
-                let before = cx.out.bytes.len();
-                self.emit(cx, message, true);
-                cx.count(message.intended, PUBLISHES_RESENT);
-                self.count(cx, before);
+    /// PUBREC (§3.5).
+    fn recorded(&mut self, cx: &mut Cx<'_>, ack: &Ack<'_>) -> Result<(), Malformed> {
+        let qos2 = self.config.message.qos == 2;
+        let at = match self.find("PUBREC", ack.id, |awaits| qos2 && awaits != Awaits::Ack) {
+            Ok(at) => at,
+            // §3.6.2.1: no error while recovering; the broker keeps a message that this device has done with
+            Err(_) if self.resumed && ack.code < 0x80 => {
+                self.another_pubcomp();
+                let code = if self.config.version == Version::V5 { 0x92 } else { 0 };
+                self.send(cx, &Packet::PubRel(Ack { code, ..Ack::of(ack.id) }));
+                return Ok(());
             }
+            Err(unasked) => return Err(unasked),
+        };
+        if self.inflight[at].awaits.released() {
+            self.another_pubcomp();
         }
+        if ack.code >= 0x80 {
+            // §4.3.3: the identifier is free
+            self.done(cx, at, "PUBREC", ack);
+            return Ok(());
+        }
+        // a second PUBREC is answered like the first (§4.3.3)
+        self.send(cx, &Packet::PubRel(Ack::of(ack.id)));
+        match self.inflight[at].awaits {
+            Awaits::Comp | Awaits::CompAgain => {}
+            // the broker has it from the former connection: PUBLISH is not sent again
+            Awaits::Resend => {
+                if let Some(mut message) = self.inflight.remove(at) {
+                    self.held -= 1;
+                    message.awaits = Awaits::Comp;
+                    self.inflight.insert(self.inflight.len() - usize::from(self.held), message);
+                    self.since = cx.now;
+                }
+            }
+            Awaits::Ack | Awaits::Rec => self.inflight[at].awaits = Awaits::Comp,
+        }
+        Ok(())
+    }
+
+    /// One more PUBCOMP comes than there are messages that wait for one.
+    fn another_pubcomp(&mut self) {
+        let due = &mut self.rare.get_or_insert_default().pubcomps;
+        *due = due.saturating_add(1);
     }
 
     /// PUBLISH from the broker (§3.3, §4.3).
@@ -191,16 +216,29 @@ impl Device {
     }
 
     #[inline]
-    fn find(&self, name: &'static str, id: u16, awaits: &[Awaits]) -> Result<usize, Malformed> {
-        let found = self.inflight.iter().position(|m| m.id == id && awaits.contains(&m.awaits));
+    fn find(
+        &self,
+        name: &'static str,
+        id: u16,
+        answers: impl Fn(Awaits) -> bool,
+    ) -> Result<usize, Malformed> {
+        let found = self.inflight.iter().position(|m| m.id == id && answers(m.awaits));
         found.ok_or(Malformed::Unasked(name, id))
     }
 
     /// The message is done with: delivered, or refused by a reason code.
     #[inline]
     fn done(&mut self, cx: &mut Cx<'_>, at: usize, name: &'static str, ack: &Ack<'_>) {
+        let sent = self.inflight.len() - usize::from(self.held);
         let Some(message) = self.inflight.remove(at) else { return };
-        if ack.code < 0x80 {
+        if at >= sent {
+            self.held -= 1;
+        }
+        // §3.7.2.1: the broker has forgotten the identifier, since it had sent the PUBCOMP that was lost
+        let recovered = ack.code == 0x92 && message.awaits == Awaits::CompAgain;
+        if message.reported {
+            // its flow has counted it
+        } else if ack.code < 0x80 || recovered {
             cx.delivered(message.intended, PUBLISH);
         } else {
             cx.failure(cx.now, Failure::Rejected, || refusal(self.config.version, name, ack.code));

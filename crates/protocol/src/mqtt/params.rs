@@ -161,6 +161,9 @@ pub struct Params {
     #[serde(skip)]
     #[schemars(skip)]
     pub data: Option<Data>,
+    /// The packet identifier before a device's first.
+    #[serde(skip)]
+    pub first_id: u16,
 }
 
 impl Default for Params {
@@ -192,6 +195,7 @@ impl Default for Params {
             reconnect: Reconnect::None,
             clean_disconnect: true,
             data: None,
+            first_id: 0,
         }
     }
 }
@@ -237,6 +241,10 @@ impl ModelParams for Params {
     }
 
     fn identify(&mut self, identity: Identity) {
+        if !self.clean_session {
+            // the broker may keep identifiers of a run that was cut short, and take new messages for old ones
+            self.first_id = (identity.run >> 16) as u16;
+        }
         // a session that is kept is looked for under the same name by the next run
         self.name_clients(if self.clean_session { identity.run } else { identity.profile });
     }
@@ -372,6 +380,7 @@ impl Params {
             max_packet: self.max_packet.bytes(),
             reconnect: self.reconnect.clone(),
             clean_disconnect: self.clean_disconnect,
+            first_id: self.first_id,
         })
     }
 

@@ -22,6 +22,12 @@ impl Device {
         self.since = since;
         self.limit = cx.now + self.config.connect_timeout;
         self.pinged = Time::NEVER;
+        self.pings = 0;
+        self.held = 0;
+        self.resumed = false;
+        if let Some(rare) = &mut self.rare {
+            rare.pubcomps = 0;
+        }
         self.window = self.config.window;
         self.keep_alive = self.config.keep_alive;
         self.max_packet = u32::MAX;
@@ -46,21 +52,32 @@ impl Device {
             Reconnect::Fixed(fixed) => fixed.attempts,
             Reconnect::Backoff(backoff) => backoff.attempts,
         };
-        !self.stopping && (most == 0 || self.attempts < most)
+        (!self.stopping || self.owes()) && (most == 0 || self.attempts < most)
     }
 
-    /// What waits for an acknowledgement gets none: no later connection carries it on. The first `stood_for` of it
-    /// have been counted with what happened to their connection.
-    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, stood_for: usize) {
-        for message in self.inflight.iter().skip(stood_for) {
+    /// Whether the session keeps messages of this flow, which the next connection sends again (§4.4).
+    pub(super) fn owes(&self) -> bool {
+        !self.config.clean && self.inflight.iter().any(|message| !message.reported)
+    }
+
+    /// What waits for an acknowledgement gets none in this flow. The first of it has been counted with what happened
+    /// to its connection.
+    pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
+        for message in self.inflight.iter().filter(|message| !message.reported).skip(1) {
             cx.unanswered(message.intended, "its connection was lost before an acknowledgement came");
         }
+        self.inflight.iter_mut().for_each(|message| message.reported = true);
+    }
+
+    /// The same, and there is no session that keeps it.
+    pub(super) fn forget(&mut self, cx: &mut Cx<'_>) {
+        self.report(cx);
         self.inflight.clear();
     }
 
     pub(super) fn pause(&mut self, cx: &mut Cx<'_>) {
         if self.config.clean {
-            self.forget(cx, 1);
+            self.forget(cx);
         }
         let pause = match &self.config.reconnect {
             Reconnect::None => 0,
@@ -84,10 +101,15 @@ impl Device {
         }
     }
 
-    /// The flow is over. What ended it stands for the oldest message; the others have no answer either.
+    /// The flow is over. What ended it stands for the oldest message; the others have no answer either. A kept session
+    /// still has them: the next flow of the device ends what this one began.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         self.missed(cx);
-        self.forget(cx, 1);
+        if self.config.clean {
+            self.forget(cx);
+        } else {
+            self.report(cx);
+        }
         self.state = State::Idle;
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);
@@ -126,8 +148,14 @@ impl Device {
         };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();
         let mut client_id = text(fill(&config.client_id));
-        if let Some(rare) = self.rare.as_ref().filter(|_| client_id.is_empty()) {
-            client_id.clone_from(&rare.client_id);
+        // a session is found by its name: what the template gives only once is remembered, as is what the broker gave
+        if client_id.is_empty() || !config.client_id.per_device() {
+            let rare = self.rare.get_or_insert_default();
+            if rare.client_id.is_empty() {
+                rare.client_id.clone_from(&client_id);
+            } else {
+                client_id.clone_from(&rare.client_id);
+            }
         }
         let username = config.username.as_ref().map(|name| text(fill(name)));
         let password = config.password.as_ref().map(&mut fill);

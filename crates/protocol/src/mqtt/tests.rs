@@ -7,6 +7,7 @@ use crate::testing::{Bench, assault};
 use crate::unit::Size;
 use proptest::prelude::*;
 
+mod resuming;
 mod session;
 
 fn config(json: &str) -> Arc<Config> {
