@@ -1,12 +1,13 @@
 //! CoAP client over UDP: messages, requests and responses (RFC 7252), transfers in blocks (RFC 7959) and observed
-//! resources (RFC 7641).
+//! resources (RFC 7641), requests repeated with the Echo option (RFC 9175).
 //!
 //! A flow is a series of requests for one resource, or one observation of it. A request that is larger than a block, or
 //! whose response is, takes several exchanges of messages and is still one message of the load. `request` writes what is
 //! sent and `wire` reads what comes; `transmission` sends, and sends again, `messages` finds what an answer belongs to, `blocks`
-//! follows a transfer and `observe` an observation. Here is the flow.
+//! follows a transfer, `observe` an observation, and `echo` repeats what a server wants to be sure of. Here is the flow.
 
 mod blocks;
+mod echo;
 mod exchange;
 mod messages;
 mod observe;
@@ -38,6 +39,7 @@ const RETRANSMISSIONS: usize = 0;
 const SEPARATE: usize = 1;
 const BLOCKS: usize = 2;
 const NOTIFICATIONS: usize = 3;
+const ECHO_CHALLENGES: usize = 4;
 
 /// What it is.
 pub const DESCRIPTION: Description = Description {
@@ -77,6 +79,12 @@ pub const DESCRIPTION: Description = Description {
             about: "Notifications of an observed resource that were newer than the last (RFC 7641 section 3.4).",
             better: Better::More,
         },
+        Counter {
+            name: "echo_challenges",
+            unit: Unit::Messages,
+            about: "Requests repeated once with the Echo option, as the server answered 4.01 and asked for it (RFC 9175 section 2.3).",
+            better: Better::Neither,
+        },
     ],
     indices: &[Index {
         name: "retransmission_ratio",
@@ -84,7 +92,7 @@ pub const DESCRIPTION: Description = Description {
         about: "Messages sent again, over those sent for the first time.",
         better: Better::Less,
         over: &["retransmissions"],
-        under: &["messages_sent", "block_requests"],
+        under: &["messages_sent", "block_requests", "echo_challenges"],
         less: &[],
     }],
     confirmed: Confirmed::Always,

@@ -1,5 +1,6 @@
 //! What a response means for its exchange: it is over, or goes on with another block (RFC 7959).
 
+use super::echo::Challenge;
 use super::exchange::{Exchange, Part, Purpose};
 use super::wire::{Block, Code, Message, size_of_szx};
 use super::{Config, Device};
@@ -164,6 +165,10 @@ impl Device {
         self.confirm(cx, i);
         let x = self.exchanges[i];
         cx.arrived(x.intended, len);
+        if self.echo(i, message) {
+            self.silent = cx.now;
+            return;
+        }
         if x.part == Part::Request && matches!(x.purpose, Purpose::Register | Purpose::Deregister) {
             return self.registered(cx, i, message);
         }
@@ -195,13 +200,19 @@ impl Device {
     ) {
         match next {
             Ok(Next::Done) => self.delivered(cx, i),
-            Ok(Next::Rejected) => self.fail(cx, i, Failure::Rejected, || Answer(message).to_string()),
+            Ok(Next::Rejected) => {
+                let again =
+                    self.exchanges[i].challenge == Challenge::Answered && message.options.echo.is_some();
+                let told = if again { ", and Echo again after it was repeated" } else { "" };
+                self.fail(cx, i, Failure::Rejected, || format!("{}{told}", Answer(message)));
+            }
             Ok(Next::Changed) => self.fail(cx, i, Failure::Rejected, || {
                 "the representation changed between two of its blocks (ETag)".into()
             }),
             Ok(Next::Block { part, offset, szx, etag }) => {
                 let x = &mut self.exchanges[i];
                 (x.part, x.offset, x.szx, x.etag) = (part, offset, szx, etag);
+                x.challenge = Challenge::No;
                 self.silent = cx.now;
                 self.next_message(i);
             }

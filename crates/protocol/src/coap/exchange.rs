@@ -1,5 +1,6 @@
 //! Exchanges: a request, and the message of it that is on its way.
 
+use super::echo::Challenge;
 use crate::time::Time;
 
 /// What is being transferred.
@@ -74,6 +75,7 @@ pub(super) struct Exchange {
     /// Whether its first message was sent, and was acknowledged.
     pub(super) begun: bool,
     pub(super) confirmed: bool,
+    pub(super) challenge: Challenge,
     pub(super) stage: Stage,
     pub(super) part: Part,
     pub(super) purpose: Purpose,
@@ -101,6 +103,7 @@ impl Exchange {
             tries: 0,
             begun: false,
             confirmed: false,
+            challenge: Challenge::No,
             stage: Stage::Done,
             part,
             purpose,

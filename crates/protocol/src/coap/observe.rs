@@ -1,6 +1,7 @@
 //! One resource observed (RFC 7641): registered, kept fresh, its notifications put in order, and let go.
 
 use super::blocks::{Answer, Next};
+use super::echo::Echoes;
 use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::wire::Message;
 use super::{Device, NOTIFICATIONS};
@@ -10,10 +11,11 @@ use crate::time::Time;
 use rand::Rng;
 use std::time::Duration;
 
-/// What only observers, and servers that respond separately, need.
+/// What only observers need, and devices of servers that respond separately or ask for Echo.
 #[derive(Debug, Default)]
 pub struct Rare {
     pub recent: Recent,
+    pub echoes: Echoes,
     observed: Observed,
 }
 

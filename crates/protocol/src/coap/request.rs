@@ -60,8 +60,16 @@ impl Request {
         len
     }
 
-    /// Append the message that exchange `x` is at.
-    pub fn write(&self, out: &mut Vec<u8>, confirmable: bool, x: &Exchange, token: [u8; 4], fill: Fill) {
+    /// Append the message that exchange `x` is at, with the value of Echo if it carries one.
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        confirmable: bool,
+        x: &Exchange,
+        token: [u8; 4],
+        fill: Fill,
+        echo: Option<&[u8]>,
+    ) {
         let body = if x.part == Part::Request { self.body_len(fill, out) } else { 0 };
         let kind = if confirmable { MessageType::Con } else { MessageType::Non };
         let mut writer = Writer::begin(out, kind, self.method, x.id, &token);
@@ -89,7 +97,12 @@ impl Request {
         }
         match x.part {
             // RFC 7959 section 2.4: without a body, and with the M bit 0
-            Part::Response => writer.uint(wire::BLOCK2, Block::at(x.offset, false, x.szx).value()),
+            Part::Response => {
+                writer.uint(wire::BLOCK2, Block::at(x.offset, false, x.szx).value());
+                if let Some(echo) = echo {
+                    writer.option(wire::ECHO, echo);
+                }
+            }
             Part::Request => {
                 if self.negotiates() {
                     writer.uint(wire::BLOCK2, Block::at(0, false, x.szx).value());
@@ -102,6 +115,9 @@ impl Request {
                         // section 4: how large it is as a whole
                         writer.uint(wire::SIZE1, body as u32);
                     }
+                }
+                if let Some(echo) = echo {
+                    writer.option(wire::ECHO, echo);
                 }
                 writer.payload(|out| self.block(from, to, fill, out));
             }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use wire::{Block, MessageType, Writer};
 
 mod blockwise;
+mod echoing;
 mod messaging;
 mod observing;
 mod parameters;
@@ -125,7 +126,7 @@ impl Ladder {
     }
 
     /// A message of the server's: type, identifier (in acknowledgements and resets the device's), code, then options and
-    /// payload: `2:0/1/64` Block2, `1:…` Block1, `obs=` Observe, `age=` Max-Age, `etag=`, `opt=` any, `token=`, `[64]` bytes.
+    /// payload: `2:0/1/64` Block2, `1:…` Block1, `obs=` Observe, `age=` Max-Age, `etag=`, `echo=`, `opt=` any, `token=`, `[64]` bytes.
     fn message(&self, text: &str) -> Vec<u8> {
         let mut words = text.split(' ');
         let mut word = || words.next().unwrap_or_default();
@@ -158,6 +159,7 @@ impl Ladder {
                 match name {
                     "obs" => options.push((wire::OBSERVE, number(value))),
                     "age" => options.push((wire::MAX_AGE, number(value))),
+                    "echo" => options.push((wire::ECHO, number(value))),
                     "etag" => options.push((wire::ETAG, number(value))),
                     "opt" => options.push((number(value) as u16, 0)),
                     _ => token = value.as_bytes().to_vec(),
@@ -252,8 +254,8 @@ proptest! {
     fn no_message_breaks_a_device(
         choice: u8,
         messages in prop::collection::vec(
-            (0u8..4, prop::sample::select(vec![0u8, 1, 0x41, 0x44, 0x45, 0x5f, 0x84, 0x8d, 0xa0]), 0u16..4, any::<bool>(),
-             prop::collection::vec((prop::sample::select(vec![4u16, 6, 9, 14, 23, 27, 28]), any::<u32>()), 0..4),
+            (0u8..4, prop::sample::select(vec![0u8, 1, 0x41, 0x44, 0x45, 0x5f, 0x81, 0x84, 0x8d, 0xa0]), 0u16..4, any::<bool>(),
+             prop::collection::vec((prop::sample::select(vec![4u16, 6, 9, 14, 23, 27, 28, 252]), any::<u32>()), 0..4),
              0usize..70, 0u64..300),
             0..60,
         ),

@@ -1,8 +1,9 @@
 //! Sending: what is due leaves, and leaves again until it is acknowledged (RFC 7252 section 4.2).
 
+use super::echo::{Challenge, Echo};
 use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::request::Fill;
-use super::{BLOCKS, Device, RESPONSE, RETRANSMISSIONS};
+use super::{BLOCKS, Device, ECHO_CHALLENGES, RESPONSE, RETRANSMISSIONS};
 use crate::meter::Failure;
 use crate::model::Cx;
 use crate::template::Values;
@@ -23,6 +24,10 @@ impl Device {
     /// Nothing more is waited for in exchange `i`.
     pub(super) fn over(&mut self, cx: &Cx<'_>, i: usize, how: Stage) {
         self.set(i, how);
+        let number = self.number(i);
+        if let Some(rare) = &mut self.rare {
+            rare.echoes.forget(number);
+        }
         self.silent = if self.pending > 0 { cx.now } else { Time::NEVER };
     }
 
@@ -115,18 +120,32 @@ impl Device {
         x.begun = true;
         let token = self.token(i).to_be_bytes();
         let fill = self.fill(cx.device, &x, i);
-        self.config.request.write(&mut cx.out.bytes, self.config.confirmable, &x, token, fill);
+        let number = self.number(i);
+        let echo = self.rare.as_ref().and_then(|rare| rare.echoes.of(number, x.tries == 0));
+        let (confirmable, out) = (self.config.confirmable, &mut cx.out.bytes);
+        self.config.request.write(out, confirmable, &x, token, fill, echo.as_ref().map(Echo::bytes));
         let len = cx.out.bytes.len() - start;
         if start > 0 && cx.out.segment != len {
             cx.out.bytes.truncate(start);
             return false;
         }
         cx.out.segment = len;
+        if let Some((rare, echo)) = self.rare.as_mut().zip(echo) {
+            rare.echoes.sent(number, echo);
+        }
         if first {
             cx.sent(x.intended, len);
         } else {
             cx.at(x.intended).counts.bytes_sent += len as u64;
-            cx.count(x.intended, if x.tries > 0 { RETRANSMISSIONS } else { BLOCKS });
+            let kind = match (x.tries, x.challenge) {
+                (1.., _) => RETRANSMISSIONS,
+                (0, Challenge::Asked) => ECHO_CHALLENGES,
+                (0, _) => BLOCKS,
+            };
+            cx.count(x.intended, kind);
+        }
+        if x.challenge == Challenge::Asked {
+            x.challenge = Challenge::Answered;
         }
         if x.tries == 0 {
             x.sent = cx.now;

@@ -26,6 +26,8 @@ impl Code {
     pub const GET: Code = Code::of(0, 1);
     /// 2.31 Continue (RFC 7959 section 2.9.1).
     pub const CONTINUE: Code = Code::of(2, 31);
+    /// 4.01 Unauthorized (RFC 7252 section 5.9.2.2).
+    pub const UNAUTHORIZED: Code = Code::of(4, 1);
     /// 4.13 Request Entity Too Large (RFC 7959 section 2.9.3).
     pub const TOO_LARGE: Code = Code::of(4, 13);
 
@@ -51,7 +53,7 @@ impl fmt::Display for Code {
     }
 }
 
-// RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 sections 2.1 and 4
+// RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 sections 2.1 and 4, RFC 9175 section 2.2
 pub const URI_HOST: u16 = 3;
 pub const ETAG: u16 = 4;
 pub const OBSERVE: u16 = 6;
@@ -63,6 +65,7 @@ pub const ACCEPT: u16 = 17;
 pub const BLOCK2: u16 = 23;
 pub const BLOCK1: u16 = 27;
 pub const SIZE1: u16 = 60;
+pub const ECHO: u16 = 252;
 
 /// The byte between the options and the payload (section 3).
 const PAYLOAD_MARKER: u8 = 0xff;
@@ -70,6 +73,8 @@ const PAYLOAD_MARKER: u8 = 0xff;
 pub const HEADER: usize = 4;
 /// Longest token (section 3).
 pub const TOKEN_MAX: usize = 8;
+/// Longest value of Echo (RFC 9175 section 2.2.1).
+pub const ECHO_MAX: usize = 40;
 
 /// Where a block stands in its body: the value of Block1 or Block2 (RFC 7959 section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,6 +208,8 @@ pub struct Options<'a> {
     pub block1: Option<Block>,
     /// Which block of the response it is.
     pub block2: Option<Block>,
+    /// What the server wants to see again (RFC 9175 section 2).
+    pub echo: Option<&'a [u8]>,
     /// The first critical option that a client does not know in a response (section 5.4.1).
     pub unrecognized: Option<u16>,
 }
@@ -214,6 +221,7 @@ impl<'a> Options<'a> {
             // not known (sections 5.4.3 and 5.4.5): elective ones are passed over
             OBSERVE if self.observe.is_none() => self.observe = uint(value, 3),
             MAX_AGE if self.max_age.is_none() => self.max_age = uint(value, 4),
+            ECHO if self.echo.is_none() && matches!(value.len(), 1..=ECHO_MAX) => self.echo = Some(value),
             ETAG if self.etag.is_none() && matches!(value.len(), 1..=8) => self.etag = Some(value),
             BLOCK1 if self.block1.is_none() && value.len() <= 3 => self.block1 = Block::parse(value),
             BLOCK2 if self.block2.is_none() && value.len() <= 3 => self.block2 = Block::parse(value),

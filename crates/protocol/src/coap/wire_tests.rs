@@ -121,6 +121,13 @@ fn what_is_not_known_is_elective_or_critical() {
     // Block2 with four bytes, and twice
     assert_eq!(unrecognized("60450001 d40a00000000"), Some(BLOCK2));
     assert_eq!(unrecognized("60450001 d10a00 0100"), Some(BLOCK2));
+    // Echo with no byte, and 41 (RFC 9175 section 2.2.1): passed over
+    let echo = |len: usize| {
+        let mut out = Vec::new();
+        Writer::begin(&mut out, MessageType::Non, CONTENT, 1, &[]).option(ECHO, &vec![7; len]);
+        read(&out).expect("a message").options.echo.map(<[u8]>::len)
+    };
+    assert_eq!([0, 1, 40, 41].map(echo), [None, Some(1), Some(40), None]);
     // ETag with nine bytes, Observe with four, Max-Age with five: passed over
     let options = "60450001 49000000000000000000 2400000000 850000000000";
     assert_eq!(read(&bytes(options)).expect("a message").options, Options::default());
@@ -145,6 +152,7 @@ proptest! {
         number in 0..=Block::NUMBER_MAX, more: bool, szx in 0u8..7, unknown in 0u16..500,
         long in 0usize..1000, payload in prop::collection::vec(any::<u8>(), 0..100),
     ) {
+        let unread = vec![7; long];
         let mut out = vec![1, 2, 3];
         let mut writer = Writer::begin(&mut out, MessageType::Non, CONTENT, id, &token);
         writer.option(ETAG, &etag);
@@ -153,7 +161,7 @@ proptest! {
         let block = Block { number, more, szx };
         writer.uint(BLOCK2, block.value());
         writer.uint(BLOCK1, block.value());
-        writer.option(100 + unknown, &vec![7; long]);
+        writer.option(100 + unknown, &unread);
         writer.payload(|out| out.extend_from_slice(&payload));
         let read = read(&out[3..]).expect("our own");
         prop_assert_eq!(read.header, Header { kind: MessageType::Non, token: token.len() as u8, code: CONTENT, id });
@@ -164,6 +172,7 @@ proptest! {
             max_age: Some(max_age),
             block1: Some(block),
             block2: Some(block),
+            echo: (100 + unknown == ECHO && matches!(long, 1..=ECHO_MAX)).then_some(&unread[..]),
             unrecognized: (unknown & 1 == 1).then_some(100 + unknown),
         });
     }

@@ -178,7 +178,7 @@ fn the_blocks_of_a_body_are_of_one_body() {
             values: crate::template::Values { device: 0, seq: 0, now: Time::ZERO },
             seed: u64::from(model.salt) << 32,
         };
-        model.config.request.write(&mut out, true, &x, [0; 4], fill);
+        model.config.request.write(&mut out, true, &x, [0; 4], fill, None);
         let at = out.iter().position(|byte| *byte == 0xff).expect("a payload");
         out.split_off(at + 1)
     };
