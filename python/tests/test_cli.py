@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -85,8 +86,8 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert {"series.csv", "flows.csv"} == {path.name for path in Path(names["csv"]).iterdir()}
     metrics = Path(names["m.prom"]).read_text()
-    assert 'netdyno_messages_sent_total{group="echo",leg="sockets"}' in metrics
-    assert "netdyno_passed 0.0" in metrics
+    assert 'netdyno_messages_sent_total{group="echo",leg="sockets",run="' in metrics
+    assert re.search(r'^netdyno_passed\{run="[^"]+"\} 0.0$', metrics, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,8 @@ def test_no_verdict_is_said_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert skipped == ["web delivery", "verdict"]
     exporter = Exporter()
     exporter.result(found)
-    assert "netdyno_passed 0.0" in exporter.text()
-    assert 'netdyno_verdict{verdict="none"} 1.0' in exporter.text()
+    assert f'netdyno_passed{{run="{found.id}"}} 0.0' in exporter.text()
+    assert f'netdyno_verdict{{run="{found.id}",verdict="none"}} 1.0' in exporter.text()
     said = shown(found)
     assert (said.state, said.headline.id) == ("none", "No verdict")
     with Store(tmp_path / "s.sqlite") as store:

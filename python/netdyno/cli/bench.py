@@ -10,6 +10,7 @@ import typer
 from netdyno import units
 from netdyno.cli import bench_run, values
 from netdyno.cli.verb import Verb, Verbs
+from netdyno.experiment.quick import Quick
 
 app = typer.Typer(
     name="bench",
@@ -281,10 +282,37 @@ _at_throughput(
 
 
 @app.command("rate", cls=Verb)
-def rate(
-    what: What,
+def rate_(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Profile, preset, experiment with one leg, or a URL.",
+            metavar="WHAT",
+            autocompletion=values.any_preset,
+        ),
+    ],
     topology: Topology = None,
     load: Load = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="URLs: the highest rate to try, over all devices, like 10k/s.",
+            metavar="RATE",
+            parser=values.rate("--rate"),
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(help="URLs: virtual devices, 1 or more.", metavar="N", parser=values.whole("--devices")),
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Add a criterion, like 'delay.response.p99 <= 50ms'.",
+            metavar="TEXT",
+        ),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="URLs: accept any certificate.")] = False,
     resolution: Resolution = 0.02,
     duration: Duration = None,
     repeat: Repeat = None,
@@ -295,16 +323,19 @@ def rate(
     dry_run: Dry = False,
     quiet: Quiet = False,
 ) -> None:
-    """The highest load at which every threshold of a profile holds.
+    """Find the highest load at which every threshold passes.
 
     Loads are flows per second of an open loop, devices of a closed one, up to the profile's or `--load`
-    times it.
+    times it. Of a URL they are messages per second over kept connections, up to `--rate`; its thresholds
+    are no errors and no loss, and those of `--threshold`.
 
         netdyno bench rate http --load 10 --duration 5s
+        netdyno bench rate http://10.0.0.2/ --rate 20k/s --threshold 'delay.response.p99 < 20ms'
     """
     options = bench_run.Options(
         "rate", what, topology, load, bench_run.thresholds(), resolution, duration=duration, repeat=repeat,
         outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
-        resume=resume,
+        resume=resume, thresholds=tuple(threshold or ()),
+        urls=Quick(rate=rate, devices=devices, insecure=insecure),
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))

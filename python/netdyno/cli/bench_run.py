@@ -10,6 +10,7 @@ from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import PASS, Error
 from netdyno.experiment import validation
 from netdyno.experiment.choose import choose
+from netdyno.experiment.quick import Quick, is_url
 from netdyno.search import bench, words
 from netdyno.search.rfc2544 import Asked, prepare
 from netdyno.search.schedule import Search
@@ -36,6 +37,9 @@ class Options:
     outputs: Outputs = field(default_factory=Outputs)
     dry_run: bool = False
     resume: str | None = None
+    urls: Quick = field(default_factory=Quick)
+    """Of a URL in place of a profile."""
+    thresholds: tuple[str, ...] = ()
 
 
 def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
@@ -60,7 +64,10 @@ def outputs(json: bool, html: Path | None, runs: Path | None, quiet: bool) -> Ou
 
 def run(options: Options) -> int:
     """Find it, and return the exit code."""
-    chosen = choose([options.what])
+    chosen = choose([options.what], options.urls)
+    if is_url(options.what) and options.urls.rate is None:
+        what = "the highest rate to try is not said"
+        raise Error("ND-104-07", what, at=options.what, fix="Add --rate 10k/s: loads up to it are tried")
     asked = Asked(
         kind=options.kind,
         goals=options.goals,
@@ -70,9 +77,15 @@ def run(options: Options) -> int:
         repeat=options.repeat,
         step=options.step,
         at=options.at,
+        messages=is_url(options.what),
     )
     experiment, search, estimate = prepare(
-        asked, chosen, topology=options.topology, load=options.load, duration=options.duration
+        asked,
+        chosen,
+        topology=options.topology,
+        load=options.load,
+        duration=options.duration,
+        thresholds=options.thresholds,
     )
     if options.dry_run:
         validation.check(experiment, chosen.folder, place=chosen.place)

@@ -50,7 +50,8 @@ def compare(
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
 
     Each metric ends in a sentence: the difference, its interval, and the minimum detectable effect. With an
-    invalid run it exits 90. With one repetition there is a change but no claim; use `netdyno run --repeat 5`
+    invalid run it exits 90. Runs of different intended load are shown and not ranked. With one repetition
+    there is a change but no claim; use `netdyno run --repeat 5`
     on both sides.
 
     Of two searches of `netdyno bench` the loads that were found are compared, goal by goal: they differ where
@@ -86,6 +87,9 @@ def _show(found: runs.Beside) -> None:
         console.note(f"warning: the measurement of {name} is invalid; do not draw conclusions from it")
     if found.environment:
         console.note(f"warning: the environments differ in {', '.join(found.environment)}")
+    for name, (first, second) in found.loads.items():
+        text = f"{name}: the intended loads differ, so neither run is ranked: A {first}, B {second}"
+        console.out().print(Text(text, style="bold yellow"), soft_wrap=True)
     if found.searches:
         _show_searches(found.searches)
     for name, rows in found.legs.items():

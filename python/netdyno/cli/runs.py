@@ -18,10 +18,17 @@ from netdyno.store import Row, Store, trusted
 app = typer.Typer(
     help="List, show and remove stored runs.",
     cls=Verbs,
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
     add_completion=False,
 )
+
+
+@app.callback()
+def runs(ctx: typer.Context) -> None:
+    """List, show and remove stored runs; without a verb, list the latest."""
+    if ctx.invoked_subcommand is None:
+        list_(limit=20, as_json=False)
 
 
 @app.command("list", cls=Verb)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from netdyno import escape, files
 from netdyno.core import models
@@ -14,48 +19,107 @@ from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment.view import Plan, Silent
 
+BOUNDS = tuple(round(step * 10.0**decade, 9) for decade in range(-5, 3) for step in (1, 2.5, 5))[:22]
+"""Upper bounds of the buckets of delays, seconds: 10 µs to 100 s, as the core counts them."""
+
+
+class Delays(Collector):
+    """Delays as histograms: the buckets of the core, added up."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def add(self, labels: tuple[str, ...], values: dict[str, Any]) -> None:
+        """Add what one interval measured: `count`, `mean` in ns, `buckets` of (upper bound in ns, count)."""
+        counts = self._counts.setdefault(labels, [0] * (len(BOUNDS) + 1))
+        within = 0
+        for bound, count in values.get("buckets") or ():
+            counts[bisect_left(BOUNDS, bound / 1e9 * (1 - 1e-9))] += int(count)
+            within += int(count)
+        counts[-1] += int(values.get("count", 0)) - within
+        total = values.get("count", 0) * values.get("mean", 0) / 1e9
+        self._sums[labels] = self._sums.get(labels, 0.0) + total
+
+    def collect(self) -> Iterator[Metric]:
+        """The histograms, each bucket with those below it."""
+        found = Metric("netdyno_delay_seconds", "Delay from the intended send time", "histogram")
+        for (leg, group, delay), counts in list(self._counts.items()):
+            labels = {"leg": leg, "group": group, "delay": delay}
+            total = 0
+            for bound, count in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
+                total += count
+                found.add_sample("netdyno_delay_seconds_bucket", labels | {"le": bound}, total)
+            found.add_sample("netdyno_delay_seconds_count", labels, total)
+            found.add_sample("netdyno_delay_seconds_sum", labels, self._sums[leg, group, delay])
+        yield found
+
+
+class OfRun(Collector):
+    """The metrics of another registry, each with the run that they are of."""
+
+    def __init__(self, inner: CollectorRegistry) -> None:
+        self.run = ""
+        self._inner = inner
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, labelled."""
+        for metric in self._inner.collect():
+            metric.samples = [self._labelled(one) for one in metric.samples]
+            yield metric
+
+    def _labelled(self, one: Sample) -> Sample:
+        return one._replace(labels=one.labels | {"run": self.run}) if self.run else one
+
+
+QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.95", "p95"), ("0.99", "p99"), ("0.999", "p999"))
+
 
 class Exporter(Silent):
     """A view that keeps the metrics of a run."""
 
     def __init__(self) -> None:
         self.served = False
+        self._registry = CollectorRegistry()
+        self._run = OfRun(self._registry)
         self.registry = CollectorRegistry()
+        self.registry.register(self._run)
+        self._delays = Delays()
+        self._registry.register(self._delays)
         labels = ["leg", "group"]
         self._labels = labels
         self._counts = {
-            one.name: Counter(f"netdyno_{one.name}", _help(one), labels, registry=self.registry)
+            one.name: Counter(f"netdyno_{one.name}", _help(one), labels, registry=self._registry)
             for one in models.catalogue().counters
         }
         self._own: dict[tuple[str, str], Counter] = {}
         self._index: dict[tuple[str, str], Gauge] = {}
         self._models: dict[str, models.Description] = {}
         self._failures = Counter(
-            "netdyno_failures", "Failures by kind", [*labels, "kind"], registry=self.registry
+            "netdyno_failures", "Failures by kind", [*labels, "kind"], registry=self._registry
         )
         self._delay = Gauge(
-            "netdyno_delay_seconds", "Delay in the last interval", [*labels, "delay", "quantile"],
-            registry=self.registry,
+            "netdyno_delay_interval_seconds", "Percentiles of the delay in the last interval",
+            [*labels, "delay", "quantile"],
+            registry=self._registry,
         )  # fmt: skip
-        self._devices = Gauge("netdyno_devices_active", "Devices at work", labels, registry=self.registry)
+        self._devices = Gauge("netdyno_devices_active", "Devices at work", labels, registry=self._registry)
         self._worker = Gauge(
-            "netdyno_worker_cpu_ratio", "CPU of a worker", ["leg", "worker", "state"], registry=self.registry
+            "netdyno_worker_cpu_ratio", "CPU of a worker", ["leg", "worker", "state"], registry=self._registry
         )
         self._dut = Gauge(
-            "netdyno_dut_cpu_cores", "CPU of a device under test", ["leg", "dut"], registry=self.registry
-        )
-        self._valid = Gauge("netdyno_valid", "Whether the measurement is valid", registry=self.registry)
-        self._passed = Gauge(
-            "netdyno_passed", "1 for the verdict pass, 0 for fail and for no verdict", registry=self.registry
+            "netdyno_dut_cpu_cores", "CPU of a device under test", ["leg", "dut"], registry=self._registry
         )
         self._verdict = Gauge(
             "netdyno_verdict", "1 for the verdict there is, once there is one", ["verdict"],
-            registry=self.registry,
+            registry=self._registry,
         )  # fmt: skip
         self._waiting = Gauge(
             "netdyno_devices_waiting", "Devices that wait for an answer longer than their limit", labels,
-            registry=self.registry,
+            registry=self._registry,
         )  # fmt: skip
+        self._known: dict[str, Gauge] = {}
+        """Of the result, once there is one."""
         self._leg = ""
 
     def serve(self, address: str) -> None:
@@ -66,6 +130,7 @@ class Exporter(Silent):
     def start(self, plan: Plan) -> None:
         """A trial begins."""
         self._leg = escape.visible(plan.get("leg", ""))
+        self._run.run = escape.visible(plan.get("id", ""))
         groups = plan.get("groups", [])
         self._models = {str(g.get("name")): models.find(str(g.get("protocol"))) for g in groups}
         # there from the beginning, as those of every group are
@@ -73,13 +138,13 @@ class Exporter(Silent):
             for counter in model.counters:
                 name = f"netdyno_{model.name}_{counter.name}"
                 if (model.name, counter.name) not in self._own:
-                    made = Counter(name, _help(counter), self._labels, registry=self.registry)
+                    made = Counter(name, _help(counter), self._labels, registry=self._registry)
                     self._own[model.name, counter.name] = made
             for index in model.indices:
                 name = f"netdyno_{model.name}_{index.name}_{index.unit}"
                 if (model.name, index.name) not in self._index:
                     text = f"{index.about} In the last interval"
-                    made_index = Gauge(name, text, self._labels, registry=self.registry)
+                    made_index = Gauge(name, text, self._labels, registry=self._registry)
                     self._index[model.name, index.name] = made_index
 
     def _model(self, name: str, labels: tuple[str, str], counts: dict[str, Any]) -> None:
@@ -108,8 +173,10 @@ class Exporter(Silent):
             if group.get("waiting") is not None:
                 self._waiting.labels(*labels).set(group["waiting"])
             for delay, values in group.get("delays", {}).items():
-                for quantile, key in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("0.999", "p999")):
-                    self._delay.labels(*labels, escape.visible(delay), quantile).set(values.get(key, 0) / 1e9)
+                named = (*labels, escape.visible(delay))
+                self._delays.add(named, values)
+                for quantile, key in QUANTILES:
+                    self._delay.labels(*named, quantile).set(values.get(key, 0) / 1e9)
         for worker in sample.get("workers", []):
             for state in ("cpu", "starved"):
                 self._worker.labels(self._leg, str(worker.get("worker")), state).set(worker.get(state, 0))
@@ -120,8 +187,16 @@ class Exporter(Silent):
 
     def result(self, result: Result) -> None:
         """The verdict."""
-        self._valid.set(result.valid)
-        self._passed.set(result.verdict == "pass")
+        self._run.run = escape.visible(result.id)
+        # before there is a result nobody knows
+        known = (
+            ("netdyno_valid", "Whether the measurement is valid", result.valid),
+            ("netdyno_passed", "1 for the verdict pass, 0 for fail and no verdict", result.verdict == "pass"),
+        )
+        for name, about, value in known:
+            if name not in self._known:
+                self._known[name] = Gauge(name, about, registry=self._registry)
+            self._known[name].set(value)
         for word in ("pass", "fail", "none"):
             self._verdict.labels(word).set(result.verdict == word)
 

@@ -25,6 +25,7 @@ from netdyno.report.table import Cell, Column, Table, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import name_of
 from netdyno.stats.metric import GroupMetric
+from netdyno.stats.runs import loads
 from netdyno.stats.searches import FoundChange
 from netdyno.stats.searches import document as document_of
 from netdyno.stats.unpaired import Difference
@@ -107,11 +108,15 @@ def build(
         values = _values(legs)
         downloads.append(Download("repetitions.csv", "text/csv", values, M("each metric in each repetition")))
     facts = [(M("A"), a.id), (M("Started"), when(a.started)), (M("B"), b.id), (M("Started"), when(b.started))]
+    apart = _apart(a, b, legs)
     state, verdict, lead = (
         _verdict_of_searches(edges, bool(invalid))
         if edges
         else _verdict([c for _, c in every], bool(invalid))
     )
+    if apart and not invalid:
+        state, verdict = "invalid", M("Not comparable")
+        lead = M("The intended loads of A and B differ, so neither run is ranked.")
     name = f"{a.name} / {b.name}" if a.name != b.name else a.name
     return Runs(
         name,
@@ -123,9 +128,20 @@ def build(
         charts,
         downloads,
         sides,
-        _notices(a, b, invalid, differences),
+        [*apart, *_notices(a, b, invalid, differences)],
         _searches(edges) if edges else None,
     )
+
+
+def _apart(a: Result, b: Result, legs: Compared) -> list[Msg]:
+    """Legs whose intended loads differ, with both."""
+    if "run" not in (a.kind, b.kind):
+        return []
+    found = [(x.name, both) for x, y, _ in legs if (both := loads(x, y))]
+    return [
+        M("{leg}: intended load of A {a}, of B {b}.", leg=Data(leg), a=Data(both[0]), b=Data(both[1]))
+        for leg, both in found
+    ]
 
 
 def _verdict_of_searches(edges: Sequence[FoundChange], invalid: bool) -> tuple[str, Msg, Msg]:

@@ -19,7 +19,7 @@ LIMITS: Mapping[str, Msg] = {
     "generator": M("the tester"),
     "lowest": M("fails at the lowest load"),
 }
-UNITS = {"frames/s": "/s", "flows/s": "/s", "sessions/s": "/s"}
+UNITS = {"frames/s": "/s", "flows/s": "/s", "messages/s": "/s", "sessions/s": "/s"}
 """Of loads, as charts and tables write them; others are counts."""
 OWN = {"back-to-back", "capacity", "tear-down"}
 """Findings that are no goals of trials."""

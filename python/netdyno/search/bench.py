@@ -58,7 +58,7 @@ def prepare(
         fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
         raise Error("ND-104-07", what, at="thresholds", fix=fix)
     parts, whole, length = [], 0, 0.0
-    for label, member, one in axes(legs, sizes, fits):
+    for label, member, one in axes(legs, sizes, fits, wanted.messages):
         space, unit = kind.space(one, wanted)
         asked = planned(kind, one, space, wanted)
         # what is said to come is a search in which no trial is disturbed
@@ -83,14 +83,17 @@ Fits = Callable[[str, str, Size], bool]
 
 
 def axes(
-    legs: Sequence[LegSpec], sizes: Sequence[tuple[str, Size]], fits: Fits = lambda leg, label, size: True
+    legs: Sequence[LegSpec],
+    sizes: Sequence[tuple[str, Size]],
+    fits: Fits = lambda leg, label, size: True,
+    messages: bool = False,
 ) -> Iterator[tuple[str, str, Axis]]:
     """The parts: name, leg where there are several, and axis. The legs at one size stand together."""
     if len(legs) == 1:
         (leg,) = legs
         yield from ((label, "", axis(leg, size)) for label, size in sizes if fits(leg.name, label, size))
         if not sizes:
-            yield leg.name, "", axis(leg)
+            yield leg.name, "", axis(leg, messages=messages)
         return
     for label, size in sizes:
         members = [leg for leg in legs if fits(leg.name, label, size)]

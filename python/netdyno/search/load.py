@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from netdyno import units
+from netdyno.core import models
 from netdyno.errors import Error
 from netdyno.experiment.spec import LegSpec, groups, table
 from netdyno.search.sizes import HEADERS, WIRE, Size, mean
@@ -22,6 +23,7 @@ from netdyno.search.sizes import HEADERS, WIRE, Size, mean
 DEFAULT_RATE = 1000.0
 """Of a stream whose model says neither rate nor interval."""
 DEFAULT_SIZE = "64B"
+MESSAGES = "messages/s"
 STEPS = 200
 """Lengths that bursts have at least, for a search to tell them apart."""
 
@@ -32,7 +34,7 @@ class Axis:
 
     leg: LegSpec
     unit: str
-    """frames/s, flows/s, devices, or x: times the load of the profile."""
+    """frames/s, messages/s, flows/s, devices, or x: times the load of the profile."""
     most: float
     """The load of the profile itself."""
     step: float = 0.0
@@ -53,6 +55,9 @@ class Axis:
         if self.unit == "frames/s":
             trial.pop("load", None)
             plain["profile"] = paced(plain["profile"], [load * share for share in self.shares])
+        elif self.unit == MESSAGES:
+            trial.pop("load", None)
+            plain["profile"] = spaced(plain["profile"], self.most / load)
         else:
             trial["load"] = load / self.most * (self.leg.trial.load or 1.0)
         return LegSpec.model_validate(plain | {"trial": trial})
@@ -94,8 +99,11 @@ class Axis:
         return load * self.frame * 8 if self.frame and self.unit == "frames/s" else None
 
 
-def axis(leg: LegSpec, size: Size | None = None) -> Axis:
-    """The axis of a leg whose profile is resolved; with `size` all its frames are of that."""
+def axis(leg: LegSpec, size: Size | None = None, messages: bool = False) -> Axis:
+    """The axis of a leg whose profile is resolved; with `size` all its frames are of that.
+
+    With `messages` loads of devices at a constant pace are their messages per second, and not their number.
+    """
     assert isinstance(leg.profile, dict)
     factor = leg.trial.load or 1.0
     profile = leg.profile if size is None else sized(leg.profile, size)
@@ -122,6 +130,8 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
         what = "only streams have frames of a size that can be set"
         raise Error("ND-104-07", what, at="--sizes", fix="Leave --sizes out, or use a profile of streams")
     loops = [table(group.get("load")) for group in members]
+    if messages and (rate := sum(map(_messages, members))):
+        return Axis(leg, MESSAGES, rate * factor)
     if all("open" in one for one in loops):
         rate = sum(units.bound(str(table(one["open"]).get("rate", "0/s"))) for one in loops)
         return Axis(leg, "flows/s", rate * factor) if rate else Axis(leg, "x", factor)
@@ -129,6 +139,30 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
         devices = sum(int(group.get("devices", 1)) for group in members)
         return Axis(leg, "devices", round(devices * factor), step=1.0)
     return Axis(leg, "x", factor)
+
+
+def _messages(group: Mapping[str, Any]) -> float:
+    """Messages per second that all devices of a group send at their interval; 0 where they have none."""
+    model, given = models.of_group(group)
+    interval = given.get(model.quick.interval) if model.quick else None
+    every = units.seconds(str(interval)) if interval else 0.0
+    return int(group.get("devices", 1)) / every if every and "open" not in table(group.get("load")) else 0.0
+
+
+def spaced(profile: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """The profile with so many times the time from one message of a device to its next."""
+    made = copy.deepcopy(dict(profile))
+    for group in groups(made):
+        model, given = models.of_group(group)
+        if not model.quick or not given.get(model.quick.interval):
+            continue
+        every = f"{units.seconds(str(given[model.quick.interval])) * factor * 1e9:.0f}ns"
+        group["model"][model.name][model.quick.interval] = every
+        closed = table(table(group.get("load")).get("closed"))
+        if closed.get("ramp"):
+            # they begin evenly over one of these times
+            group["load"] = {"closed": closed | {"ramp": every}}
+    return made
 
 
 def loading(profile: Mapping[str, Any]) -> list[dict[str, Any]]:

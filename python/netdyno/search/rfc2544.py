@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +43,8 @@ class Asked:
     """Trials near the edge; of latency and the like, how often each is measured."""
     step: float = 0.1
     """Of a loss curve, as a share of the highest load."""
+    messages: bool = False
+    """Rate: in messages per second of devices that send at an interval."""
     at: float | None = None
     """Latency, recovery and reset: at this share of the highest load, in place of a search for it."""
 
@@ -108,11 +111,12 @@ def prepare(
     topology: Path | None = None,
     load: float | None = None,
     duration: float | None = None,
+    thresholds: Sequence[str] = (),
 ) -> tuple[Experiment, Search, Estimate]:
     """The experiment that is searched, its schedule, and what it will take."""
     if duration is not None:
         trial_length(duration)
-    experiment = adjust(chosen, {"load": load}, {}, None)
+    experiment = adjust(chosen, {"load": load}, {}, None, thresholds=thresholds)
     if topology:
         experiment = placed(experiment, topology)
     held = asked.kind in ("latency", "recovery", "reset")
@@ -124,6 +128,7 @@ def prepare(
         repeat=(HELD if held else NEAR) if asked.repeat is None else asked.repeat,
         step=asked.step,
         at=asked.at,
+        messages=asked.messages,
     )
     listed = [] if asked.sizes is None else frames.read(asked.sizes)
     try:

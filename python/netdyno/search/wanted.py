@@ -30,6 +30,8 @@ class Wanted:
     """Of a loss curve, as a share of the highest load."""
     at: float | None = None
     """Latency, recovery and reset: the load as a share of the highest, in place of a search for it."""
+    messages: bool = False
+    """Rate: loads are messages per second of devices that send at an interval, and not their number."""
     shares: tuple[float, ...] = ()
     """Latency: shares of the load that was found, at which it is measured; none: at that load itself."""
 

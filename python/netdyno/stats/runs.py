@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from netdyno.core import models
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import Error
 from netdyno.stats import searches, unpaired
@@ -31,6 +32,8 @@ class Beside:
     """Of two searches, the loads that were found, goal by goal."""
     environment: Sequence[str]
     """In what the machines differ."""
+    loads: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By leg, the intended loads of A and B, where they differ: then neither is better."""
 
     @property
     def invalid(self) -> list[str]:
@@ -40,14 +43,15 @@ class Beside:
     @property
     def worse(self) -> bool:
         """Whether B is worse in anything."""
-        in_metrics = any(one.better is False for rows in self.legs.values() for one in rows)
+        same = {name: rows for name, rows in self.legs.items() if name not in self.loads}
+        in_metrics = any(one.better is False for rows in same.values() for one in rows)
         return in_metrics or any(one.better is False for one in self.searches)
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
             "a": self.a.id, "b": self.b.id, "level": self.level, "environment": list(self.environment),
-            "invalid": self.invalid,
+            "invalid": self.invalid, "loads": {name: list(both) for name, both in self.loads.items()},
             "legs": {name: [asdict(one) for one in rows] for name, rows in self.legs.items()},
             "searches": [searches.document(one) for one in self.searches],
         }  # fmt: skip
@@ -73,7 +77,62 @@ def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.
     found = {name: rows for name, rows in found.items() if rows}
     legs = [(x, y) for x, y in legs if x.name in found]
     differing = environment.differences(a.environment, b.environment)
-    return Beside(a, b, level, found, legs, edges, differing)
+    apart = {x.name: both for x, y in legs if (both := loads(x, y)) and "run" in (a.kind, b.kind)}
+    unranked = {
+        name: [replace(one, better=None) for one in rows] if name in apart else rows
+        for name, rows in found.items()
+    }
+    return Beside(a, b, level, unranked, legs, edges, differing, apart)
+
+
+APART = 0.05
+"""Intended loads that are further apart, as a share, are different loads."""
+
+
+def loads(a: Leg, b: Leg) -> tuple[str, str] | None:
+    """The intended loads of two legs in words, where they differ, in rate or devices."""
+    x, y = _load(a), _load(b)
+    if not x or not y or x.keys() != y.keys():
+        return None
+    different = [
+        name
+        for name, (devices, rate) in x.items()
+        if devices != y[name][0] or abs(rate - y[name][1]) > APART * max(rate, y[name][1])
+    ]
+    return (_said(x, different), _said(y, different)) if different else None
+
+
+def _load(leg: Leg) -> dict[str, tuple[int, float]]:
+    """By group its devices, and what was intended per second: 0 of loads without a schedule."""
+    found = {}
+    for group in leg.summary.groups:
+        flows, messages = (
+            rate.mean if (rate := group.rates.get(name)) else 0.0
+            for name in ("flows_intended", "messages_intended")
+        )
+        paced = flows or (messages if _scheduled(leg, group.name) else 0.0)
+        found[group.name] = (group.devices, paced)
+    return found
+
+
+def _scheduled(leg: Leg, name: str) -> bool:
+    """Whether messages fall due by a clock, and not when the last is answered."""
+    profile = leg.repetitions[0].profile if leg.repetitions else {}
+    for group in profile.get("groups") or [] if isinstance(profile, Mapping) else []:
+        if group.get("name") == name:
+            model, given = models.of_group(group)
+            interval = given.get(model.quick.interval) if model.quick else None
+            return bool(given.get("rate")) or interval not in (None, 0, "0s", "0ns")
+    return False
+
+
+def _said(load: Mapping[str, tuple[int, float]], names: Sequence[str]) -> str:
+    parts = []
+    for name in names:
+        devices, rate = load[name]
+        of = f"{name}: " if len(load) > 1 else ""
+        parts.append(of + (f"{rate:,.4g}/s over " if rate else "") + f"{devices:,} devices")
+    return "; ".join(parts)
 
 
 def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
