@@ -287,7 +287,8 @@ def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) ->
     for one in counters:
         if not (one["a"] or one["b"]):
             continue
-        moved = Cell(M("yes"), 1, mark="good") if one["moved"] else Cell(M("no"), 0)
+        # that a counter moved is neither good nor bad
+        moved = Cell(M("yes"), 1) if one["moved"] else Cell(M("no"), 0)
         table.add(
             data(f"{one.get('bench', '')} {one['name']}".strip()),
             number(shown(one["a"], ""), one["a"]),

@@ -59,12 +59,17 @@ def short(path: str, among: Iterable[str]) -> str:
     return path
 
 
+def words(path: str) -> str:
+    """A factor's name in words: `http.keep_alive` is `http keep alive`."""
+    return path.replace("_", " ").replace(".", " ")
+
+
 def _factor(place: int, path: str, found: Factors, limits: Mapping[str, ThresholdResult]) -> dict[str, Any]:
     axis = places(found.levels[path])
     series = list(_series(found, path).items())[:MOST]
     views = [v for m in found.metrics if (v := _view(m, path, found, series, axis, limits))]
     return chart(
-        f"factor-{place}", M("Over {factor}", factor=Data(short(path, found.levels))), "count", views
+        f"factor-{place}", M("Over {factor}", factor=Data(words(short(path, found.levels)))), "count", views
     )
 
 
@@ -75,7 +80,9 @@ def _series(found: Factors, path: str) -> dict[str, list[Variant]]:
     for variant in found.variants:
         if path in variant.levels:
             others = [
-                f"{p.rsplit('.', 1)[-1]} {shown(variant.levels.get(p))}" for p in found.levels if p != path
+                f"{words(p.rsplit('.', 1)[-1])} {shown(variant.levels.get(p))}"
+                for p in found.levels
+                if p != path
             ]
             series.setdefault(", ".join(([variant.leg] if several else []) + others), []).append(variant)
     return series
@@ -113,8 +120,9 @@ def _view(
     if not lines:
         return None
     every = [v for one in lines for dots in one["dots"] for v in dots]
+    named = words(short(path, found.levels))
     view = charts.view(name_of(str(metric)), lines) | {
-        "x": [xs[i] for i in order], "ticks": [ticks[i] for i in order], "xlabel": label(Data(path)),
+        "x": [xs[i] for i in order], "ticks": [ticks[i] for i in order], "xlabel": label(Data(named)),
         "xunit": "number", "xlog": axis.log, "even": axis.even, "unit": metric.unit,
         "log": min(every) > 0 and max(every) > 20 * min(every),
     }  # fmt: skip

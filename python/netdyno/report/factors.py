@@ -74,7 +74,7 @@ def factors(result: Result) -> Factors | None:
 
 
 def _metrics(result: Result, legs: Sequence[Leg]) -> list[GroupMetric]:
-    """Those of the thresholds, failing ones first; then throughput, main delay and loss of each group."""
+    """Those of the thresholds, failing ones first; then main delay, throughput and loss of each group."""
     found: dict[GroupMetric, None] = {}
     for t in sorted(result.thresholds, key=lambda t: t.passed):
         try:
@@ -91,7 +91,12 @@ def _metrics(result: Result, legs: Sequence[Leg]) -> list[GroupMetric]:
             found |= {GroupMetric(group, "delay", name, stat): None for stat in ("p50", "p99")}
         found[GroupMetric(group, "loss")] = None
     seen = [r for leg in legs for r in leg.repetitions]
-    return [m for m in found if any(m.of(r) is not None for r in seen)]
+    failing = {t.metric for t in result.thresholds if not t.passed}
+    # what fails, then delays, rates and what else was judged; losses and errors are mostly 0
+    order = sorted(
+        found, key=lambda m: (str(m) not in failing, m.kind in ("loss", "errors"), m.kind != "delay")
+    )
+    return [m for m in order if any(m.of(r) is not None for r in seen)]
 
 
 def _variant(leg: Leg, metrics: Sequence[GroupMetric], confidence: float) -> Variant:

@@ -12,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.report import charts, units
 from netdyno.report.points import Trial, points
 from netdyno.report.points import chart as point_chart
-from netdyno.report.series import per_second, quantile, rounded, running
+from netdyno.report.series import by_samples, per_second, quantile, rounded, running
 from netdyno.report.text import Data, M, Msg, label
 from netdyno.report.thresholds import limit
 from netdyno.report.verdict import name_of
@@ -42,9 +42,27 @@ def judged(result: Result) -> Plot:
         return Plot(None, _unasked(result, checks[0]))
     # one that allows nothing has no margin to be seen
     for t in (*failing, *sorted(result.thresholds, key=lambda t: t.bound == 0)):
-        if found := _of_threshold(result, t):
+        found = _of_threshold(result, t)
+        # a line along zero says nothing that the table does not
+        if found and not (t.passed and all(map(_flat, found))):
             return Plot(_about(t, len(result.legs) > 1), found)
-    return Plot(None, [])
+    return Plot(None, _measured(result))
+
+
+def _flat(chart: dict[str, Any]) -> bool:
+    """Whether nothing but zeros is drawn."""
+    return not any(value for view in chart["views"] for line in view["lines"] for value in line["values"])
+
+
+def _measured(result: Result) -> list[dict[str, Any]]:
+    """The main delay of the first group over time, where nothing that was judged is worth a plot."""
+    for leg in result.legs[:1] if result.kind == "run" else []:
+        for group in leg.summary.groups[:1] if leg.repetitions else []:
+            names = by_samples({name: one.count for name, one in group.delays.items()})
+            for name in names[:1]:
+                found = over_time(GroupMetric(group.name, "delay", name, "p99"), leg.repetitions[0], None)
+                return [found] if found else []
+    return []
 
 
 def _about(t: ThresholdResult, several: bool) -> Msg:

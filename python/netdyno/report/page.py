@@ -39,6 +39,10 @@ def carried(downloads: list[Download]) -> dict[str, dict[str, str]]:
     return {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in downloads}
 
 
+OPEN = 3
+"""Legs that are all shown in full; of more, each is folded."""
+
+
 @dataclass(frozen=True)
 class Page:
     """The template's context."""
@@ -63,6 +67,11 @@ class Page:
     factor_notes: list[Msg]
     search: SearchView | None = None
     """What a search found."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether legs are opened one by one: those of a search are its trials, and many."""
+        return self.search is not None or len(self.legs) > OPEN
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts read."""

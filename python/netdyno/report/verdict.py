@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from netdyno.core.model import Reason
 from netdyno.core.result import CheckResult, Result, ThresholdResult
+from netdyno.core.search import SearchFinding, SearchReport
 from netdyno.report import units
+from netdyno.report.search import UNITS
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.percentile import parts, percent
 
@@ -76,6 +78,8 @@ def verdict(result: Result) -> Verdict:
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         return Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
+    elif result.search and (found := _found(result.search)) and not result.error and not result.interrupted:
+        return found
     elif result.verdict == "none":
         lead = M("The measurement is valid. {passing}", passing=passing)
         if result.error or result.interrupted:
@@ -94,6 +98,33 @@ def verdict(result: Result) -> Verdict:
     if result.error:
         error = result.error
         said.original.append(" ".join(str(error[k]) for k in ("code", "at", "what", "fix") if error.get(k)))
+    return said
+
+
+def _found(search: SearchReport) -> Verdict | None:
+    """What a search found, in place of a verdict that it does not give."""
+    found = [(part, one) for part in search.parts for one in part.findings]
+    if not found:
+        return None
+
+    def load(one: SearchFinding) -> Msg | Data:
+        if one.load is None:
+            return M("none found")
+        unit = search.unit_of(one)
+        shown = units.show(one.load, UNITS.get(unit, "count"))
+        return Data(shown if unit in UNITS else f"{shown} {unit}")
+
+    _, first = found[0]
+    asked = first.words or first.goal
+    lead = M("The highest load that passed: {goal}.", goal=Data(asked))
+    said = Verdict("same", M("Found: {load}", load=load(first)), lead)
+    rest = [
+        M("{name}, {goal}: {load}", name=Data(p.name), goal=Data(one.goal), load=load(one))
+        for p, one in found[1:]
+    ]
+    said.points = rest[:MOST]
+    if len(rest) > MOST:
+        said.points.append(M("{n} more findings stand below.", n=str(len(rest) - MOST)))
     return said
 
 
@@ -172,12 +203,20 @@ def reason(r: Reason) -> Msg:
             return M("{code}: {what}", code=Data(r.code), what=Data(r.what))
 
 
+def plain(name: str) -> str:
+    """A name of the result in words: `messages_delivered` is `messages delivered`."""
+    return name.replace("_", " ")
+
+
 def name_of(metric: str) -> Msg | Data:
     """A metric's code in words."""
     match parts(metric):
         case [group, "delay", what, stat] if _is_stat(stat):
             return M(
-                "{group}: {what} delay, {stat}", group=Data(group), what=Data(what), stat=stat_name(stat)
+                "{group}: {what} delay, {stat}",
+                group=Data(group),
+                what=Data(plain(what)),
+                stat=stat_name(stat),
             )
         case [group, "lateness", stat] if _is_stat(stat):
             return M("{group}: lateness of the generator, {stat}", group=Data(group), stat=stat_name(stat))
@@ -188,11 +227,11 @@ def name_of(metric: str) -> Msg | Data:
         case [group, "errors"]:
             return M("{group}: errors of any kind", group=Data(group))
         case [group, "errors", kind]:
-            return M("{group}: errors of the kind {kind}", group=Data(group), kind=Data(kind))
+            return M("{group}: errors of the kind {kind}", group=Data(group), kind=Data(plain(kind)))
         case [group, counter, "rate"]:
-            return M("{group}: {counter} per second", group=Data(group), counter=Data(counter))
+            return M("{group}: {counter} per second", group=Data(group), counter=Data(plain(counter)))
         case [group, counter]:
-            return M("{group}: {counter}", group=Data(group), counter=Data(counter))
+            return M("{group}: {counter}", group=Data(group), counter=Data(plain(counter)))
         case _:
             return Data(metric)
 

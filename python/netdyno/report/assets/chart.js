@@ -8,6 +8,8 @@ import { theme, DASHES } from "./theme.js";
 const HEIGHT = 210;
 
 /** Steps of an axis of things that are counted: there is no quarter of a message. */
+/** Steps between lines: 1, 2 or 5 of a decade. A quarter of a second is no step that one reads. */
+const EVEN = Array.from({ length: 31 }, (_, i) => [1, 2, 5].map((n) => Number(`${n}e${i - 12}`))).flat();
 const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 
 /** Shade what is not measured, and name the phases. @param {any[]} phases @param {ReturnType<theme>} colours */
@@ -124,7 +126,7 @@ export function draw(where, spec, view, context) {
         size: 30,
         ...(points ? { size: 26, label: tr(view.xlabel), labelFont: colours.font, labelSize: 18 } : {}),
         ...(view.ticks ? { splits: () => view.x } : {}),
-        ...(points && (view.names || view.xunit === "id") ? { incrs: WHOLE } : {}),
+        ...(points && (view.names || view.xunit === "id") ? { incrs: WHOLE } : time || (points && !view.xlog) ? { incrs: EVEN } : {}),
         values: view.ticks
           ? levels
           : points
@@ -134,7 +136,7 @@ export function draw(where, spec, view, context) {
           : (u, splits) => decades(u, splits).map(percentile),
         ...(view.ticks ? { filter: (u, splits) => splits } : time || (points && !view.xlog) ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
       },
-      { ...axis, ...(log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
+      { ...axis, ...(log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : log ? {} : { incrs: EVEN }), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
     ],
     series: [
       {},

@@ -44,5 +44,15 @@ for (const place of document.querySelectorAll("[data-charts]")) {
   const nothing = { t: [], phases: [] };
   place.append(...page.charts[place.getAttribute("data-charts")].map((spec) => figure(spec, spec.trial ?? nothing, "")));
 }
-const filled = [...document.querySelectorAll(".trial:not([hidden])")].map(fill);
+for (const folded of document.querySelectorAll(".leg > details")) {
+  // what is folded has no width to draw in: it is filled when it opens
+  folded.addEventListener("toggle", () => folded.open && folded.querySelectorAll(".trial:not([hidden])").forEach(fill));
+}
+const unfold = () => {
+  const details = location.hash ? document.querySelector(`${CSS.escape(location.hash.slice(1)).replace(/^/, "#")} > details`) : null;
+  if (details) details.open = true;
+};
+addEventListener("hashchange", unfold);
+unfold();
+const filled = [...document.querySelectorAll(".trial:not([hidden])")].filter((panel) => !panel.closest("details:not([open])")).map(fill);
 Promise.all(filled).then(() => requestAnimationFrame(() => document.documentElement.setAttribute("data-ready", "")));
