@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from netdyno.cli import summary
+import pytest
+
+from netdyno.cli import console, summary
 from netdyno.core.model import Distribution, Reason, WorkerSample
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.stats.remedy import remedy, targets
@@ -64,3 +66,20 @@ def test_lateness_is_one_line_however_many_figures_it_blurs() -> None:
     assert "all of the a response p99" in said
     assert "3.17 ms of 1.42 ms" not in said
     assert summary.lateness(groups, {}) == ""
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_table_that_does_not_fit_is_printed_row_by_row(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NETDYNO_WIDTH", str(width))
+    heads = ("group", "offered/s", "delivered/s", "loss", "p99", "failures")
+    console.table(heads, [["http", "1,948/s", "1,948/s", "0.01%", "12.3 ms", "timeout 12, refused 3"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= width for line in lines)
+    if width == 40:
+        # each figure whole on its own line, beside its name
+        assert lines[0].strip() == "http"
+        assert [line.split(None, 1)[1].strip() for line in lines[1:3]] == ["1,948/s", "1,948/s"]
+    else:
+        assert "offered/s" in lines[0]

@@ -151,7 +151,28 @@ def table(
             made.add_row(*(row[i] if isinstance(row[i], Text) else Text(str(row[i])) for i in kept))
         if Measurement.get(to, to.options.update(max_width=10_000), made).maximum <= to.width:
             break
+    else:
+        if to.width < NARROW and len(heads) > 2:
+            _records(to, heads, listed, title)
+            return
     to.print(made)
+
+
+NARROW = 60
+"""Columns below which a table that does not fit is printed row by row."""
+
+
+def _records(to: Console, heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None) -> None:
+    """Each row as a block: its first cell, then a line for each of the others."""
+    if title:
+        to.print(Text(title))
+    wide = max((len(head) for head in heads[1:]), default=0)
+    for first, *rest in rows:
+        to.print(first if isinstance(first, Text) else Text(str(first), style="bold"))
+        for head, cell in zip(heads[1:], rest, strict=True):
+            text = cell if isinstance(cell, Text) else Text(str(cell))
+            if text.plain.strip():
+                to.print(Text.assemble("  ", (head.ljust(wide), "dim"), "  ", text))
 
 
 MAIN = ("publish", "response", "round_trip", "one_way", "flow", "step")

@@ -50,7 +50,7 @@ def list_(
     if as_json:
         console.document([asdict(row) for row in rows])
         return
-    heads = ("id", "kind", "trials", "verdict", "valid", "what came of it, or its folder")
+    heads = ("id", "kind", "trials", "verdict", "valid", "finding or folder")
     console.table(heads, [_row(row) for row in rows])
 
 

@@ -162,12 +162,12 @@ def failures(group: GroupSummary) -> list[str]:
 
 def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:
     """One line for all figures of the table that the generator's own lateness blurs; nothing if none."""
-    shown = {
+    shown = [
         metric
         for group in groups
         for stat in SHOWN
         if (metric := f"{group.name}.delay.{_shown_delay(group)}.{stat}") in doubts
-    }
+    ]
     if not shown:
         return ""
     worst = max((doubts[metric] for metric in shown), key=lambda one: one.limit / one.value)

@@ -44,14 +44,9 @@ def judged(result: Result) -> Plot:
     for t in (*failing, *sorted(result.thresholds, key=lambda t: t.bound == 0)):
         found = _of_threshold(result, t)
         # a line along zero says nothing that the table does not
-        if found and not (t.passed and all(map(_flat, found))):
+        if found and (not t.passed or t.value):
             return Plot(_about(t, len(result.legs) > 1), found)
     return Plot(None, _measured(result))
-
-
-def _flat(chart: dict[str, Any]) -> bool:
-    """Whether nothing but zeros is drawn."""
-    return not any(value for view in chart["views"] for line in view["lines"] for value in line["values"])
 
 
 def _measured(result: Result) -> list[dict[str, Any]]:

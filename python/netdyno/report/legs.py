@@ -14,6 +14,7 @@ from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
 from netdyno.stats import percentile
+from netdyno.stats.percentile import parts
 
 
 @dataclass
@@ -98,13 +99,15 @@ def late(warnings: Sequence[FigureWarning]) -> list[Msg]:
     """Delays that the generator's own lateness makes up a good part of, and at which percentiles."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in warnings:
-        group, _, delay, stat = one.metric.split(".")
-        figures = f"{stat}: {units.duration(one.limit)} / {units.duration(one.value)}"
-        alike.setdefault((group, delay), []).append(figures)
+        group, _, delay, stat = parts(one.metric)
+        share = one.limit / one.value if one.value else 1.0
+        alike.setdefault((group, delay), []).append(
+            f"{percentile.shown(stat)} {units.percent(min(1.0, share), 2)}"
+        )
     return [
         M(
-            "{delay}: the generator's own lateness is more than a fifth of it ({figures}).",
-            delay=Data(f"{group} · {delay}"),
+            "{delay}: share that may be the generator's own lateness: {figures}",
+            delay=Data(f"{group} · {delay.replace('_', ' ')}"),
             figures=", ".join(figures),
         )
         for (group, delay), figures in alike.items()
