@@ -1,5 +1,6 @@
 //! What an operator decides.
 
+pub use crate::guard::{Guard, IpOptions, Rule};
 use crate::key::Realm;
 pub use crate::sites::SiteConfig;
 use std::net::Ipv4Addr;
@@ -213,6 +214,8 @@ pub struct Config {
     pub mss: Option<u16>,
     /// The largest IP packet that each side's link takes.
     pub mtu: Mtu,
+    /// What is dropped by addresses, options and rules.
+    pub guard: Guard,
     /// What the NAT's own ICMP errors come from: its address inside and outside. None are sent from a side without.
     pub addresses: Addresses,
     /// ICMP errors that the NAT may send in a second.
@@ -284,6 +287,7 @@ impl Default for Config {
             static_forwards: Vec::new(),
             mss: None,
             mtu: Mtu { inside: u16::MAX, outside: u16::MAX },
+            guard: Guard::default(),
             addresses: Addresses::default(),
             icmp_errors_per_second: 1_000,
             fragmented_packets: 32_768,
@@ -437,6 +441,7 @@ impl Config {
         within("held_fragments", self.held_fragments as u64, 1, 1 << 16);
         within("held_syns", self.held_syns as u64, 1, 1 << 20);
         within("mtu", self.mtu.inside.min(self.mtu.outside).into(), 576, u16::MAX.into());
+        within("acl", self.guard.rules.len() as u64, 0, 1024);
     }
 
     fn addresses(&self, faults: &mut Vec<ConfigError>) {

@@ -44,8 +44,10 @@ impl Headers {
     pub const SHORT: u8 = 16;
     /// It has no hops left to be forwarded.
     pub const LAST_HOP: u8 = 32;
-    /// There are tags or options. The fast path takes it all the same.
+    /// There are tags. The fast path takes it all the same.
     pub const ELSEWHERE: u8 = 64;
+    /// There are IP options.
+    pub const OPTIONS: u8 = 128;
 
     /// Of a frame. What is no IPv4, or broken, is a reason to drop it.
     #[inline]
@@ -176,7 +178,10 @@ impl Headers {
     /// What of `special` follows from where the headers are.
     #[inline]
     pub fn place(l3: u16, l4: u16) -> u8 {
-        if (l3, l4) == Self::USUAL { 0 } else { Self::ELSEWHERE }
+        if (l3, l4) == Self::USUAL {
+            return 0;
+        }
+        Self::ELSEWHERE | if usize::from(l4) > usize::from(l3) + ipv4::LEN { Self::OPTIONS } else { 0 }
     }
 
     /// Whether all of these are so.

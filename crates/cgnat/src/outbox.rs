@@ -3,8 +3,8 @@
 use crate::verdict::Forward;
 use std::collections::VecDeque;
 
-/// The longest packet that is kept.
-pub const LONGEST: usize = 2048;
+/// The longest packet that is kept where no link takes longer ones.
+const LONGEST: usize = 2048;
 
 /// A number of a place for a packet.
 pub type Slot = u16;
@@ -13,19 +13,27 @@ pub type Slot = u16;
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
+    /// Bytes of a place.
+    longest: usize,
     lengths: Vec<u16>,
     free: Vec<Slot>,
     ready: VecDeque<(Slot, Forward)>,
     /// What was popped last: free at the next pop.
     lent: Option<Slot>,
+    /// For one packet that is taken out.
+    scratch: Vec<u8>,
 }
 
 impl Outbox {
-    /// With `places`.
-    pub fn new(places: usize) -> Self {
+    /// With `places` for packets as long as links with this MTU take.
+    pub fn new(places: usize, mtu: u16) -> Self {
         let places = places.min(usize::from(u16::MAX));
+        // Of links that take any length nothing is known.
+        let longest = if mtu == u16::MAX { LONGEST } else { usize::from(mtu).max(LONGEST) };
         Self {
-            bytes: vec![0; places * LONGEST],
+            bytes: vec![0; places * longest],
+            longest,
+            scratch: Vec::with_capacity(longest),
             lengths: vec![0; places],
             free: (0..places as u16).rev().collect(),
             ready: VecDeque::with_capacity(places),
@@ -41,11 +49,11 @@ impl Outbox {
     /// Keep a packet that is made of parts.
     pub fn keep_parts(&mut self, parts: &[&[u8]]) -> Option<Slot> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        if len > LONGEST {
+        if len > self.longest {
             return None;
         }
         let slot = self.free.pop()?;
-        let mut place = self.bytes.get_mut(usize::from(slot) * LONGEST..)?;
+        let mut place = self.bytes.get_mut(usize::from(slot) * self.longest..)?;
         for part in parts {
             let (here, rest) = place.split_at_mut_checked(part.len())?;
             here.copy_from_slice(part);
@@ -58,8 +66,32 @@ impl Outbox {
     /// What is kept there.
     pub fn get_mut(&mut self, slot: Slot) -> &mut [u8] {
         let (from, len) =
-            (usize::from(slot) * LONGEST, self.lengths.get(usize::from(slot)).copied().unwrap_or(0));
+            (usize::from(slot) * self.longest, self.lengths.get(usize::from(slot)).copied().unwrap_or(0));
         self.bytes.get_mut(from..from + usize::from(len)).unwrap_or_default()
+    }
+
+    /// How many packets more it takes.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The longest packet that it takes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// What is kept there, and is not any more: in memory that is to be given back by [`Outbox::give_scratch`].
+    pub fn take_out(&mut self, slot: Slot) -> Vec<u8> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(self.get_mut(slot));
+        self.discard(slot);
+        scratch
+    }
+
+    /// The memory of a packet that was taken out.
+    pub fn give_scratch(&mut self, scratch: Vec<u8>) {
+        self.scratch = scratch;
     }
 
     /// It will not be sent.

@@ -206,6 +206,18 @@ impl Pool {
         self.addresses.get(number as usize).map_or(0, |address| address.address)
     }
 
+    /// The number of the address of an endpoint, if new blocks are taken of it.
+    pub fn open_number(&self, endpoint: Endpoint) -> Option<u32> {
+        let from = self.sorted.partition_point(|at| self.addresses[*at as usize].address < endpoint.address);
+        let its = self.sorted.iter().skip(from).copied();
+        let mut its = its.take_while(|at| self.addresses[*at as usize].address == endpoint.address);
+        its.find(|at| {
+            let this = &self.addresses[*at as usize];
+            let has_port = (this.ports.0..=this.ports.1).contains(&endpoint.port);
+            this.used_for == Use::All && (has_port || endpoint.port < FIRST && this.ports.0 <= FIRST)
+        })
+    }
+
     /// First and last port of a block, and its address.
     pub fn ports(&self, number: u32, block: u32) -> (Ipv4Addr, (u16, u16)) {
         let Some(address) = self.addresses.get(number as usize) else {

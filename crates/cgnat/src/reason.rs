@@ -72,6 +72,20 @@ reasons! {
     FragmentTimeout = "fragment_timeout",
     /// Longer than the next link takes.
     TooBig = "too_big",
+    /// Its source is no host's address, or the box's own.
+    MartianSource = "martian_source",
+    /// From the outside, and its source is the box's, a subscriber's or the pool's.
+    SpoofedSource = "spoofed_source",
+    /// From the inside, to an address that nothing is forwarded to.
+    MartianDestination = "martian_destination",
+    /// From the inside, to the subscribers' space.
+    InsideDestination = "inside_destination",
+    /// It has IP options that are not forwarded.
+    IpOptions = "ip_options",
+    /// From an endpoint to its own mapping: it would answer itself for ever.
+    Land = "land",
+    /// A rule of the operator forbids it.
+    Acl = "acl",
 }
 
 impl Reason {

@@ -36,7 +36,7 @@ pub enum Verdict {
     Forward(Forward),
     /// It goes nowhere.
     Drop(Reason),
-    /// The NAT keeps a copy, and decides later: a fragment before the first one, an unsolicited SYN.
+    /// The NAT keeps a copy, and decides later: a fragment before the first one, an unsolicited SYN; or it sends it in pieces.
     Held,
 }
 
@@ -70,6 +70,8 @@ impl<'a> Frame<'a> {
 pub(crate) enum Stop {
     Drop(Reason),
     Held,
+    /// It was sent in pieces.
+    Sent(Forward),
 }
 
 impl From<Reason> for Stop {

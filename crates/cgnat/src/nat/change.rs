@@ -36,7 +36,7 @@ impl Removed {
 }
 
 /// A place for a forward that has none.
-const FREE: u8 = 0;
+pub(super) const FREE: u8 = 0;
 
 impl Nat {
     /// Which static forwards of a configuration cannot be added now, by their place in it.
@@ -79,8 +79,8 @@ impl Nat {
         }
     }
 
-    /// Go on with another configuration: of limits of a subscriber, idle times, filtering, exemptions, the largest MSS and static
-    /// forwards. Sessions go on, but for those of forwards that are no more: these end with [`Nat::advance`]. What
+    /// Go on with another configuration: of limits of a subscriber, idle times, filtering, exemptions, what is dropped by addresses
+    /// and rules, the largest MSS and static forwards. Sessions go on, but for those of forwards that are no more: these end with [`Nat::advance`]. What
     /// [`Nat::in_use`] names is left out; the rest of the configuration stays.
     pub fn change(&mut self, config: &Config) {
         self.config.sessions_per_subscriber = config.sessions_per_subscriber;
@@ -91,6 +91,7 @@ impl Nat {
             self.untranslated.make_room();
         }
         self.config.mss = config.mss;
+        self.config.guard.clone_from(&config.guard);
         let quarantine = self.config.timeouts.port_quarantine;
         self.config.timeouts = crate::config::Timeouts { port_quarantine: quarantine, ..config.timeouts };
         self.idle = super::Idle::new(&self.config.timeouts);

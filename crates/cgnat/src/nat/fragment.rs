@@ -135,7 +135,7 @@ impl Nat {
         self.touched = [NONE; 2];
         let result = self.whole(side, frame, headers, now);
         let known = match result {
-            Ok(forward) => {
+            Ok(forward) | Err(Stop::Sent(forward)) => {
                 let address =
                     |end| frame.get(usize::from(l3) + end..).and_then(|rest| rest.first_chunk()).copied();
                 let [source, destination] = [12, 16].map(|end| address(end).map_or(0, u32::from_be_bytes));
@@ -178,7 +178,7 @@ impl Nat {
             Some(Known::Translated(first)) => {
                 readdress(frame, headers.l3.into(), &first).ok_or(Reason::Truncated)?;
                 self.add_piece(&first, headers.len(), now);
-                Ok(first.forward)
+                self.send_on(frame, headers, first.forward)
             }
             Some(Known::Dropped) => Err(Reason::FragmentOfDropped.into()),
             waiting => {
@@ -220,7 +220,9 @@ impl Nat {
         let (bytes, hops) = (packet.len() as u64, packet.get(8).copied().unwrap_or(0));
         match known {
             Known::Translated(first) if hops > 1 && readdress(packet, 0, &first).is_some() => {
-                self.outbox.send(slot, first.forward);
+                if let Err(reason) = self.send_held(slot, first.forward) {
+                    return self.drop_held(reason);
+                }
                 self.count_forwarded(side);
                 self.add_piece(&first, bytes, now);
             }

@@ -89,6 +89,16 @@ impl Quote {
     }
 }
 
+/// The subscriber whom a packet from the inside reports to have got something, if it is an ICMP error: a router between may have sent
+/// it (RFC 5508 REQ-5).
+pub fn reported_subscriber(frame: &[u8], headers: &Headers) -> Option<u32> {
+    let kind = Kind::of(*frame.get(usize::from(headers.l4))?);
+    let is_error =
+        headers.protocol == protocol::ICMP && !headers.is(Headers::FRAGMENT) && kind == Kind::Error;
+    let quote = is_error.then(|| Quote::of(frame, headers.l4.into(), headers.end.into()).ok())??;
+    Some(quote.destination.address)
+}
+
 impl Nat {
     /// An ICMP message.
     pub(crate) fn icmp(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
@@ -113,10 +123,11 @@ impl Nat {
                 if checksum::of(message) != 0 {
                     return Err(Reason::BadChecksum.into());
                 }
-                match side {
-                    Side::Inside => self.error_up(frame, way),
-                    Side::Outside => self.error_down(frame, way),
-                }
+                let forward = match side {
+                    Side::Inside => self.error_up(frame, way)?,
+                    Side::Outside => self.error_down(frame, way)?,
+                };
+                self.send_on(frame, &way.headers, forward)
             }
             (Kind::Reply, Side::Inside) if self.is_exempt(destination) => self.untouched(side, frame, way),
             (Kind::Request, Side::Outside) => {

@@ -125,6 +125,12 @@ impl Nat {
         }
     }
 
+    /// Whether what a subscriber sends to an endpoint goes back in.
+    pub(crate) fn goes_back(&self, to: Endpoint) -> bool {
+        let leaves = || self.sites.as_ref().is_some_and(|sites| sites.leaves(to.address));
+        self.pool.is_here(to) && !leaves()
+    }
+
     fn begin(
         &mut self,
         flow: &Flow,
@@ -137,8 +143,7 @@ impl Nat {
         let (l3_delta, l4_delta) = rewrite::deltas(flow.inside, outside, flow.protocol);
         let line = self.subscribers.at(subscriber);
         let hops = line.map_or((HOP, HOP), |line| (self.up_hop(line.address, line.up_hop), line.down_hop));
-        let leaves = self.sites.as_ref().is_some_and(|sites| sites.leaves(flow.remote.address));
-        let hairpin = if self.pool.is_here(flow.remote) && !leaves { Session::HAIRPIN } else { 0 };
+        let hairpin = if self.goes_back(flow.remote) { Session::HAIRPIN } else { 0 };
         let session = Session {
             inside: flow.inside.address,
             remote: flow.remote.address,
@@ -242,7 +247,7 @@ impl Nat {
         if let Some(number) = self.subscribers.find_by(hash, inside, realm) {
             return Ok(number);
         }
-        if !self.is_inside(inside) {
+        if !self.is_inside(inside) || self.config.is_no_host(inside) {
             return Err(Reason::NotInside);
         }
         let mut line = Subscriber {

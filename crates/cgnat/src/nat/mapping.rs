@@ -2,7 +2,7 @@
 //! and no memory of its own.
 
 use super::Nat;
-use crate::config::{Filtering, Mapping, PerProtocol};
+use crate::config::{Filtering, Mapping, PerProtocol, StaticForward};
 use crate::key::{Endpoint, Key};
 use crate::session::Session;
 use packet::layers::protocol;
@@ -141,6 +141,8 @@ impl Nat {
         }
         // No block gives its port away, whoever gets the block.
         if let Some(forward) = self.forwards.get(number) {
+            let subscriber = (forward.inside_endpoint().address, forward.realm);
+            self.forwarded_to.entry(subscriber).or_insert(number as u32);
             self.pool.reserve(forward.outside_endpoint(), crate::pool::class(forward.protocol));
         }
     }
@@ -150,10 +152,22 @@ impl Nat {
         for hash in self.forward_hashes(number).into_iter().flatten() {
             self.mappings.remove(hash, number as u32 | STATIC);
         }
+        let Some(gone) = self.forwards.get(number) else { return };
+        let subscriber = (gone.inside_endpoint().address, gone.realm);
+        if self.forwarded_to.get(&subscriber) == Some(&(number as u32)) {
+            let is_next = |(at, other): (usize, &StaticForward)| {
+                let its = (other.inside_endpoint().address, other.realm);
+                at != number && its == subscriber && other.protocol != super::change::FREE
+            };
+            match self.forwards.iter().enumerate().position(is_next) {
+                Some(next) => self.forwarded_to.insert(subscriber, next as u32),
+                None => self.forwarded_to.remove(&subscriber),
+            };
+        }
     }
 }
 
-impl crate::config::StaticForward {
+impl StaticForward {
     /// Where it leads to.
     pub fn inside_endpoint(&self) -> Endpoint {
         Endpoint::new(self.inside.0.to_bits(), self.inside.1)

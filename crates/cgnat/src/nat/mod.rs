@@ -4,6 +4,7 @@ mod ahead;
 mod change;
 mod changes;
 mod clear;
+mod cut;
 mod ending;
 mod expire;
 mod fast;
@@ -29,6 +30,8 @@ pub(crate) use changes::Change;
 pub use clear::ClearBounds;
 pub use fast::{BURST, Left};
 pub(crate) use icmp::Quote;
+pub use icmp::reported_subscriber;
+pub(crate) use lifecycle::Flow;
 pub(crate) use mapping::Mapped;
 
 use self::ahead::Ahead;
@@ -58,7 +61,7 @@ use crate::table::Table;
 use crate::untranslated::Untranslated;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
 use arrayvec::ArrayVec;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -164,6 +167,8 @@ pub struct Nat {
     pub(crate) pool: Pool,
     pub(crate) sites: Option<Sites>,
     pub(crate) forwards: Vec<StaticForward>,
+    /// The first forward of each subscriber that has some.
+    pub(crate) forwarded_to: HashMap<(u32, Realm), u32>,
     /// Where subscribers are that are spoken to without translation; all workers share it.
     pub(crate) untranslated: Arc<Untranslated>,
     pub(crate) asked: Asked,
@@ -227,7 +232,7 @@ impl Nat {
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
-            outbox: Outbox::new(config.held_fragments + 64),
+            outbox: Outbox::new(config.held_fragments + 64, config.mtu.inside.max(config.mtu.outside)),
             events: Events::new(config.events),
             drops: Drops::default(),
             late_drops: Drops::default(),
@@ -241,6 +246,7 @@ impl Nat {
             pool,
             sites: config.sites.map(Sites::new),
             forwards,
+            forwarded_to: HashMap::new(),
             untranslated,
             hasher,
             random,
@@ -333,6 +339,10 @@ impl Nat {
                 Verdict::Forward(forward)
             }
             Err(Stop::Held) => Verdict::Held,
+            Err(Stop::Sent(_)) => {
+                self.count_forwarded(side);
+                Verdict::Held
+            }
             Err(Stop::Drop(reason)) => {
                 self.drops.count(reason);
                 Verdict::Drop(reason)

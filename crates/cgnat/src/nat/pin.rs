@@ -89,6 +89,7 @@ impl Nat {
             None => {
                 let state = if protocol == protocol::TCP { State::SynUp } else { State::Open };
                 let flow = Flow { inside, remote, protocol, realm, state, last_seen: tick(now) };
+                self.may_begin(&flow)?;
                 match mapped {
                     Some(_) => self.open(&flow, now)?,
                     None => self.open_at(&flow, wanted, now)?,

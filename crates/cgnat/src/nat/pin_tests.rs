@@ -363,3 +363,21 @@ proptest! {
         prop_assert!(nat.asked.is_empty());
     }
 }
+
+/// What no packet would begin nobody has by asking.
+#[test]
+fn no_session_is_had_with_what_is_nobodys() {
+    let mut nat = nat();
+    let own = nat.map(&wanted(INSIDE, LONG), SECOND).unwrap();
+    for (remote, why) in [
+        (Endpoint::new(0x7f00_0001, 53), Reason::MartianDestination),
+        (Endpoint::new(0xa9fe_0001, 53), Reason::MartianDestination),
+        (Endpoint::new(0x0a00_0009, 53), Reason::InsideDestination),
+        (own, Reason::Land),
+    ] {
+        let refused = Err(Unmapped::Refused(why));
+        assert_eq!(nat.peer(&wanted(INSIDE, LONG), remote, SECOND), refused, "{remote}");
+    }
+    assert_eq!(nat.session_count(), 0);
+    assert!(nat.peer(&wanted(INSIDE, LONG), REMOTE, SECOND).is_ok());
+}

@@ -53,6 +53,14 @@ impl Nat {
         if let (Some(sites), Some(line)) = (&self.sites, self.subscribers.at(subscriber)) {
             return sites.slot(line.inside, line.realm).ok_or(Reason::NoPublicAddress);
         }
+        // All mappings of a subscriber have one address (RFC 6888 REQ-2): where it has a forward, that one's.
+        if let Some(line) = self.subscribers.at(subscriber)
+            && let Some(number) = self.forwarded_to.get(&(line.inside, line.realm))
+            && let Some(forward) = self.forwards.get(*number as usize)
+            && let Some(number) = self.pool.open_number(forward.outside_endpoint())
+        {
+            return Ok(number);
+        }
         let random = self.draw();
         self.pool.pick_address(random).ok_or(Reason::PoolExhausted)
     }

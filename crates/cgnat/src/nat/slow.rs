@@ -25,6 +25,12 @@ impl Nat {
         headers: &Headers,
         now: u64,
     ) -> Result<Forward, Stop> {
+        if let Err(reason) = self.guard(side, frame, headers) {
+            if reason == Reason::InsideDestination {
+                self.report(side, frame, headers, Error::Prohibited, now);
+            }
+            return Err(reason.into());
+        }
         if headers.is(Headers::LAST_HOP) {
             self.report(side, frame, headers, Error::TimeExceeded, now);
             return Err(Reason::Ttl.into());
@@ -43,6 +49,10 @@ impl Nat {
     /// Say why a new flow was refused: in the log, and to the subscriber (RFC 5508 REQ-8).
     fn refuse(&mut self, side: Side, frame: &[u8], headers: &Headers, reason: Reason, now: u64) {
         use Reason::{PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull};
+        // RFC 1812 section 5.2.7.1: what is filtered is said to be, to subscribers.
+        if side == Side::Inside && reason == Reason::Acl {
+            self.report(side, frame, headers, Error::Prohibited, now);
+        }
         let limits = [PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
         // No limit of the subscriber's, and over when the site has an address again: nothing for the log.
         if side == Side::Inside && reason == Reason::NoPublicAddress {
@@ -74,7 +84,7 @@ impl Nat {
     }
 
     /// Whom a mapping leads to.
-    fn behind(&self, mapped: Mapped) -> Option<(Endpoint, Realm)> {
+    pub(crate) fn behind(&self, mapped: Mapped) -> Option<(Endpoint, Realm)> {
         match mapped {
             Mapped::Session(of) => self.sessions.at(of).map(|session| (session.inside(), session.realm())),
             Mapped::Static(number) => {
@@ -141,6 +151,7 @@ impl Nat {
 
     /// Forward without translation; from the inside it says where its sender is.
     pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+        self.permits(side, &way.headers)?;
         if side == Side::Inside {
             self.untranslated.learn(way.headers.source().address, way.headers.realm, way.now);
         }
@@ -160,23 +171,10 @@ impl Nat {
                 Forward { to: Side::Inside, hop: 0, realm }
             }
         };
-        self.fits(side, frame, way)?;
+        self.fits(side, forward.to, frame, way)?;
         let (l3, source) = (usize::from(way.headers.l3), way.headers.source().address);
         rewrite::address(frame, l3, End::Source, source, 0, way.hop).ok_or(Reason::Truncated)?;
-        Ok(forward)
-    }
-
-    /// Whether the next link takes it; if not, and it may not be cut, its sender is told (RFC 4787 REQ-13).
-    fn fits(&mut self, side: Side, frame: &[u8], way: &Way) -> Result<(), Stop> {
-        let mtu = if side == Side::Inside { self.config.mtu.outside } else { self.config.mtu.inside };
-        if way.headers.len() <= u64::from(mtu) {
-            return Ok(());
-        }
-        let whole = frame.get(usize::from(way.headers.l3) + 6).is_some_and(|flags| flags & 0x40 != 0);
-        if whole && way.hop {
-            self.report(side, frame, &way.headers, Error::TooBig(mtu), way.now);
-        }
-        Err(Reason::TooBig.into())
+        self.send_on(frame, &way.headers, forward)
     }
 
     /// A packet from the inside.
@@ -192,8 +190,13 @@ impl Nat {
             if carried == protocol::TCP && !tcp::opens(flags) {
                 return Err(Reason::NotSyn.into());
             }
+            self.begins(&way.headers)?;
         }
-        self.fits(Side::Inside, frame, way)?;
+        let known = found.and_then(|index| self.sessions.at(index));
+        let goes_back =
+            known.map_or_else(|| self.goes_back(destination), |session| session.has(Session::HAIRPIN));
+        let to = if goes_back { Side::Inside } else { Side::Outside };
+        self.fits(Side::Inside, to, frame, way)?;
         let index = match found {
             Some(index) => index,
             None => {
@@ -214,12 +217,12 @@ impl Nat {
             .ok_or(Reason::Truncated)?;
         if let Some(original) = original {
             let result = self.down(frame, &back_in(way, outside, destination));
-            if result.is_err() {
+            if matches!(result, Err(Stop::Drop(_) | Stop::Held)) {
                 original.put_back(frame);
             }
             return result;
         }
-        Ok(Forward { to: Side::Outside, hop: up_hop, realm: 0 })
+        self.send_on(frame, &way.headers, Forward { to: Side::Outside, hop: up_hop, realm: 0 })
     }
 
     /// A packet from the outside, or one that goes back in.
@@ -230,7 +233,7 @@ impl Nat {
         let index = match self.find_down(source, destination, carried) {
             Some(index) => index,
             None if self.is_exempt_answer(&way.headers) => return self.untouched(Side::Outside, frame, way),
-            None => match self.accept(source, destination, carried, flags, way.now) {
+            None => match self.accept(way, carried, flags) {
                 Ok(index) => index,
                 // An unsolicited SYN is answered later or never (RFC 5382 REQ-4); one that goes back in as well.
                 Err(Reason::NoMapping | Reason::Filtered)
@@ -243,25 +246,24 @@ impl Nat {
                 Err(reason) => return Err(reason.into()),
             },
         };
-        self.fits(Side::Outside, frame, way)?;
+        self.fits(Side::Outside, Side::Inside, frame, way)?;
         self.touch(index, flags, false, way)?;
         let session = self.sessions.at(index).ok_or(Reason::NoMapping)?;
         self.clamp(frame, way, flags);
         let deltas = (!session.l3_delta, !session.l4_delta);
         rewrite::endpoint(frame, &way.headers, End::Destination, session.inside(), deltas, way.hop)
             .ok_or(Reason::Truncated)?;
-        Ok(Forward { to: Side::Inside, hop: session.down_hop, realm: session.realm() })
+        let forward = Forward { to: Side::Inside, hop: session.down_hop, realm: session.realm() };
+        self.send_on(frame, &way.headers, forward)
     }
 
     /// Begin a session from the outside, if there is a mapping whose filter lets it.
-    fn accept(
-        &mut self,
-        remote: Endpoint,
-        outside: Endpoint,
-        carried: u8,
-        flags: u8,
-        now: u64,
-    ) -> Result<u32, Reason> {
+    fn accept(&mut self, way: &Way, carried: u8, flags: u8) -> Result<u32, Reason> {
+        let (remote, outside, now) = (way.headers.source(), way.headers.destination(), way.now);
+        // What goes back in was permitted when it came.
+        if way.hop {
+            self.permits(Side::Outside, &way.headers)?;
+        }
         let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
         match mapped {
             Mapped::Session(of) if self.is_pinned(of) && !self.asked.lets_in(of, remote) => {

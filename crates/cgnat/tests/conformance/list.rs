@@ -1,9 +1,14 @@
 cases! {
+    acl_decides_what_begins
     mss_is_clamped
+    rfc1191_too_big_is_reported_both_ways
+    rfc1812_sec5_3_7_martians_are_dropped
     rfc1858_pieces_of_a_dropped_packet_are_dropped
+    rfc2827_spoofed_sources_are_dropped
     rfc4787_req11_behaviour_is_deterministic
     rfc4787_req12_icmp_does_not_end_a_mapping
     rfc4787_req13_too_big_with_df_is_reported
+    rfc4787_req13a_too_big_without_df_is_cut
     rfc4787_req14_fragments_in_order
     rfc4787_req14_fragments_out_of_order
     rfc4787_req14a_held_fragments_are_bounded
@@ -49,6 +54,7 @@ cases! {
     rfc5508_req4_errors_from_outside_are_translated
     rfc5508_req5_error_from_inside_without_mapping_is_dropped
     rfc5508_req5_errors_from_inside_are_translated
+    rfc5508_req5c_routers_inside_report
     rfc5508_req6_errors_neither_refresh_nor_end
     rfc5508_req7_hairpinned_errors_pass
     rfc5508_req8_refusals_are_reported
@@ -60,6 +66,7 @@ cases! {
     rfc6888_req14_a_block_is_one_record
     rfc6888_req15_ports_are_hard_to_guess
     rfc6888_req1_udp_zero_checksum_stays_zero
+    rfc6888_req2_a_forwards_address_is_its_subscribers
     rfc6888_req2_address_pooling_is_paired_over_protocols
     rfc6888_req3_pool_addresses_need_not_be_contiguous
     rfc6888_req4_ports_of_a_subscriber_are_limited
@@ -70,6 +77,9 @@ cases! {
     rfc6888_req6_untranslated_in_vlans
     rfc6888_req8_ports_rest
     rfc6888_req9_static_forwards_reach_the_inside
+    rfc6888_subscribers_space_is_not_outside
+    rfc7126_all_options_can_be_dropped
+    rfc7126_source_routes_are_dropped
     rfc7422_deterministic_ports
     rfc7857_sec11_query_mapping_ends_with_its_last_session
     rfc7857_sec2_1_opening_and_closing_times_are_apart

@@ -56,11 +56,13 @@ impl Carrier for Logic {
         };
         match verdict {
             Verdict::Forward(forward) => {
-                let l3 = frame.windows(3).position(|three| three == [8, 0, 0x45]).unwrap() + 2;
+                let is_ip = |three: &[u8]| three[..2] == [8, 0] && three[2] >> 4 == 4;
+                let l3 = frame.windows(3).position(is_ip).unwrap() + 2;
                 Seen::Forwarded(Sent { to: forward.to, ip: frame[l3..].to_vec(), realm: forward.realm })
             }
             Verdict::Drop(reason) => Seen::Dropped(reason.name().into()),
-            Verdict::Held => Seen::Held,
+            // In pieces, of which the first is told here.
+            Verdict::Held => self.sent().map_or(Seen::Held, Seen::Forwarded),
             Verdict::Pending => panic!("undecided"),
         }
     }

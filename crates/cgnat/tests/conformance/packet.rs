@@ -6,8 +6,8 @@
 //!  icmp 3/3 192.0.2.1 > 203.0.113.1 [ udp 203.0.113.1:2000 > 198.51.100.9:53 ]
 //!  piece 17 10.0.0.2 > 198.51.100.9 frag 77 1000
 //! ```
-//! behind which may stand, in this order: `len N` (payload bytes, 8 unless told), `ttl N` (64), `df`, `frag ID OFFSET`, `more`, `vlan ID` or
-//! `vlan ID.ID`, `nosum` (UDP without checksum), `badsum` (a wrong one), `cut N` (the quoted packet ends after N bytes).
+//! behind which may stand, in this order: `len N` (payload bytes, 8 unless told), `ttl N` (64), `df`, `frag ID OFFSET`, `more`,
+//! `options 148.4.0.0` (of the IP header), `vlan ID` or `vlan ID.ID`, `nosum` (UDP without checksum), `badsum` (a wrong one), `cut N` (the quoted packet ends after N bytes).
 
 use packet::checksum::{self, pseudo_header};
 use std::net::Ipv4Addr;
@@ -27,6 +27,7 @@ pub struct Packet {
     df: bool,
     fragment: Option<(u16, u16)>,
     more: bool,
+    options: Vec<u8>,
     vlan: Vec<u16>,
     nosum: bool,
     badsum: bool,
@@ -86,6 +87,14 @@ impl Packet {
                 "mtu" => packet.mtu = number("mtu")?,
                 "cut" => packet.cut = Some(number("cut")?.into()),
                 "frag" => packet.fragment = Some((number("frag")?, number("offset")?)),
+                "options" => {
+                    let bytes = words.next().ok_or("options")?;
+                    packet.options = bytes
+                        .split('.')
+                        .map(|byte| byte.parse().map_err(|_| "options"))
+                        .collect::<Result<_, _>>()?;
+                    packet.options.resize(packet.options.len().next_multiple_of(4), 0);
+                }
                 "vlan" => {
                     let ids = words.next().ok_or("vlan")?;
                     packet.vlan =
@@ -156,13 +165,14 @@ impl Packet {
         }
         let (id, offset) = self.fragment.unwrap_or((0, 0));
         let bits = (offset / 8) | (u16::from(self.more) << 13) | (u16::from(self.df) << 14);
-        let total = (20 + segment.len()) as u16;
-        let mut header = [0u8; 20];
-        (header[0], header[8], header[9]) = (0x45, self.ttl.unwrap_or(64), self.protocol);
+        let total = (20 + self.options.len() + segment.len()) as u16;
+        let mut header = [&[0u8; 20], &self.options[..]].concat();
+        let first = 0x40 | (header.len() / 4) as u8;
+        (header[0], header[8], header[9]) = (first, self.ttl.unwrap_or(64), self.protocol);
         header[2..4].copy_from_slice(&total.to_be_bytes());
         header[4..6].copy_from_slice(&id.to_be_bytes());
         header[6..8].copy_from_slice(&bits.to_be_bytes());
-        header[12..].copy_from_slice(&addresses);
+        header[12..20].copy_from_slice(&addresses);
         let sum = checksum::of(&header).to_be_bytes();
         header[10..12].copy_from_slice(&sum);
         [&header[..], &segment].concat()
@@ -194,7 +204,10 @@ fn describe(ip: &[u8], realm: u32, whole: bool) -> String {
     let offset = (bits & 0x1fff) * 8;
     let more = bits & 0x2000 != 0;
     let total = usize::from(word(header, 2));
-    let segment = &ip[20..total.min(ip.len())];
+    let l4 = usize::from(header[0] & 0x0f) * 4;
+    let (Some(options), Some(segment)) = (ip.get(20..l4), ip.get(l4..total.min(ip.len()))) else {
+        return "broken".into();
+    };
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let (source, destination) = (address(12), address(16));
     let mut extra = Vec::new();
@@ -260,19 +273,23 @@ fn describe(ip: &[u8], realm: u32, whole: bool) -> String {
             extra.push("more".into());
         }
     }
+    if !options.is_empty() {
+        let bytes: Vec<String> = options.iter().map(ToString::to_string).collect();
+        extra.push(format!("options {}", bytes.join(".")));
+    }
     if realm != 0 {
         let (outer, inner) = (realm >> 12, realm & 0xfff);
         extra.push(if inner == 0 { format!("vlan {outer}") } else { format!("vlan {outer}.{inner}") });
     }
     let pseudo = match protocol {
         1 => checksum::Sum::ZERO,
-        _ => pseudo_header(&header[12..], protocol, segment.len() as u32),
+        _ => pseudo_header(&header[12..20], protocol, segment.len() as u32),
     };
     let right = pseudo.plus(checksum::Sum::ZERO.bytes(segment)).checksum() == 0;
-    let all_there = offset == 0 && !more && segment.len() == total.saturating_sub(20);
+    let all_there = offset == 0 && !more && segment.len() == total.saturating_sub(l4);
     if protocol == 17 && all_there && word(segment, 6) == 0 {
         extra.push("nosum".into());
-    } else if all_there && !right || checksum::of(header) != 0 {
+    } else if all_there && !right || checksum::of(&ip[..l4]) != 0 {
         extra.push("badsum".into());
     }
     for word in extra {

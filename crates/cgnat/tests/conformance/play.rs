@@ -14,7 +14,9 @@
 //! is its address alone, `$name+1` its address with the next port.
 
 use crate::packet::{Packet, text};
-use cgnat::config::{Config, Exemption, Filtering, Mapping, PoolAddress, Prefix, SECOND, StaticForward};
+use cgnat::config::{
+    Config, Exemption, Filtering, IpOptions, Mapping, PoolAddress, Prefix, Rule, SECOND, StaticForward,
+};
 use cgnat::{Realm, Side};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -83,6 +85,30 @@ fn configure(config: &mut Config, key: &str, value: &str) {
         "parity" => config.port_parity = value == "on",
         "mss" => config.mss = Some(number() as u16),
         "mtu" => config.mtu.outside = number() as u16,
+        "mtu.inside" => config.mtu.inside = number() as u16,
+        "outside" => config.guard.outside.push(prefix(value)),
+        "inside" => config.inside = value.split(',').map(prefix).collect(),
+        "nobody" => config.guard.nobody.push(value.parse().unwrap()),
+        "options" => {
+            config.guard.options = match value {
+                "any" => IpOptions::Any,
+                "none" => IpOptions::None,
+                _ => IpOptions::NoSourceRoute,
+            };
+        }
+        "deny" | "permit" => {
+            let parts: Vec<&str> = value.split(',').collect();
+            let from = match parts[0] {
+                "up" => Some(Side::Inside),
+                "down" => Some(Side::Outside),
+                _ => None,
+            };
+            let protocol = parts[1].parse().ok();
+            let (source, destination) = (prefix(parts[2]), prefix(parts[3]));
+            let ports = parts.get(4).map(|port| port.parse().unwrap()..=port.parse().unwrap());
+            let permit = key == "permit";
+            config.guard.rules.push(Rule { permit, from, protocol, source, destination, ports });
+        }
         "exempt" => config.exempt.push(Exemption { destination: prefix(value), ports: None }),
         "deterministic" => config.deterministic = Some(prefix(value)),
         "held" => config.held_fragments = number() as usize,
