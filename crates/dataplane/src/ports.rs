@@ -14,6 +14,9 @@ use profile::{Error as SetupError, Role, parse_mac};
 use run::graph::PortFacts;
 use std::net::IpAddr;
 
+/// The largest IP packet of Ethernet.
+const USUAL_MTU: u16 = 1_500;
+
 /// One port, open.
 pub struct OpenPort<'a> {
     /// What it was opened as.
@@ -42,6 +45,8 @@ pub struct OpenPort<'a> {
     pub share: TxWorkShare,
     /// Most bytes of a packet behind its Ethernet header.
     pub mtu: usize,
+    /// The largest IP packet that its link takes.
+    pub link_mtu: u16,
 }
 
 impl OpenPort<'_> {
@@ -117,6 +122,8 @@ pub struct PortNeeds {
     pub segments: bool,
     /// The longest frame, bytes without FCS.
     pub longest: usize,
+    /// The largest IP packet that its link takes, where that is said.
+    pub mtu: Option<u16>,
     /// Whether no stream's addresses or ports vary: then RSS keeps each together.
     pub steady: bool,
     /// Whether what it receives is measured as it comes, with nothing before that holds or changes it.
@@ -137,7 +144,10 @@ pub fn open<'a>(
     let port = Port::open(eal, &settings.device).map_err(device)?;
     let wanted = settings.mac.as_deref().and_then(parse_mac);
     let mtu = needs.longest.saturating_sub(packet::ethernet::LEN);
-    let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
+    let mtu = if mtu > usize::from(USUAL_MTU) { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
+    // What the device takes is raised to what is said, and never lowered: that would be others' to feel.
+    let raised = needs.mtu.filter(|said| port.interface_mtu().is_some_and(|there| there < *said));
+    let mtu = raised.unwrap_or(mtu).max(mtu);
     let info = port.info().map_err(device)?;
     let queues = match needs.queues {
         Some(named) => QueuePairs::named(settings, &info, named),
@@ -160,6 +170,8 @@ pub fn open<'a>(
     };
     let pool = pools.of(&port).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let (rx, tx) = port.start(&config, &pool).map_err(device)?;
+    // Without a word of it longer ones than usual find no room.
+    let link_mtu = needs.mtu.unwrap_or_else(|| port.interface_mtu().unwrap_or(USUAL_MTU).min(USUAL_MTU));
     if does.rx_timestamp && port.clock().is_none() {
         // Stamps that nobody can tell the time from.
         does.rx_timestamp = false;
@@ -174,5 +186,20 @@ pub fn open<'a>(
     let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
     let addrs = InterfaceAddrs::new(mac, tags, &own, &needs.sources);
     let (share, mtu) = (TxWorkShare::default(), usize::from(mtu).max(1500));
-    Ok(OpenPort { settings, index, rx, tx, addrs, queues, info, taps, port, pool, does, share, mtu })
+    Ok(OpenPort {
+        settings,
+        index,
+        rx,
+        tx,
+        addrs,
+        queues,
+        info,
+        taps,
+        port,
+        pool,
+        does,
+        share,
+        mtu,
+        link_mtu,
+    })
 }

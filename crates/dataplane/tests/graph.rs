@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 fn every_kind_builds_what_it_says() {
     let pool = Mempool::new(eal(), 1023, 2048).unwrap();
     let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
-    let ports = ["a", "b"].map(|name| GraphPort { name: name.into(), addrs: addrs.clone() });
+    let ports = ["a", "b"].map(|name| GraphPort { name: name.into(), addrs: addrs.clone(), mtu: 1500 });
     let folder = tempfile::tempdir().unwrap();
     for kind in kinds().kinds() {
         let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();

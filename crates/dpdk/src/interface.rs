@@ -38,6 +38,12 @@ impl Interface {
         Some(Self { index, was, made: OnceLock::new(), promiscuous: OnceLock::new() })
     }
 
+    /// The largest IP packet that the interface of this number takes now.
+    pub(crate) fn mtu(index: u32) -> Option<u16> {
+        let state = InterfaceCalls::new(index).ok()?.state().ok()?;
+        Some(u16::try_from(state.mtu).unwrap_or(u16::MAX))
+    }
+
     /// The port has started: what its driver made of it is known from here on. A driver that starts sets the flag of
     /// promiscuous mode, which is the user's, to what it was told itself: that is put back at once.
     pub(crate) fn started(&self, promiscuous: bool) -> io::Result<()> {

@@ -410,6 +410,12 @@ impl Port {
         u32::try_from(node).ok().filter(|node| self.0.eal.nodes().contains(node))
     }
 
+    /// The largest IP packet that the interface of the kernel below the port takes. `None`: there is none.
+    pub fn interface_mtu(&self) -> Option<u16> {
+        let index = self.raw_info().ok()?.if_index;
+        if index == 0 { None } else { Interface::mtu(index) }
+    }
+
     /// What the port can do.
     pub fn info(&self) -> Result<PortInfo> {
         let raw = self.raw_info()?;

@@ -118,6 +118,8 @@ pub struct GraphPort {
     pub name: String,
     /// The addresses that it answers for.
     pub addrs: InterfaceAddrs,
+    /// The largest IP packet that its link takes.
+    pub mtu: u16,
 }
 
 /// What there is when an element is built.

@@ -125,6 +125,7 @@ fn build(sessions: u32, pool: &Mempool) -> ([Box<dyn Element>; STAGES.len()], Bo
     let port = |name: &str, mac, ip: [u8; 4]| GraphPort {
         name: name.into(),
         addrs: InterfaceAddrs::new(mac, Tags::NONE, &[Ipv4Addr::from(ip).into()], &[]),
+        mtu: 1500,
     };
     let ports = [port("b", INSIDE, [10, 255, 255, 254]), port("c", OUTSIDE, OWN.octets())];
     let (mut captures, mut extensions) = (Vec::new(), Extensions::default());

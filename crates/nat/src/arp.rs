@@ -21,6 +21,17 @@ const PAUSE: u64 = SECOND;
 const UNDER_WAY: usize = 1_024;
 /// Hosts that were found, and may move.
 const FOUND: usize = 16_384;
+/// Hosts that wait for one router.
+const BEHIND: usize = 256;
+
+/// A network behind a router.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// The network.
+    pub to: Prefix,
+    /// The router, on the link.
+    pub via: u32,
+}
 
 /// Somebody wants to know where a host is.
 #[derive(Debug)]
@@ -128,6 +139,11 @@ struct Located {
 #[derive(Debug)]
 pub struct Resolver {
     on_link: Vec<Prefix>,
+    /// The longest prefixes first.
+    routes: Vec<Route>,
+    /// Hosts that wait for routers, by router; and where these were found.
+    behind: HashMap<Host, Vec<(Host, Askers)>>,
+    routers: HashMap<Host, Mac>,
     /// Who asks.
     own: Mac,
     replies: Vec<Option<SyncSender<Answer>>>,
@@ -149,6 +165,9 @@ impl Resolver {
     pub fn new(on_link: Vec<Prefix>, own: Mac) -> Self {
         Self {
             on_link,
+            routes: Vec::new(),
+            behind: HashMap::new(),
+            routers: HashMap::new(),
             own,
             replies: Vec::new(),
             pending: HashMap::with_capacity(MOST),
@@ -161,14 +180,27 @@ impl Resolver {
         }
     }
 
-    /// Ask for a host, unless it is asked for already. Who is not on the link, and who is one too many, is nowhere.
+    /// Hosts of these networks are reached by routers.
+    pub fn with_routes(mut self, mut routes: Vec<Route>) -> Self {
+        routes.sort_by_key(|route| std::cmp::Reverse(route.to.bits));
+        self.routes = routes;
+        self
+    }
+
+    /// Whom to ask for: a host on the link itself, or the router that leads to it, in the same VLAN.
+    fn next_hop(&self, host: Host) -> Option<Host> {
+        if self.on_link.iter().any(|prefix| prefix.has(host.0)) {
+            return Some(host);
+        }
+        self.routes.iter().find(|route| route.to.has(host.0)).map(|route| (route.via, host.1))
+    }
+
+    /// Ask for a host, unless it is asked for already. Who is not on the link, nor behind a router there, and who is one too many, is
+    /// nowhere.
     pub fn ask(&mut self, Query { host, asker, reply }: Query) {
-        if let Some(pending) = self.pending.get_mut(&host) {
-            pending.askers = pending.askers.with(asker);
-        } else if self.pending.len() < MOST && self.on_link.iter().any(|prefix| prefix.has(host.0)) {
-            self.pending.insert(host, Pending { tries: 0, due: 0, askers: Askers::default().with(asker) });
-            self.fresh.push_back(host);
-        } else {
+        let room = self.pending.len() < MOST;
+        let next_hop = self.next_hop(host).filter(|hop| room || self.pending.contains_key(hop));
+        if !next_hop.is_some_and(|next_hop| self.wait_for(next_hop, host, asker)) {
             let _it_asks_again = reply.try_send(Answer { host, mac: None });
             return;
         }
@@ -176,6 +208,27 @@ impl Resolver {
             self.replies.resize(asker + 1, None);
         }
         self.replies[asker] = Some(reply);
+    }
+
+    /// Let somebody wait for a host's next hop. `false`: too many wait for it.
+    fn wait_for(&mut self, next_hop: Host, host: Host, asker: usize) -> bool {
+        if next_hop != host {
+            let behind = self.behind.entry(next_hop).or_default();
+            let room = behind.len() < BEHIND;
+            match behind.iter_mut().find(|(waiting, _)| *waiting == host) {
+                Some((_, askers)) => *askers = askers.with(asker),
+                None if !room => return false,
+                None => behind.push((host, Askers::default().with(asker))),
+            }
+        }
+        let pending = self.pending.entry(next_hop).or_insert_with(|| {
+            self.fresh.push_back(next_hop);
+            Pending { tries: 0, due: 0, askers: Askers::default() }
+        });
+        if next_hop == host {
+            pending.askers = pending.askers.with(asker);
+        }
+        true
     }
 
     /// Whom to send a request for now: who was not asked for yet comes first, so that one who is there does not wait for many who are
@@ -217,7 +270,22 @@ impl Resolver {
             self.end(host, Some(arp.sender_mac));
             return true;
         }
-        self.moved(host, arp.sender_mac)
+        let router = self.moved_router(host, arp.sender_mac);
+        self.moved(host, arp.sender_mac) || router
+    }
+
+    /// Whether a router was found elsewhere before: then all that it leads to have moved.
+    fn moved_router(&mut self, router: Host, mac: Mac) -> bool {
+        if self.routers.get(&router).is_none_or(|before| *before == mac) {
+            return false;
+        }
+        let behind: Vec<Host> =
+            self.found.keys().filter(|host| self.next_hop(**host) == Some(router)).copied().collect();
+        behind.into_iter().for_each(|host| {
+            self.moved(host, mac);
+        });
+        self.routers.insert(router, mac);
+        true
     }
 
     /// Whether a host was found elsewhere before.
@@ -238,8 +306,18 @@ impl Resolver {
     fn end(&mut self, host: Host, mac: Option<Mac>) {
         let Some(Pending { askers, .. }) = self.pending.remove(&host) else { return };
         let _it_asks_again = answer(&self.replies, askers, Answer { host, mac });
-        if let Some(mac) = mac {
+        if let Some(mac) = mac.filter(|_| askers.numbers().next().is_some()) {
             self.keep(host, Located { mac, askers });
+        }
+        let Some(behind) = self.behind.remove(&host) else { return };
+        if let Some(mac) = mac.filter(|_| self.routers.len() < FOUND) {
+            self.routers.insert(host, mac);
+        }
+        for (host, askers) in behind {
+            let _it_asks_again = answer(&self.replies, askers, Answer { host, mac });
+            if let Some(mac) = mac {
+                self.keep(host, Located { mac, askers });
+            }
         }
     }
 
@@ -382,6 +460,42 @@ mod tests {
         }
         assert!(resolver.heard(&announced(THERE, THERE)));
         assert_eq!(answers(), [Some(THERE); 2]);
+    }
+
+    #[test]
+    fn who_is_behind_a_router_is_reached_by_it() {
+        const ROUTER: Host = (0x0a00_0001, 7 << 12);
+        let (resolver, client, asked) = made();
+        let to = Prefix::new(Ipv4Addr::new(100, 64, 0, 0), 16);
+        let far = Prefix::new(Ipv4Addr::new(100, 64, 9, 0), 24);
+        let routes = vec![Route { to, via: ROUTER.0 }, Route { to: far, via: ROUTER.0 + 1 }];
+        let mut resolver = resolver.with_routes(routes);
+        let behind = [(0x6440_0001, ROUTER.1), (0x6440_0002, ROUTER.1)];
+        let others = [(0x6440_0901, ROUTER.1), (0x6441_0001, ROUTER.1)];
+        assert!(behind.iter().chain(&others).chain(&behind).all(|host| client.ask(*host)));
+        asked.try_iter().for_each(|query| resolver.ask(query));
+        // No route leads there.
+        assert_eq!(client.answer(), Some(Answer { host: others[1], mac: None }));
+        // One request for all of a router, three in all; the longest prefix decides.
+        let sent = requests(&mut resolver, 1);
+        assert_eq!(
+            sent.iter().map(|(_, host)| *host).collect::<Vec<_>>(),
+            [ROUTER, (ROUTER.0 + 1, ROUTER.1)]
+        );
+        assert!(!resolver.heard(&answer((ROUTER.0, 0), MAC)), "in another VLAN");
+        assert!(resolver.heard(&answer(ROUTER, MAC)));
+        let mut answers = || [client.answer(), client.answer(), client.answer()];
+        let found = |mac| behind.map(|host| Some(Answer { host, mac: Some(mac) }));
+        assert_eq!(answers(), [found(MAC)[0], found(MAC)[1], None]);
+        // The router moves, and with it all behind it.
+        const THERE: Mac = [2, 0, 0, 0, 0, 2];
+        assert!(resolver.heard(&answer(ROUTER, THERE)) && !resolver.heard(&answer(ROUTER, THERE)));
+        let mut moved = answers();
+        moved.sort_by_key(|answer| answer.map(|answer| answer.host));
+        assert_eq!(moved, [None, found(THERE)[0], found(THERE)[1]]);
+        assert_eq!(requests(&mut resolver, 10).len(), 3, "for the router that is nowhere");
+        assert_eq!(client.answer(), Some(Answer { host: others[0], mac: None }));
+        assert!(resolver.pending.is_empty() && resolver.behind.is_empty());
     }
 
     #[test]

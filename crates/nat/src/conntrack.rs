@@ -294,7 +294,10 @@ impl Conntrack {
     #[inline(never)]
     fn process_left(&mut self, side: Side, frame: &mut Frame<'_>, hop: Hop, now: u64) {
         if side == Side::Inside && frame.verdict == Verdict::Pending {
-            self.learn(&frame.headers, hop, now);
+            // An error comes by the next hop of who it is about: whoever reports it begins nothing.
+            if cgnat::reported_subscriber(frame.bytes, &frame.headers).is_none() {
+                self.learn(&frame.headers, hop, now);
+            }
             if let Some(pcp) = &mut self.pcp
                 && pcp.takes(&frame.headers)
             {

@@ -3,7 +3,7 @@
 
 use crate::addresses;
 use crate::announce::{Announcer, Newcomers};
-use crate::arp::{Query, Resolver};
+use crate::arp::{Query, Resolver, Route};
 use crate::exception::{self, Part};
 use crate::leaving::{self, LeavingList};
 use crate::link;
@@ -60,6 +60,9 @@ pub struct Options {
     /// anything is asked for by ARP. Default: nobody is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_link: Vec<Address>,
+    /// Networks behind routers on this port's link: who is there is reached by the router. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteOption>,
     /// Whether the host's kernel has the port's own address, and answers for it in the port's VLAN. Without a VLAN that is what
     /// has no tag; in other VLANs it is answered here all the same. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -68,6 +71,16 @@ pub struct Options {
     /// addresses when it begins to. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pair: bool,
+}
+
+/// A network behind a router.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteOption {
+    /// The network, a prefix.
+    pub to: Address,
+    /// The router on this port's link that leads there, in whatever VLAN.
+    pub via: Ipv4Addr,
 }
 
 /// Tell a host for which addresses it answers from now on, besides the port's own.
@@ -105,6 +118,21 @@ impl ElementKind for Options {
     fn check(&self) -> Vec<Problem> {
         let mut problems = addresses::problems("answers_for", &self.answers_for);
         problems.extend(addresses::not_ipv4("on_link", &self.on_link));
+        let on_link = addresses::prefixes(&self.on_link);
+        for (at, route) in self.routes.iter().enumerate() {
+            let key = format!("routes[{at}]");
+            if addresses::prefix(&route.to).is_none() {
+                problems.push(Problem::new(format!("{key}.to"), "it is not IPv4", "Use an IPv4 prefix"));
+            }
+            if !on_link.iter().any(|prefix| prefix.has(route.via.to_bits())) {
+                let what = format!("{} is not on the link", route.via);
+                problems.push(Problem::new(
+                    format!("{key}.via"),
+                    what,
+                    "Name a router of the port's own network",
+                ));
+            }
+        }
         if self.pair && self.host {
             let what = "the kernel would answer for the box on both NATs of a pair";
             problems.push(Problem::new("pair", what, "Leave one of pair and host out"));
@@ -144,7 +172,11 @@ impl ElementKind for Options {
                 let Some(queries) = Shared::of(cx)?.resolver.end() else {
                     return Err(cx.fault("on_link", "another element asks for subscribers"));
                 };
+                let routes = self.routes.iter().filter_map(|route| {
+                    Some(Route { to: addresses::prefix(&route.to)?, via: route.via.to_bits() })
+                });
                 let resolver = Resolver::new(addresses::prefixes(&self.on_link), own.mac);
+                let resolver = resolver.with_routes(routes.collect());
                 Some(Subscribers { resolver, queries, own })
             }
         };

@@ -22,6 +22,7 @@ mod division;
 mod exception;
 mod fate;
 mod filter;
+mod guard;
 mod headers;
 mod hops;
 pub mod host;

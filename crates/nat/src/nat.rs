@@ -3,6 +3,7 @@
 use crate::addresses;
 use crate::arp::ResolverClient;
 use crate::bind::Bind;
+use crate::headers;
 use crate::leases::{LeaseFile, Leases};
 use crate::neighbours::{Host, Neighbours, is_of_one};
 use crate::owner::Owner;
@@ -22,16 +23,20 @@ use protocol::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, OnceLock};
 
 const KIND: &str = "nat";
-const DROPS: [&str; 5] = ["not_ipv4", "not_inside", "not_bound", "spoofed", "table_full"];
+const DROPS: [&str; 7] =
+    ["not_ipv4", "not_inside", "not_bound", "spoofed", "table_full", "martian_source", "reverse_path"];
 const NOT_IPV4: usize = 0;
 const NOT_INSIDE: usize = 1;
 const NOT_BOUND: usize = 2;
 const SPOOFED: usize = 3;
 const TABLE_FULL: usize = 4;
+const MARTIAN_SOURCE: usize = 5;
+const REVERSE_PATH: usize = 6;
 
 /// Time between two looks at what is idle, ns.
 const TURN: u64 = 500_000;
@@ -51,13 +56,21 @@ const AHEAD: usize = 32;
 
 /// The NAT table: private address and VLAN tags → Ethernet address, for what comes from subscribers. Who is no subscriber gets no
 /// further. Bindings are learned from what subscribers send, as ARP would; or else they are given, and then a packet that comes
-/// from another Ethernet address than its sender's is dropped as `spoofed`.
+/// from another Ethernet address than its sender's is dropped as `spoofed`. ICMP errors of routers inside pass by the subscriber that
+/// they are about.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
     /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Address>,
+    /// Addresses that are nobody's, among these: the box's own, and network and broadcast addresses. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nobody: Vec<Ipv4Addr>,
+    /// Subscribers' prefixes that there is a route to by the inside port: what comes from others is dropped as `reverse_path` (strict
+    /// reverse path forwarding, RFC 3704 section 2.2). Default: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reverse_path: Vec<Address>,
     /// Bindings there may be, of all workers: 128 bytes each. Default 16384; a worker has 65534 at most.
     #[serde(default = "most_subscribers")]
     pub most_subscribers: usize,
@@ -83,6 +96,7 @@ impl ElementKind for Options {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = addresses::not_ipv4("subscribers", &self.subscribers);
+        problems.extend(addresses::not_ipv4("reverse_path", &self.reverse_path));
         if self.most_subscribers == 0 {
             let what = "there is no room for a subscriber";
             problems.push(Problem::new("most_subscribers", what, "Use 1 or more"));
@@ -120,6 +134,8 @@ impl ElementKind for Options {
         let nat = Nat {
             table,
             inside,
+            nobody: self.nobody.clone(),
+            routed: addresses::prefixes(&self.reverse_path),
             learn,
             leases,
             told: None,
@@ -145,6 +161,10 @@ impl ElementKind for Options {
 struct Nat {
     table: Bindings,
     inside: Vec<Prefix>,
+    /// Those that are no host's.
+    nobody: Vec<Ipv4Addr>,
+    /// Where there is a route to, if that counts.
+    routed: Vec<Prefix>,
     learn: bool,
     leases: Option<Leases>,
     /// What was told and cannot be done yet.
@@ -233,9 +253,7 @@ impl Nat {
     #[cold]
     fn admit_new(&mut self, sender: &Sender, seen: Source, now: u64) -> Result<Hop, usize> {
         let Sender { inside, realm, mac, .. } = *sender;
-        if !self.is_subscriber(inside) {
-            return Err(NOT_INSIDE);
-        }
+        self.is_allowed(inside)?;
         match seen {
             // What is sent to a group everybody would read: nobody is there.
             _ if !is_of_one(mac) => Err(SPOOFED),
@@ -269,9 +287,34 @@ impl Nat {
         Some(hop)
     }
 
-    /// Whether an address is a subscriber's, as the operator says.
+    /// Whether an address is a subscriber's, as the operator says; if not, why.
+    fn is_allowed(&self, inside: u32) -> Result<(), usize> {
+        let has = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.has(inside));
+        if !has(&self.inside) {
+            Err(NOT_INSIDE)
+        } else if self.nobody.contains(&Ipv4Addr::from_bits(inside)) {
+            Err(MARTIAN_SOURCE)
+        } else if !self.routed.is_empty() && !has(&self.routed) {
+            Err(REVERSE_PATH)
+        } else {
+            Ok(())
+        }
+    }
+
     fn is_subscriber(&self, inside: u32) -> bool {
-        self.inside.iter().any(|prefix| prefix.has(inside))
+        self.is_allowed(inside).is_ok()
+    }
+
+    /// By which next hop the subscriber is reached whom an ICMP error of another host or router inside is about (RFC 5508 REQ-5). Where
+    /// bindings are given, only who forwards for that one is believed.
+    #[cold]
+    fn reporter_hop(&self, mbuf: &Mbuf, sender: &Sender) -> Option<Hop> {
+        let headers = headers::of(mbuf, mbuf.meta()?)?;
+        let about = cgnat::reported_subscriber(mbuf.data(), &headers)?;
+        let binding = self.table.find(about, sender.realm)?;
+        let is_other = about != sender.inside && self.is_allowed(sender.inside) != Err(MARTIAN_SOURCE);
+        let is_believed = self.learn || binding.mac() == sender.mac;
+        (is_other && is_believed).then(|| binding.hop())
     }
 
     /// Whether it is this worker that a subscriber's packets come to. Of others it knows who is spoken to by its own.
@@ -472,7 +515,10 @@ impl Element for Nat {
                     return Ok(());
                 }
                 let sender = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta)).ok_or(NOT_IPV4)?;
-                let hop = self.admit(&Sender { hash: *hash, ..sender }, now)?;
+                let hop = match self.reporter_hop(mbuf, &sender) {
+                    Some(hop) => hop,
+                    None => self.admit(&Sender { hash: *hash, ..sender }, now)?,
+                };
                 note(mbuf, hop).ok_or(NOT_IPV4)
             });
         }

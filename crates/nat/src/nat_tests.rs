@@ -14,6 +14,8 @@ fn table() -> (Nat, Receiver<Told>, Receiver<Subscriber>) {
         table: Bindings::new(8, [7; 32]).unwrap(),
         // Also 0.0.0.1, and so on.
         inside: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 4)],
+        nobody: Vec::new(),
+        routed: Vec::new(),
         learn: false,
         leases: None,
         told: None,

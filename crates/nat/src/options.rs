@@ -5,6 +5,7 @@ use crate::addressing::Links;
 use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
 use crate::conntrack::{Conntrack, DROPS, OUTPUTS};
 use crate::division::{share, steered};
+use crate::guard::{self, AclRule, IpOptionPolicy};
 use crate::kept::Kept;
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
@@ -17,7 +18,7 @@ use crate::sites::SiteOptions;
 use crate::state::{Header, Keeper, StateError, Survey, restore};
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
-use cgnat::config::{Addresses, ConfigError, PoolAddress, StaticForward};
+use cgnat::config::{Addresses, ConfigError, Mtu, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
 use engine::{Clock, Element};
 use profile::{Address, Error};
@@ -125,6 +126,18 @@ pub struct Options {
     /// Let subscribers ask for mappings by PCP (RFC 6887) at the inside port's address. Default: they cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcp: Option<PcpOptions>,
+    /// Rules for packets that begin something, in order: the first that a packet matches decides. One that matches none is permitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acl: Vec<AclRule>,
+    /// Packets with which IP options are forwarded. Default no_source_route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_options: Option<IpOptionPolicy>,
+    /// Prefixes in the subscribers' space that are reached by the outside port. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside_prefixes: Vec<Address>,
+    /// Addresses that no host has: network and broadcast addresses of the ports' networks. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nobody: Vec<Ipv4Addr>,
     /// The largest MSS that a SYN may ask for. Default: as it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
@@ -165,6 +178,7 @@ impl Options {
             blocks_per_subscriber: self.blocks_per_subscriber,
             sessions_per_subscriber: self.sessions_per_subscriber,
             mss: self.mss,
+            guard: guard::guard(&self.acl, self.ip_options, &self.outside_prefixes, &self.nobody),
             // Nobody reads them without a log.
             events: 0,
             ..Config::default()
@@ -348,6 +362,8 @@ impl ElementKind for Options {
             problems.push(Problem::new("deterministic", "it is no IPv4 prefix", "Use one like 10.0.0.0/22"));
         }
         problems.extend(addresses::not_ipv4("subscribers", &self.subscribers));
+        problems.extend(guard::problems(&self.acl));
+        problems.extend(addresses::not_ipv4("outside_prefixes", &self.outside_prefixes));
         let log = self.log.iter().flat_map(LogOptions::check);
         problems.extend(log.map(|problem| problem.under("log")));
         let pcp = self.pcp.iter().flat_map(PcpOptions::check);
@@ -408,6 +424,7 @@ impl ElementKind for Options {
 
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
         let (inside, outside) = (cx.port("inside", &self.inside)?, cx.port("outside", &self.outside)?);
+        let mtu = Mtu { inside: inside.1.mtu, outside: outside.1.mtu };
         let sides = [inside, outside].map(|(number, port)| (number as u16, port.addrs.clone()));
         let (replica, replicas, name) = (cx.replica, cx.replicas.max(1), cx.name.to_owned());
         let folder = self.state.as_ref().map(|file| Path::new(file).parent());
@@ -436,6 +453,7 @@ impl ElementKind for Options {
         };
         let (mut config, mut ownership) =
             self.config_of(replica, replicas, seed, divided).map_err(|why| cx.fault(&why.key, &why.what))?;
+        config.mtu = mtu;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
         if let Some(Adjust(adjust)) = cx.extensions.get_mut() {
             adjust(&mut config);

@@ -11,11 +11,14 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Options that may change.
-const CHANGEABLE: [&str; 9] = [
+const CHANGEABLE: [&str; 12] = [
+    "acl",
     "blocks_per_subscriber",
     "exempt",
     "forwards",
+    "ip_options",
     "mss",
+    "outside_prefixes",
     "pool",
     "sessions_per_subscriber",
     "tcp_filtering",

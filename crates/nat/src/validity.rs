@@ -2,6 +2,7 @@
 
 use crate::sites::Macs;
 use ::element::kind::{Build, ElementKind};
+use cgnat::guard::is_martian;
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::parser::{self, Look, Parser};
 use engine::{About, Cx, Element};
@@ -14,17 +15,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const KIND: &str = "validity";
 const OUTPUTS: [&str; 2] = ["out", "local"];
-/// Reasons to drop: those of the parser, and one more.
-const DROPS: [&str; parser::DROPS.len() + 1] = {
-    let mut names = ["other_mac"; parser::DROPS.len() + 1];
+/// Reasons to drop: those of the parser, and two more.
+const DROPS: [&str; parser::DROPS.len() + 2] = {
+    let mut names = ["other_mac"; parser::DROPS.len() + 2];
     let mut i = 0;
     while i < parser::DROPS.len() {
         names[i] = parser::DROPS[i];
         i += 1;
     }
+    names[MARTIAN_SOURCE] = "martian_source";
     names
 };
 const OTHER_MAC: u8 = parser::DROPS.len() as u8;
+const MARTIAN_SOURCE: usize = parser::DROPS.len() + 1;
 const LOCAL: usize = 1;
 const DHCP_CLIENT: u16 = 68;
 
@@ -145,6 +148,18 @@ impl Validity {
         self.macs.number(to).map_or(Found::Broken(OTHER_MAC), |_| in_ip)
     }
 
+    /// Whether a packet for the box comes from an address that no other host has (RFC 1812 section 5.3.7). Who has none yet asks for
+    /// one by DHCP.
+    #[cold]
+    fn is_of_nobody(&self, mbuf: &Mbuf) -> bool {
+        let meta =
+            mbuf.meta().filter(|meta| meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP));
+        let addresses = meta.and_then(|meta| ipv4::addresses(mbuf.data(), meta.l3.into()));
+        addresses.is_some_and(|(from, _)| {
+            !from.is_unspecified() && is_martian(from.to_bits()) || self.own.contains(&from)
+        })
+    }
+
     /// Whether a packet is for the box itself, for a group, or no IPv4.
     #[inline(always)]
     fn is_local(&self, frame: &[u8], meta: &Meta) -> bool {
@@ -209,6 +224,10 @@ impl Element for Validity {
         let mut found = found.iter();
         batch.filter_map(|mbuf| match found.next()? {
             Found::Good => Some(mbuf),
+            Found::Local if self.is_of_nobody(&mbuf) => {
+                cx.count(MARTIAN_SOURCE, 1);
+                None
+            }
             Found::Local => {
                 cx.emit(LOCAL, mbuf);
                 None

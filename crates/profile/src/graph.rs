@@ -185,6 +185,11 @@ pub struct GraphPort {
     /// The port's MAC address. Default: the device's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
+    /// The largest IP packet that its link takes, bytes: 576 to 9,600. Above 1,500 the device must offer it, and each packet takes as much
+    /// memory. Default: the device's, at most 1500.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 576, max = 9_600))]
+    pub mtu: Option<u16>,
     /// Go on without the port when it is lost: what is for it is dropped then, and that it was lost is told. Default false: the
     /// graph ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -202,6 +207,7 @@ impl GraphPort {
             ip: port.ip.clone(),
             vlan: port.vlan.clone(),
             mac: port.mac.clone(),
+            mtu: None,
             optional: false,
         }
     }

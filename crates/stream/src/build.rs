@@ -212,7 +212,7 @@ pub fn build(
         let rx =
             rx.map(|(rx, tap)| Some(Box::new(Captured::new(PortRx(rx), tap.clone())) as Box<dyn Element>));
         queues.insert(name.clone(), Queues { rx: rx.collect(), tx: tx.collect() });
-        places.push(GraphPort { name: name.clone(), addrs: open.addrs });
+        places.push(GraphPort { name: name.clone(), addrs: open.addrs, mtu: open.link_mtu });
         opened.push((name, open.port));
     }
     let pool = pool.map_or_else(|| pools.on(None), Ok);

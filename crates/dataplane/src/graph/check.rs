@@ -209,6 +209,10 @@ impl<'a> Checker<'a> {
             if let Err(why) = port.device.parse::<Device>() {
                 self.fault("ND-104-04", format!("{at}.device"), why.what(), why.fix());
             }
+            if let Some(mtu) = port.mtu.filter(|mtu| !(576..=9_600).contains(mtu)) {
+                let what = format!("an MTU is 576 to 9,600 bytes, not {mtu}");
+                self.fault("ND-104-05", format!("{at}.mtu"), what, "Use that of the link");
+            }
             // What it does with frames its elements say, and not a role: they may be in VLANs of theirs.
             let port = profile::Port { role: profile::Role::Reflector, ..port.port(name) };
             self.faults.extend(profile::check_port(&port, &at));

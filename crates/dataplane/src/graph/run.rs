@@ -2,7 +2,7 @@
 
 use crate::graph::assemble::{Parts, Queues, assemble, placement};
 use crate::graph::check::CheckedGraph;
-use crate::graph::packets::{self, ROOM};
+use crate::graph::packets;
 use crate::impaired::{self, Impaired, ImpairedElements};
 use crate::link_up;
 use crate::link_watch::Watch;
@@ -16,6 +16,7 @@ use element::capture::Taps;
 use element::kind::{Extensions, GraphPort};
 use engine::port::{PortRx, PortTx};
 use engine::{Element, Engine, EngineError, Options};
+use packet::ethernet;
 use profile::Error as SetupError;
 use run::Control;
 use run::graph::PortFacts;
@@ -92,12 +93,14 @@ impl GraphRun {
         let eal = eal.map_err(|why| setup_error("ports", &why))?;
         let memory = |why: dpdk::Error| setup_error("memory", &why);
         let ways = graph.of_kind(impaired::KIND).count();
-        let (packets, on_the_way) = impaired::packets(file.memory.0, ways, ROOM.into(), packets::least(file));
-        let pools = NodePools::new(eal, packets, ROOM).map_err(memory)?;
+        let room = packets::room(file);
+        let (packets, on_the_way) = impaired::packets(file.memory.0, ways, room.into(), packets::least(file));
+        let pools = NodePools::new(eal, packets, room).map_err(memory)?;
         let settings: Vec<profile::Port> = file.ports.iter().map(|(name, port)| port.port(name)).collect();
         let taps: Vec<Taps> = settings.iter().map(|port| Taps::new(port.queues.into())).collect();
         let queues: Vec<NamedQueues> = file.ports.keys().map(|name| graph.named_queues(name)).collect();
-        let opened = open(eal, (&settings, &queues), &taps, &pools)?;
+        let mtus: Vec<Option<u16>> = file.ports.values().map(|port| port.mtu).collect();
+        let opened = open(eal, (&settings, &queues, &mtus), &taps, &pools)?;
         // Clones come from where the first port's packets come from.
         let pool =
             opened.first().map_or_else(|| pools.on(None), |port| pools.of(&port.port)).map_err(memory)?;
@@ -107,7 +110,7 @@ impl GraphRun {
         for port in opened {
             let name = port.settings.name.clone();
             facts.push(port.facts());
-            places.push(GraphPort { name: name.clone(), addrs: port.addrs });
+            places.push(GraphPort { name: name.clone(), addrs: port.addrs, mtu: port.link_mtu });
             opened_ports.push((name.clone(), port.port));
             let rx = port.rx.into_iter().map(boxed).collect();
             let tx = port.tx.into_iter().map(|tx| Some(Box::new(PortTx(tx)) as Box<dyn Element>)).collect();
@@ -186,7 +189,7 @@ impl GraphRun {
 
 fn open<'a>(
     eal: &'static Eal,
-    (settings, queues): (&'a [profile::Port], &[NamedQueues]),
+    (settings, queues, mtus): (&'a [profile::Port], &[NamedQueues], &[Option<u16>]),
     taps: &'a [Taps],
     pools: &NodePools,
 ) -> Result<Vec<OpenPort<'a>>, SetupError> {
@@ -197,7 +200,9 @@ fn open<'a>(
     let mut opened = Vec::new();
     for index in order {
         let queues = Some(queues[index]);
-        let needs = PortNeeds { longest: LONGEST, steady: true, queues, ..PortNeeds::default() };
+        let mtu = mtus[index];
+        let longest = mtu.map_or(LONGEST, |mtu| LONGEST.max(usize::from(mtu) + ethernet::LEN));
+        let needs = PortNeeds { longest, mtu, steady: true, queues, ..PortNeeds::default() };
         let attempt = || ports::open(eal, (index, &settings[index], &taps[index]), pools, &needs);
         let port = link_up::open(&settings[index], &control, attempt);
         let at = |why: SetupError| {

@@ -105,7 +105,16 @@ fn refusal(why: Unmapped) -> Refusal {
         Unmapped::NotThere => Refusal::NotThere,
         Unmapped::Refused(Reason::SubscriberSessions | Reason::SubscriberPorts) => Refusal::Quota,
         Unmapped::Refused(Reason::NoPublicAddress) => Refusal::NetworkFailure,
-        Unmapped::Refused(Reason::NotInside | Reason::Protocol | Reason::NoMapping) => Refusal::NotAuthorized,
+        Unmapped::Refused(
+            Reason::NotInside
+            | Reason::Protocol
+            | Reason::NoMapping
+            | Reason::MartianSource
+            | Reason::MartianDestination
+            | Reason::InsideDestination
+            | Reason::Land
+            | Reason::Acl,
+        ) => Refusal::NotAuthorized,
         Unmapped::Refused(_) => Refusal::NoResources,
     }
 }
