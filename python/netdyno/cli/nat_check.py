@@ -33,6 +33,7 @@ def check(
     workers = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
     if as_json:
         found = {"name": nat.name, "workers": workers, "notes": list(where.notes), **vars(size)}
+        found["routes"] = [dict(route) for route in nat.routes]
         console.document(found)
         return
     console.line(f"{file}: good")
@@ -45,10 +46,14 @@ def check(
 
 
 def told(nat: Nat, size: Sizing) -> list[str]:
-    """What there is room for, in words."""
+    """What it is told to do, and what there is room for, in words."""
     mib = size.session_bytes / (1 << 20)
     tables = f"at most {mib / 1024:,.1f} GiB" if mib >= 1024 else f"at most {mib:,.4g} MiB"
+    routes = [f"route to {route['to']} via {route['via']}" for route in nat.routes]
+    mtus = [f"{port} MTU {mtu:,}" for port, mtu in nat.mtus.items()]
     return [
+        *routes,
+        *mtus,
         f"{_count(size.addresses, 'outside address', 'es')}, {size.blocks_per_address} port blocks each",
         f"{size.ports_per_subscriber:,} ports of each protocol for a subscriber",
         f"{_count(size.guaranteed, 'subscriber')} with all their port blocks, {size.at_most:,} with one",

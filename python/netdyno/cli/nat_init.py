@@ -14,7 +14,7 @@ from netdyno import config, files
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.nat.config import checked
-from netdyno.nat.file import FORMAT, RUN_TO_COMPLETION, SUBSCRIBERS, File
+from netdyno.nat.file import FORMAT, RUN_TO_COMPLETION, SUBSCRIBERS, File, Outside, Port
 
 EXAMPLE: dict[str, Any] = {
     "format": FORMAT,
@@ -37,6 +37,8 @@ UNUSED: dict[str, Any] = {
     "mac": "02:00:00:00:00:01",
     "queues": 4,
     "burst": 32,
+    "mtu": 1500,
+    "routes": [{"to": "100.64.0.0/16", "via": "10.0.0.1"}],
     "host": "nat-in",
     "tcp": "address_and_port_dependent",
     "mss": 1400,
@@ -45,6 +47,10 @@ UNUSED: dict[str, Any] = {
     "timeouts": {"udp": "5min"},
     "forwards": [{"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}],
     "exempt": ["192.0.2.0/24"],
+    "outside_prefixes": ["192.168.0.0/16"],
+    "reverse_path": "strict",
+    "ip_options": "none",
+    "acl": [{"action": "deny", "from": "inside", "protocol": "tcp", "ports": 25}],
     "deterministic": "10.0.0.0/24",
     "leases": {"file": "/var/lib/kea/kea-leases4.csv", "server": "kea"},
     "log": {"ipfix": "192.0.2.9:4739"},
@@ -119,8 +125,8 @@ def _lines(model: type[BaseModel], values: Mapping[str, Any], indent: str) -> It
 
 
 def _explained(model: type[BaseModel], key: str) -> bool:
-    """Whether a base of the model has the key: it was explained there."""
-    return any(key in base.model_fields for base in model.__mro__[1:] if _is_model(base))
+    """Whether it is a key of both ports: it was explained where the inside one has it."""
+    return model is Outside and key in Port.model_fields
 
 
 def _is_model(kind: Any) -> TypeGuard[type[BaseModel]]:

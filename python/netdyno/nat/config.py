@@ -60,6 +60,12 @@ class Nat:
     conntrack: Mapping[str, Any] = field(default_factory=dict)
     """What else is said of sessions, as the graph has it."""
     leases: Mapping[str, Any] | None = None
+    routes: tuple[Mapping[str, str], ...] = ()
+    """Networks behind routers inside: `to` and `via`."""
+    outside_prefixes: tuple[str, ...] = ()
+    """What of the subscribers' space is outside."""
+    reverse_path: str = "loose"
+    """Whose packets are taken from inside."""
     execution: str | Mapping[str, tuple[Place, ...]] = RUN_TO_COMPLETION
     """An execution model, or the core of each stage."""
     workers: int = 1
@@ -67,6 +73,12 @@ class Nat:
     """How several workers divide subscribers; None: as fits the ports."""
     memory: str | None = None
     huge_pages: bool | None = None
+
+    @property
+    def mtus(self) -> dict[str, int]:
+        """By port: the MTU, where it is said."""
+        sides = {"inside": self.inside, "outside": self.outside}
+        return {port: int(side.settings["mtu"]) for port, side in sides.items() if "mtu" in side.settings}
 
     @property
     def kernels(self) -> dict[str, tuple[Kernel, IPv4Interface]]:
@@ -134,6 +146,9 @@ def _plain(file: File) -> Nat:
         sessions_per_subscriber=file.limits.sessions_per_subscriber,
         conntrack=_conntrack(file),
         leases=None if file.leases is None else file.leases.model_dump(exclude_none=True),
+        routes=tuple(route.model_dump() for route in file.inside.routes or ()),
+        outside_prefixes=tuple(file.outside_prefixes or ()),
+        reverse_path=file.reverse_path,
         execution=execution,
         workers=file.workers,
         steering=file.steering,
@@ -158,6 +173,10 @@ def _conntrack(file: File) -> dict[str, Any]:
         for key, value in said.items()
         if key == "log" or value not in ({}, [])
     }
+    if file.acl:
+        found["acl"] = [rule.model_dump(by_alias=True, exclude_none=True) for rule in file.acl]
+    if file.ip_options != "no_source_route":
+        found["ip_options"] = file.ip_options
     if file.pcp is not None:
         found["pcp"] = {
             key: value for key, value in file.pcp.model_dump(exclude_none=True).items() if value != {}
@@ -166,6 +185,6 @@ def _conntrack(file: File) -> dict[str, Any]:
 
 
 def _side(port: Port) -> Side:
-    settings = port.model_dump(exclude_none=True, exclude={"gateway", "host"})
+    settings = port.model_dump(exclude_none=True, exclude={"gateway", "host", "routes"})
     kernel = Kernel(**port.host.model_dump()) if isinstance(port.host, Host) else None
     return Side(settings, IPv4Interface(port.ip), kernel)

@@ -26,6 +26,8 @@ def faults(file: File) -> Iterator[Error]:
     yield from _addresses(file)
     yield from _untranslated(file)
     yield from _forwards(file)
+    yield from _routes(file)
+    yield from _filters(file)
     yield from _deterministic(file)
     yield from _lifetimes(file)
     yield from _pair(file)
@@ -218,6 +220,54 @@ def _forwards(file: File) -> Iterator[Error]:
             what = f"{address} is no subscriber"
             fix = "Name a subscriber; `subscribers` says who is one"
             yield Error("ND-104-07", what, at=f"forwards[{i}].inside", fix=fix)
+
+
+def _routes(file: File) -> Iterator[Error]:
+    """Networks behind routers inside."""
+    inside, outside = IPv4Interface(file.inside.ip), IPv4Interface(file.outside.ip)
+    subscribers = [IPv4Network(text) for text in file.subscribers or SUBSCRIBERS]
+    if file.inside.routes and file.leases is not None:
+        what = "a lease names the subscriber's own MAC address, and behind a router it has the router's"
+        yield Error("ND-104-07", what, at="inside.routes", fix="Leave one of inside.routes and leases out")
+    seen: set[IPv4Network] = set()
+    for i, route in enumerate(file.inside.routes or ()):
+        at, to, via = f"inside.routes[{i}]", IPv4Network(route.to, strict=False), IPv4Address(route.via)
+        if via not in inside.network:
+            what = f"{via} is not in {inside.network}, the network of inside.ip"
+            yield Error("ND-104-07", what, at=f"{at}.via", fix="Name a router that is on the inside link")
+        elif via == inside.ip:
+            what = f"{via} is the box's own address"
+            yield Error("ND-104-07", what, at=f"{at}.via", fix="Name the router that leads there")
+        elif why := _no_host(via, inside.network):
+            yield Error("ND-104-07", why, at=f"{at}.via", fix="Name the router that leads there")
+        for key, network in (("inside.ip", inside.network), ("outside.ip", outside.network)):
+            if to.overlaps(network):
+                what = f"{to} overlaps {network}, the network of {key}, which is on the link"
+                yield Error("ND-104-07", what, at=f"{at}.to", fix="Name a network behind the router")
+        if not any(to.overlaps(prefix) for prefix in subscribers):
+            what, fix = f"there is no subscriber in {to}", "Name their network; `subscribers` says who is one"
+            yield Error("ND-104-07", what, at=f"{at}.to", fix=fix)
+        if to in seen:
+            yield Error("ND-104-07", f"{to} is there twice", at=f"{at}.to", fix="Name each network once")
+        seen.add(to)
+
+
+def _filters(file: File) -> Iterator[Error]:
+    """What is dropped, and what is outside."""
+    inside = IPv4Interface(file.inside.ip)
+    subscribers = [IPv4Network(text) for text in file.subscribers or SUBSCRIBERS]
+    for i, text in enumerate(file.outside_prefixes or ()):
+        at, network = f"outside_prefixes[{i}]", IPv4Network(text)
+        if network.overlaps(inside.network):
+            what = f"{text} overlaps {inside.network}, the network of inside.ip"
+            yield Error("ND-104-07", what, at=at, fix="Name networks that the outside port leads to")
+        elif not any(network.overlaps(prefix) for prefix in subscribers):
+            what = f"{text} is not in the subscribers' space, so it is outside anyway"
+            yield Error("ND-104-07", what, at=at, fix="Leave it out")
+    for i, rule in enumerate(file.acl or ()):
+        if rule.ports is not None and rule.protocol == "icmp":
+            fix = "Leave ports out, or name tcp or udp"
+            yield Error("ND-104-07", "ICMP has no ports", at=f"acl[{i}].ports", fix=fix)
 
 
 def _stages(file: File) -> Iterator[Error]:

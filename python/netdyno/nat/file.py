@@ -66,6 +66,15 @@ def _address(text: str) -> str:
     return text
 
 
+def _ports(value: Any, _: Any) -> str:
+    """A port or a range of ports; a plain number in YAML is one."""
+    text = str(value) if type(value) is int else value
+    found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text) if isinstance(text, str) else None
+    if found is None or not int(found[1]) <= int(found[2] or found[1]) < 1 << 16:
+        raise ValueError("write a port like 25, or a range like 6881-6889")
+    return str(text)
+
+
 def _time(text: str) -> str:
     try:
         read = units.TIME.text(text, "")
@@ -189,6 +198,10 @@ class Port(Section):
     one for each worker that runs to completion."""
     burst: Annotated[Whole, Field(ge=1, le=128)] | None = None
     """Packets that are received or sent at once. Default: 128."""
+    mtu: Annotated[Whole, Field(ge=576, le=9_600)] | None = None
+    """The largest IP packet that the link takes, in bytes. Longer ones are sent in fragments, or, with DF,
+    reported to their sender (RFC 1191). Above 1500 the device must offer it, and packets take as much memory.
+    Default: the device's, at most 1500."""
     host: Annotated[str | Host | None, WrapValidator(_host)] = None
     """The interface of the host's kernel, by name like `nat-in`, that gets what is addressed to the box: SSH,
     BGP, DHCP. Default: none; the box answers ARP and echo, and nothing else."""
@@ -201,6 +214,27 @@ class Port(Section):
         if value is None:
             raise ValueError(f"it has no device. {NULL}")
         return value
+
+
+class Route(Section):
+    """A network of subscribers behind a router."""
+
+    to: str
+    """The network, a prefix like `100.64.0.0/16`."""
+    via: str
+    """The router, an address in the network of `inside.ip`. It is asked for by ARP, in the VLAN of the
+    subscriber."""
+
+    _to = field_validator("to")(_network)
+    _via = field_validator("via")(_address)
+
+
+class Inside(Port):
+    """The port towards subscribers."""
+
+    routes: list[Route] | None = Field(default=None, max_length=1024)
+    """Networks of subscribers behind routers inside: by which next hop a subscriber there is reached before
+    it has sent anything. The longest prefix decides. Default: none."""
 
 
 class Outside(Port):
@@ -284,6 +318,29 @@ class Forward(Section):
     """The subscriber's VLAN, or two of them for QinQ. Default: none."""
 
     _ends = field_validator("outside", "inside")(_endpoint)
+
+
+class Rule(Section):
+    """A rule for packets that begin something."""
+
+    action: Literal["permit", "deny"]
+    """What becomes of a packet that the rule matches. What is denied is dropped as `acl`, and a subscriber is
+    told (ICMP type 3 code 13)."""
+    from_: Literal["inside", "outside"] | None = Field(default=None, alias="from")
+    """The port that it comes in by. Default: either."""
+    protocol: Literal["tcp", "udp", "icmp"] | None = None
+    """What it carries; `icmp` are queries. Default: anything."""
+    source: str | None = None
+    """Its source as it comes, an address or a prefix. Default: any."""
+    destination: str | None = None
+    """Its destination as it comes: from outside an address of the pool. Default: any."""
+    ports: Annotated[str | int | None, WrapValidator(_ports)] = None
+    """Its destination ports of TCP and UDP, like `25` or `6881-6889`. Default: any."""
+
+    @field_validator("source", "destination")
+    @classmethod
+    def _prefix(cls, value: str | None) -> str | None:
+        return None if value is None else _network(value)
 
 
 class Leases(Section):
@@ -391,7 +448,7 @@ class File(Section):
     """Which format this is."""
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")
     """A short name: letters, digits, `-`, `_`. `netdyno nat status NAME` finds it by that."""
-    inside: Port
+    inside: Inside
     """The port towards subscribers; its address is their gateway."""
     outside: Outside
     """The port away from them."""
@@ -417,6 +474,18 @@ class File(Section):
     exempt: list[str] | None = None
     """Destinations, as prefixes, that are forwarded untranslated (RFC 6888 REQ-6). Subscribers with one
     address in several VLANs cannot both speak to them."""
+    outside_prefixes: list[str] | None = Field(default=None, max_length=1024)
+    """Prefixes in the subscribers' space that are outside all the same: subscribers reach them, translated,
+    and packets from there come in. The network of `outside.ip` is one anyway. Default: none; what goes to
+    subscribers' addresses, and what comes from there by the outside port, is dropped (RFC 2827)."""
+    reverse_path: Literal["loose", "strict"] = "loose"
+    """Whose packets are taken from inside (RFC 3704): `loose`, those of any subscriber; `strict`, those of
+    the network of `inside.ip` and of `inside.routes`; others are dropped as `reverse_path`."""
+    ip_options: Literal["no_source_route", "none", "any"] = "no_source_route"
+    """Packets with which IP options are forwarded (RFC 7126): any but source routes, none, or any."""
+    acl: list[Rule] | None = Field(default=None, max_length=1024)
+    """Rules for packets that begin a session, or go untranslated, in order: the first that a packet matches
+    decides; one that matches none is permitted. Sessions that are there go on."""
     deterministic: str | None = None
     """A prefix of subscribers whose outside address and ports follow from their own address alone (RFC 7422).
     With one worker only."""
@@ -459,7 +528,7 @@ class File(Section):
     def _prefix(cls, value: str | None) -> str | None:
         return None if value is None else _network(value)
 
-    @field_validator("subscribers", "pool", "exempt")
+    @field_validator("subscribers", "pool", "exempt", "outside_prefixes")
     @classmethod
     def _prefixes(cls, value: list[str] | None) -> list[str] | None:
         for text in value or ():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.nat import cores, host
 from netdyno.nat.config import Nat, Side
 from netdyno.nat.cores import REPLICATED, STAGES, Topology
-from netdyno.nat.file import PIPELINE
+from netdyno.nat.file import PIPELINE, SUBSCRIBERS
 from netdyno.system.machine import is_address
 
 EDGES = (
@@ -219,6 +220,8 @@ def _elements(nat: Nat) -> dict[str, Any]:
         blocks_per_subscriber=nat.blocks_per_subscriber,
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
+    # what is outside in the subscribers' space: what is said to be, and the outside port's own network
+    conntrack |= {"nobody": _nobody(nat.inside, nat.outside)} | _given(outside_prefixes=_outside(nat) or None)
     conntrack |= {**nat.conntrack, **_given(steering="rss" if by_rss(nat) else None)}
     # the box is silent while the other of a pair translates
     pair = {"pair": True} if "pair" in nat.conntrack else {}
@@ -242,14 +245,42 @@ def _elements(nat: Nat) -> dict[str, Any]:
     return {
         "in-validity": validity | {"port": "inside"} | pcp,
         "out-validity": out_validity,
-        "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
+        "nat": {"kind": "nat"}
+        | _subscribers(nat)
+        | {"nobody": [str(nat.inside.address.ip), *_nobody(nat.inside)]}
+        | _given(leases=nat.leases, reverse_path=_reverse_path(nat)),
         "conntrack": conntrack,
         "in-host": {"kind": "nat-host", "port": "inside"}
         | pair
-        | _given(on_link=_on_link(nat), host=nat.inside.kernel and True),
+        | _given(
+            on_link=_on_link(nat),
+            routes=[dict(route) for route in nat.routes] or None,
+            host=nat.inside.kernel and True,
+        ),
         **sites,
         "out-host": out_host | pair | _given(host=nat.outside.kernel and True),
     }
+
+
+def _nobody(*sides: Side) -> list[str]:
+    """Network and broadcast addresses, which are no host's."""
+    networks = [side.address.network for side in sides if side.address.network.prefixlen < 31]
+    return [str(address) for network in networks for address in (network[0], network[-1])]
+
+
+def _outside(nat: Nat) -> list[str]:
+    """Prefixes in the subscribers' space that are outside."""
+    own = nat.outside.address.network
+    subscribers = [IPv4Network(text) for text in nat.subscribers or SUBSCRIBERS]
+    listed = [str(own)] if any(one.overlaps(own) for one in subscribers) else []
+    return [*listed, *nat.outside_prefixes]
+
+
+def _reverse_path(nat: Nat) -> list[str] | None:
+    """Where packets from inside may come from, if that counts."""
+    if nat.reverse_path == "loose":
+        return None
+    return [str(nat.inside.address.network), *(route["to"] for route in nat.routes)]
 
 
 def _on_link(nat: Nat) -> list[str] | None:
@@ -308,6 +339,8 @@ _OPTIONS = {
     },
     "state": "state",
     "steering": "steering",
+    "routes": "inside.routes",
+    **{key: key for key in ("acl", "ip_options", "outside_prefixes", "reverse_path")},
     "pair": "pair",
     "inside": "inside",
     "outside": "outside",

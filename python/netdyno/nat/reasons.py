@@ -27,13 +27,19 @@ PORTS = {
 }
 """What the ports themselves count, at their queues."""
 KINDS = {
-    "validity": PARSER | {"other_mac": "to another Ethernet address than the port's: a switch flooded it"},
+    "validity": PARSER
+    | {
+        "other_mac": "to another Ethernet address than the port's: a switch flooded it",
+        "martian_source": "to the box, from an address that no other host has",
+    },
     "nat": {
         "not_ipv4": "it is not IPv4",
         "not_inside": "its sender is no subscriber: see `subscribers`",
         "not_bound": "its sender has no lease",
         "spoofed": "from another Ethernet address than its sender's lease is for",
         "table_full": "there are as many subscribers as there may be: see `limits.subscribers`",
+        "martian_source": "its sender's address is the box's own, a network's or a broadcast address",
+        "reverse_path": "no route leads to its sender by the inside port: see `reverse_path`",
     },
     "conntrack": {
         "truncated": "it ends within a header",
@@ -62,7 +68,14 @@ KINDS = {
         "fragment_tiny": "a fragment that overlaps headers, or a first one without them",
         "fragment_of_dropped": "the first fragment of its packet was dropped",
         "fragment_timeout": "the first fragment of its packet did not come in time",
-        "too_big": "longer than the next link takes",
+        "too_big": "longer than the next link takes, with DF: its sender is told; see `mtu`",
+        "martian_source": "from an address that no host has",
+        "spoofed_source": "from the outside, from an address of the box, the pool or a subscriber",
+        "martian_destination": "from a subscriber, to an address that nothing is forwarded to",
+        "inside_destination": "from a subscriber, to the subscribers' space: see `outside_prefixes`",
+        "ip_options": "it has a source route, or other IP options: see `ip_options`",
+        "land": "from an endpoint to its own mapping: it would answer itself",
+        "acl": "a rule forbids it: see `acl`",
         "awaiting_arp": "its subscriber is being asked for by ARP, and a later packet waits in its place",
         "no_next_hop": "the gateway, or the subscriber, does not answer ARP",
         "no_room": "no room for its VLAN tags",

@@ -45,6 +45,7 @@ def test_all_that_it_can_say() -> None:
 
 PAIR = {"socket": "/run/netdyno/cgn.pair"}
 SITES: dict[str, Any] = {"most": 4, "by": "vlan"}
+ROUTE = {"to": "100.64.0.0/16", "via": "10.0.0.1"}
 FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}
 
 
@@ -142,6 +143,28 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"deterministic": "10.0.0.1/24"}, "deterministic", "the prefix begins at 10.0.0.0/24"),
         ({"deterministic": "10.0.0.0/20"}, "deterministic", "4,096 subscribers need as many port blocks"),
         ({"deterministic": "10.0.0.0/24", "workers": 2}, "deterministic", "2 workers cannot divide"),
+        # what is dropped, and where subscribers are
+        ({"inside__mtu": 575}, "inside.mtu", "greater than or equal to 576"),
+        ({"outside__mtu": 9_601}, "outside.mtu", "less than or equal to 9600"),
+        ({"inside__routes": [ROUTE | {"via": "10.0.1.1"}]}, "inside.routes[0].via", "not in 10.0.0.0/24"),
+        ({"inside__routes": [ROUTE | {"via": "10.0.0.254"}]}, "inside.routes[0].via", "the box's own"),
+        ({"inside__routes": [ROUTE | {"via": "10.0.0.255"}]}, "inside.routes[0].via", "broadcast address"),
+        ({"inside__routes": [ROUTE | {"to": "10.0.0.0/16"}]}, "inside.routes[0].to", "on the link"),
+        ({"inside__routes": [ROUTE | {"to": "192.0.2.0/24"}]}, "inside.routes[0].to", "no subscriber in"),
+        ({"inside__routes": [ROUTE, ROUTE]}, "inside.routes[1].to", "there twice"),
+        (
+            {"inside__routes": [ROUTE], "leases": {"file": "/x", "server": "kea"}},
+            "inside.routes",
+            "a lease names the subscriber's own MAC address",
+        ),
+        ({"outside_prefixes": ["10.0.0.0/8"]}, "outside_prefixes[0]", "overlaps 10.0.0.0/24"),
+        ({"outside_prefixes": ["192.0.2.0/24"]}, "outside_prefixes[0]", "it is outside anyway"),
+        ({"reverse_path": "feasible"}, "reverse_path", "'loose' or 'strict'"),
+        ({"ip_options": "all"}, "ip_options", "'none' or 'any'"),
+        ({"acl": [{"action": "drop"}]}, "acl[0].action", "'permit' or 'deny'"),
+        ({"acl": [{"action": "deny", "ports": "9-8"}]}, "acl[0].ports", "a range like 6881-6889"),
+        ({"acl": [{"action": "deny", "ports": 25, "protocol": "icmp"}]}, "acl[0].ports", "no ports"),
+        ({"acl": [{"action": "deny", "source": "10.0.0.1/24"}]}, "acl[0].source", "begins at 10.0.0.0/24"),
         # addresses that nobody can have
         (
             {"inside": CGN["inside"] | {"ip": "10.0.0.0/24"}},
@@ -197,6 +220,9 @@ def test_what_is_wrong_has_a_place_and_words(changes: dict[str, Any], at: str, t
         {"ports": {"per_block": 16_384}},
         {"limits": {"sessions": 1}},
         {"mss": 536},
+        {"inside__mtu": 576, "outside__mtu": 9_600},
+        {"inside__routes": [ROUTE, {"to": "10.1.0.0/16", "via": "10.0.0.253"}], "reverse_path": "strict"},
+        {"outside_prefixes": ["192.168.0.0/16"], "acl": [{"action": "deny", "ports": "0-65535"}]},
         {"workers": 32},
         {"name": "x" * 32},
         {"pool": ["11.0.0.0/16"]},

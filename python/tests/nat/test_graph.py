@@ -56,12 +56,13 @@ def test_what_is_left_out_is_left_out() -> None:
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside", "verify": True, "own_mac": True},
             "out-validity": {"kind": "validity", "port": "outside", "verify": True, "own_mac": True},
-            "nat": {"kind": "nat"},
+            "nat": {"kind": "nat", "nobody": ["10.0.0.254", "10.0.0.0", "10.0.0.255"]},
             "conntrack": {
                 "kind": "conntrack",
                 "inside": "inside",
                 "outside": "outside",
                 "pool": ["203.0.113.16/28"],
+                "nobody": ["10.0.0.0", "10.0.0.255", "203.0.113.0", "203.0.113.255"],
             },
             "in-host": {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"]},
             "out-host": {
@@ -92,12 +93,14 @@ def test_what_is_said_is_said() -> None:
     assert (found["memory"], found["huge_pages"]) == ("1GiB", True)
     assert found["ports"]["inside"]["vlan"] == [200, 100]
     who = {"subscribers": subscribers, "most_subscribers": 10}
-    assert found["elements"]["nat"] == {"kind": "nat"} | who
+    nobody = ["10.0.0.0", "10.0.0.255"]
+    assert found["elements"]["nat"] == {"kind": "nat", "nobody": ["10.0.0.254", *nobody]} | who
     assert found["elements"]["conntrack"] == who | {
         "kind": "conntrack",
         "inside": "inside",
         "outside": "outside",
         "pool": ["203.0.113.16/28"],
+        "nobody": [*nobody, "203.0.113.0", "203.0.113.255"],
         "sessions": 1000,
         "ports_per_block": 256,
         "blocks_per_subscriber": 2,
@@ -105,6 +108,34 @@ def test_what_is_said_is_said() -> None:
         "udp_filtering": "address_and_port_dependent",
         "mss": 1400,
     }
+
+
+def test_routes_and_filters_are_the_elements_own() -> None:
+    route = {"to": "100.64.0.0/16", "via": "10.0.0.1"}
+    rule = {"action": "deny", "from": "inside", "protocol": "tcp", "ports": 25}
+    found = made(
+        machine(1, 2),
+        inside__routes=[route],
+        inside__mtu=9000,
+        outside__ip="192.168.1.2/24",
+        outside__gateway="192.168.1.1",
+        outside_prefixes=["172.16.0.0/12"],
+        reverse_path="strict",
+        ip_options="none",
+        acl=[rule],
+    )
+    elements = found["elements"]
+    assert found["ports"]["inside"]["mtu"] == 9000 and "mtu" not in found["ports"]["outside"]
+    assert elements["in-host"]["routes"] == [route]
+    assert elements["nat"]["reverse_path"] == ["10.0.0.0/24", "100.64.0.0/16"]
+    # the outside port's own network is outside, also where it is in the subscribers' space
+    conntrack = elements["conntrack"]
+    assert conntrack["outside_prefixes"] == ["192.168.1.0/24", "172.16.0.0/12"]
+    assert (conntrack["ip_options"], conntrack["acl"]) == ("none", [rule | {"ports": "25"}])
+    # what the daemon finds wrong is told by the key of the file
+    assert graph.place("elements.in-host.routes[0].via") == "inside.routes[0].via"
+    assert graph.place("elements.conntrack.acl[2].ports") == "acl[2].ports"
+    assert graph.place("ports.outside.mtu") == "outside.mtu"
 
 
 def test_requests_for_mappings_go_to_what_keeps_sessions() -> None:
