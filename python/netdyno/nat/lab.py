@@ -155,6 +155,9 @@ def with_room(nat: Nat, subscribers: int, ports: int) -> Nat:
     return replace(
         nat,
         subscribers=(BEHIND,),
+        # they are others than those that routes lead to
+        routes=(),
+        reverse_path="loose",
         sessions=max(nat.sessions or 0, subscribers * ports + 1024, 65_536),
         most_subscribers=max(nat.most_subscribers or 0, subscribers + 64, 4096),
         # what is measured is the table, not what one of those may have who are simulated

@@ -203,6 +203,12 @@ def test_new_flows_last_for_a_trial(seconds: float) -> None:
         assert offered <= prod(Flows(4_000_000, new=True).shape)
 
 
+def test_the_labs_subscribers_need_no_route() -> None:
+    own = nat(inside__routes=[{"to": "100.64.0.0/16", "via": "10.0.0.1"}], reverse_path="strict")
+    simulated = lab.with_room(own, 1000, 1)
+    assert (simulated.routes, simulated.reverse_path) == ((), "loose")
+
+
 def test_tables_have_room_for_all_flows() -> None:
     for name in ("rfc9693-flows", "rfc9693-rate"):
         for leg in made(name)[0].legs:
