@@ -168,6 +168,8 @@ def put_back() -> None:
         console.error(f"ND-92-31: left by an earlier run and not put back: {line}")
     for line in report.left:
         console.note(f"not put back after an earlier run: {line}; {FORCE}")
+    for line in report.gone:
+        console.note(f"not put back after an earlier run: {line}")
 
 
 def _terminal(outputs: Outputs) -> Live:

@@ -11,10 +11,11 @@ from netdyno import paths
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.system import journal
+from netdyno.system.device import CODE, GoneError
 from netdyno.system.journal import Report
 from netdyno.system.undo import FORCE
 
-Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left} as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left, gone} as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Also restore values that others changed since.")]
 
 
@@ -42,18 +43,24 @@ def replayed(wanted: Callable[[dict[str, Any]], bool], force: bool) -> Report:
 def told(report: Report, as_json: bool, nothing: str) -> None:
     """Say what was put back, and raise where something was not."""
     if as_json:
-        console.document({"undone": report.undone, "failed": report.failed, "left": report.left})
+        console.document(
+            {"undone": report.undone, "failed": report.failed, "left": report.left, "gone": report.gone}
+        )
     else:
         for line in report.undone:
             console.out().print(f"put back: {line}", markup=False)
-        if not (report.undone or report.failed or report.left):
+        if not (report.undone or report.failed or report.left or report.gone):
             console.out().print(nothing)
     findings = [_finding("ND-92-31", line, "Run it with sudo") for line in report.failed]
     findings += [_finding("ND-92-41", line, FORCE) for line in report.left]
+    findings += [_finding(CODE, line, GoneError(line).fix) for line in report.gone]
     if report.failed:
         raise Error("ND-92-31", "not everything could be put back", fix="Run it with sudo", all=findings)
     if report.left:
         raise Error("ND-92-41", "; ".join(report.left), fix=FORCE, all=findings)
+    if report.gone:
+        gone = GoneError("; ".join(report.gone))
+        raise Error(CODE, gone.what, fix=gone.fix, all=findings)
 
 
 def _finding(code: str, what: str, fix: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from netdyno.core import daemon
 from netdyno.errors import Error
 from netdyno.lab.dut.base import has
-from netdyno.system import environment, namespace, sysctl
+from netdyno.system import environment, namespaces, sysctl
 from netdyno.system.journal import journal
 from netdyno.system.vm import setup
 
@@ -67,15 +67,12 @@ def rights() -> Iterator[Check]:
     yield Check("root", "ok", "yes")
     name = f"nd-doctor-{secrets.token_hex(3)}"
     notes = journal()
-    entry = notes.write("namespace", name=name)
     try:
-        namespace.create(name)
+        notes.undo(namespaces.make(notes, name))
         yield Check("network namespaces", "ok", "can be made")
     except OSError as e:
         fix = "The kernel needs CONFIG_NET_NS, and a container needs CAP_SYS_ADMIN (--privileged)"
         yield Check("network namespaces", "missing", str(e), fix)
-    finally:
-        notes.undo(entry)
 
 
 def ping() -> Iterator[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 from netdyno import paths
 from netdyno.errors import Error
 from netdyno.lab.node import add_address
-from netdyno.system import namespace
+from netdyno.system import namespace, namespaces
 from netdyno.system.journal import Journal, journal
 
 
@@ -28,9 +28,8 @@ class Hosts:
         """A namespace of this name; whoever finds it there leaves it there."""
         if name is None or name in namespace.names():
             return
-        self._entries.append(self._notes.write("namespace", name=name))
         try:
-            namespace.create(name)
+            self._entries.append(namespaces.make(self._notes, name))
         except OSError as e:
             raise _refused(f"the namespace {name} could not be made: {e.strerror}") from e
         self._inside(name, lambda ip: ip.link("set", index=1, state="up"))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from netdyno.errors import Error
-from netdyno.system import namespace, sysctl
+from netdyno.system import namespace, namespaces, sysctl
 from netdyno.system.journal import Journal
 from netdyno.system.process import find
 
@@ -74,8 +74,7 @@ class NamespaceNode(Node):
 
     def up(self) -> None:
         """Make the namespace."""
-        self._entries.append(self.notes.write("namespace", name=self.namespace))
-        namespace.create(self.namespace)
+        self._entries.append(namespaces.make(self.notes, self.namespace))
 
     def settle(self, parameters: Mapping[str, str | int]) -> None:
         """Set loopback up, and the parameters."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.system import namespace
+from netdyno.system import device, namespace
 from netdyno.system.journal import Journal
 from netdyno.system.undo import TakenOverError, taken_over
 
@@ -52,7 +52,9 @@ def state(name: str) -> dict[str, Any] | None:
 def note(names: Iterable[str], notes: Journal) -> list[int]:
     """Write down what interfaces are, before ports are opened over them."""
     return [
-        notes.write("interface", name=name, was=now) for name in names if (now := state(name)) is not None
+        notes.write("interface", name=name, was=now, device=device.identity(name), id=namespace.cookie(None))
+        for name in names
+        if (now := state(name)) is not None
     ]
 
 
@@ -65,7 +67,26 @@ def became(entries: Iterable[int], notes: Journal) -> None:
 
 def undo_interface(entry: dict[str, Any]) -> bool:
     """An interface, as it was before a port was opened over it."""
-    name, was, made = str(entry["name"]), dict(entry["was"]), entry.get("made")
+    was, made = dict(entry["was"]), entry.get("made")
+    known: Mapping[str, Any] | None = entry.get("device")
+    if known is None:
+        # the journal of an earlier netdyno
+        return _undo(str(entry["name"]), was, made)
+    found = namespace.again(None, entry["id"])
+    here = found.where if found else None
+    place = device.locate(known, here, found is not None)
+    if place is None and made:
+        # what we made of its address is the one that it has
+        place = device.locate({**known, "address": made["mac"]}, here, found is not None)
+    if place is None:
+        if device.physical(known):
+            raise device.GoneError(f"{device.words(known)} is gone, and is not what it was before")
+        return False
+    there = place
+    return namespace.inside(there.where, lambda: _undo(there.name, was, made))
+
+
+def _undo(name: str, was: Mapping[str, Any], made: Mapping[str, Any] | None) -> bool:
     now = state(name)
     if now is None or now["index"] != was["index"] or not namespace.is_interface(name):
         # it is gone, and another has its name

@@ -24,6 +24,7 @@ from typing import IO, Any
 from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.system import proc
+from netdyno.system.device import GoneError
 from netdyno.system.proc import boot_id, start_time
 from netdyno.system.undo import FORCE, TakenOverError, undo
 
@@ -36,6 +37,8 @@ class Report:
     failed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """What somebody else has changed since, and is left as it is."""
+    gone: list[str] = field(default_factory=list)
+    """What could not be put back, as the device is gone that it was set of."""
 
 
 class Journal:
@@ -78,6 +81,7 @@ class Journal:
         """Undo these entries, last one first. Raises when one cannot be undone; the others are."""
         failed: list[str] = []
         taken: list[str] = []
+        gone: list[str] = []
         with self._lock:
             for number in sorted(numbers, reverse=True):
                 entry = self._open.get(number)
@@ -88,6 +92,9 @@ class Journal:
                 except TakenOverError as e:
                     taken.append(e.what)
                     continue
+                except GoneError as e:
+                    # there is nothing to try again on
+                    gone.append(e.what)
                 except (OSError, Error) as e:
                     failed.append(f"{describe(entry)}: {e}")
                     continue
@@ -99,9 +106,11 @@ class Journal:
                 self._remove()
         if failed:
             fix = "Run `netdyno restore` once the cause is gone"
-            raise Error("ND-92-31", "; ".join(failed + taken), fix=fix)
+            raise Error("ND-92-31", "; ".join(failed + taken + gone), fix=fix)
         if taken:
-            raise Error("ND-92-41", "; ".join(taken), fix=FORCE)
+            raise Error("ND-92-41", "; ".join(taken + gone), fix=FORCE)
+        if gone:
+            raise GoneError("; ".join(gone))
 
     def undo_all(self) -> None:
         """Undo everything that is still open."""
@@ -289,6 +298,9 @@ def _replay(
             over.append(entry)
         except TakenOverError as e:
             report.left.append(e.what)
+        except GoneError as e:
+            report.gone.append(e.what)
+            over.append(entry)
         except (OSError, Error) as e:
             report.failed.append(f"{describe(entry)}: {e}")
     if len(over) == len(left):

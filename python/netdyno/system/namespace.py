@@ -6,8 +6,10 @@ in the namespace in which it was made, wherever it is used later.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -15,7 +17,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,7 +63,7 @@ def _ip(verb: str, name: str) -> None:
 
 
 def inside(name: str | None, work: Callable[[], T]) -> T:
-    """Run `work` in the named network namespace; None is the one we are in."""
+    """Run `work` in the named network namespace, or that of a file; None is the one we are in."""
     if name is None:
         return work()
 
@@ -112,6 +115,37 @@ def cookie(name: str | None) -> int | None:
             raise
         # before Linux 5.14; this number may be given out again
         return (FOLDER / name).stat().st_ino
+
+
+def all_of_them() -> Iterator[str | None]:
+    """Every namespace that can be entered, once: the one we are in, those with names, those of processes."""
+    seen = set[tuple[int, int]]()
+    processes = (str(path) for path in sorted(Path("/proc").glob("[0-9]*/ns/net")))
+    for place in ("/proc/self/ns/net", *names(), *processes):
+        try:
+            about = (FOLDER / place).stat()
+        except OSError:
+            # ended, or none of ours to look into
+            continue
+        if (about.st_dev, about.st_ino) not in seen:
+            seen.add((about.st_dev, about.st_ino))
+            yield None if place == "/proc/self/ns/net" else place
+
+
+@dataclass(frozen=True)
+class Known:
+    """A namespace that was found again."""
+
+    where: str | None
+
+
+def again(where: str | None, identity: int | None) -> Known | None:
+    """The namespace of this cookie, whatever its name is by now: another may have it; None: it is gone."""
+    for place in itertools.chain((where,), all_of_them()):
+        with contextlib.suppress(OSError):
+            if cookie(place) == identity:
+                return Known(place)
+    return None
 
 
 def connect(name: str | None, address: tuple[str, int], timeout: float = 2.0) -> socket.socket:

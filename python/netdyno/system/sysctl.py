@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netdyno.errors import Error
-from netdyno.system import namespace
+from netdyno.system import device, namespace
 
 if TYPE_CHECKING:
     from netdyno.system.journal import Journal
@@ -66,16 +66,35 @@ def write(where: str | None, key: str, value: object) -> None:
         raise _refused(where, key, f"could not be set to {text!r}", e) from e
 
 
+def device_of(path: Path) -> str | None:
+    """The interface whose parameter a file is, as of `conf/eth0` and `neigh/eth0`."""
+    parts = path.relative_to(PROC).parts
+    own = len(parts) == 5 and parts[2] in ("conf", "neigh") and parts[3] not in ("all", "default")
+    return parts[3] if own else None
+
+
+def of_device(path: Path, name: str, now: str) -> Path:
+    """The file of the same parameter, of the interface that has another name by now."""
+    return path.parents[1] / now / path.name if device_of(path) == name else path
+
+
+def about(path: Path, where: str | None) -> dict[str, Any]:
+    """What the journal knows a parameter by: its namespace and, if it is an interface's, that one."""
+    name = device_of(path)
+    known = namespace.inside(where, lambda: device.identity(name)) if name else None
+    return {"where": where, "id": namespace.cookie(where)} | ({"device": known} if known else {})
+
+
 def change(notes: Journal, where: str, key: str, value: object) -> int:
     """Set a parameter inside a namespace, with what it was in the journal first; the entry's number."""
     path, text = file(key), checked(key, value)
     try:
         old = namespace.inside(where, path.read_text).strip()
-        identity = namespace.cookie(where)
+        known = about(path, where)
     except OSError as e:
         raise _refused(where, key, "could not be read", e) from e
     words = f"{key} in {where}"
-    number = notes.write("sysctl", words=words, path=str(path), old=old, where=where, id=identity)
+    number = notes.write("sysctl", words=words, path=str(path), old=old, **known)
     try:
         write(where, key, text)
     except BaseException:

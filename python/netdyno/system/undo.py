@@ -6,6 +6,7 @@ to do. A kind costs one function and one `register`; those of other packages sta
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.system import namespace, proc
+from netdyno.system import device, namespace, proc, sysctl
 
 GRACE = 3.0
 """Seconds between asking a process to end and ending it."""
@@ -53,31 +54,31 @@ def undo(entry: dict[str, Any], same_boot: bool = True, force: bool = False) -> 
 
 
 def undo_namespace(entry: dict[str, Any]) -> bool:
-    """A namespace, and all that is in it."""
+    """A namespace, and all that is in it; another that has its name by now is somebody else's."""
+    name, made = str(entry["name"]), entry.get("made")
+    with contextlib.suppress(OSError):
+        if made is not None and namespace.cookie(name) != made:
+            return False
     return namespace.remove(str(entry["name"]))
 
 
-def undo_link(entry: dict[str, Any]) -> bool:
-    """A link in the machine's own namespace; those in ours go with it."""
-    # a large library, of which most commands need nothing
-    from pyroute2 import IPRoute
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    with IPRoute() as ip:
-        found = ip.link_lookup(ifname=str(entry["name"]))
-        if not found:
-            return False
-        try:
-            ip.link("del", index=found[0])
-        except NetlinkError as e:
-            raise OSError(e.code, str(e)) from e
-    return True
-
-
 def undo_sysctl(entry: dict[str, Any]) -> bool:
-    """A kernel parameter: the machine's, or that of a namespace, which it goes with."""
+    """A kernel parameter: the machine's, or that of a namespace or a device, which it goes with."""
     path, where = Path(str(entry["path"])), entry.get("where")
     old, made = str(entry["old"]), entry.get("made")
+    if "id" in entry:
+        found = namespace.again(where, entry["id"])
+        if known := entry.get("device"):
+            place = device.locate(known, found.where if found else None, found is not None)
+            if place is None:
+                if found or device.physical(known):
+                    raise device.GoneError(f"{path}: {device.words(known)} is gone, and with it the value")
+                return False
+            where, path = place.where, sysctl.of_device(path, str(known["name"]), place.name)
+        elif found is None:
+            return False
+        else:
+            where = found.where
 
     def put() -> bool:
         now = path.read_text()
@@ -89,8 +90,6 @@ def undo_sysctl(entry: dict[str, Any]) -> bool:
         return True
 
     try:
-        if where is not None and namespace.cookie(where) != entry["id"]:
-            return False
         return namespace.inside(where, put)
     except FileNotFoundError:
         return False
@@ -211,7 +210,7 @@ def register(kind: str, function: str, *, outlives_boot: bool = False) -> None:
 
 
 for _name, _outlives in (
-    ("namespace", False), ("link", False), ("sysctl", False), ("process", False), ("path", True),
+    ("namespace", False), ("sysctl", False), ("process", False), ("path", True),
     ("dpdk", True), ("binding", False),
 ):  # fmt: skip
     register(_name, f"{__name__}:undo_{_name}", outlives_boot=_outlives)

@@ -69,7 +69,9 @@ def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal
         raise Error("ND-104-42", f"{name} holds for the whole machine", at=name, fix=fix)
     with alone():
         owners.refuse_file(path, notes.folder)
-        number = notes.write("sysctl", path=str(path), old=path.read_text().strip())
+        number = notes.write(
+            "sysctl", path=str(path), old=path.read_text().strip(), **sysctl.about(path, None)
+        )
         stack.callback(notes.undo, number)
         sysctl.write(None, name, value)
         notes.became({number: path.read_text().strip()})

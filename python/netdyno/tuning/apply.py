@@ -17,7 +17,7 @@ from typing import Any
 from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
-from netdyno.system import namespace
+from netdyno.system import device, namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import access, owners
 from netdyno.tuning.plan import Change, Plan, Step, plan
@@ -125,8 +125,12 @@ def _about(step: Step) -> dict[str, Any]:
         for key, change in zip(step.values, step.changes, strict=True)
         for name in key.split() or [key]
     }
-    return {"words": words, "names": of_keys, "where": step.where, "id": namespace.cookie(step.where),
-            "target": target}  # fmt: skip
+    about = {"words": words, "names": of_keys, "where": step.where, "id": namespace.cookie(step.where),
+             "target": target}  # fmt: skip
+    if step.target.device:
+        known = namespace.inside(step.where, lambda: device.identity(step.target.device))
+        about |= {"device": known} if known else {}
+    return about
 
 
 def _made(step: Step, entry: Mapping[str, Any]) -> access.Saved:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from netdyno.system import namespace
+from netdyno.system import device, namespace
 from netdyno.system.undo import TakenOverError, taken_over
 from netdyno.tuning import access, reach
 
 
 def tunable(entry: dict[str, Any]) -> bool:
     """What the kernel was told, in a namespace or for the whole machine."""
-    where, target = entry["where"], access.Target(*entry["target"])
+    place = _place(entry)
+    if place is None:
+        return False
+    where, target = place
     saved, made, names = entry["saved"], entry.get("made", {}), entry.get("names", {})
     way = access.kind(target)
 
@@ -25,17 +29,30 @@ def tunable(entry: dict[str, Any]) -> bool:
 
     def name(key: str) -> str:
         one = names.get(key)
-        return f"{one} in {where}" if one and where else str(one or entry["words"])
+        return f"{one} in {entry['where']}" if one and entry["where"] else str(one or entry["words"])
 
     try:
-        if namespace.cookie(where) != entry["id"]:
-            return False
         done, taken = access.within(where, work)
     except FileNotFoundError:
         return False
     if taken:
         raise TakenOverError("; ".join(taken))
     return done
+
+
+def _place(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
+    """Where it was set: in that namespace and of that device, whatever they are called by now; None: they are
+    gone, and so is the value."""
+    target, known = access.Target(*entry["target"]), entry.get("device")
+    found = namespace.again(entry["where"], entry["id"])
+    if known is None:
+        return (found.where, target) if found else None
+    place = device.locate(known, found.where if found else None, found is not None)
+    if place is not None:
+        return place.where, replace(target, device=place.name)
+    if found or device.physical(known):
+        raise device.GoneError(f"{entry['words']}: {device.words(known)} is gone, and with it the value")
+    return None
 
 
 def socket(entry: dict[str, Any]) -> bool:
