@@ -412,7 +412,7 @@ test_e2e() {
 # namespaces, DPDK ports on interfaces of the kernel, real servers, browsers, and what takes minutes.
 QUICK=
 quick_python() { .venv/bin/python -m pytest -rs -c python/pyproject.toml --rootdir python -n 4 \
-    -m 'not root and not browser and not slow' python/tests; }
+    -m 'not root and not browser and not slow and not long' python/tests; }
 # --bins takes fuzz targets too, which are no tests and include modules without what those are tested with
 quick_rust() { NETDYNO_TESTS=quick cargo test --workspace --exclude fuzz --locked --no-fail-fast --lib --bins; }
 test_quick() {

@@ -38,8 +38,8 @@ class Comparison:
 
     @property
     def valid(self) -> bool:
-        """Whether enough pairs count for anything to be shown."""
-        return not self.study.comparison.too_few
+        """Whether enough pairs count for anything to be shown, and both settings lost equal shares."""
+        return not self.study.comparison.invalid
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -47,7 +47,7 @@ class Comparison:
         return self.study.comparison.findings
 
     def verdict(self, metric: str) -> str:
-        """`better`, `worse`, `unexplained`, `no effect`, `not shown` or `too few pairs`."""
+        """`better`, `worse`, `no effect`, `not shown`, `too few pairs` or `invalid`."""
         return str(self.study.comparison.verdict(metric))
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -157,7 +157,7 @@ class Tuning:
     @property
     def valid(self) -> bool:
         """Whether enough pairs of the proof count for anything to be shown."""
-        return not self.study.found.too_few
+        return not self.study.found.invalid
 
     @property
     def proven(self) -> bool:

@@ -11,6 +11,7 @@ from netdyno import files, paths
 from netdyno.cli import console
 from netdyno.cli.execute import put_back
 from netdyno.cli.tune_bench import quantity
+from netdyno.cli.tune_compare import unequal
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment import nat_demo
 from netdyno.experiment.spec import run_id
@@ -57,6 +58,8 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
             console.line(f"result   {folder / DOCUMENT}")
             console.line(f"report   {folder / REPORT}")
     found = document["comparison"]
+    if found["unequal"]:
+        raise unequal(str(found["unequal"]), "demo nat")
     if found["too_few"]:
         fix = "Run it again while the machine has nothing else to do"
         raise Error("ND-90-31", str(found["said"]), at="demo nat", fix=fix)

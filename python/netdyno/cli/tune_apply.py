@@ -51,6 +51,10 @@ def apply(
     unproven: Annotated[
         bool, typer.Option("--unproven", help="Apply a study's setting even if it was not proven.")
     ] = False,
+    contradicted: Annotated[
+        bool,
+        typer.Option("--contradicted", help="Apply a study's setting even if none of its counters moved."),
+    ] = False,
     where: Annotated[
         str | None,
         typer.Option(help="In a network namespace, as of a device under test.", metavar="NAMESPACE"),
@@ -76,7 +80,8 @@ def apply(
     """Apply kernel parameters until Ctrl-C, then restore the old values.
 
     A study is named, or given as its file or the folder of its run: its winning setting is applied. A setting
-    that was not proven better, or only on a simulation, is refused without --unproven.
+    that was not proven better, or only on a simulation, is refused without --unproven; one that is better
+    although none of the counters moved by which it works, without --contradicted.
 
     Only values that differ are written, in an order that is valid at every step (a minimum before its
     maximum), and each is read back. The old values are on disk before the first write: they are restored on
@@ -101,7 +106,7 @@ def apply(
     if not dry:
         need_root("setting kernel parameters")
         put_back()
-    written = _written(setting, service_class, best, unproven)
+    written = _written(setting, service_class, best, unproven, contradicted)
     planned = _planned(written, single or [], where, allow_global)
     if keep_it:
         keep.check(planned)
@@ -150,7 +155,9 @@ class Written:
     """For any machine: what this one does not have is left out."""
 
 
-def _written(setting: str | None, service_class: str | None, best: str | None, unproven: bool) -> Written:
+def _written(
+    setting: str | None, service_class: str | None, best: str | None, unproven: bool, contradicted: bool
+) -> Written:
     """The setting that was named: a study's, a known one, a file's, or that of a class."""
     chosen = setting
     if service_class:
@@ -165,16 +172,19 @@ def _written(setting: str | None, service_class: str | None, best: str | None, u
     of_study = chosen not in service.settings() and chosen is not None
     study = chosen_by.study(str(chosen)) if of_study else None
     if study is None:
-        if best or unproven:
+        said = {"--best": best, "--unproven": unproven, "--contradicted": contradicted}
+        if wrong := next((name for name, given in said.items() if given), None):
             what, fix = "it says something of a study", "Name a study, or leave it out"
-            raise Error("ND-104-07", what, at="--best" if best else "--unproven", fix=fix)
+            raise Error("ND-104-07", what, at=wrong, fix=fix)
         return Written(service.known(chosen).values if chosen else {}, chosen in service.settings())
-    one = chosen_by.winner(study, best, unproven=unproven)
+    one = chosen_by.winner(study, best, unproven=unproven, contradicted=contradicted)
     state = (
         f"proven over {one.pairs} pairs on {study['bench']}"
         if not one.objection
         else f"not proven: {one.objection}"
     )
+    if one.proven and one.contradicted:
+        console.note("warning: none of its counters moved: something else may be the cause")
     best_for = f"best for {one.metric}, " if one.metric else ""
     console.note(f"{study['name']}: {best_for}{state}")
     return Written(one.setting, False)

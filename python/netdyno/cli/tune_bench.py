@@ -93,8 +93,9 @@ class Told:
             if math.isfinite(least)
         )
         console.note(
-            f"the proof: {planned.pairs} pairs with the baseline, of the {planned.least} or more that it "
-            f"takes; {trials} trials, and up to {planned.spare} again where one is disturbed{seen}"
+            f"proof {planned.number}: {planned.pairs} pairs with the baseline, of the {planned.least} or "
+            f"more that it takes at a level of {planned.level:.3g}; {trials} trials, and up to "
+            f"{planned.spare} again where one is disturbed{seen}"
         )
 
     def over(self, record: Record) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -124,10 +124,12 @@ def compare(
 ) -> None:
     """Compare two settings on a bench, in pairs of trials in randomised order.
 
-    A change is claimed if it is significant after Holm's correction over all metrics and a counter of its
-    mechanism moved. First the bench is calibrated (A/A), unless that was done today. There are never fewer
-    pairs than the test needs. Disturbed trials are repeated, up to --spare times in all; if too few valid
-    pairs remain, it exits with 90. After an interrupt, the same command resumes. Needs root.
+    A change is claimed if it is significant after Holm's correction over all metrics; whether a counter of
+    its mechanism moved is told beside it. First the bench is calibrated (A/A), unless that was done today.
+    There are never fewer pairs than the test needs. Disturbed trials are repeated, up to --spare times in
+    all; if too few valid pairs remain, or one setting lost more of its trials than the other, it exits with
+    90. After an interrupt, the same command resumes. More --pairs is another look at the same comparison:
+    the sizes of looks are planned, and each spends a share of the level (group-sequential). Needs root.
 
     Several candidates race first, by the first metric: 2, 4, then 8 blocks, with the worst eliminated after
     each round. The winner's gain in the race is biased upwards, so only fresh pairs are tested.
@@ -164,11 +166,20 @@ def compare(
     else:
         _show_race(found.standings, [one.name for one in found.candidates])
         show(found.comparison, [found.a, found.b])
+        _show_looks(found.looks)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if found.comparison.unequal:
+        raise unequal(found.comparison.unequal)
     if found.comparison.too_few:
         raise too_few(found.comparison.shortage, found.trials, found.spare)
     if fail and any(one.verdict is Verdict.WORSE for one in found.comparison.findings):
         raise typer.Exit(THRESHOLD)
+
+
+def unequal(said: str, at: str = "") -> Error:
+    """That one of two settings lost more trials than the other, so that nothing is concluded."""
+    fix = "Look at what the setting does to the machine (steal, pressure, failures): that is a result too"
+    return Error("ND-90-34", said, at=at, fix=fix)
 
 
 def too_few(shortage: str, trials: int, rest: Budget) -> Error:
@@ -202,6 +213,12 @@ class Progress:
         left = (time.monotonic() - self._began) / done * (of - done)
         why = "" if seen.valid else f": discarded, {seen.why}"
         console.note(f"{what}: trial {done} of {of}, {duration(left)} left{why}")
+
+
+def _show_looks(looks: Mapping[str, Any]) -> None:
+    taken = ", ".join(f"{one['pairs']} pairs at {one['level']:.3g}" for one in looks["taken"])
+    spent = f"{looks['spent']:.3g} of the level {looks['level']:.3g} spent"
+    console.out().print(f"looks: {taken or 'none'}; {spent}; more --pairs is the next look", markup=False)
 
 
 def _show_race(standings: Sequence[Standing], names: list[str]) -> None:
@@ -255,14 +272,12 @@ def show(result: Comparison, sides: list[Chosen]) -> None:
     moved = [one for one in result.counters if one.moved]
     for one in moved:
         console.out().print(f"{one.name}: {console.number(one.a)} → {console.number(one.b)} a trial")
-    if not moved and result.counters:
-        names = dict.fromkeys(one.name.rpartition("/")[2] for one in result.counters)
-        console.out().print(f"no counter of the mechanism moved: {', '.join(names)}")
+    console.out().print(result.explained, markup=False)
 
 
 def remarks(result: Comparison) -> Iterator[str]:
     """What a verdict alone does not tell: what would have been found, and where means say otherwise."""
-    differs = {Verdict.BETTER, Verdict.WORSE, Verdict.UNEXPLAINED} & {f.verdict for f in result.findings}
+    differs = {Verdict.BETTER, Verdict.WORSE} & {f.verdict for f in result.findings}
     if not differs and never_hit(one.a for one in result.counters):
         yield "the baseline never hit this limit: no counter of the mechanism moved"
     for one in result.findings:
@@ -279,10 +294,10 @@ def remarks(result: Comparison) -> Iterator[str]:
 VERDICTS = {
     Verdict.BETTER: "green",
     Verdict.WORSE: "bold red",
-    Verdict.UNEXPLAINED: "yellow",
     Verdict.NO_EFFECT: "",
     Verdict.NOT_SHOWN: "dim",
     Verdict.TOO_FEW: "yellow",
+    Verdict.INVALID: "yellow",
 }
 
 

@@ -25,6 +25,7 @@ from netdyno.cli.tune_compare import (
     remarks,
     spread,
     too_few,
+    unequal,
 )
 from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed, Spare
 from netdyno.cli.verb import words
@@ -128,6 +129,8 @@ def reproduce(
         if found.spare.again:
             console.note(f"measured again: {lost_to(found.spare.again)}")
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if bad := next((c.unequal for c in found.comparisons if c.unequal), ""):
+        raise unequal(bad)
     if short := found.short:
         raise too_few(min(short, key=lambda c: c.pairs).shortage, found.trials, found.spare)
 
@@ -197,8 +200,7 @@ def _show(one: Filled) -> None:
         moved = [c for c in made.counters if c.moved]
         said = ", ".join(f"{c.name} {console.number(c.a)} → {console.number(c.b)}" for c in moved[:4])
         console.out().print(
-            f"{bench}: {made.pairs} pairs{not_counted(made)}; "
-            + (said or "no counter of the mechanism moved"),
+            f"{bench}: {made.pairs} pairs{not_counted(made)}; " + (said or made.explained),
             markup=False,
         )
         for line in remarks(made):

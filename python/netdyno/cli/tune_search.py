@@ -12,7 +12,7 @@ from rich.text import Text
 from netdyno import units
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import Told, changed, kept, limit, page, quantity
-from netdyno.cli.tune_compare import not_counted, remarks
+from netdyno.cli.tune_compare import not_counted, remarks, unequal
 from netdyno.cli.tune_options import (
     Baseline,
     BenchOrSim,
@@ -109,8 +109,10 @@ def search(
     Trials are proposed by a tree-structured Parzen estimator for one objective, by NSGA-II for several.
     Parameters that the best setting does not need are removed from it. Its gain in the search is biased
     upwards, so it is tested with fresh pairs: as many as the noise requires, never fewer than the test needs.
-    Disturbed trials are repeated, up to --spare times in all; if too few valid pairs remain, it exits with
-    90. After an interrupt the same command resumes, also with more --trials or a larger --spare.
+    Disturbed trials are repeated, up to --spare times in all; if too few valid pairs remain, or the setting
+    lost more of its trials than the baseline, it exits with 90. After an interrupt the same command resumes,
+    also with more --trials or a larger --spare: what it finds then has a proof of its own, at a smaller share
+    of the level.
 
         netdyno tune search sim --for throughput --limit failed=0
 
@@ -140,6 +142,8 @@ def search(
     else:
         show(found)
         console.note(f"stored in {made.study.document}, run {document['run']}")
+    if bad := next((p for p in found.proofs if p.comparison.unequal), None):
+        raise unequal(bad.comparison.unequal, f"the proof for {bad.objective}")
     if found.too_few and found.planned:
         worst = min(found.proofs, key=lambda p: p.comparison.pairs)
         more = found.planned.spare + found.planned.pairs * found.planned.arms
@@ -214,18 +218,18 @@ def _cell(proof: Proof, metric: str) -> Text:
 
 def _verdict(proof: Proof) -> Text:
     if proof.proven:
-        moved = ", ".join(c.name for c in proof.comparison.counters if c.moved)
-        return Text(f"proven better; what moved with it: {moved}", style="green")
+        return Text(f"proven better; {proof.comparison.explained}", style="green")
     if proof.fails:
         mine, others = proof.failed
         said = f"{mine} of its trials failed, {others} of the baseline's: {proof.why}"
         return Text(f"not proposed: {said}", style="bold red")
     if proof.broken:
         return Text(f"not proposed: measured again it exceeds {', '.join(proof.broken)}", style="bold red")
+    if proof.verdict is Verdict.INVALID:
+        return Text(f"not judged: {proof.comparison.unequal}", style="yellow")
     if proof.verdict is Verdict.TOO_FEW:
         return Text(f"not judged: {proof.comparison.shortage}", style="yellow")
     why = {
-        Verdict.UNEXPLAINED: "it is better, but no counter of what was changed moved",
         Verdict.NO_EFFECT: "measured again it makes no difference that matters",
         Verdict.WORSE: "measured again it is worse",
         Verdict.NOT_SHOWN: "measured again it may be better or not",

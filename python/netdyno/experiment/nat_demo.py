@@ -31,6 +31,7 @@ from netdyno.lab.access import kernel_nat, network, plan
 from netdyno.lab.access.network import AccessNetwork
 from netdyno.lab.counters import parse_cpu
 from netdyno.stats.comparison import judge
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.pairs import Pair, both
 from netdyno.system import environment
@@ -321,16 +322,19 @@ def _compare(lab: AccessNetwork, folder: Path, token: str, cores: Cores, say: Sa
             what = f"{rate / 1e6:,.0f} Mbit/s" if rate is not None else "nothing"
             say(f"round {done} of {of}: {one.setting['path']}, {what}" + (f" ({one.why})" if one.why else ""))
 
+        discarded: list[Discard] = []
         pairs = measure_pairs(
             _Paths(lab, clients, cores), {"path": KERNEL}, {"path": OURS}, PAIRS,
-            secrets.randbelow(1 << 16), spare=spare, progress=progress,
+            secrets.randbelow(1 << 16), spare=spare, progress=progress, discarded=discarded,
         )  # fmt: skip
-    return compared(pairs, spare.again)
+    return compared(pairs, spare.again, discarded)
 
 
-def compared(pairs: Sequence[Pair], again: Mapping[str, int]) -> dict[str, Any]:
+def compared(
+    pairs: Sequence[Pair], again: Mapping[str, int], discarded: Sequence[Discard] = ()
+) -> dict[str, Any]:
     """What is known of the NAT of DPDK over the kernel's."""
-    found = judge(pairs, METRICS, [FORWARDED], again=again)
+    found = judge(pairs, METRICS, [FORWARDED], again=again, discarded=discarded)
     plain = found.as_dict()
     for one in plain["metrics"]:
         one["pairs"] = both(pairs, one["metric"]["name"])

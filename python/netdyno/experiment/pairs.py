@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from netdyno.experiment.measurer import SettingMeasurer
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import Order, design
 from netdyno.stats.pairs import Limits, Pair, cause, gated
@@ -73,23 +74,37 @@ def measure_pairs(
     limits: Limits | None = None,
     spare: Spare | None = None,
     progress: Progress = lambda done, of, seen: None,
+    first: int = 0,
+    discarded: list[Discard] | None = None,
 ) -> list[Pair]:
-    """Measure A and B in pairs. A disturbed trial is measured again as long as there are any to `spare`, by
-    default as many as are planned; what is left invalid then stays so."""
-    rest = Spare(2 * pairs) if spare is None else spare
+    """Measure A and B in pairs, from pair `first` of so many on. A disturbed trial is measured again as long
+    as there are any to `spare`, by default as many as are planned; what is left invalid then stays so. Those
+    that were measured again are added to `discarded`."""
+    rest = Spare(2 * (pairs - first)) if spare is None else spare
     found: list[Pair] = []
     done, before = 0, rest.again.total()
 
     def after(seen: Observation) -> None:
         nonlocal done
         done += 1
-        progress(done, 2 * pairs + rest.again.total() - before, seen)
+        progress(done, 2 * (pairs - first) + rest.again.total() - before, seen)
 
-    def trial(arm: Setting, number: int) -> Observation:
-        return settled(lambda _: bench.measure(arm, seed * 100_003 + number), rest, limits, after)
+    def trial(is_b: bool, number: int) -> Observation:
+        tries: list[Observation] = []
 
-    for number, a_first in enumerate(design(pairs, seed, order)):
-        first = trial(a if a_first else b, number)
-        second = trial(b if a_first else a, number)
-        found.append((first, second) if a_first else (second, first))
+        def noted(seen: Observation) -> None:
+            tries.append(seen)
+            after(seen)
+
+        seen = settled(
+            lambda _: bench.measure(b if is_b else a, seed * 100_003 + number), rest, limits, noted
+        )
+        if discarded is not None:
+            discarded.extend(Discard(is_b, one) for one in tries[:-1])
+        return seen
+
+    for number, a_first in list(enumerate(design(pairs, seed, order)))[first:]:
+        one = trial(not a_first, number)
+        two = trial(a_first, number)
+        found.append((one, two) if a_first else (two, one))
     return found

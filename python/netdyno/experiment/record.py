@@ -81,6 +81,7 @@ class Record:
         self.on_trial: Callable[[TrialRecord], None] = lambda _: None
         self.on_fresh: Callable[[TrialRecord], None] = lambda _: None
         """Told of those that were measured now, before the others are."""
+        self._notes: list[tuple[str, dict[str, Any]]] = []
         files.folder(path.parent, private=True)
         with files.told(path):
             # Kept open and locked: two programs that add to one file would spoil both.
@@ -147,6 +148,15 @@ class Record:
         seen = settled(once, spare, limits, lambda seen: after(replace(tries[-1], observation=seen)))
         return replace(tries[-1], observation=seen)
 
+    def note(self, what: str, **data: Any) -> None:
+        """Keep what was planned or judged beside the trials; on disk when this returns."""
+        self._append({"note": what, **data})
+        self._notes.append((what, data))
+
+    def noted(self, what: str) -> list[dict[str, Any]]:
+        """All notes of that kind, also those of earlier calls, in order."""
+        return [dict(data) for kind, data in self._notes if kind == what]
+
     @property
     def known(self) -> list[TrialRecord]:
         """All that the file has, in the order in which they were measured."""
@@ -187,7 +197,7 @@ class Record:
         if not lines:
             self._append(head)
             return {}
-        stored, *trials = _documents(lines, self.path)
+        stored, *rest = _documents(lines, self.path)
         differs = _differing(stored.get("plan", {}), json.loads(json.dumps(self.plan)))
         if stored.get("format") != FORMAT or differs:
             what = f"these trials were begun otherwise: {', '.join(differs) or 'another format'} changed"
@@ -195,6 +205,8 @@ class Record:
             raise Error("ND-104-51", what, at=str(self.path), fix=fix)
         if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,127}", run := str(stored.get("run", ""))):
             self.run = run
+        trials = [one for one in rest if "note" not in one]
+        self._notes = [(str(one.pop("note")), one) for one in rest if "note" in one]
         found = (_trial(one, self.path) for one in trials)
         return {_key(t.phase, t.index, t.setting): t for t in found}
 
@@ -205,8 +217,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[TrialRecord]]:
     lines = text[: text.rfind(b"\n") + 1].splitlines()
     if not lines:
         raise Error("ND-104-51", "there are no trials in it", at=str(path))
-    head, *trials = _documents(lines, path)
-    return dict(head.get("plan", {})), [_trial(one, path) for one in trials]
+    head, *rest = _documents(lines, path)
+    return dict(head.get("plan", {})), [_trial(one, path) for one in rest if "note" not in one]
 
 
 def _documents(lines: list[bytes], path: Path) -> Iterator[dict[str, Any]]:

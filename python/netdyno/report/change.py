@@ -23,7 +23,7 @@ def words(verdict: str) -> Msg:
     return {
         "better": M("better"),
         "worse": M("worse"),
-        "unexplained": M("better, but nothing moved that would explain it"),
+        "invalid": M("invalid: unequal discards"),
         "no effect": M("no effect that matters"),
         "too few pairs": M("too few pairs"),
     }.get(verdict, M("not shown"))

@@ -98,11 +98,13 @@ def _compared(study: Study) -> Comparison:
     if found["dropped"]:
         said.append(M("{n} more pairs were discarded.", n=str(found["dropped"])))
     said += lost(found)
+    said += mechanism(found)
+    said += looks(found)
     said += [
         M("{metric}: the means say otherwise, as a few trials are far off.", metric=Data(row.metric))
         for row in rows
         if row.found
-        and row.found["verdict"] in ("better", "worse", "unexplained")
+        and row.found["verdict"] in ("better", "worse")
         and (row.found["effect"]["b"] - row.found["effect"]["a"]) * row.found["effect"]["change"] < 0
     ]
     if left := {**found["a"]["left_out"], **found["b"]["left_out"]}:
@@ -123,12 +125,51 @@ def lost(found: Mapping[str, Any]) -> list[Msg]:
         else M("{n} pairs lost to {what}.", n=str(count), what=Data(what))
         for what, count in found.get("lost", {}).items()
     ]
-    return gone + [
-        M("{n} trial measured again, lost to {what}.", n="1", what=Data(what))
-        if count == 1
-        else M("{n} trials measured again, lost to {what}.", n=str(count), what=Data(what))
-        for what, count in found.get("again", {}).items()
-    ]
+    return (
+        unequal(found)
+        + gone
+        + [
+            M("{n} trial measured again, lost to {what}.", n="1", what=Data(what))
+            if count == 1
+            else M("{n} trials measured again, lost to {what}.", n=str(count), what=Data(what))
+            for what, count in found.get("again", {}).items()
+        ]
+    )
+
+
+def mechanism(found: Mapping[str, Any]) -> list[Msg]:
+    """Whether counters tell how a difference came about."""
+    names = [c["name"] for c in found["counters"] if c["moved"]] or [c["name"] for c in found["counters"]]
+    what = Data(", ".join(names))
+    said = {
+        "observed": M("Mechanism observed: {counters} moved.", counters=what),
+        "not observable": M("Mechanism not observable: no counter of it is known, or was read."),
+        "contradicted": M("Mechanism contradicted: none of its counters moved ({counters}).", counters=what),
+    }
+    one = said.get(str(found.get("mechanism")))
+    return [one] if one else []
+
+
+def unequal(found: Mapping[str, Any]) -> list[Msg]:
+    """How many trials each setting lost, where that makes a comparison invalid."""
+    if not found.get("unequal"):
+        return []
+    (a, b), (of_a, of_b) = found["discards"]["discarded"], found["discards"]["trials"]
+    return [
+        M("{b} of {of_b} trials with the setting were discarded, {a} of {of_a} without it.",
+          b=str(b), of_b=str(of_b), a=str(a), of_a=str(of_a))
+    ]  # fmt: skip
+
+
+def looks(found: Mapping[str, Any]) -> list[Msg]:
+    """At how many pairs it was judged, and what that spent of the significance level."""
+    if not (of := found.get("looks")):
+        return []
+    return [
+        M("Judged at {pairs} pairs; {spent} of the significance level {level} is spent.",
+          pairs=", ".join(str(one["pairs"]) for one in of["taken"]) or "0",
+          spent=units.significant(of["spent"], 3), level=units.significant(of["level"], 3))
+    ]  # fmt: skip
 
 
 def _tables(study: Study) -> Comparison:
@@ -177,11 +218,11 @@ def _verdict(
             M("Proven better"),
             M("The second setting is proven better, and is shown to be worse in nothing."),
         )
+    if "invalid" in verdicts:
+        lead = M("One setting lost more of its trials than the other: nothing is concluded from the rest.")
+        return "invalid", M("Unequal discards"), lead
     if not verdicts or "too few pairs" in verdicts:
         return "invalid", M("Too few pairs"), M("Too few pairs of trials are valid for anything to be shown.")
-    if "unexplained" in verdicts:
-        lead = M("The second setting is better, but no counter of what was changed moved.")
-        return "invalid", M("Not proven"), lead
     lead = M("No difference is shown that counts.")
     if never_hit(c["a"] for c in counters):
         lead = M("No difference is shown that counts: the baseline never hit this limit.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from netdyno.report import units
 from netdyno.report.change import MARKS, ends, shift, words
-from netdyno.report.comparison import lost
+from netdyno.report.comparison import lost, mechanism
 from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
 from netdyno.report.quantity import shown, sized
 from netdyno.report.study import Study, StudyPage, document, facts
@@ -171,13 +171,11 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
         mine = _finding_of(proof, proof["objective"])
         what = Data(proof["objective"])
         if proof["proven"] and mine:
-            moved = ", ".join(c["name"] for c in proof["comparison"]["counters"] if c["moved"])
             said.append(
-                M(
-                    "{metric}: {change}, over {n} fresh pairs of trials. What moved with it: {counters}.",
-                    metric=what, change=shift(mine), n=str(mine["effect"]["n"]), counters=Data(moved),
-                )
+                M("{metric}: {change}, over {n} fresh pairs of trials.",
+                  metric=what, change=shift(mine), n=str(mine["effect"]["n"]))
             )  # fmt: skip
+            said += mechanism(proof["comparison"])
         else:
             said.append(M("{metric}: {verdict}.", metric=what, verdict=words(proof["verdict"])))
             if never_hit(c["a"] for c in proof["comparison"]["counters"]):
@@ -191,6 +189,9 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
     if any(proof["verdict"] == "too few pairs" for proof in found["proofs"]):
         lead = M("What was found best was measured again, and too few pairs of trials are valid to judge it.")
         return "invalid", M("Too few pairs"), lead, said
+    if any(proof["verdict"] == "invalid" for proof in found["proofs"]):
+        lead = M("One setting lost more of its trials than the other: nothing is concluded from the rest.")
+        return "invalid", M("Unequal discards"), lead, said
     if found["proofs"]:
         lead = M(
             "What was found best was measured again, in turn with the baseline, and is not proven better."

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from netdyno.report.change import drawn
 from netdyno.stats.comparison import Finding, Verdict
 
-COLOURS = {Verdict.BETTER: "#0a7d33", Verdict.WORSE: "#b3261e", Verdict.UNEXPLAINED: "#8a6d00"}
+COLOURS = {Verdict.BETTER: "#0a7d33", Verdict.WORSE: "#b3261e", Verdict.INVALID: "#8a6d00"}
 ROW, LEFT, MIDDLE, RIGHT, TOP = 26, 230, 420, 150, 46
 """Pixels: height of a row, widths of labels, drawing and verdicts, height of what is above."""
 

@@ -48,8 +48,12 @@ def build(document: Doc) -> NatDemo:
     return NatDemo(
         str(document["name"]),
         _facts(document),
-        "invalid" if found["too_few"] else "pass",
-        M("Too few pairs") if found["too_few"] else M("Measured"),
+        "invalid" if found["too_few"] or found.get("unequal") else "pass",
+        M("Too few pairs")
+        if found["too_few"]
+        else M("Unequal discards")
+        if found.get("unequal")
+        else M("Measured"),
         _lead(document),
         [*_said(found, sides), *lost(found)],
         charts,

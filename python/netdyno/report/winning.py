@@ -27,6 +27,7 @@ def winning(study: Study) -> tuple[list[Winning], dict[str, dict[str, str]]]:
         head = f"{study['name']}, {one.metric or 'second setting'}, {state}"
         copies[f"{name}-sysctl"] = {"en": sysctl_conf(head, one.setting, _starts(study))}
         unproven = ["--unproven"] if one.objection else []
+        unproven += ["--contradicted"] if one.proven and one.contradicted else []
         command = ["sudo", "netdyno", "tune", "apply", str(study["name"]), *option, *unproven]
         copies[f"{name}-command"] = {"en": shlex.join(command) + "\n"}
     return shown, copies

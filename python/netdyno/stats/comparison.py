@@ -1,20 +1,23 @@
 """Is B better than A, worse, or the same? Judged over pairs of trials; pure.
 
 The verdict is read off the interval, which is that of the test, corrected for all that was tested: a metric
-is better or worse where it excludes no change, and nowhere else. For a win a counter that says how it came
-about must have moved too. A loss needs no explanation. Where too few pairs count for any difference to be
-shown, that is the verdict.
+is better or worse where it excludes no change, and nowhere else. How a difference came about is another
+statement: whether a counter of what was changed moved. Where too few pairs count for any difference to be
+shown, that is the verdict; and where the settings lost unequal shares of their trials, nothing is claimed.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from netdyno.stats import discards as discarding
+from netdyno.stats.discards import Discard, Discards
 from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Metric
 from netdyno.stats.paired import Effect, detectable, effect, least_pairs, signed_rank
@@ -27,14 +30,25 @@ class Verdict(StrEnum):
 
     BETTER = "better"
     WORSE = "worse"
-    UNEXPLAINED = "unexplained"
-    """It would be a win, but no counter of the mechanism moved."""
     NO_EFFECT = "no effect"
     """Whatever the difference is, it is too small to matter."""
     NOT_SHOWN = "not shown"
     """It may be something or nothing: more pairs would tell."""
     TOO_FEW = "too few pairs"
     """Whatever they had shown, so few pairs can prove nothing."""
+    INVALID = "invalid"
+    """The settings lost unequal shares of their trials: what is left says nothing."""
+
+
+class Mechanism(StrEnum):
+    """Whether counters tell how a difference came about."""
+
+    OBSERVED = "observed"
+    """A counter of what was changed moved."""
+    NOT_OBSERVABLE = "not observable"
+    """Something was changed of which no counter is known, or was read."""
+    CONTRADICTED = "contradicted"
+    """Counters of all that was changed were read, and none moved."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,10 @@ class Comparison:
     """Of the pairs that do not count: how many were lost to what."""
     again: Mapping[str, int] = field(default_factory=dict)
     """Trials that were measured again, by what they were lost to."""
+    mechanism: Mechanism = Mechanism.NOT_OBSERVABLE
+    discards: Discards = field(default_factory=Discards)
+    unequal: str = ""
+    """That the settings lost unequal shares of their trials, in a sentence; empty where they did not."""
 
     @property
     def too_few(self) -> bool:
@@ -102,19 +120,27 @@ class Comparison:
         return next(one.verdict for one in self.findings if one.metric.name == metric)
 
     @property
-    def mechanism(self) -> bool:
-        """Whether a counter that explains a difference moved."""
-        return any(one.moved for one in self.counters)
+    def invalid(self) -> bool:
+        """Whether nothing is to be concluded from it."""
+        return self.too_few or bool(self.unequal)
+
+    @property
+    def explained(self) -> str:
+        """Whether counters tell how a difference came about, in a few words."""
+        moved = ", ".join(one.name for one in self.counters if one.moved)
+        return mechanism_words(self.mechanism, moved or ", ".join(one.name for one in self.counters))
 
     @property
     def said(self) -> str:
         """What is known, in a sentence."""
+        if self.unequal:
+            return self.unequal
         if self.too_few:
             return self.shortage
         shown = [
             f"{f.metric.name} {f.verdict.value}: {f.shown(f.effect.change)}"
             for f in self.findings
-            if f.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.UNEXPLAINED)
+            if f.verdict in (Verdict.BETTER, Verdict.WORSE)
         ]
         rest = [f.metric.name for f in self.findings if f.verdict is Verdict.NOT_SHOWN]
         same = [f.metric.name for f in self.findings if f.verdict is Verdict.NO_EFFECT]
@@ -132,25 +158,33 @@ class Comparison:
 def judge(
     pairs: Sequence[Pair],
     metrics: Mapping[str, Metric],
-    mechanism: Sequence[str],
+    mechanism: Sequence[str] | Mapping[str, Sequence[str]],
     *,
     level: float = 0.05,
     matters: float = 0.05,
     noise: Mapping[str, tuple[float, int]] | None = None,
     again: Mapping[str, int] | None = None,
+    discarded: Sequence[Discard] = (),
 ) -> Comparison:
     """Judge pairs of trials.
 
-    `mechanism`: the counters that say how a win came about. `matters`: the least change that is worth the
-    name. `noise`: from a calibration, the spread of each metric and from how many pairs it is known. `again`:
-    how many trials were measured again, by what they were lost to.
+    `mechanism`: the counters that say how a difference came about, of each parameter that was changed.
+    `matters`: the least change that is worth the name. `noise`: from a calibration, the spread of each metric
+    and from how many pairs it is known. `again`: how many trials were measured again, by what they were lost
+    to; `discarded`: these trials.
     """
     counted, gone = valid(pairs), lost(pairs)
     wanted, takes = dict(again or {}), least_pairs(level, len(metrics))
+    dropped = discarding.discards(pairs, discarded)
+    unequal = discarding.sentence(dropped) if dropped.differ else ""
     if not counted:
-        return Comparison((), (), 0, len(pairs), level, matters, takes, gone, wanted)
+        return Comparison(
+            (), (), 0, len(pairs), level, matters, takes, gone, wanted, discards=dropped, unequal=unequal
+        )
+    of = mechanism if isinstance(mechanism, Mapping) else {"": mechanism}
     seen = {name: 0.0 for pair in counted for one in pair for name in one.counters}
-    moved = tuple(_moved(name, counted, level) for name in known(mechanism, seen))
+    names = dict.fromkeys(name for counters in of.values() for name in counters)
+    moved = tuple(_moved(name, counted, level) for name in known(names, seen))
     sides = {name: found for name in metrics if (found := both(counted, name))}
     alone = [_effect(metrics[name], found, level, 1).p for name, found in sides.items()]
     findings = []
@@ -159,11 +193,16 @@ def judge(
         e = _effect(metric, found, level, tests)
         spread, pairs_known = (noise or {}).get(name) or (_spread(e), e.n)
         least = math.inf if e.absolute else detectable(spread, pairs_known, e.n, level, tests=tests)
-        verdict = _verdict(metric, e, matters, any(one.moved for one in moved))
+        verdict = _verdict(metric, e, matters)
+        if not unequal and verdict in (Verdict.BETTER, Verdict.WORSE):
+            why = discarding.against(dropped, metric, verdict is Verdict.BETTER, pairs, discarded)
+            unequal = discarding.sentence(dropped, f"; {why}") if why else ""
         findings.append(Finding(metric, e, p, least, verdict))
+    if unequal:
+        findings = [replace(one, verdict=Verdict.INVALID) for one in findings]
     return Comparison(
         tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters,
-        least_pairs(level, len(sides)), gone, wanted,
+        least_pairs(level, len(sides)), gone, wanted, _mechanism(of, seen, moved), dropped, unequal,
     )  # fmt: skip
 
 
@@ -185,13 +224,38 @@ def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, 
     return effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
 
 
-def _verdict(metric: Metric, e: Effect, matters: float, explained: bool) -> Verdict:
+def mechanism_words(of: str, counters: str) -> str:
+    """Whether counters tell how a difference came about; `counters` are those that moved, or were read."""
+    return {
+        Mechanism.OBSERVED: f"mechanism observed: {counters} moved",
+        Mechanism.CONTRADICTED: f"mechanism contradicted: none of its counters moved ({counters})",
+    }.get(Mechanism(of), "mechanism not observable: no counter of it is known, or was read")
+
+
+def _mechanism(
+    of: Mapping[str, Sequence[str]], seen: Mapping[str, float], moved: Sequence[Moved]
+) -> Mechanism:
+    if any(one.moved for one in moved):
+        return Mechanism.OBSERVED
+    families = {family(key) for key in seen}
+    readable = [any(family(name) in families for name in counters) for counters in of.values()]
+    return Mechanism.CONTRADICTED if readable and all(readable) else Mechanism.NOT_OBSERVABLE
+
+
+def family(counter: str) -> str:
+    """What is read together with a counter: where one of these is, it is too, be it nothing."""
+    plain = counter.rpartition("/")[2]
+    if plain.partition(".")[1]:
+        return plain.partition(".")[0]
+    found = re.match(r"[A-Z][a-z]+[0-9]*(Ext|Lite6?)?", plain)
+    return found[0] if found else plain
+
+
+def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
     if e.interval is None:
         return Verdict.TOO_FEW
     if e.differs:
-        if (e.change > 0) != (metric.better == "higher"):
-            return Verdict.WORSE
-        return Verdict.BETTER if explained else Verdict.UNEXPLAINED
+        return Verdict.BETTER if (e.change > 0) == (metric.better == "higher") else Verdict.WORSE
     bound = matters * abs(e.a) if e.absolute else matters
     # a trial that is far off is in the mean, and not in the middle of the pairs
     near = -bound <= e.interval[0] and e.interval[1] <= bound and abs(e.b - e.a) <= matters * abs(e.a)

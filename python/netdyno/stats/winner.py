@@ -10,6 +10,8 @@ from netdyno.stats.observation import Setting
 
 KINDS = {"search": "search", "compare": "comparison"}
 """Studies that end with a setting to use."""
+CONTRADICTED = "contradicted"
+"""Of a mechanism, as `comparison.Mechanism` has it."""
 SIMULATED = "sim"
 """The bench that is a model, whose winners say nothing of a machine."""
 
@@ -28,6 +30,8 @@ class Winner:
     """Of trials beside the baseline that count."""
     simulated: bool
     """It says nothing of a machine."""
+    contradicted: bool = False
+    """It is proven, and yet none of the counters moved by which it would show."""
 
     @property
     def objection(self) -> str:
@@ -58,7 +62,10 @@ def never_hit(a: Iterable[float]) -> bool:
 def _proof(proof: Mapping[str, Any], simulated: bool) -> Winner:
     why = "" if proof["proven"] else _reason(proof)
     pairs = int(proof["comparison"]["pairs"])
-    return Winner(str(proof["objective"]), dict(proof["setting"]), not why, why, pairs, simulated)
+    contradicted = proof["comparison"].get("mechanism") == CONTRADICTED
+    return Winner(
+        str(proof["objective"]), dict(proof["setting"]), not why, why, pairs, simulated, contradicted
+    )
 
 
 def _reason(proof: Mapping[str, Any]) -> str:
@@ -71,7 +78,7 @@ def _reason(proof: Mapping[str, Any]) -> str:
 
 
 _WORDS = {
-    "unexplained": "it is better, but no counter of what was changed moved",
+    "invalid": "the settings lost unequal shares of their trials",
     "no effect": "measured again it makes no difference that matters",
     "worse": "measured again it is worse",
     "not shown": "no difference was shown",
@@ -90,5 +97,6 @@ def _compared(found: Mapping[str, Any], simulated: bool) -> Winner:
         seen = set(verdicts.values())
         why = next((_WORDS[one] for one in _WORDS if one in seen), "nothing was shown")
     return Winner(
-        ", ".join(better), dict(found["b"]["setting"]), not why, why, int(found["pairs"]), simulated
-    )
+        ", ".join(better), dict(found["b"]["setting"]), not why, why, int(found["pairs"]), simulated,
+        found.get("mechanism") == CONTRADICTED,
+    )  # fmt: skip

@@ -210,8 +210,6 @@ class NamespaceBench:
     folder: Path | None = None
     """Where logs go; none: they go with each trial."""
     notes: Journal = field(default_factory=journal)
-    glancing: bool = False
-    """Whether the connections of the tuned host are looked at meanwhile, which costs a little."""
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What keeps interrupts off while everything is taken down."""
 
@@ -237,7 +235,7 @@ class NamespaceBench:
         counters: dict[str, float] = {}
         glances = Glances(up.tuned)
         try:
-            with glances if self.glancing else nullcontext():
+            with glances:
                 seen = up.load.run(up.site, seed)
             metrics, why, counters = seen.metrics, seen.wrong, glances.summary() | dict(seen.counters)
         except Error as e:

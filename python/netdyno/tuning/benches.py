@@ -127,10 +127,10 @@ def _host(made: Spec) -> Iterator[str]:
         yield space
 
 
-def mechanism(a: Setting, b: Setting) -> list[str]:
-    """The counters that tell how a difference between settings comes about."""
+def mechanism(a: Setting, b: Setting) -> dict[str, tuple[str, ...]]:
+    """The counters that tell how a difference between settings comes about, by parameter."""
     differing = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    return list(dict.fromkeys(counter for name in differing for counter in registry().find(name).counters))
+    return {name: registry().find(name).counters for name in differing}
 
 
 @dataclass

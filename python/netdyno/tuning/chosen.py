@@ -35,8 +35,11 @@ def _is_study(path: Path) -> bool:
     return isinstance(made, dict) and made.keys() >= _KEYS
 
 
-def winner(found: dict[str, Any], metric: str | None = None, *, unproven: bool = False) -> Winner:
-    """What it proposes, for a metric or its first objective; if not proven, only where that is asked for."""
+def winner(
+    found: dict[str, Any], metric: str | None = None, *, unproven: bool = False, contradicted: bool = False
+) -> Winner:
+    """What it proposes, for a metric or its first objective; if not proven, only where that is asked for, and
+    so where its counters contradict it."""
     name = str(found["name"])
     if found["kind"] not in KINDS:
         what = f"a study of the kind {found['kind']} ends with no setting to apply"
@@ -56,5 +59,9 @@ def winner(found: dict[str, Any], metric: str | None = None, *, unproven: bool =
     if one.objection and not unproven:
         what = f"its setting is not proven: {one.objection}"
         fix = "Measure it again, with more --pairs; or add --unproven to try it all the same"
+        raise Error("ND-104-54", what, at=name, fix=fix)
+    if one.proven and one.contradicted and not contradicted:
+        what = "it is better, but its counters were read and none moved: something else may be the cause"
+        fix = "Look for what else differs; or add --contradicted to apply it all the same"
         raise Error("ND-104-54", what, at=name, fix=fix)
     return one

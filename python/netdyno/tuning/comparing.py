@@ -10,13 +10,17 @@ from typing import Any, Protocol
 
 from netdyno.errors import Error
 from netdyno.experiment import entry
+from netdyno.experiment.looks import Looks
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare, measure_pairs
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
-from netdyno.stats.comparison import Comparison, judge, repeats
+from netdyno.stats.comparison import Comparison, judge
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.paired import Order, detectable, pairs_for
-from netdyno.stats.pairs import both
+from netdyno.stats.pairs import Pair, both
+from netdyno.stats.sequential import TEST, first_look
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches
 from netdyno.tuning import calibrate as calibrations
@@ -95,6 +99,8 @@ class Compared:
     candidates: Sequence[Chosen] = ()
     standings: Sequence[Standing] = field(default_factory=list)
     """Of the race, where there were several."""
+    looks: Mapping[str, Any] = field(default_factory=dict)
+    """The test, and the looks that were taken."""
 
 
 def compare(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Compared:
@@ -117,14 +123,9 @@ def compare(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Compared:
     if not metrics:
         fix = f"It measures: {', '.join(on.metrics)}"
         raise Error("ND-104-52", f"the bench measures no {wanted.metrics[0]!r}", fix=fix)
-    count = repeats(len(metrics), wanted.level, wanted.pairs)
-    if count > wanted.pairs:
-        teller.note(f"{wanted.pairs} pairs can show nothing of {len(metrics)} metrics: {count} are measured")
-    if more := found_by(noise, metrics, count, wanted.matters, wanted.level):
-        teller.note(more)
-    rest = budget("compare", count, 2 * count, wanted.spare, teller)
+    first = first_look(wanted.pairs, wanted.level, len(metrics))
     plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": wanted.seed,
-            "order": wanted.order}  # fmt: skip
+            "order": wanted.order, "test": TEST, "level": wanted.level, "metrics": list(metrics)}  # fmt: skip
     study = Study.of("compare", wanted.bench.label, plan, wanted.name)
     standings: list[Standing] = []
     named = naming([base, *candidates])
@@ -135,22 +136,64 @@ def compare(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Compared:
                 next(iter(metrics)), wanted.seed, progress=_progress(teller, "race"),
             )  # fmt: skip
         winner = candidates[standings[0].candidate if standings else 0]
-        found = measure_pairs(
-            Recorded(on, kept.record, "compare"), base.setting, winner.setting, count, wanted.seed + 2,
-            order=wanted.order, spare=rest, progress=_progress(teller, "compare"),
-        )  # fmt: skip
+        looks = Looks(kept.record, first, wanted.pairs, wanted.level)
+        _say_plan(looks, wanted, noise, metrics, teller)
+        found, discarded, rest = look(
+            Recorded(on, kept.record, "compare"), base.setting, winner.setting, looks, wanted, teller
+        )
         result = judge(
-            found, metrics, benches.mechanism(base.setting, winner.setting),
-            level=wanted.level, matters=wanted.matters, noise=noise.known, again=rest.again,
+            found, metrics, benches.mechanism(base.setting, winner.setting), level=looks.now.level,
+            matters=wanted.matters, noise=noise.known, again=rest.again, discarded=discarded,
         )  # fmt: skip
+        if not result.too_few:
+            looks.judged(result.pairs)
         document = _document(wanted.bench, (base, winner), noise, result)
         for one in document["metrics"]:
             one["pairs"] = both(found, one["metric"]["name"])
         document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
-        written = kept.finish(document, [], finding=result.said, valid=not result.too_few)
+        document["looks"] = looks.document()
+        written = kept.finish(document, [], finding=result.said, valid=not result.invalid)
     return Compared(
-        base, winner, noise, result, written, study, rest, 2 * count, tuple(candidates), standings
-    )
+        base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
+        looks.document(),
+    )  # fmt: skip
+
+
+def look(
+    on: SettingMeasurer, a: Setting, b: Setting, looks: Looks, wanted: Wanted, teller: Teller
+) -> tuple[list[Pair], list[Discard], Spare]:
+    """All pairs of a look, those of the looks before out of the record; the trials that were measured again,
+    and what there is to spare."""
+    found: list[Pair] = []
+    discarded: list[Discard] = []
+    rest = Spare(0)
+    for stage in looks.stages(wanted.spare):
+        found += measure_pairs(
+            on, a, b, stage.pairs, wanted.seed + 2, order=wanted.order, spare=stage.spare,
+            progress=_progress(teller, "compare"), first=stage.first, discarded=discarded,
+        )  # fmt: skip
+        rest = Spare(rest.left + stage.spare.left, rest.again + stage.spare.again)
+    return found, discarded, rest
+
+
+def _say_plan(
+    looks: Looks, wanted: Wanted, noise: Calibration, metrics: Mapping[str, Metric], teller: Teller
+) -> None:
+    """How many pairs are measured, and what they can show, before the first."""
+    now, count = looks.now, looks.now.pairs
+    if looks.first > wanted.pairs and now.number == 1:
+        least = f"{wanted.pairs} pairs can show nothing of {len(metrics)} metrics"
+        teller.note(f"{least}: {count} are measured")
+    said = f"look {now.number}, at {count} pairs, level {now.level:.3g} of {wanted.level:.3g}"
+    if not looks.new:
+        teller.note(f"{said}: taken before; more --pairs is the next look")
+        return
+    for stage in looks.stages(wanted.spare):
+        if stage.pairs == count:
+            trials, spare = 2 * (count - stage.first), stage.spare.left
+            teller.note(f"compare: {said}; {trials} trials, and up to {spare} again where one is disturbed")
+    if more := found_by(noise, metrics, count, wanted.matters, now.level):
+        teller.note(more)
 
 
 def bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> NamespaceBench:

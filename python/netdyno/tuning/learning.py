@@ -88,7 +88,6 @@ def learn(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Learned:
         place: NamespaceBench(
             spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
             allow_global=wanted.allow_global,
-            glancing=True,
         )
         for place, (spec, _) in specs.items()
     }

@@ -1,25 +1,29 @@
 """Measure again, fresh and in turn with the baseline: what a search found best is the luckiest of many.
 
-How many pairs that takes is planned from the noise before the first of them, and never fewer than can prove
-anything. What is disturbed is measured again within what there is to spare; if too few pairs are left all the
-same, that is the verdict, and nothing else is.
+Trials of a proof belong to that proof alone: baseline and candidates take turns in fresh blocks, and a
+search that goes on and proposes something else begins another proof, at a smaller share of the level
+(`stats/sequential.py`), so that the chance that any of them is false is the level. How many pairs a proof
+takes is planned from the noise before the first of them, and never fewer than can prove anything. What is
+disturbed is measured again within what there is to spare; if too few pairs are left all the same, that is
+the verdict, and nothing else is.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, Verdict, judge
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import blocks, detectable, least_pairs, pairs_for
+from netdyno.stats.sequential import share
 
 MATTERS = 0.05
 """The least change that a proof is planned for."""
@@ -55,6 +59,34 @@ class Planned:
     """Settings that take turns, with the baseline."""
     detectable: Mapping[str, float]
     """By objective: the least change that so many pairs find with a power of 80 %."""
+    number: int = 1
+    """Of the proofs of this study."""
+    level: float = 0.05
+    """What it spends of the significance level of the study."""
+
+
+def planned_proof(
+    record: Record, settings: Sequence[Setting], level: float, pairs: int | None, make: Callable[..., Planned]
+) -> Planned:
+    """The proof of these settings: one that was begun before and has the pairs that are wanted goes on, with
+    the trials that are its own; else it is another.
+
+    `make` plans it for a level, a number of pairs and a spare.
+    """
+    arms = [dict(one) for one in settings]
+    begun = record.noted("proof")
+    own = next((p for p in begun if p["arms"] == arms and (pairs or 0) <= p["pairs"]), None)
+    if own is None:
+        number = len(begun) + 1
+        made = replace(make(share(level, number), pairs, None), number=number, level=share(level, number))
+        record.note("proof", number=number, arms=arms, pairs=made.pairs, level=made.level)
+        return made
+    number = int(own["number"])
+    # what it was judged by is what it stays
+    judged = next((p for p in record.noted("proof judged") if p["number"] == number), None)
+    spare = int(judged["spare"]) if judged else None
+    made = make(share(level, number), int(own["pairs"]), spare)
+    return replace(made, number=number, level=share(level, number))
 
 
 def plan(
@@ -91,8 +123,14 @@ class Measured:
 
     trials: tuple[TrialRecord, ...]
     """One for each block."""
-    failed: tuple[str, ...] = ()
-    """Why those saw nothing that did not, also those that were measured again."""
+    discarded: tuple[TrialRecord, ...] = ()
+    """Those that were measured again."""
+
+    @property
+    def failed(self) -> list[str]:
+        """Why those saw nothing that did not, also those that were measured again."""
+        every = (*self.discarded, *self.trials)
+        return [t.observation.why for t in every if not t.observation.metrics]
 
 
 def measure(
@@ -101,21 +139,19 @@ def measure(
     """What was measured of each setting, in blocks of drawn order, and what is left to spare."""
     spare = Spare(planned.spare)
     trials: list[list[TrialRecord]] = [[] for _ in settings]
-    failed: list[list[str]] = [[] for _ in settings]
-
-    def note(which: int, trial: TrialRecord) -> None:
-        if not trial.observation.metrics:
-            failed[which].append(trial.observation.why)
-
-    for number, block in enumerate(blocks(len(settings), planned.pairs, seed)):
+    tries: list[list[TrialRecord]] = [[] for _ in settings]
+    draw = seed * 1009 + planned.number
+    for number, block in enumerate(blocks(len(settings), planned.pairs, draw)):
         # a block has one seed: where it decides what is asked, all are asked alike
-        own = (seed * 1_000_003 + 3 * 100_003 + number) % 2**31
+        own = (seed * 1_000_003 + 3 * 100_003 + planned.number * 1009 + number) % 2**31
         for which in block:
-            phase = f"proof {json.dumps(dict(settings[which]), sort_keys=True)}"
-            trials[which].append(
-                record.settled(bench, phase, number, settings[which], own, spare, after=partial(note, which))
-            )
-    return [Measured(tuple(t), tuple(f)) for t, f in zip(trials, failed, strict=True)], spare
+            name = json.dumps(dict(settings[which]), sort_keys=True)
+            phase = f"proof {planned.number} {name}"
+            after = tries[which].append
+            one = record.settled(bench, phase, number, settings[which], own, spare, after=after)
+            tries[which].pop()
+            trials[which].append(one)
+    return [Measured(tuple(t), tuple(d)) for t, d in zip(trials, tries, strict=True)], spare
 
 
 @dataclass(frozen=True)
@@ -125,8 +161,8 @@ class Candidate:
     objective: str
     """The metric for which it was chosen: it must get better."""
     setting: Setting
-    mechanism: tuple[str, ...]
-    """Counters of which one must have moved, or nobody knows why it is better."""
+    mechanism: Mapping[str, Sequence[str]]
+    """By parameter, the counters that tell how it is better."""
     measured: Measured
 
 
@@ -161,7 +197,7 @@ class Proof:
 
     @property
     def proven(self) -> bool:
-        """Better, for a reason that was seen, and within the limits."""
+        """Better, and within the limits; how that comes about is another statement."""
         return self.verdict is Verdict.BETTER and not self.broken and not self.fails
 
     def document(self) -> dict[str, Any]:
@@ -171,10 +207,12 @@ class Proof:
             "setting": dict(self.setting),
             "verdict": self.verdict.value,
             "proven": self.proven,
+            "mechanism": self.comparison.mechanism.value,
             "broken": list(self.broken),
             "failed": list(self.failed),
             "why": self.why,
-            "shortage": self.comparison.shortage if self.verdict is Verdict.TOO_FEW else "",
+            "shortage": self.comparison.unequal
+            or (self.comparison.shortage if self.verdict is Verdict.TOO_FEW else ""),
             "comparison": self.comparison.as_dict(),
         }
 
@@ -193,7 +231,14 @@ def prove(
         pairs = [
             (a.observation, b.observation) for a, b in zip(baseline.trials, one.measured.trials, strict=True)
         ]
-        compared = judge(pairs, metrics, one.mechanism, level=level / len(candidates), again=again)
+        discarded = [
+            Discard(b, t.observation)
+            for b, side in ((False, baseline), (True, one.measured))
+            for t in side.discarded
+        ]
+        compared = judge(
+            pairs, metrics, one.mechanism, level=level / len(candidates), again=again, discarded=discarded
+        )
         counted = [t for t in one.measured.trials if t.observation.valid]
         broken = [limit.name for limit in limits if any(limit.broken(t) > 0 for t in counted)]
         mine = one.measured.failed

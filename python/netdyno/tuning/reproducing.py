@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from netdyno.experiment import entry
+from netdyno.experiment.looks import Looks
 from netdyno.experiment.pairs import Spare
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, finite
 from netdyno.stats.pairs import both
+from netdyno.stats.sequential import TEST, share
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside
 from netdyno.tuning import benches, comparing, tables
@@ -52,9 +55,14 @@ class Reproduced:
     """That were planned."""
 
     @property
+    def comparisons(self) -> list[Comparison]:
+        """Of all tables and benches."""
+        return [c for one in self.filled for c in one.comparisons.values()]
+
+    @property
     def short(self) -> list[Comparison]:
         """Those of which nothing can be said for want of pairs."""
-        return [c for one in self.filled for c in one.comparisons.values() if c.too_few]
+        return [c for c in self.comparisons if c.too_few]
 
 
 def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told) -> Reproduced:
@@ -63,9 +71,8 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
     factor = wanted.load
     if factor is None:
         factor = min(1.0, len(os.sched_getaffinity(0)) / made.processors)
-    least = made.least(level)
+    least = made.least(share(level, 1))
     asked = wanted.repeat or made.repeat
-    count = max(asked, least)
     specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
     there = benches.tunables(next(iter(specs.values())))
     chosen = {one: benches.choose(one, there, wanted.allow_global) for one in made.settings}
@@ -74,11 +81,10 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
         teller.note(line)
     if asked < least:
         teller.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
-    trials = count * len(made.benches) * len(chosen)
-    rest = comparing.budget("reproduce", count, trials, wanted.spare, teller)
     settings = {key: one.setting for key, one in chosen.items()}
     labels = {key: spec.label for key, spec in specs.items()}
-    plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": wanted.seed, "benches": labels}
+    plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": wanted.seed, "benches": labels,
+            "test": TEST, "level": level}  # fmt: skip
     if machine := inside.accelerator():
         # its trials and those of this machine itself are no pairs
         plan["machine"] = f"virtual, kernel {platform.release()}, {machine.upper()}"
@@ -87,17 +93,31 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
     measured = {name: metric for one in stands.values() for name, metric in one.metrics.items()}
     named = partial(tables.leg, settings=settings)
     with entry.begun(study, measured, leg=named, fresh=wanted.fresh) as kept:
-        seen = tables.run(
-            made, stands, settings, kept.record, repeat=count, seed=wanted.seed, spare=rest, told=told
+        looks = Looks(kept.record, max(asked, least), asked, level)
+        count, arms = looks.now.pairs, len(made.benches) * len(chosen)
+        stages = list(looks.stages(wanted.spare, arms))
+        spare = stages[-1].spare.left
+        teller.note(
+            f"reproduce: look {looks.now.number}, at {count} blocks, level {looks.now.level:.3g} of "
+            f"{level:.3g}; {count * arms} trials, and up to {spare} again where one is disturbed"
         )
-        filled = tables.fill(made, chosen, seen, level=level)
+        seen = tables.run(
+            made, stands, settings, kept.record, repeat=count, seed=wanted.seed, stages=stages, told=told
+        )
+        filled = tables.fill(made, chosen, seen, level=looks.now.level)
+        every = [c for one in filled for c in one.comparisons.values()]
+        if not any(c.too_few for c in every):
+            looks.judged(min(c.pairs for c in every))
         document = {
+            "looks": looks.document(),
             "load": factor, "length": length, "repeat": count, "left_out": notes, "benches": labels,
             "tables": [_document(one, seen) for one in filled],
         }  # fmt: skip
-        short = any(c.too_few for one in filled for c in one.comparisons.values())
-        written = kept.finish(document, [], finding=tables.said(filled), valid=not short)
-    return Reproduced(filled, written, study, rest, trials)
+        valid = not any(c.invalid for c in every)
+        written = kept.finish(document, [], finding=tables.said(filled), valid=valid)
+        again = sum((stage.spare.again for stage in stages), Counter[str]())
+        rest = Spare(stages[-1].spare.left, again)
+    return Reproduced(filled, written, study, rest, count * arms)
 
 
 def _document(one: Filled, seen: Seen) -> dict[str, Any]:

@@ -23,9 +23,21 @@ from netdyno.stats.comparison import Verdict, finite
 from netdyno.stats.estimate import sd
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import least_pairs
+from netdyno.stats.sequential import share
 from netdyno.tuning import pareto
 from netdyno.tuning.gain import centre, gain, has, of_bench
-from netdyno.tuning.prove import EXTRA, MOST, Candidate, Limit, Planned, Proof, measure, plan, prove
+from netdyno.tuning.prove import (
+    EXTRA,
+    MOST,
+    Candidate,
+    Limit,
+    Planned,
+    Proof,
+    measure,
+    plan,
+    planned_proof,
+    prove,
+)
 from netdyno.tuning.space import Point, Space
 
 if TYPE_CHECKING:
@@ -111,6 +123,11 @@ class Found:
     def too_few(self) -> bool:
         """Whether something cannot be told, as too few pairs of the proof count."""
         return any(p.verdict is Verdict.TOO_FEW for p in self.proofs)
+
+    @property
+    def invalid(self) -> bool:
+        """Whether some proof is to be concluded nothing from."""
+        return any(p.verdict in (Verdict.TOO_FEW, Verdict.INVALID) for p in self.proofs)
 
     @property
     def said(self) -> str:
@@ -218,7 +235,7 @@ def search(
 def most_trials(space: Space, goal: Goal, budget: Budget, metrics: int) -> int:
     """How many trials a search takes at most, with all that comes after it, if none is disturbed."""
     objectives = len(goal.objectives)
-    least = least_pairs(0.05, metrics * objectives)
+    least = least_pairs(share(0.05, 1), metrics * objectives)
     pairs = max(MOST, least + EXTRA) if budget.pairs is None else max(budget.pairs, least)
     return budget.trials + objectives * (len(space.axes) + 1) + (1 + objectives) * pairs
 
@@ -338,17 +355,25 @@ def _proven(
         return found
     distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
     names = list(distinct)
-    planned = plan(
-        metrics, {o: best[o].gains[o] for o in chosen}, spread, known_from,
-        arms=len(names), level=level, pairs=budget.pairs, spare=budget.spare,
-    )  # fmt: skip
+
+    def make(own: float, pairs: int | None, spare: int | None) -> Planned:
+        return plan(
+            metrics, {o: best[o].gains[o] for o in chosen}, spread, known_from, arms=len(names), level=own,
+            pairs=pairs, spare=budget.spare if spare is None else spare,
+        )  # fmt: skip
+
+    planned = planned_proof(record, list(distinct.values()), level, budget.pairs, make)
     before(planned)
     measured, spare = measure(bench, record, planned, list(distinct.values()), seed)
     beside = [
         Candidate(o, setting, mechanism(space, setting), measured[names.index(_name(setting))])
         for o, setting in chosen.items()
     ]
-    proofs = prove(metrics, measured[0], beside, goal.limits, level, spare.again)
+    proofs = prove(metrics, measured[0], beside, goal.limits, planned.level, spare.again)
+    if not any(p.verdict is Verdict.TOO_FEW for p in proofs):
+        judged = {"number": planned.number, "spare": planned.spare}
+        if judged not in record.noted("proof judged"):
+            record.note("proof judged", **judged)
     return replace(found, proofs=tuple(proofs), planned=planned)
 
 
@@ -391,10 +416,9 @@ def trimmed(
     return kept
 
 
-def mechanism(space: Space, setting: Setting) -> tuple[str, ...]:
-    """The counters by which what is changed would show."""
-    changed = (a.tunable.counters for a in space.axes if a.name in setting)
-    return tuple(dict.fromkeys(name for counters in changed for name in counters))
+def mechanism(space: Space, setting: Setting) -> dict[str, tuple[str, ...]]:
+    """The counters by which what is changed would show, of each parameter."""
+    return {a.name: a.tunable.counters for a in space.axes if a.name in setting}
 
 
 def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Tried]:

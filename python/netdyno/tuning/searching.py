@@ -12,6 +12,7 @@ from netdyno.experiment import study as studies
 from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric, Setting
+from netdyno.stats.sequential import TEST
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning.driven import Asked, Driven, driven
 from netdyno.tuning.gain import of_bench
@@ -96,7 +97,7 @@ def search(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Searched:
         plan = {
             "space": space.document(), "objectives": list(goal.objectives),
             "limits": {one.name: one.most for one in goal.limits}, "seed": wanted.seed,
-            "hints": [dict(h) for h in hints],
+            "hints": [dict(h) for h in hints], "test": TEST, "level": wanted.level,
         }  # fmt: skip
         study = Study.of("search", on.label, plan, wanted.name)
         with entry.begun(study, on.bench.metrics, fresh=wanted.fresh) as kept:
@@ -110,7 +111,7 @@ def search(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Searched:
             )  # fmt: skip
             teller.over(kept.record)
             document = kept.finish(
-                found.document(), space.document(), finding=found.said, valid=not found.too_few
+                found.document(), space.document(), finding=found.said, valid=not found.invalid
             )
     return Searched(found, document, study, before)
 

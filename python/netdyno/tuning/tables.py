@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +19,12 @@ from netdyno import config, paths
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.experiment import presets
+from netdyno.experiment.looks import Stage
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, judge
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import blocks, least_pairs
 from netdyno.stats.pairs import Limits, Pair
@@ -171,8 +173,23 @@ def schedule(tables: Tables, repeat: int, seed: int) -> Iterator[Run]:
                 yield Run(block, bench, settings[arm])
 
 
-Seen = dict[str, dict[str, dict[int, Observation]]]
-"""Observations by bench, setting and block."""
+@dataclass
+class Seen:
+    """What was measured."""
+
+    trials: dict[str, dict[str, dict[int, Observation]]]
+    """Observations by bench, setting and block."""
+    again: list[tuple[str, str, Observation]] = field(default_factory=list)
+    """Trials that were measured again, each with its bench and setting."""
+
+    def discarded(self, bench: str, setting: str) -> list[Discard]:
+        """Those of the baseline and of a setting."""
+        return [
+            Discard(of != BASELINE, seen)
+            for on, of, seen in self.again
+            if on == bench and of in (BASELINE, setting)
+        ]
+
 
 Told = Callable[[int, int, Run, Observation, float], None]
 """Told after each trial: how many are done, of how many, which it was, what it saw, seconds left."""
@@ -186,32 +203,39 @@ def run(
     *,
     repeat: int,
     seed: int,
-    spare: Spare | None = None,
+    stages: Sequence[Stage] | None = None,
     limits: Limits | None = None,
     told: Told = lambda done, of, one, seen, left: None,
 ) -> Seen:
     """Measure everything that the record does not have yet, and again what was disturbed, as long as there is
-    any to spare; by default as many as are planned."""
+    any to spare in its stage; by default as many as are planned."""
     plan = list(schedule(tables, repeat, seed))
-    found: Seen = {bench: {name: {} for name in settings} for bench in tables.benches}
+    found = Seen({bench: {name: {} for name in settings} for bench in tables.benches})
     took: dict[str, list[float]] = {bench: [] for bench in tables.benches}
-    rest = Spare(len(plan)) if spare is None else spare
-    done, before = 0, rest.again.total()
+    stages = stages or [Stage(0, repeat, Spare(len(plan)))]
+    done, before = 0, sum(one.spare.again.total() for one in stages)
     for place, one in enumerate(plan, 1):
         index = one.block * len(settings) + list(settings).index(one.setting)
 
-        def after(trial: TrialRecord, place: int = place, one: Run = one) -> None:
+        tries: list[Observation] = []
+        rest = next(stage.spare for stage in stages if one.block < stage.pairs)
+
+        def after(
+            trial: TrialRecord, place: int = place, one: Run = one, tries: list[Observation] = tries
+        ) -> None:
             nonlocal done
             done += 1
             took[one.bench].append(trial.took)
-            of = len(plan) + rest.again.total() - before
+            tries.append(trial.observation)
+            of = len(plan) + sum(stage.spare.again.total() for stage in stages) - before
             told(done, of, one, trial.observation, _left(plan[place:], took))
 
         trial = record.settled(
             made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block,
             rest, limits, after,
         )  # fmt: skip
-        found[one.bench][one.setting][one.block] = trial.observation
+        found.trials[one.bench][one.setting][one.block] = trial.observation
+        found.again += [(one.bench, one.setting, seen) for seen in tries[:-1]]
     return found
 
 
@@ -252,7 +276,7 @@ def fill(tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: flo
             mechanism = benches.mechanism({}, chosen[table.setting].setting)
             comparisons[bench] = judge(
                 pairs(seen, bench, table.setting), {name: known[name] for name in wanted}, mechanism,
-                level=level,
+                level=level, discarded=seen.discarded(bench, table.setting),
             )  # fmt: skip
         lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
         found.append(Filled(table, lines, comparisons))
@@ -276,7 +300,7 @@ def said(filled: Sequence[Filled]) -> str:
 
 def pairs(seen: Seen, bench: str, setting: str) -> list[Pair]:
     """The baseline of each block beside a setting."""
-    base, other = seen[bench][BASELINE], seen[bench][setting]
+    base, other = seen.trials[bench][BASELINE], seen.trials[bench][setting]
     return [(base[n], other[n]) for n in sorted(base.keys() & other.keys())]
 
 

@@ -234,10 +234,10 @@ def test_it_says_what_is_proven_and_what_is_not(studies: list[dict[str, Any]]) -
     assert [row[0].text for row in page.trade.rows] == [row[0].text for row in page.trade.rows if row]
     luck = json.loads(json.dumps(one))
     luck["result"]["proven"] = luck["result"]["proofs"][0]["proven"] = False
-    luck["result"]["proofs"][0]["verdict"] = "unexplained"
+    luck["result"]["proofs"][0]["verdict"] = "invalid"
     page = explorer.build([luck])
-    assert page.verdict.id == "Not proven"
-    assert "nothing moved that would explain it" in page.said[1].plain()
+    assert page.verdict.id == "Unequal discards"
+    assert "invalid: unequal discards" in page.said[1].plain()
     few = json.loads(json.dumps(one))
     few["result"]["proven"] = few["result"]["proofs"][0]["proven"] = False
     few["result"]["proofs"][0]["verdict"] = "too few pairs"

@@ -84,7 +84,20 @@ def test_a_comparison_proposes_its_second_setting() -> None:
     (one,) = winners(compared("better", "no effect"))
     assert one.proven and one.metric == "m0"
     assert "worse in m1" in winners(compared("better", "worse"))[0].why
-    assert winners(compared("unexplained"))[0].why.startswith("it is better, but no counter")
+    assert "unequal shares" in winners(compared("invalid"))[0].why
+
+
+def test_the_effect_is_enough_unless_its_counters_contradict_it() -> None:
+    """40 of 133 parameters have no counter: real winners were refused for that."""
+    for mechanism in ("observed", "not observable"):
+        study = search(proof("rate", 8192, comparison={"pairs": 9, "counters": [], "mechanism": mechanism}))
+        assert chosen.winner(study).proven
+    study = search(proof("rate", 8192, comparison={"pairs": 9, "counters": [], "mechanism": "contradicted"}))
+    with pytest.raises(Error, match="its counters were read and none moved") as raised:
+        chosen.winner(study)
+    assert (raised.value.code, raised.value.exit_code) == ("ND-104-54", 104)
+    one = chosen.winner(study, contradicted=True)
+    assert one.proven and one.contradicted and not one.objection
 
 
 def test_a_limit_that_was_never_hit_needs_a_counter_that_says_so() -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from netdyno.experiment.pairs import Spare, measure_pairs
 from netdyno.stats import paired
-from netdyno.stats.comparison import Verdict, judge, repeats
+from netdyno.stats.comparison import Comparison, Mechanism, Verdict, judge, repeats
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.pairs import Limits, disturbed, valid
 from netdyno.tuning import calibrate, race
@@ -152,7 +152,7 @@ def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any])
         bench = Noisy(run, **noise)
         pairs = measure_pairs(bench, {}, {"moves": 9}, 8, run)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"], level=level)
-        assert found.mechanism
+        assert found.mechanism is Mechanism.OBSERVED
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
     assert claims / 200 <= level
 
@@ -169,17 +169,24 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
     assert claims / 200 <= 0.05
 
 
-def test_a_win_needs_its_mechanism() -> None:
-    def verdicts(setting: Setting) -> dict[str, Verdict]:
-        pairs = measure_pairs(Noisy(1), {}, setting, 8, 1)
-        found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
-        return {one.metric.name: one.verdict for one in found.findings}
+def test_effect_and_mechanism_are_two_statements() -> None:
+    def compared(setting: Setting, counters: Any = ("TcpExtListenOverflows",)) -> Comparison:
+        return judge(measure_pairs(Noisy(1), {}, setting, 8, 1), METRICS, counters)
 
-    assert verdicts({"gain": 40, "moves": 9})["throughput"] == Verdict.BETTER
-    assert verdicts({"gain": 40, "moves": 9})["p99"] == Verdict.BETTER
-    assert verdicts({"gain": 40})["throughput"] == Verdict.UNEXPLAINED
-    assert verdicts({"gain": -40})["throughput"] == Verdict.WORSE
-    assert verdicts({"gain": -40})["failed"] == Verdict.NOT_SHOWN
+    for metric in ("throughput", "p99"):
+        assert compared({"gain": 40, "moves": 9}).verdict(metric) is Verdict.BETTER
+    assert compared({"gain": 40, "moves": 9}).mechanism is Mechanism.OBSERVED
+    assert compared({"gain": -40}).verdict("throughput") is Verdict.WORSE
+    assert compared({"gain": -40}).verdict("failed") is Verdict.NOT_SHOWN
+    # the effect is there whether or not its cause is seen
+    still = compared({"gain": 40})
+    assert still.verdict("throughput") is Verdict.BETTER
+    assert still.mechanism is Mechanism.CONTRADICTED
+    assert "none of its counters moved (TcpExtListenOverflows)" in still.explained
+    for counters in ((), ["tcp.sndbuf_limited"], {"a": ["TcpExtListenOverflows"], "b": []}):
+        assert compared({"gain": 40}, counters).mechanism is Mechanism.NOT_OBSERVABLE
+    # read, and nothing: the other counters of its kind say that it was
+    assert compared({"gain": 40}, ["TcpExtListenDrops"]).mechanism is Mechanism.CONTRADICTED
 
 
 def observed(values: Sequence[float], **more: float) -> list[Observation]:
@@ -200,7 +207,7 @@ def test_no_effect_is_said_when_it_is_known() -> None:
 def test_counters_of_few_pairs_must_agree_in_each() -> None:
     def moved(a: Sequence[float], b: Sequence[float]) -> bool:
         sides = [[Observation({}, {}, {"client/TcpExtTW": v}, seconds=1.0) for v in side] for side in (a, b)]
-        return judge(list(zip(*sides, strict=True)), {}, ["TcpExtTW"]).mechanism
+        return judge(list(zip(*sides, strict=True)), {}, ["TcpExtTW"]).mechanism is Mechanism.OBSERVED
 
     assert moved([5, 6], [0, 1])
     assert not moved([5, 1], [0, 1])

@@ -8,7 +8,7 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
-from netdyno.stats.comparison import Verdict, where_to
+from netdyno.stats.comparison import Mechanism, Verdict, where_to
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.pairs import Limits, gated
 from netdyno.tuning import pareto
@@ -177,13 +177,14 @@ def test_the_front_is_what_nothing_dominates() -> None:
     assert pareto.extremes(gains, ("a", "b")) == {"a": 3, "b": 0}
 
 
-def test_a_gain_that_no_counter_explains_is_not_proven(tmp_path: Path) -> None:
+def test_a_gain_that_no_counter_explains_is_proven_and_said_to_be_unobservable(tmp_path: Path) -> None:
     bench = Simulated()
     bench.tunables = [replace(t, counters=()) for t in bench.tunables]
     found = look(tmp_path / "a.jsonl", bench)
-    assert found.proofs[0].verdict is Verdict.UNEXPLAINED
+    assert found.proofs[0].verdict is Verdict.BETTER
     assert change(found.proofs[0], "throughput") > 5
-    assert not found.proven
+    assert found.proven
+    assert found.proofs[0].comparison.mechanism is Mechanism.NOT_OBSERVABLE
 
 
 def test_the_proof_takes_turns(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_what_makes_trials_fail_is_not_proven(tmp_path: Path) -> None:
     for spare in (0, 40):
         found = look(tmp_path / f"{spare}.jsonl", Fragile(), pairs=14, spare=spare)
         (proof,) = found.proofs
-        assert proof.verdict is Verdict.BETTER
+        assert proof.verdict is Verdict.INVALID
         assert proof.fails
         assert proof.why == "the server died"
         assert not found.proven

@@ -129,7 +129,7 @@ def test_what_was_measured_is_gone_on_with(small: Path, tmp_path: Path) -> None:
     assert latency is not None and failed is not None
     assert (latency.verdict, failed.verdict) == ("worse", "no effect")
     assert latency.effect.n == 8
-    nothing = tables.fill(made, chosen, {b: {s: {} for s in settings} for b in made.benches})
+    nothing = tables.fill(made, chosen, tables.Seen({b: {s: {} for s in settings} for b in made.benches}))
     assert nothing[0].lines[0].finding is None
 
 
@@ -152,7 +152,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
         assert word in out
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "5", "--no-vm", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert "with fewer than 7 blocks nothing can be shown: 7 are measured" in err
+    assert "with fewer than 8 blocks nothing can be shown: 8 are measured" in err
     document: dict[str, Any] = json.loads(out)
     assert document["tables"][0]["rows"][0]["finding"]["verdict"] == "worse"
     assert document["benches"]["web"] == "ab requests=500 concurrency=50"

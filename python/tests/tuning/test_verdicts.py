@@ -36,7 +36,7 @@ def verdicts_are_those_of_the_intervals(found: Comparison) -> None:
         e = one.effect
         assert (e.interval is None) == (one.verdict is Verdict.TOO_FEW)
         excludes = e.interval is not None and not e.interval[0] <= 0 <= e.interval[1]
-        assert excludes == (one.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.UNEXPLAINED))
+        assert excludes == (one.verdict in (Verdict.BETTER, Verdict.WORSE))
         assert excludes == (one.p_holm <= found.level)
         if e.interval is not None:
             assert e.interval[0] <= e.change <= e.interval[1]
