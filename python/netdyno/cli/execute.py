@@ -105,6 +105,7 @@ def execute(
     place: validation.Placing = validation.in_leg,
     schedule: Schedule | None = None,
     resume: str | None = None,
+    abort_on_fail: bool = False,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place)
@@ -132,6 +133,7 @@ def execute(
             socket=socket,
             schedule=schedule,
             earlier=earlier,
+            abort_on_fail=abort_on_fail,
         )
         result, folder = campaign.run()
     with console.heard():

@@ -219,6 +219,10 @@ def run(
         Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
     ] = None,
     store: Annotated[bool, typer.Option(help="Enter the run into the store.", rich_help_panel=OUTPUT)] = True,
+    abort_on_fail: Annotated[
+        bool,
+        typer.Option("--abort-on-fail", help="Stop, with exit 99, once a threshold has failed for good."),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)
     ] = False,
@@ -282,7 +286,9 @@ def run(
 
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
     try:
-        code = execute(wanted, chosen.folder, outputs, socket, place, resume=resume)
+        code = execute(
+            wanted, chosen.folder, outputs, socket, place, resume=resume, abort_on_fail=abort_on_fail
+        )
     except Error as e:
         if e.code == "ND-92-22" and "namespaces" in e.what:
             e.fix += ", or point a profile at a server that is there: netdyno run mqtt://HOST"

@@ -237,6 +237,8 @@ def _headline(result: Result) -> Text:
     else:
         line = Text.assemble(*verdict)
     line.append(", measurement ").append(*validity)
+    if result.aborted:
+        line.append(f", aborted: {result.aborted} failed for good", style="yellow")
     if result.interrupted:
         line.append(", interrupted", style="yellow")
     if result.error:

@@ -331,6 +331,8 @@ class Result(Model):
     nothing was judged, or the environment or the user ended the experiment early."""
     interrupted: bool = False
     """Whether the user ended it early."""
+    aborted: str = ""
+    """The metric whose threshold had failed for good when `--abort-on-fail` ended the experiment."""
     error: dict[str, Any] | None = None
     """What ended the experiment early: {code, at, what, fix}."""
     reasons: list[Reason] = Field(default_factory=list)

@@ -72,6 +72,10 @@ class Around:
     """Told every sample as it comes."""
     actions: tuple[Action, ...] = ()
     """What is done while it runs, in the order of time."""
+    abort_on_fail: bool = False
+    """Whether it is stopped when a threshold has failed for good."""
+    aborted: str = ""
+    """The metric for which it was."""
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ class Campaign:
     socket: Address | None = None
     schedule: Schedule | None = None
     """What runs when; none: every variant of the experiment, repeated."""
+    abort_on_fail: bool = False
+    """Whether a trial whose threshold has failed for good ends the experiment."""
     earlier: Earlier | None = None
     """A run to go on with."""
     measurer: LoadMeasurer = field(default_factory=DaemonMeasurer)
@@ -159,9 +161,10 @@ class Campaign:
             around = Around(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
-                actions=place.actions,
+                actions=place.actions, abort_on_fail=self.abort_on_fail,
             )  # fmt: skip
             outcome = self.measurer.measure(Load(variant, around), self.experiment.seed * 100_003 + number)
+        result.aborted = around.aborted
         failures = [outcome.error] if outcome.error else []
         with self.interrupts.shielded():
             try:
@@ -174,7 +177,7 @@ class Campaign:
             result.interrupted = True
         for failure in failures:
             self._ended(result, failure)
-        return outcome, not (failures or result.interrupted)
+        return outcome, not (failures or result.interrupted or result.aborted)
 
     def _ended(self, result: Result, error: Error) -> None:
         """Note what ended the experiment early; what was measured until then stays."""

@@ -20,6 +20,7 @@ from netdyno.core.model import Phases, Reason, Sample, Trial, Validity
 from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
 from netdyno.errors import Error
 from netdyno.experiment import ports
+from netdyno.experiment.abort import EarlyFailure
 from netdyno.experiment.dut_pauses import DutPauses
 from netdyno.experiment.measurer import Action, Around, Load, Outcome
 from netdyno.experiment.spec import Variant, bind_targets, table
@@ -232,6 +233,9 @@ class Runner:
         grace = 1.0 if "dpdk" in (self.variant.profile.get("transport") or {}) else 0.0
         stop_at = math.inf
         actions = list(self.around.actions)
+        plan = self.around.plan
+        limits = plan.get("thresholds", []) if self.around.abort_on_fail else []
+        early = EarlyFailure(limits, plan["phases"]["measure"], plan.get("repetitions", 1))
         while True:
             event = events.next(0.2 if not actions else 0.02)
             if actions and time.monotonic() - self._began >= actions[0].after:
@@ -248,6 +252,11 @@ class Runner:
                 self._pauses.sample(event.sample)
                 self._cpu_point(float(event.sample["t"]))
                 live.sample(event.sample)
+                if limits and not asked and (metric := early.sample(event.sample)):
+                    live.log(f"aborted: threshold on {metric} has failed for good")
+                    self.around.aborted = metric
+                    client.call("run.stop")
+                    asked = True
             elif event and event.status:
                 live.state(plain(event.status))
                 if event.status.ended:

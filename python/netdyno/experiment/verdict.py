@@ -29,6 +29,8 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
             result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
         result.warnings += lateness.warnings(leg.name, leg.summary.groups)
         result.checks += checks(leg.name, profiles[leg.name], leg.repetitions)
+    if result.aborted:
+        _cut_short(result)
     result.valid, result.reasons = validity(result.legs)
     if result.search is not None:
         # it goes where thresholds and checks do not hold, and has left out what was disturbed
@@ -36,6 +38,18 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
         result.valid = result.search.valid
         result.reasons = [] if result.valid else result.reasons or _disturbed(result.search)
     result.verdict = verdict(result)
+
+
+CUT = "ND-90-05"
+"""The measure phase was shorter than asked for."""
+
+
+def _cut_short(result: Result) -> None:
+    """A trial that was stopped as its threshold had failed for good is as short as was wanted."""
+    for leg in result.legs:
+        for found in (repetition.validity for repetition in leg.repetitions):
+            found.reasons = [reason for reason in found.reasons if reason.code != CUT]
+            found.valid = not found.reasons
 
 
 def _disturbed(search: SearchReport) -> list[Reason]:
@@ -53,6 +67,8 @@ def verdict(result: Result) -> Literal["pass", "fail", "none"]:
         return "fail"
     if result.error or result.interrupted:
         return "none"
+    if result.aborted:
+        return "fail"
     if not (all(t.passed for t in result.thresholds) and all(c.passed for c in result.checks)):
         return "fail"
     return "pass" if result.thresholds else "none"
