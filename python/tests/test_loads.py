@@ -8,9 +8,12 @@ import pytest
 
 from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Validity
 from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.search import SearchReport
 from netdyno.experiment import quick
 from netdyno.experiment.spec import LegSpec
+from netdyno.report import factor_charts, factors
 from netdyno.report import runs as page
+from netdyno.report.verdict import verdict
 from netdyno.search.load import axis
 from netdyno.stats import runs
 from netdyno.stats.summary import summarise
@@ -73,3 +76,35 @@ def test_the_load_of_a_url_is_searched_in_messages_per_second() -> None:
     assert group["devices"] / seconds(every) == pytest.approx(500)
     assert group["load"]["closed"]["ramp"] == every
     assert axis(LegSpec(name="leg", profile=made)).unit == "devices"
+
+
+def test_the_report_of_a_search_opens_with_what_was_found() -> None:
+    finding = {
+        "goal": "thresholds", "words": "all thresholds hold", "load": 1500.0, "limit": "dut",
+        "stop": "resolution", "trials": 9,
+    }  # fmt: skip
+    part = {"name": "sockets", "most": 4000.0, "unit": "messages/s", "findings": [finding], "trials": []}
+    search = SearchReport.model_validate(
+        {
+            "kind": "rate", "strategy": "binary", "unit": "messages/s", "valid": True, "parts": [part],
+            "resolution": 0.02, "confidence": 0.95, "planned": 6, "seconds": 1.0, "repeat": 2, "notes": [],
+        }
+    )  # fmt: skip
+    said = verdict(Result(id="r", name="n", started="", valid=True, search=search))
+    assert "Found: " in said.headline.plain()
+    assert "1,500" in said.headline.plain()
+    assert "all thresholds hold" in said.lead.plain()
+
+
+def test_plots_over_factors_begin_with_delays_and_are_labelled_in_words() -> None:
+    assert factor_charts.words("http.keep_alive") == "http keep alive"
+    a, b = _run("a", 100.0, 1e6), _run("b", 100.0, 2e6)
+    b.legs[0].name = "other"
+    for leg, level in zip((*a.legs, *b.legs), (1, 2), strict=True):
+        leg.levels = {"groups.web.max_wait": level}
+    both = a.model_copy(update={"legs": [*a.legs, *b.legs]})
+    found = factors.factors(both)
+    assert found is not None
+    assert [metric.kind for metric in found.metrics] == ["delay", "delay", "counter", "loss"]
+    (plot,) = factor_charts.factor_charts(found, both)
+    assert plot["views"][0]["xlabel"] == {"d": "max wait"}

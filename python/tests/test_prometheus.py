@@ -65,5 +65,4 @@ def test_promtool_finds_no_fault() -> None:
     done = subprocess.run(
         [promtool, "check", "metrics"], input=exporter.text(), text=True, capture_output=True, check=False
     )
-    faults = [line for line in done.stderr.splitlines() if "error" in line.lower() or "parse" in line.lower()]
-    assert not faults, done.stderr
+    assert not done.stderr, done.stderr

@@ -72,7 +72,7 @@ class OfRun(Collector):
         return one._replace(labels=one.labels | {"run": self.run}) if self.run else one
 
 
-QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.95", "p95"), ("0.99", "p99"), ("0.999", "p999"))
+PERCENTILES = (("50", "p50"), ("90", "p90"), ("95", "p95"), ("99", "p99"), ("99.9", "p999"))
 
 
 class Exporter(Silent):
@@ -100,7 +100,7 @@ class Exporter(Silent):
         )
         self._delay = Gauge(
             "netdyno_delay_interval_seconds", "Percentiles of the delay in the last interval",
-            [*labels, "delay", "quantile"],
+            [*labels, "delay", "percentile"],
             registry=self._registry,
         )  # fmt: skip
         self._devices = Gauge("netdyno_devices_active", "Devices at work", labels, registry=self._registry)
@@ -175,8 +175,8 @@ class Exporter(Silent):
             for delay, values in group.get("delays", {}).items():
                 named = (*labels, escape.visible(delay))
                 self._delays.add(named, values)
-                for quantile, key in QUANTILES:
-                    self._delay.labels(*named, quantile).set(values.get(key, 0) / 1e9)
+                for percent, key in PERCENTILES:
+                    self._delay.labels(*named, percent).set(values.get(key, 0) / 1e9)
         for worker in sample.get("workers", []):
             for state in ("cpu", "starved"):
                 self._worker.labels(self._leg, str(worker.get("worker")), state).set(worker.get(state, 0))
