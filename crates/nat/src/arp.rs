@@ -484,7 +484,7 @@ mod tests {
         );
         assert!(!resolver.heard(&answer((ROUTER.0, 0), MAC)), "in another VLAN");
         assert!(resolver.heard(&answer(ROUTER, MAC)));
-        let mut answers = || [client.answer(), client.answer(), client.answer()];
+        let answers = || [client.answer(), client.answer(), client.answer()];
         let found = |mac| behind.map(|host| Some(Answer { host, mac: Some(mac) }));
         assert_eq!(answers(), [found(MAC)[0], found(MAC)[1], None]);
         // The router moves, and with it all behind it.
