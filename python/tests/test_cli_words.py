@@ -14,7 +14,8 @@ import typer
 
 from netdyno import config
 from netdyno.cli import app, console, tune, values
-from netdyno.cli.summary import CHECKS, disorder, failures
+from netdyno.cli.summary import disorder, failures
+from netdyno.core import causes
 from netdyno.core.model import Counts, Disorder, Distribution
 from netdyno.core.result import GroupSummary
 from netdyno.errors import Error
@@ -277,7 +278,7 @@ def test_every_kind_of_failure_has_its_check() -> None:
     source = Path(__file__).resolve().parents[2] / "crates/protocol/src/meter.rs"
     kinds = re.findall(r'Failure::\w+ => "(\w+)"', source.read_text())
     assert len(kinds) >= 9
-    assert CHECKS.keys() == {*kinds, "unanswered"}
+    assert causes.KINDS.keys() == {*kinds, "unanswered"}
 
 
 def test_comparing_a_run_with_itself_warns_once(

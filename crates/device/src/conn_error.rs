@@ -1,5 +1,6 @@
 //! Why a connection ended, or datagrams did not get through, and whose fault it is.
 
+use protocol::cause::{Cause, Detail};
 use protocol::meter::Failure;
 use rustix::io::Errno;
 use std::borrow::Cow;
@@ -10,6 +11,8 @@ use std::fmt;
 pub struct ConnError {
     /// The kind of failure that it counts as.
     pub why: Failure,
+    /// What it was exactly.
+    pub detail: Detail,
     /// Whether the socket is of no use any more.
     pub gone: bool,
     /// If not: how many datagrams it is about.
@@ -20,8 +23,9 @@ pub struct ConnError {
 
 impl ConnError {
     /// A connection that is gone.
-    pub fn new(why: Failure, what: impl Into<Cow<'static, str>>) -> Self {
-        Self { why, gone: true, times: 1, what: what.into(), errno: None }
+    pub fn new(why: impl Into<Cause>, what: impl Into<Cow<'static, str>>) -> Self {
+        let Cause { kind: why, detail } = why.into();
+        Self { why, detail, gone: true, times: 1, what: what.into(), errno: None }
     }
 
     /// One that an error of the system ended.
@@ -35,7 +39,21 @@ impl ConnError {
             }
             _ => Failure::Local,
         };
-        Self { errno: Some(e), ..Self::new(why, doing) }
+        let detail = match e {
+            Errno::ADDRNOTAVAIL => Detail::Named("out of local ports"),
+            Errno::MFILE | Errno::NFILE => Detail::Named("out of file descriptors"),
+            Errno::NOBUFS | Errno::NOMEM => Detail::Named("out of memory for sockets"),
+            Errno::ACCESS | Errno::PERM => Detail::Named("not permitted"),
+            Errno::NETUNREACH => Detail::Named("network unreachable"),
+            Errno::HOSTUNREACH => Detail::Named("host unreachable"),
+            _ => Detail::None,
+        };
+        Self { errno: Some(e), ..Self::new(Cause { kind: why, detail }, doing) }
+    }
+
+    /// The kind of failure, and what it was exactly.
+    pub fn cause(&self) -> Cause {
+        Cause { kind: self.why, detail: self.detail }
     }
 
     /// Whether it is the same mishap again.
@@ -64,7 +82,7 @@ impl ConnError {
         let broken = Self::errno(e, doing);
         match e {
             Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
-                Self { why: Failure::Unreachable, ..broken }
+                Self { why: Failure::Unreachable, detail: Detail::Named("prohibited by a filter"), ..broken }
             }
             _ => broken,
         }

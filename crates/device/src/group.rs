@@ -2,6 +2,7 @@
 
 use crate::load_shape::{ClosedLoop, OpenLoop};
 use profile::Load;
+use protocol::cause::Causes;
 use protocol::describe::Description;
 use protocol::meter::{Failure, Tally, Window};
 use protocol::time::Time;
@@ -41,8 +42,9 @@ pub(super) struct Group {
     pub waits: Option<GroupWaits>,
     /// Tallies since the last sample.
     pub meter: Box<[Tally; 3]>,
-    /// How many failures of each kind have been told.
+    /// How many failures of each kind have been told, and of which causes.
     pub told: [u8; Failure::ALL.len()],
+    pub causes_told: Causes,
     about: &'static Description,
     /// Messages that count as intended already, due and not sent at the last sample, by phase.
     behind: [u64; 2],
@@ -71,6 +73,7 @@ impl Group {
             waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             told: [0; Failure::ALL.len()],
+            causes_told: Causes::default(),
             about: group.about,
             behind: [0; 2],
         };

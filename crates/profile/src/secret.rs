@@ -73,6 +73,26 @@ impl Secrets {
             .fold(text.clone(), |left, value| left.replace(value.as_str(), HIDDEN))
     }
 
+    /// The same of words of others that may have been cut: nor with the beginning of one at its end. Longer than some lines
+    /// they are cut here.
+    pub fn hide_cut(&self, text: String) -> String {
+        const SHOWN: usize = 300;
+        let mut left = self.hide(text);
+        let begins = |value: &String| {
+            let ends = value.char_indices().map(|(at, c)| at + c.len_utf8());
+            ends.filter(|end| *end >= SHORTEST && left.ends_with(&value[..*end])).max()
+        };
+        if let Some(cut) = self.values.iter().filter_map(begins).max() {
+            left.truncate(left.len() - cut);
+            left += HIDDEN;
+        }
+        if let Some((end, _)) = left.char_indices().nth(SHOWN) {
+            left.truncate(end);
+            left.push('…');
+        }
+        left
+    }
+
     fn clean(&self, value: &mut Value) {
         match value {
             Value::String(text) if self.values.contains(text) => HIDDEN.clone_into(text),
@@ -223,6 +243,17 @@ mod tests {
         let secrets = Secrets::new(&profile(), []);
         let said = "the broker says: pass-1234 of Bearer abcdef is wrong, k too".to_owned();
         assert_eq!(secrets.hide(said), "the broker says: *** of *** is wrong, k too");
+    }
+
+    #[test]
+    fn words_that_were_cut_tell_no_beginning_of_a_secret() {
+        let secrets = Secrets::new(&Value::Null, ["Bearer abcdefgh".to_owned()]);
+        assert_eq!(secrets.hide_cut("wrong: Bearer abcd".to_owned()), "wrong: ***");
+        assert_eq!(secrets.hide_cut("wrong: Bea".to_owned()), "wrong: Bea");
+        assert_eq!(secrets.hide_cut("wrong: Bearer abcdefgh, no".to_owned()), "wrong: ***, no");
+        let long = secrets.hide_cut(format!("{}Bearer abcdefgh", "ä".repeat(295)));
+        assert_eq!(long, format!("{}***", "ä".repeat(295)));
+        assert_eq!(secrets.hide_cut("ä".repeat(400)), format!("{}…", "ä".repeat(300)));
     }
 
     #[test]

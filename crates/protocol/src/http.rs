@@ -6,12 +6,15 @@
 
 mod params;
 mod request;
+mod said;
 pub mod wire;
 
 pub use self::params::Params;
 
 use self::request::Request;
+use self::said::Said;
 use self::wire::{Body, Malformed};
+use crate::cause::{Cause, HTTP_PORT, other_protocol};
 use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Link, Model};
@@ -117,6 +120,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether a response with this status is a success.
+    #[inline]
+    fn expects(&self, status: u16) -> bool {
+        self.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1
+    }
+
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
@@ -127,6 +136,7 @@ impl Config {
             since: Time::ZERO,
             armed: Time::NEVER,
             reading: None,
+            said: None,
             status: 0,
             state: State::Idle,
             close: false,
@@ -169,6 +179,8 @@ pub struct Device {
     armed: Time,
     /// The body being read; `None`: a head comes next.
     reading: Option<Body>,
+    /// What the server says of a request that it did not serve.
+    said: Option<Box<Said>>,
     status: u16,
     state: State,
     /// The server closes after this response.
@@ -212,7 +224,7 @@ impl Model for Device {
                 Ok(0) => break,
                 Ok(n) => used += n,
                 Err(what) => {
-                    self.fail(cx, Failure::Protocol, || what.to_string());
+                    self.malformed(cx, what, &bytes[used..]);
                     return bytes.len();
                 }
             }
@@ -228,7 +240,7 @@ impl Model for Device {
         }
         if self.deadline() <= cx.now {
             let what = if self.state == State::Up { "no response in time" } else { "no connection in time" };
-            self.fail(cx, Failure::Timeout, || what.into());
+            self.fail(cx, Cause::named(Failure::Timeout, what), || what.into());
         } else {
             self.pump(cx);
         }
@@ -249,6 +261,11 @@ impl Model for Device {
             }
         }
         if self.state != State::Idle {
+            if self.state == State::Up && matches!(why, Failure::Closed | Failure::Reset) && !self.begun {
+                // a server that expects TLS closes so as well
+                let what = "before any response";
+                cx.explain(Cause::named(why, what), || "the connection ended before any response".into());
+            }
             self.end(cx);
             cx.give_up();
         }
@@ -283,6 +300,7 @@ impl Device {
         self.state = state;
         self.waiting.clear();
         self.reading = None;
+        self.said = None;
         self.begun = false;
         self.close = false;
     }
@@ -310,9 +328,20 @@ impl Device {
         cx.connect();
     }
 
-    fn fail(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
+    fn fail(&mut self, cx: &mut Cx<'_>, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         self.end(cx);
         cx.fail(cx.now, why, what);
+    }
+
+    /// What the server sent, `bytes`, is no response: maybe it speaks another protocol.
+    fn malformed(&mut self, cx: &mut Cx<'_>, what: Malformed, bytes: &[u8]) {
+        let head = self.reading.is_none() && matches!(what, Malformed::Head(_));
+        match other_protocol(bytes).filter(|other| head && *other != HTTP_PORT) {
+            Some(other) => {
+                self.fail(cx, Cause::named(Failure::Protocol, other), || format!("no HTTP: {other}"));
+            }
+            None => self.fail(cx, Failure::Protocol, || what.to_string()),
+        }
     }
 
     /// Read one piece of a response. `Ok(0)`: more is needed.
@@ -336,17 +365,28 @@ impl Device {
                         self.status = head.status;
                         self.close = head.close || !self.config.keep_alive;
                         self.reading = Some(head.body);
+                        if !self.config.expects(head.status) {
+                            self.said = Some(Box::new(Said::of(&bytes[..head.len])));
+                        }
                     }
                 }
                 head.len
             }
-            Some(Body::Length(left)) => {
-                let step = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                *left -= step as u64;
-                step
+            Some(body) => {
+                let used = match body {
+                    Body::Length(left) => {
+                        let step = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                        *left -= step as u64;
+                        step
+                    }
+                    Body::Chunked(chunked) => chunked.take(bytes)?,
+                    Body::UntilClose => bytes.len(),
+                };
+                if let Some(said) = &mut self.said {
+                    said.more(&bytes[..used]);
+                }
+                used
             }
-            Some(Body::Chunked(chunked)) => chunked.take(bytes)?,
-            Some(Body::UntilClose) => bytes.len(),
         };
         cx.arrived(intended, used);
         let whole = match &self.reading {
@@ -374,10 +414,9 @@ impl Device {
             if let Some(class) = usize::from(status / 100).checked_sub(2).filter(|class| *class < 4) {
                 cx.count(intended, CLASS_2XX + class);
             }
-            if self.config.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1 {
-                cx.delivered(intended, RESPONSE);
-            } else {
-                cx.failure(cx.now, Failure::Rejected, || format!("status {status}"));
+            match self.said.take() {
+                None => cx.delivered(intended, RESPONSE),
+                Some(said) => cx.failure(cx.now, said.cause(status), || said.words(status)),
             }
         }
         if self.close {

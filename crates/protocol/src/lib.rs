@@ -4,6 +4,7 @@
 //! To add one: copy the file whose shape is closest (`ping` for datagrams, `http` for connections), and add its line to
 //! the registry, the crate `models`.
 
+pub mod cause;
 pub mod coap;
 pub mod data;
 pub mod describe;

@@ -4,6 +4,7 @@
 //! sent in the measure phase and answered while draining is still measured, and loss is the
 //! difference of two counts over the same messages.
 
+use crate::cause::{Cause, Causes, Detail};
 use crate::describe::{Better, Counter, Description, Unit};
 pub use crate::histogram::{DELAY_MAX_NS, histogram, record};
 pub use crate::reordering::Pattern;
@@ -275,6 +276,8 @@ pub struct Tally {
     pub lateness: Histogram<u64>,
     /// What came out of order or not at all, if anything did.
     reordering: Option<Box<Reordering>>,
+    /// Why what failed did, if anything did.
+    causes: Option<Box<Causes>>,
 }
 
 impl Tally {
@@ -297,6 +300,7 @@ impl Tally {
             variation: (0..delays).map(|_| Variation::default()).collect(),
             lateness: histogram(),
             reordering: None,
+            causes: None,
         }
     }
 
@@ -308,6 +312,19 @@ impl Tally {
     /// The same, to add to. The first call asks for memory.
     pub fn reordering_mut(&mut self) -> &mut Reordering {
         self.reordering.get_or_insert_default()
+    }
+
+    /// Why what failed did.
+    pub fn causes(&self) -> Option<&Causes> {
+        self.causes.as_deref()
+    }
+
+    /// Count failures. The first of a tally asks for memory.
+    pub fn failed(&mut self, cause: Cause, times: u64) {
+        self.counts.failures[cause.kind as usize] += times;
+        if cause.detail != Detail::None {
+            self.causes.get_or_insert_default().count(cause, times);
+        }
     }
 
     /// Add all of `other`, which must have the same delays.
@@ -326,6 +343,9 @@ impl Tally {
         if let Some(theirs) = other.reordering() {
             self.reordering_mut().merge(theirs);
         }
+        if let Some(theirs) = other.causes() {
+            self.causes.get_or_insert_default().merge(theirs);
+        }
     }
 
     /// Back to zero, keeping the memory.
@@ -336,6 +356,7 @@ impl Tally {
         self.own.fill(0);
         self.lateness.reset();
         self.reordering.iter_mut().for_each(|reordering| reordering.clear());
+        self.causes.iter_mut().for_each(|causes| causes.clear());
     }
 }
 

@@ -8,6 +8,7 @@
 //! or that listens, names them by number: [`Cx::conn`] says which one an event is of, and that is the one that
 //! [`Cx::out`], [`Cx::connect`] and [`Cx::close`] are about.
 
+use crate::cause::Cause;
 use crate::histogram::record;
 use crate::meter::{DeviceTally, Failure, Phase, Tally, Window};
 use crate::time::Time;
@@ -187,7 +188,7 @@ pub struct Cx<'a> {
     /// Set when the flow has ended.
     pub end: Option<FlowEnd>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
-    pub complaint: Option<(Failure, String)>,
+    pub complaint: Option<(Cause, String)>,
     /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
     pub excused: bool,
 }
@@ -289,24 +290,26 @@ impl<'a> Cx<'a> {
     }
 
     /// The flow failed. Counts `why` as [`Cx::failure`] does, closes the connection, keeps `what` for the log.
-    pub fn fail(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
+    pub fn fail(&mut self, at: Time, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         self.failure(at, why, what);
         self.end = Some(FlowEnd::Failed);
         self.link = Link::Close;
     }
 
-    /// Something went wrong, but the flow goes on. `at` is now; of a datagram that was lost, when it was due.
-    pub fn failure(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
+    /// Something went wrong, but the flow goes on. `at` is now; of a datagram that was lost, when it was due. `why`: the
+    /// kind of failure, or a [`Cause`] that says more.
+    pub fn failure(&mut self, at: Time, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         self.failures(at, 1, why, what);
     }
 
     /// The same, so many times.
-    pub fn failures(&mut self, at: Time, times: u64, why: Failure, what: impl FnOnce() -> String) {
+    pub fn failures(&mut self, at: Time, times: u64, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         if times > 0 {
-            self.meter[self.window.counted(at) as usize].counts.failures[why as usize] += times;
+            let why = why.into();
+            self.meter[self.window.counted(at) as usize].failed(why, times);
             self.tally.failed = self.tally.failed.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
             // why a connection was lost says more than that messages were lost with it
-            if why != Failure::Unanswered || self.complaint.is_none() {
+            if why.kind != Failure::Unanswered || self.complaint.is_none() {
                 self.complaint = Some((why, what()));
             }
         }
@@ -323,9 +326,9 @@ impl<'a> Cx<'a> {
         self.unanswered(at.max(self.window.measure), what);
     }
 
-    /// Explain a failure that the transport counts in terms of the protocol.
-    pub fn explain(&mut self, why: Failure, what: impl FnOnce() -> String) {
-        self.complaint = Some((why, what()));
+    /// Explain a failure that the transport counts in terms of the protocol: it counts as this cause.
+    pub fn explain(&mut self, why: impl Into<Cause>, what: impl FnOnce() -> String) {
+        self.complaint = Some((why.into(), what()));
     }
 
     /// The tally of the phase that `at` falls in.
@@ -381,7 +384,7 @@ impl<'a> Cx<'a> {
     pub fn corrupted(&mut self, at: Time, what: impl FnOnce() -> String) {
         self.meter[self.window.counted(at) as usize].counts.corrupted += 1;
         if self.complaint.is_none() {
-            self.complaint = Some((Failure::Unanswered, what()));
+            self.complaint = Some((Failure::Unanswered.into(), what()));
         }
     }
 

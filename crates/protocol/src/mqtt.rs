@@ -22,6 +22,7 @@ pub use self::version::Version;
 
 use self::property::Properties;
 use self::wire::{Ack, Malformed, Packet, Publish};
+use crate::cause::{Cause, other_protocol};
 use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -312,7 +313,13 @@ impl Model for Device {
             match step {
                 Ok(0) => break,
                 Ok(n) => used += n,
-                Err(what) => self.lost(cx, Failure::Protocol, || what.to_string()),
+                Err(what) => match other_protocol(bytes).filter(|_| self.state == State::Greeting) {
+                    Some(other) => {
+                        let why = Cause::named(Failure::Protocol, other);
+                        self.lost(cx, why, || format!("no MQTT: {other}"));
+                    }
+                    None => self.lost(cx, Failure::Protocol, || what.to_string()),
+                },
             }
         }
         self.pump(cx);
@@ -324,16 +331,16 @@ impl Model for Device {
         let over = self.limit <= cx.now;
         match self.state {
             State::Idle => return,
-            State::Connecting if over => self.lost(cx, Failure::Timeout, || "no connection in time".into()),
-            State::Greeting if over => self.lost(cx, Failure::Timeout, || "no CONNACK in time".into()),
-            State::Subscribing if over => self.lost(cx, Failure::Timeout, || "no SUBACK in time".into()),
+            State::Connecting if over => self.late_for(cx, "no connection in time"),
+            State::Greeting if over => self.late_for(cx, "no CONNACK in time"),
+            State::Subscribing if over => self.late_for(cx, "no SUBACK in time"),
             State::Pausing if over => self.connect(cx, cx.now),
             State::Lingering if over => self.disconnect(cx),
             State::Subscribing | State::Up | State::Lingering => {
                 if self.oldest_due() <= cx.now {
-                    self.lost(cx, Failure::Timeout, || "no acknowledgement in time".into());
+                    self.late_for(cx, "no acknowledgement in time");
                 } else if self.pinged != Time::NEVER && self.pinged + self.config.ack_timeout <= cx.now {
-                    self.lost(cx, Failure::Timeout, || "no PINGRESP in time".into());
+                    self.late_for(cx, "no PINGRESP in time");
                 } else if self.ping_due() <= cx.now {
                     self.pinged = self.pinged.min(cx.now);
                     self.pings += 1;
@@ -348,7 +355,7 @@ impl Model for Device {
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
         if self.state == State::Greeting && matches!(why, Failure::Closed | Failure::Reset) {
             let version = if self.config.version == Version::V5 { "5.0" } else { "3.1.1" };
-            cx.explain(why, || {
+            cx.explain(Cause::named(why, "closed before CONNACK"), || {
                 format!("closed after CONNECT, without CONNACK: does the broker speak MQTT {version}, without TLS?")
             });
         }
@@ -409,6 +416,11 @@ impl Model for Device {
 }
 
 impl Device {
+    /// What was waited for has not come.
+    fn late_for(&mut self, cx: &mut Cx<'_>, what: &'static str) {
+        self.lost(cx, Cause::named(Failure::Timeout, what), || what.into());
+    }
+
     /// When the oldest publish was sent in this connection; never: none waits for an answer.
     #[inline]
     fn oldest_sent(&self) -> Time {

@@ -11,6 +11,7 @@ pub use self::params::Params;
 pub use self::step::{Repeat, Step};
 
 use self::compile::{DEPTH_MAX, KEPT_MAX, Op, Pattern};
+use crate::cause::{Cause, TLS_PORT, other_protocol};
 use crate::describe::{Confirmed, Delay, Description};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -241,7 +242,7 @@ impl Device {
         cx.wake_at(Time::NEVER);
     }
 
-    fn fail(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
+    fn fail(&mut self, cx: &mut Cx<'_>, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         cx.fail(cx.now, why, what);
         self.end(cx);
     }
@@ -353,7 +354,10 @@ impl Device {
             return self.fail(cx, Failure::Timeout, || format!("nothing came at step {step} in time"));
         }
         let start = self.kept[..self.kept.len().min(60)].escape_ascii().to_string();
-        self.fail(cx, Failure::Rejected, || format!("not what step {step} expects: {start}"));
+        // of the others it may expect any itself
+        let tls = !self.config.datagrams && other_protocol(&self.kept) == Some(TLS_PORT);
+        let why = if tls { Cause::named(Failure::Rejected, TLS_PORT) } else { Failure::Rejected.into() };
+        self.fail(cx, why, || format!("not what step {step} expects: {start}"));
     }
 }
 

@@ -7,7 +7,9 @@ use crate::group_sum::{GroupSum, named};
 use crate::interfaces::{self, Interfaces};
 use crate::pauses::Pauses;
 use crate::plan::Plan;
-use crate::result::{Distribution, GroupPoint, PhaseLengths, Point, TrialResult, WorkerPoint, counts};
+use crate::result::{
+    Distribution, GroupPoint, PhaseLengths, Point, TrialResult, WorkerPoint, by_kind, counts,
+};
 use crate::sample::{ElementCounts, Sample};
 use crate::setup_error::SetupError;
 use crate::validity::{self, Evidence};
@@ -122,6 +124,9 @@ impl Collector {
         for (sum, tallies) in self.groups.iter_mut().zip(&sample.groups) {
             for tally in tallies {
                 sum.total += &tally.counts;
+                if let Some(causes) = tally.causes() {
+                    sum.causes.merge(causes);
+                }
                 sum.total_own.iter_mut().zip(&tally.own).for_each(|(sum, more)| *sum += more);
             }
             sum.measured.merge(&tallies[Phase::Measure as usize]);
@@ -144,9 +149,11 @@ impl Collector {
         for complaint in sample.complaints.drain(..) {
             let name = &self.plan.groups[complaint.group].name;
             // a server's own words, on their way to a terminal
-            let text = profile::printable(&self.plan.secrets.hide(complaint.text)).into_owned();
-            tracing::warn!(group = %name, kind = complaint.kind.name(), "{text}");
-            self.groups[complaint.group].examples[complaint.kind as usize].get_or_insert(text);
+            let text = self.plan.secrets.hide_cut(complaint.text);
+            let text = profile::printable(&text).into_owned();
+            let cause = complaint.cause;
+            tracing::warn!(group = %name, kind = cause.kind.name(), cause = %cause.detail, "{text}");
+            self.groups[complaint.group].keep_example(cause, text);
         }
         self.ports.append(&mut sample.ports);
         for element in sample.elements.drain(..) {
@@ -220,6 +227,7 @@ impl Collector {
             }
             let point = GroupPoint {
                 counts: counts(&all.counts, &all.own, plan.about),
+                causes: all.causes().map(by_kind).unwrap_or_default(),
                 devices_active: active,
                 waiting,
                 delays: named(plan.about.delays, &all.delays, Distribution::bucketed),

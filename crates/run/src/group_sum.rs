@@ -2,9 +2,10 @@
 
 use crate::plan::GroupPlan;
 use crate::reordering;
-use crate::result::{Distribution, Failures, GroupResult, Rates, StallResult, counts, indices};
+use crate::result::{CauseCount, Distribution, Failures, GroupResult, Rates, StallResult, counts, indices};
 use crate::stalls::Stalls;
 use hdrhistogram::Histogram;
+use protocol::cause::{CAUSES_MAX, Cause, Causes};
 use protocol::describe::Delay;
 use protocol::meter::{Counts, Failure, Tally};
 use std::collections::BTreeMap;
@@ -19,7 +20,10 @@ pub(crate) struct GroupSum {
     pub measured: Tally,
     /// Happened in the measure phase.
     pub happened: Counts,
-    pub examples: [Option<String>; Failure::ALL.len()],
+    /// Why what failed did, over all phases.
+    pub causes: Causes,
+    /// What the first failure of each cause looked like, in the order in which they came.
+    examples: Vec<(Cause, String)>,
     /// Time in stalls and the longest wait; none where the transport does not tell.
     pub stalled: Option<Stalls>,
     /// Points of the measure phase, and those in which every device had a flow under way.
@@ -36,10 +40,52 @@ impl GroupSum {
             total_own: vec![0; plan.about.counters.len()].into(),
             measured: Tally::of(plan.about),
             happened: Counts::default(),
-            examples: Default::default(),
+            causes: Causes::default(),
+            examples: Vec::new(),
             stalled: None,
             points: (0, 0),
             waiting: vec![0; workers],
+        }
+    }
+
+    /// Keep what a failure looked like, if it is the first of its cause.
+    pub fn keep_example(&mut self, cause: Cause, text: String) {
+        let known = self.examples.iter().any(|(known, _)| *known == cause);
+        let of_kind = self.examples.iter().filter(|(known, _)| known.kind == cause.kind).count();
+        if !known && of_kind <= CAUSES_MAX {
+            self.examples.push((cause, text));
+        }
+    }
+
+    /// What the first failure of a kind looked like.
+    pub fn example(&self, kind: Failure) -> Option<String> {
+        self.examples.iter().find(|(cause, _)| cause.kind == kind).map(|(_, text)| text.clone())
+    }
+
+    fn failures(&self, kind: Failure) -> Failures {
+        let measured = self.measured.causes();
+        let mut causes: Vec<CauseCount> = self
+            .causes
+            .of(kind)
+            .map(|(detail, total)| {
+                let cause = Cause { kind, detail };
+                let example = self.examples.iter().find(|(known, _)| *known == cause);
+                CauseCount {
+                    cause: detail.to_string(),
+                    count: measured.map_or(0, |measured| measured.seen(cause)),
+                    total,
+                    example: example.map(|(_, text)| text.clone()),
+                }
+            })
+            .collect();
+        causes.sort_by_key(|one| std::cmp::Reverse((one.count, one.total)));
+        Failures {
+            kind: kind.name(),
+            count: self.measured.counts.failures[kind as usize],
+            total: self.total.failures[kind as usize],
+            example: self.example(kind),
+            causes,
+            other: measured.map_or(0, |measured| measured.other(kind)),
         }
     }
 
@@ -87,12 +133,7 @@ impl GroupSum {
             errors: Failure::ALL
                 .iter()
                 .filter(|f| self.total.failures[**f as usize] > 0)
-                .map(|f| Failures {
-                    kind: f.name(),
-                    count: measured.failures[*f as usize],
-                    total: self.total.failures[*f as usize],
-                    example: self.examples[*f as usize].clone(),
-                })
+                .map(|f| self.failures(*f))
                 .collect(),
         }
     }

@@ -32,5 +32,5 @@ pub use control::Control;
 pub use plan::{GroupPlan, Plan, Trial};
 pub use sample::{ElementCounts, FailureExample, Sample};
 pub use setup_error::SetupError;
-pub use tls::cause as tls_cause;
+pub use tls::failure as tls_failure;
 pub use transport::Transport;

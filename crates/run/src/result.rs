@@ -8,6 +8,7 @@ use crate::sample::ElementCounts;
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use protocol::cause::Causes;
 use protocol::describe::Description;
 use protocol::meter::{Counts, Failure, Phase};
 use serde::Serialize;
@@ -143,6 +144,16 @@ pub fn counts(c: &Counts, own: &[u64], model: &Description) -> Value {
     map.into()
 }
 
+/// Failures by kind and cause, where there is more to tell than the kind.
+pub fn by_kind(causes: &Causes) -> BTreeMap<&'static str, BTreeMap<String, u64>> {
+    let of = |kind: &Failure| {
+        let told: BTreeMap<String, u64> =
+            causes.of(*kind).map(|(detail, count)| (detail.to_string(), count)).collect();
+        (!told.is_empty()).then(|| (kind.name(), told))
+    };
+    Failure::ALL.iter().filter_map(of).collect()
+}
+
 /// The model's indices by name; null where one is not defined: nothing was counted that it is a share of.
 pub fn indices(c: &Counts, own: &[u64], model: &'static Description) -> BTreeMap<&'static str, Option<f64>> {
     let fixed = c.named();
@@ -180,6 +191,9 @@ pub struct Point {
 pub struct GroupPoint {
     /// What was counted, whichever phase it was meant for.
     pub counts: Value,
+    /// Failures of this interval by kind and cause.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub causes: BTreeMap<&'static str, BTreeMap<String, u64>>,
     /// Devices with a flow under way at the end of the interval.
     pub devices_active: u32,
     /// Devices that had been waiting for an answer for longer than `stall` then; null where none is waited for.
@@ -324,7 +338,24 @@ pub struct Failures {
     pub count: u64,
     /// How often in the whole run.
     pub total: u64,
-    /// What one looked like.
+    /// What the first one looked like.
+    pub example: Option<String>,
+    /// By cause, as far as it is known: the most frequent first.
+    pub causes: Vec<CauseCount>,
+    /// In the measure phase: those for whose causes the table had no room.
+    pub other: u64,
+}
+
+/// One cause of failures of a kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CauseCount {
+    /// What it was: `404`, `CONNACK 0x05 not authorized`, `certificate expired`.
+    pub cause: String,
+    /// How often in the measure phase.
+    pub count: u64,
+    /// How often in the whole run.
+    pub total: u64,
+    /// What the first one looked like.
     pub example: Option<String>,
 }
 

@@ -5,7 +5,8 @@ use crate::interfaces::Interfaces;
 use crate::pauses::Pauses;
 use crate::setup_error::SetupError;
 use crate::stalls::Stalls;
-use protocol::meter::{Failure, Phase, Tally};
+use protocol::cause::Cause;
+use protocol::meter::{Phase, Tally};
 use protocol::time::Time;
 use serde::Serialize;
 
@@ -70,8 +71,8 @@ pub struct ElementCounts {
 pub struct FailureExample {
     /// The group.
     pub group: usize,
-    /// The kind.
-    pub kind: Failure,
+    /// The kind, and what it was exactly.
+    pub cause: Cause,
     /// What it looked like.
     pub text: String,
 }

@@ -2,6 +2,8 @@
 
 use profile::Tls;
 use profile::file;
+use protocol::cause::{Cause, Detail, TLS_PORT, other_protocol};
+use protocol::meter::Failure;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{
@@ -76,39 +78,97 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
     Ok(store)
 }
 
-/// Why the TLS handshake failed, by its name in the library and with what to do.
-pub fn cause(error: &Error) -> String {
-    let way = match error {
-        Error::InvalidCertificate(why) => match why {
-            CertificateError::UnknownIssuer => {
-                "nobody that is trusted here has signed it; name its CA with tls: {ca: FILE}, or check none with tls: \
-                 {insecure: true}"
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "it has expired; renew it, or check none with tls: {insecure: true}"
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "it is not valid yet: are both clocks right?"
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "it is for another name than the target's; say which with tls: {server_name: NAME}"
-            }
-            CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-                "it is a CA's own; give the server one that the CA has signed, or check none with tls: {insecure: true}"
-            }
-            _ => "check none with tls: {insecure: true}",
-        },
-        Error::InvalidMessage(_) => "is there a server with TLS on this port?",
-        Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::BadCertificate) => {
+/// Why a TLS connection failed, when `bytes` came last: as a cause, and by its name in the library with what to do.
+pub fn failure(error: &Error, bytes: &[u8]) -> (Cause, String) {
+    if matches!(error, Error::InvalidMessage(_))
+        && let Some(other) = other_protocol(bytes).filter(|other| *other != TLS_PORT)
+    {
+        return (Cause::named(Failure::Tls, other), format!("no TLS: {other}"));
+    }
+    let (name, way) = match error {
+        Error::InvalidCertificate(why) => of_certificate(why),
+        Error::InvalidMessage(_) => ("no TLS on this port", "is there a server with TLS on this port?"),
+        Error::AlertReceived(alert) => (alert_name(*alert), of_alert(*alert)),
+        Error::PeerIncompatible(_) => ("no common TLS version or cipher", ""),
+        Error::NoCertificatesPresented => ("no certificate", "the server showed none"),
+        _ => ("", ""),
+    };
+    let detail = if name.is_empty() { Detail::None } else { Detail::Named(name) };
+    let what = if way.is_empty() { error.to_string() } else { format!("{error}: {way}") };
+    (Cause { kind: Failure::Tls, detail }, what)
+}
+
+/// The fault of a certificate, and what to do.
+fn of_certificate(why: &CertificateError) -> (&'static str, &'static str) {
+    match why {
+        CertificateError::UnknownIssuer => (
+            "certificate of an unknown issuer",
+            "nobody that is trusted here has signed it; name its CA with tls: {ca: FILE}, or check none with tls: \
+             {insecure: true}",
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            ("certificate expired", "it has expired; renew it, or check none with tls: {insecure: true}")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("certificate not valid yet", "it is not valid yet: are both clocks right?")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+            "certificate for another name",
+            "it is for another name than the target's; say which with tls: {server_name: NAME}",
+        ),
+        CertificateError::Revoked => ("certificate revoked", "its CA has revoked it; renew it"),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            "certificate of a CA",
+            "it is a CA's own; give the server one that the CA has signed, or check none with tls: {insecure: true}",
+        ),
+        _ => ("certificate not accepted", "check none with tls: {insecure: true}"),
+    }
+}
+
+/// What follows from an alert.
+fn of_alert(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::CertificateRequired | AlertDescription::BadCertificate => {
             "the server wants a certificate of the client, and it has none"
         }
-        Error::AlertReceived(AlertDescription::ProtocolVersion) => "the server speaks no TLS 1.2 or 1.3",
-        Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+        AlertDescription::ProtocolVersion => "the server speaks no TLS 1.2 or 1.3",
+        AlertDescription::UnrecognisedName => {
             "the server knows no such name; say which with tls: {server_name: NAME}"
         }
-        _ => return error.to_string(),
-    };
-    format!("{error}: {way}")
+        AlertDescription::HandshakeFailure => "it shares no version, cipher or kind of key with this client",
+        _ => "",
+    }
+}
+
+/// By its name in RFC 8446 §6.
+fn alert_name(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::CloseNotify => "alert close_notify",
+        AlertDescription::UnexpectedMessage => "alert unexpected_message",
+        AlertDescription::BadRecordMac => "alert bad_record_mac",
+        AlertDescription::RecordOverflow => "alert record_overflow",
+        AlertDescription::HandshakeFailure => "alert handshake_failure",
+        AlertDescription::BadCertificate => "alert bad_certificate",
+        AlertDescription::UnsupportedCertificate => "alert unsupported_certificate",
+        AlertDescription::CertificateRevoked => "alert certificate_revoked",
+        AlertDescription::CertificateExpired => "alert certificate_expired",
+        AlertDescription::CertificateUnknown => "alert certificate_unknown",
+        AlertDescription::IllegalParameter => "alert illegal_parameter",
+        AlertDescription::UnknownCA => "alert unknown_ca",
+        AlertDescription::AccessDenied => "alert access_denied",
+        AlertDescription::DecodeError => "alert decode_error",
+        AlertDescription::DecryptError => "alert decrypt_error",
+        AlertDescription::ProtocolVersion => "alert protocol_version",
+        AlertDescription::InsufficientSecurity => "alert insufficient_security",
+        AlertDescription::InternalError => "alert internal_error",
+        AlertDescription::InappropriateFallback => "alert inappropriate_fallback",
+        AlertDescription::MissingExtension => "alert missing_extension",
+        AlertDescription::UnsupportedExtension => "alert unsupported_extension",
+        AlertDescription::UnrecognisedName => "alert unrecognized_name",
+        AlertDescription::CertificateRequired => "alert certificate_required",
+        AlertDescription::NoApplicationProtocol => "alert no_application_protocol",
+        _ => "an alert of the server",
+    }
 }
 
 /// Takes any certificate but still checks signatures, so that the handshake is the same work.
@@ -147,5 +207,27 @@ impl ServerCertVerifier for AcceptAll {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::InvalidMessage;
+
+    #[test]
+    fn faults_of_tls_have_names() {
+        let named = |error: Error, bytes: &[u8]| match failure(&error, bytes).0 {
+            Cause { kind: Failure::Tls, detail: Detail::Named(name) } => name,
+            other => panic!("{other:?}"),
+        };
+        let expired = Error::InvalidCertificate(CertificateError::Expired);
+        assert_eq!(named(expired, b""), "certificate expired");
+        let alert = Error::AlertReceived(AlertDescription::HandshakeFailure);
+        assert_eq!(named(alert, b"\x15\x03\x03\x00\x02\x02\x28"), "alert handshake_failure");
+        let plain = || Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        assert_eq!(named(plain(), b"HTTP/1.1 400 Bad Request\r\n"), "plain HTTP on this port");
+        assert_eq!(named(plain(), b"SSH-2.0-OpenSSH_9.2\r\n"), "SSH on this port");
+        assert_eq!(named(plain(), b"220 smtp ready\r\n"), "no TLS on this port");
     }
 }

@@ -455,7 +455,10 @@ fn read_tls(
     buffer: &mut [u8],
     cipher: &mut [u8],
 ) -> Result<Input, ConnError> {
-    let failed = |e: rustls::Error| ConnError::new(Failure::Tls, run::tls_cause(&e));
+    let failed = |e: rustls::Error, bytes: &[u8]| {
+        let (cause, what) = run::tls_failure(&e, bytes);
+        ConnError::new(cause, what)
+    };
     loop {
         let shaking = tls.is_handshaking();
         let size = cipher.len().min(CIPHER_MAX);
@@ -471,7 +474,7 @@ fn read_tls(
         loop {
             // the session holds one record's plain text at most: it is taken out before more goes in
             tls.read_tls(&mut records).map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
-            let state = tls.process_new_packets().map_err(failed)?;
+            let state = tls.process_new_packets().map_err(|e| failed(e, &cipher[..got]))?;
             over |= state.peer_has_closed();
             let mut plain = state.plaintext_bytes_to_read();
             while plain > 0 && filled < buffer.len() {

@@ -377,7 +377,7 @@ impl Supervisor {
                 (Failure::Unreachable, balance.unreachable, "were answered by ICMP: they did not get there"),
             ];
             told.into_iter().filter(|(_, count, _)| *count > 0).map(move |(kind, count, what)| {
-                FailureExample { group, kind, text: format!("{count} datagrams {what}") }
+                FailureExample { group, cause: kind.into(), text: format!("{count} datagrams {what}") }
             })
         };
         self.balance.iter().enumerate().flat_map(of).collect()

@@ -114,7 +114,10 @@ class Live:
             )
             since = min(time.monotonic() - self._seen, self._state.left) if running else 0.0
             copied = replace(self._state, elapsed=self._state.elapsed + since, left=self._state.left - since)
-            copied.groups = {n: replace(g, failures=g.failures.copy()) for n, g in self._state.groups.items()}
+            copied.groups = {
+                n: replace(g, failures=g.failures.copy(), causes={k: c.copy() for k, c in g.causes.items()})
+                for n, g in self._state.groups.items()
+            }
             copied.throughput, copied.p99 = self._state.throughput.copy(), self._state.p99.copy()
             copied.logs, copied.warnings = self._state.logs.copy(), dict(self._state.warnings)
             copied.duts, copied.interfaces = dict(self._state.duts), dict(self._state.interfaces)

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group as Stack
 from rich.text import Text
 
+from netdyno.core import causes
 from netdyno.report import units
 
 if TYPE_CHECKING:
@@ -186,7 +187,11 @@ def _errors(state: State, width: int, most: int) -> list[Text]:
     failed = sorted((g for g in state.groups.values() if g.errors), key=lambda g: -g.errors)
     lines = []
     for group in failed[:most]:
-        kinds = ", ".join(f"{kind} {units.count(n)}" for kind, n in group.failures.most_common())
+        kinds = ", ".join(
+            f"{kind} {units.count(n)}"
+            + (f" ({said})" if (said := causes.shown(group.causes.get(kind, {}), n)) else "")
+            for kind, n in group.failures.most_common()
+        )
         line = Text("errors    ", style="dim", no_wrap=True)
         line.append(_fit(f"{group.name}: {_plain(kinds)}", width - 10).rstrip(), style="red")
         lines.append(line)

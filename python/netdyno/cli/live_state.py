@@ -15,6 +15,10 @@ HISTORY = 240
 """Points of the small curves that are kept."""
 
 
+MOST_CAUSES = 16
+"""Causes of a kind of failure that are counted apart."""
+
+
 @dataclass
 class Group:
     """One row: the last interval, and sums since the start."""
@@ -31,6 +35,8 @@ class Group:
     sent: int = 0
     delivered: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    causes: dict[str, Counter[str]] = field(default_factory=dict)
+    """Of failures, by kind."""
     counts: Counts = field(default_factory=Counts)
     """Everything counted since the start, what the model counts of its own among it."""
     waiting: int = 0
@@ -130,6 +136,10 @@ def take(state: State, sample: Sample) -> None:
         group.sent += c.messages_sent
         group.delivered += c.messages_delivered
         group.failures.update(c.failures)
+        for kind, causes in point.causes.items():
+            of = group.causes.setdefault(kind, Counter())
+            # as many as a result has: what a server makes up is bounded in the core alone, for each interval
+            of.update({cause: n for cause, n in causes.items() if cause in of or len(of) < MOST_CAUSES})
         group.counts = Counts.total((group.counts, c))
         if sample.phase == "measure":
             _judge(state, name, point)

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from netdyno import escape
 from netdyno.cli.console import delay, main_delay
-from netdyno.core import models
+from netdyno.core import causes, models
 from netdyno.experiment.view import SHORT, Plan, Silent
 
 
@@ -95,5 +95,8 @@ def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
     if group.get("waiting"):
         shown.append(f"{group['waiting']:,} waiting for answers")
     failures = counts.get("failures", {})
-    shown += [f"{count:,} failed ({kind})" for kind, count in failures.items() if count]
+    for kind, count in failures.items():
+        if count:
+            why = causes.shown(group.get("causes", {}).get(kind, {}), count)
+            shown.append(f"{count:,} failed ({kind}{f': {why}' if why else ''})")
     return shown

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from netdyno.cli import bench_view, console
-from netdyno.core import models
+from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
 from netdyno.experiment.quick import here
@@ -136,28 +136,9 @@ def _estimate(of: Estimate | None, unit: str) -> str:
     return console.number(of.mean, unit) + spread
 
 
-CHECKS = {
-    "unanswered": "the other side took them and did not answer: check that the server behind it works",
-    "refused": "nothing listens there: check host and port, and that the server runs",
-    "unreachable": "no route to host: check the address, the network and the firewall",
-    "timeout": "no answer came in time: check that the server runs and nothing is dropped, or load it less",
-    "reset": "the connection was cut: see the server's log and its limit of connections",
-    "closed": "the server hung up too early: see its log and its limits",
-    "protocol": "the answer is not of this protocol: check the port and the scheme",
-    "rejected": "the server rejected the request: check path, credentials and its log",
-    "tls": "the TLS handshake failed: check the certificate, or use --insecure",
-    "local": "this machine ran out of ports, files or memory: see `netdyno doctor`",
-}
-"""What to check when messages fail, by kind."""
-
-
 def failures(group: GroupSummary) -> list[str]:
-    """Whose failures they are, and what to check."""
-    return [
-        f"{group.name}: {count} × {kind} at {group.target}; {CHECKS.get(kind, 'see the report')}"
-        for kind, count in group.measured.failures.items()
-        if count
-    ]
+    """Whose failures they are, why, what to check, and what the first one looked like."""
+    return causes.lines(group.name, group.target, causes.known(group.errors, group.measured))
 
 
 def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:

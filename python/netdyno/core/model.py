@@ -140,6 +140,8 @@ class GroupSample(Model):
 
     counts: Counts = Field(default_factory=Counts)
     """Of this interval."""
+    causes: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Its failures by kind and cause, where more is known than the kind."""
     devices_active: int = 0
     """Devices with a flow under way at its end."""
     waiting: int | None = None
@@ -255,6 +257,21 @@ class Validity(Model):
     """Why not."""
 
 
+class CauseCount(Model):
+    """One cause of failures of a kind."""
+
+    cause: str
+    """A status of HTTP (`404`) or CoAP (`4.04`), a packet of MQTT with its reason code
+    (`CONNACK 0x05 not authorized`), a fault of TLS (`certificate expired`, `alert handshake_failure`),
+    another by its name."""
+    count: int = 0
+    """How often in the measure phase."""
+    total: int | None = None
+    """How often in the whole run."""
+    example: str | None = None
+    """What the first one looked like: the server's own words among it, up to 300 characters."""
+
+
 class ErrorCount(Model):
     """One kind of failure, how often, and what it looked like."""
 
@@ -266,6 +283,33 @@ class ErrorCount(Model):
     """How often in the whole run; None in results of a former version, whose `count` is that."""
     example: str | None = None
     """What the first one looked like."""
+    causes: list[CauseCount] = Field(default_factory=list)
+    """By cause, the most frequent first, up to 16; failures of which nothing more is known are in none."""
+    other: int = 0
+    """In the measure phase: those for whose causes there was no room."""
+
+    @classmethod
+    def merged(cls, parts: Sequence[ErrorCount]) -> list[ErrorCount]:
+        """Those of several trials by kind and cause, counts added; the first example of each stays."""
+        found: dict[str, ErrorCount] = {}
+        for part in parts:
+            one = found.setdefault(part.kind, cls(kind=part.kind, total=0))
+            one.count += part.count
+            one.total = (one.total or 0) + (part.count if part.total is None else part.total)
+            one.example = one.example or part.example
+            one.other += part.other
+            known = {cause.cause: cause for cause in one.causes}
+            for cause in part.causes:
+                if cause.cause not in known:
+                    known[cause.cause] = CauseCount(cause=cause.cause, total=0)
+                    one.causes.append(known[cause.cause])
+                same = known[cause.cause]
+                same.count += cause.count
+                same.total = (same.total or 0) + (cause.total or 0)
+                same.example = same.example or cause.example
+        for one in found.values():
+            one.causes.sort(key=lambda cause: (-cause.count, -(cause.total or 0)))
+        return list(found.values())
 
 
 class Density(Model):

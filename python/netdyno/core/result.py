@@ -9,7 +9,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.core.model import Counts, Disorder, Distribution, Losses, Model, Pauses, Reason, Stalls, Trial
+from netdyno.core.model import (
+    Counts,
+    Disorder,
+    Distribution,
+    ErrorCount,
+    Losses,
+    Model,
+    Pauses,
+    Reason,
+    Stalls,
+    Trial,
+)
 from netdyno.core.search import SearchReport
 
 FORMAT = "netdyno-result/1"
@@ -170,6 +181,8 @@ class GroupSummary(Model):
     """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)
     """Added up."""
+    errors: list[ErrorCount] = Field(default_factory=list)
+    """Failures by kind and cause, added up, with an example of each; none in results of a former version."""
     indices: dict[str, float | None] = Field(default_factory=dict)
     """Of the counters added up, by the names that the [model](models.md) gives them."""
     rates: dict[str, Estimate] = Field(default_factory=dict)

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from netdyno import files
+from netdyno.core import causes
 from netdyno.core.result import Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
@@ -39,17 +40,20 @@ def junit(result: Result) -> str:
                 value = f"measured {_shown(threshold.metric, threshold.value)}"
             message = f"{threshold.metric}: {value}, {threshold.side} {bound}"
             failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
-            failure.text = _basis(threshold)
+            failure.text = "\n".join([_basis(threshold), *_failures(result, threshold.leg, threshold.metric)])
         elif unjudged:
             ET.SubElement(case, "skipped", message=unjudged)
     for check in result.checks:
         case = _case(suite, f"{check.group} {check.check}", check.leg or result.name)
         if not check.passed:
-            ET.SubElement(case, "failure", message=f"{check.group}: {check.what}", type="ND-99-21")
+            failure = ET.SubElement(case, "failure", message=f"{check.group}: {check.what}", type="ND-99-21")
+            failure.text = "\n".join(_failures(result, check.leg, check.group)) or None
         elif unjudged:
             ET.SubElement(case, "skipped", message=unjudged)
     if unjudged:
         ET.SubElement(_case(suite, "verdict", result.name), "skipped", message=unjudged)
+    if said := _failures(result):
+        ET.SubElement(suite, "system-out").text = "\n".join(said)
     for node in suite.iter():
         # what is no character of XML would make the whole file unreadable
         for key, value in node.attrib.items():
@@ -76,6 +80,18 @@ def _basis(threshold: ThresholdResult) -> str:
         low, high = (_shown(threshold.metric, value) for value in threshold.interval)
         said += f", interval: {low} … {high}, confidence: {threshold.confidence:g}"
     return said
+
+
+def _failures(result: Result, leg: str = "", metric: str = "") -> list[str]:
+    """What failed, with causes; of one leg, and of the group that a metric is of, where they are named."""
+    return [
+        line
+        for one in result.legs
+        if not leg or one.name == leg
+        for group in one.summary.groups
+        if metric.partition(".")[0] in ("", group.name)
+        for line in causes.lines(group.name, group.target, causes.known(group.errors, group.measured))
+    ]
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from netdyno.core.model import Distribution, GroupResult, Pauses, Stalls
+from netdyno.core import causes
+from netdyno.core.model import CauseCount, Distribution, ErrorCount, GroupResult, Pauses, Stalls
 from netdyno.core.result import Repetition
 from netdyno.report import model_table, portwork, units
 from netdyno.report.series import by_samples
@@ -240,32 +241,50 @@ def losses(rep: Repetition) -> Table:
 
 
 def errors(rep: Repetition) -> Table:
-    """Errors by kind with an example of each."""
+    """Errors by kind and cause, with an example of each and what to check."""
     table = Table(
         M("Errors"),
         [
             Column(M("Group"), numeric=False),
             Column(M("Kind"), numeric=False),
+            Column(M("Cause"), numeric=False),
             Column(M("Count")),
             Column(M("Whole run")),
             Column(M("Share of the messages sent")),
             Column(M("Example"), numeric=False),
+            Column(M("What to check"), numeric=False),
         ],
     )
     for g in rep.groups:
         for e in sorted(g.errors, key=lambda e: -e.count):
             # results of older versions count the whole run
             sent = (g.total if e.total is None else g.measured).messages_sent
-            share = e.count / sent if sent else None
-            table.add(
-                data(g.name),
-                data(e.kind),
-                number(units.count(e.count), e.count),
-                number(units.count(e.count if e.total is None else e.total), e.total),
-                number(units.percent(share), share),
-                Cell(Data(e.example or ""), mark="code"),
-            )
+            for cause in [*e.causes, *_of_no_cause(e)]:
+                share = cause.count / sent if sent else None
+                total = cause.count if cause.total is None else cause.total
+                table.add(
+                    data(g.name),
+                    data(e.kind),
+                    data(cause.cause),
+                    number(units.count(cause.count), cause.count),
+                    number(units.count(total), total),
+                    number(units.percent(share), share),
+                    Cell(Data(cause.example or ""), mark="code"),
+                    data(causes.advice(e.kind, cause.cause)),
+                )
     return table
+
+
+def _of_no_cause(error: ErrorCount) -> list[CauseCount]:
+    """What is left of a kind when its causes are told; all of it, where none is known."""
+    left = error.count - sum(cause.count for cause in error.causes)
+    total = None
+    if error.total is not None:
+        total = error.total - sum(cause.total or 0 for cause in error.causes)
+    if error.causes and left <= 0 and not total:
+        return []
+    example = error.example if not any(cause.example == error.example for cause in error.causes) else None
+    return [CauseCount(cause="", count=left, total=total, example=example)]
 
 
 def interfaces(rep: Repetition) -> Table:

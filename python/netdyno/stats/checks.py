@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno.core import models
+from netdyno.core import causes, models
 from netdyno.core.model import GroupResult, Trial
 from netdyno.core.result import CheckResult
 from netdyno.stats.metric import GroupMetric
@@ -63,7 +63,9 @@ def _delivery(leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any]) 
     came = _answers(worst)
     what = f"{counts.messages_delivered:,} messages delivered, {counts.flows_completed:,} flows completed"
     if not came:
+        why = causes.brief(causes.known(worst.errors, counts))
         what = f"nothing was delivered: {counts.messages_sent:,} messages sent, {failed:,} failures"
+        what += f": {why}" if why else ""
     return [
         CheckResult(
             leg=leg, group=worst.name, check="delivery", value=came, limit=1, passed=came > 0, what=what

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from netdyno.core import models
-from netdyno.core.model import Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
+from netdyno.core.model import Counts, Density, Disorder, ErrorCount, GroupResult, Losses, Reason, Stalls
 from netdyno.core.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean
@@ -39,6 +39,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         target=first.target,
         devices=first.devices,
         measured=counts,
+        errors=ErrorCount.merged([error for part in parts for error in part.errors]),
         indices={index.name: index.of(counts) for index in models.find(first.protocol).indices},
         rates={
             name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates

@@ -2,7 +2,7 @@
 
 use super::{State, Worker};
 use crate::endpoint::{Connection, Endpoint};
-use protocol::meter::Failure;
+use protocol::cause::{Cause, Detail};
 use protocol::model::{ConnId, Cx, FlowEnd, Link, Model};
 use protocol::target::Carrier;
 use protocol::time::Time;
@@ -15,9 +15,22 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.call_on(i, intended, ConnId::FIRST, None, f).0
     }
 
-    pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<FlowEnd>, bool) {
-        let ((), ended, excused) =
-            self.call_on(i, intended, ConnId::FIRST, None, |device, cx| device.closed(cx, why));
+    /// Tell the model that a connection of its is gone, and why; the cause is the one that it finds, if it knows more.
+    pub(super) fn call_closed(
+        &mut self,
+        i: u32,
+        intended: Time,
+        conn: ConnId,
+        cause: &mut Cause,
+    ) -> (Option<FlowEnd>, bool) {
+        let mut explained = None;
+        let ((), ended, excused) = self.call_on(i, intended, conn, None, |device, cx| {
+            device.closed(cx, cause.kind);
+            explained = cx.complaint.as_ref().map(|(why, _)| *why);
+        });
+        if let Some(why) = explained.filter(|why| why.kind == cause.kind && why.detail != Detail::None) {
+            *cause = why;
+        }
         (ended, excused)
     }
 
@@ -46,8 +59,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         (cx.conn, cx.peer) = (conn, peer);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused) = (cx.link, cx.wake, cx.end, cx.excused);
-        if let Some((kind, text)) = cx.complaint.take() {
-            self.complain(g, kind, text);
+        if let Some((cause, text)) = cx.complaint.take() {
+            self.complain(g, cause, text);
         }
         if let Some(wake) = wake {
             let slot = &mut self.slots[i as usize];
@@ -154,12 +167,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Keep the first few failures of each kind for the log.
-    pub(super) fn complain(&mut self, g: usize, kind: Failure, what: impl Display) {
-        let told = &mut self.groups[g].told[kind as usize];
-        if *told < 3 {
-            *told += 1;
-            self.complaints.push(FailureExample { group: g, kind, text: what.to_string() });
+    /// Keep the first few failures of each kind for the log, and the first of each cause.
+    pub(super) fn complain(&mut self, g: usize, cause: impl Into<Cause>, what: impl Display) {
+        let cause = cause.into();
+        let group = &mut self.groups[g];
+        let other = group.causes_told.other(cause.kind);
+        let new = cause.detail != Detail::None && group.causes_told.seen(cause) == 0 && other == 0;
+        let told = &mut group.told[cause.kind as usize];
+        if *told < 3 || new {
+            *told = told.saturating_add(1);
+            group.causes_told.count(cause, 1);
+            self.complaints.push(FailureExample { group: g, cause, text: what.to_string() });
         }
     }
 }

@@ -5,8 +5,9 @@ use super::others::Others;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint, Event, Input, To, Token};
+use protocol::cause::{CLOSED_IN_HANDSHAKE, Cause};
 use protocol::meter::Failure;
-use protocol::model::{FlowEnd, Model, Outbox};
+use protocol::model::{ConnId, FlowEnd, Model, Outbox};
 use protocol::time::Time;
 use std::time::Duration;
 
@@ -193,17 +194,22 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Count what broke, as often as it did, and keep what it looked like.
     pub(super) fn count_refused(&mut self, i: u32, broken: &ConnError) {
+        self.count_caused(i, broken.cause(), broken);
+    }
+
+    /// The same where the model knows the cause better.
+    pub(super) fn count_caused(&mut self, i: u32, cause: Cause, broken: &ConnError) {
         let slot = &mut self.slots[i as usize];
         slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
         let g = usize::from(slot.group);
-        self.count_failure(g, broken.why, broken.times);
-        self.complain(g, broken.why, broken);
+        self.count_failure(g, cause, broken.times);
+        self.complain(g, cause, broken);
     }
 
     /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
-    fn count_failure(&mut self, g: usize, why: Failure, times: u64) {
+    fn count_failure(&mut self, g: usize, cause: Cause, times: u64) {
         let phase = self.window.counted(self.now) as usize;
-        self.groups[g].meter[phase].counts.failures[why as usize] += times;
+        self.groups[g].meter[phase].failed(cause, times);
     }
 
     /// Take what the connection of device `i` noted while it sent.
@@ -225,8 +231,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             let mut closing = false;
+            let mut cause = broken.cause();
             if broken.gone {
-                closing = self.slots[i as usize].conn.as_ref().is_some_and(|c| c.closing);
+                let conn = self.slots[i as usize].conn.as_ref();
+                closing = conn.is_some_and(|c| c.closing);
+                let tls = self.plan.groups[usize::from(self.slots[i as usize].group)].scheme.tls;
+                if tls
+                    && matches!(cause.kind, Failure::Closed | Failure::Reset)
+                    && conn.is_some_and(|c| !c.up)
+                {
+                    cause = Cause::named(cause.kind, CLOSED_IN_HANDSHAKE);
+                }
                 self.close(i);
                 let slot = &mut self.slots[i as usize];
                 slot.generation = slot.generation.wrapping_add(1);
@@ -239,15 +254,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             let (begun, why) = (slot.begun, broken.why);
             let g = usize::from(slot.group);
-            let (ended, excused) = self.call_closed(i, begun, why);
+            let (ended, excused) = self.call_closed(i, begun, ConnId::FIRST, &mut cause);
             if !broken.gone {
                 if ended.is_some() {
                     self.hang_up(i);
                 }
             } else if !(excused || (why == Failure::Closed && ended == Some(FlowEnd::Completed))) {
-                self.count_failure(g, why, 1);
+                self.count_failure(g, cause, 1);
                 self.slots[i as usize].tally.failed += 1;
-                self.complain(g, why, &broken);
+                self.complain(g, cause, &broken);
             }
         }
     }

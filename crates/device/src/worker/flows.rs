@@ -3,6 +3,7 @@
 use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint};
+use protocol::cause::Cause;
 use protocol::meter::{Failure, record};
 use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
@@ -185,7 +186,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 }
                 State::Active if due >= slot.connect_by => {
                     let what = format!("no connection to {} in time", self.plan.groups[g].address);
-                    self.broke(i, ConnError::new(Failure::Timeout, what));
+                    self.broke(
+                        i,
+                        ConnError::new(Cause::named(Failure::Timeout, "no connection in time"), what),
+                    );
                 }
                 State::Active if slot.wake <= self.now => {
                     let (wake, asked) = (slot.wake, slot.asked);

@@ -4,6 +4,7 @@ use super::echo::Challenge;
 use super::exchange::{Exchange, Part, Purpose};
 use super::wire::{Block, Code, Message, size_of_szx};
 use super::{Config, Device};
+use crate::cause::{Cause, Detail};
 use crate::meter::Failure;
 use crate::model::Cx;
 use std::fmt;
@@ -204,7 +205,9 @@ impl Device {
                 let again =
                     self.exchanges[i].challenge == Challenge::Answered && message.options.echo.is_some();
                 let told = if again { ", and Echo again after it was repeated" } else { "" };
-                self.fail(cx, i, Failure::Rejected, || format!("{}{told}", Answer(message)));
+                let detail = Detail::Response(message.header.code.0);
+                let why = Cause { kind: Failure::Rejected, detail };
+                self.fail(cx, i, why, || format!("{}{told}", Answer(message)));
             }
             Ok(Next::Changed) => self.fail(cx, i, Failure::Rejected, || {
                 "the representation changed between two of its blocks (ETag)".into()

@@ -5,6 +5,7 @@ use super::echo::Echoes;
 use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::wire::Message;
 use super::{Device, NOTIFICATIONS};
+use crate::cause::{Cause, Detail};
 use crate::meter::Failure;
 use crate::model::Cx;
 use crate::time::Time;
@@ -137,7 +138,7 @@ impl Device {
             let Some(number) = message.options.observe else {
                 // section 4.1
                 let what = || "the server responded, but keeps no observers of this resource".into();
-                return self.fail(cx, i, Failure::Rejected, what);
+                return self.fail(cx, i, Cause::named(Failure::Rejected, "no observers kept"), what);
             };
             let observed = &mut self.rare.get_or_insert_default().observed;
             let newest = !observed.registered || observed.newer(number, cx.now);
@@ -165,11 +166,12 @@ impl Device {
             }
             (None, None) => {
                 // section 4.2: an error, or a response without the option, is the last
-                let why = if self.config.expects(message.header.code) {
+                let kind = if self.config.expects(message.header.code) {
                     Failure::Closed
                 } else {
                     Failure::Rejected
                 };
+                let why = Cause { kind, detail: Detail::Response(message.header.code.0) };
                 cx.failure(cx.now, why, || format!("the server ended the observation: {}", Answer(message)));
                 self.failed = true;
             }

@@ -4,6 +4,7 @@ use super::echo::{Challenge, Echo};
 use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::request::Fill;
 use super::{BLOCKS, Device, ECHO_CHALLENGES, RESPONSE, RETRANSMISSIONS};
+use crate::cause::Cause;
 use crate::meter::Failure;
 use crate::model::Cx;
 use crate::template::Values;
@@ -41,10 +42,17 @@ impl Device {
     }
 
     /// Exchange `i` failed.
-    pub(super) fn fail(&mut self, cx: &mut Cx<'_>, i: usize, why: Failure, what: impl FnOnce() -> String) {
+    pub(super) fn fail(
+        &mut self,
+        cx: &mut Cx<'_>,
+        i: usize,
+        why: impl Into<Cause>,
+        what: impl FnOnce() -> String,
+    ) {
+        let why = why.into();
         let Exchange { intended, purpose, .. } = self.exchanges[i];
         // what was lost belongs to the time at which it was due
-        let at = if why == Failure::Unanswered { intended } else { cx.now };
+        let at = if why.kind == Failure::Unanswered { intended } else { cx.now };
         cx.failure(at, why, what);
         self.failed |= matches!(purpose, Purpose::Register | Purpose::Deregister);
         self.over(cx, i, Stage::Failed);

@@ -27,7 +27,7 @@ fn problem(json: &str) -> String {
 #[test]
 fn a_device_is_small() {
     let size = std::mem::size_of::<Device>();
-    assert!(size <= 96, "{size}");
+    assert!(size <= 104, "{size}");
 }
 
 #[test]
@@ -195,6 +195,52 @@ fn a_connection_lost_in_a_response_fails_the_flow() {
     }
 }
 
+/// The only cause of failures of a kind, and what they looked like.
+fn cause(web: &Bench<Device>, kind: Failure) -> (String, String) {
+    let causes = web.tally_of(Phase::Measure).causes().expect("told");
+    let told: Vec<_> = causes.of(kind).map(|(detail, n)| format!("{detail} × {n}")).collect();
+    (told.join(", "), web.complaints.join("; "))
+}
+
+#[test]
+fn a_servers_words_are_kept_however_they_come() {
+    let ways = [
+        ("Content-Length: 16\r\n\r\n<p>no such</p>\r\n", false),
+        ("Transfer-Encoding: chunked\r\n\r\n10\r\n<p>no such</p>\r\n\r\n0\r\n\r\n", false),
+        ("\r\n<p>no such</p>", true),
+    ];
+    for (rest, closes) in ways {
+        for size in [1, 1000] {
+            let mut web = bench(r#"{"requests": 1}"#);
+            web.up();
+            let text = format!("HTTP/1.1 404 Not Found\r\n{rest}");
+            text.as_bytes().chunks(size).for_each(|part| web.feed(part));
+            if closes {
+                web.closed(Failure::Closed);
+            }
+            let (told, shown) = cause(&web, Failure::Rejected);
+            assert_eq!(told, "404 × 1", "{rest}");
+            assert!(shown.starts_with("status 404 Not Found: ") && shown.contains("no such"), "{shown}");
+            assert!(!shown.contains("<p>"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_port_with_another_protocol_is_named() {
+    let mut web = bench(r#"{"requests": 1}"#);
+    web.up();
+    web.feed(b"\x15\x03\x01\x00\x02\x02\x46");
+    let (told, shown) = cause(&web, Failure::Protocol);
+    assert_eq!((told.as_str(), shown.as_str()), ("TLS on this port × 1", "no HTTP: TLS on this port"));
+    let mut web = bench(r#"{"requests": 1}"#);
+    web.up();
+    let words = "Client sent an HTTP request to an HTTPS server.\n";
+    web.feed(format!("HTTP/1.0 400 Bad Request\r\n\r\n{words}").as_bytes());
+    web.closed(Failure::Closed);
+    assert_eq!(cause(&web, Failure::Rejected).0, "TLS on this port × 1");
+}
+
 #[test]
 fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
     let mut web = bench(r#"{"requests": 3, "expect": ["200", "3xx"]}"#);
@@ -203,7 +249,10 @@ fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
         web.feed(format!("HTTP/1.1 {status} -\r\nContent-Length: 0\r\n\r\n").as_bytes());
     }
     assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (1, 2));
-    assert_eq!(web.complaints, ["status 404", "status 201"]);
+    assert_eq!(web.complaints, ["status 404 -", "status 201 -"]);
+    let causes = web.tally_of(Phase::Measure).causes().expect("told");
+    let told: Vec<_> = causes.of(Failure::Rejected).map(|(detail, n)| (detail.to_string(), n)).collect();
+    assert_eq!(told, [("404".to_owned(), 1), ("201".to_owned(), 1)]);
     assert_eq!(web.end, Some(FlowEnd::Completed));
 }
 

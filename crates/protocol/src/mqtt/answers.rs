@@ -1,6 +1,7 @@
 //! What a device makes of what the broker says.
 
 use super::*;
+use crate::cause::{Cause, Detail};
 use ::packet::signature::{self, Signature};
 
 impl Device {
@@ -15,14 +16,14 @@ impl Device {
             // §3.2: CONNACK is the first packet the broker sends, AUTH needs our asking
             Packet::ConnAck { .. } => return Err(Malformed::Unexpected("CONNACK")),
             Packet::Disconnect { code, properties } if self.config.version == Version::V5 => {
-                let why = properties.text(property::REASON_STRING).unwrap_or_default();
-                let text = refusal(self.config.version, "DISCONNECT", *code);
-                self.lost(cx, Failure::Closed, || format!("{text} {why}").trim_end().into());
+                let (why, what) =
+                    refusal(self.config.version, Failure::Closed, "DISCONNECT", *code, *properties);
+                self.lost(cx, why, || what);
             }
             _ if self.state == State::Greeting => {
                 return Err(Malformed::Unexpected("a packet before CONNACK"));
             }
-            Packet::SubAck { id, codes, .. } => {
+            Packet::SubAck { id, codes, properties } => {
                 if self.state != State::Subscribing || *id != self.last_id {
                     return Err(Malformed::Unasked("SUBACK", *id));
                 }
@@ -31,8 +32,9 @@ impl Device {
                 }
                 match codes.iter().find(|code| **code >= 0x80) {
                     Some(code) => {
-                        let text = refusal(self.config.version, "SUBACK", *code);
-                        self.lost(cx, Failure::Rejected, || text);
+                        let (why, what) =
+                            refusal(self.config.version, Failure::Rejected, "SUBACK", *code, *properties);
+                        self.lost(cx, why, || what);
                     }
                     None => self.ready(cx),
                 }
@@ -83,7 +85,8 @@ impl Device {
     ) -> Result<(), Malformed> {
         let config = Arc::clone(&self.config);
         if code != 0 {
-            self.lost(cx, Failure::Rejected, || refusal(config.version, "CONNACK", code));
+            let (why, what) = refusal(config.version, Failure::Rejected, "CONNACK", code, said);
+            self.lost(cx, why, || what);
             return Ok(());
         }
         // §3.2.2.2: a session that we asked to forget
@@ -94,11 +97,13 @@ impl Device {
         if let Some(most) = said.number(property::MAXIMUM_QOS).filter(|most| u32::from(message.qos) > *most)
             && config.publishes
         {
-            self.lost(cx, Failure::Rejected, || format!("the broker takes QoS {most} at most"));
+            let why = Cause::named(Failure::Rejected, "QoS not supported");
+            self.lost(cx, why, || format!("the broker takes QoS {most} at most"));
             return Ok(());
         }
         if config.publishes && message.retain && said.number(property::RETAIN_AVAILABLE) == Some(0) {
-            self.lost(cx, Failure::Rejected, || "the broker retains no messages".into());
+            let why = Cause::named(Failure::Rejected, "retain not supported");
+            self.lost(cx, why, || "the broker retains no messages".into());
             return Ok(());
         }
         if let Some(most) = said.number(property::RECEIVE_MAXIMUM) {
@@ -241,11 +246,25 @@ impl Device {
         } else if ack.code < 0x80 || recovered {
             cx.delivered(message.intended, PUBLISH);
         } else {
-            cx.failure(cx.now, Failure::Rejected, || refusal(self.config.version, name, ack.code));
+            let (why, what) = refusal(self.config.version, Failure::Rejected, name, ack.code, ack.properties);
+            cx.failure(cx.now, why, || what);
         }
     }
 }
 
-fn refusal(version: Version, name: &str, code: u8) -> String {
-    format!("{name} {code:#04x}, {}", show::meaning(version, code))
+/// A packet that says no: as a cause, and in words, with those of the broker (§2.2.2.2 Reason String).
+fn refusal(
+    version: Version,
+    kind: Failure,
+    name: &'static str,
+    code: u8,
+    said: Properties<'_>,
+) -> (Cause, String) {
+    let meaning = show::meaning(version, code);
+    let mut what = format!("{name} {code:#04x}, {meaning}");
+    if let Some(words) = said.text(property::REASON_STRING).filter(|words| !words.is_empty()) {
+        what += ": ";
+        what += words;
+    }
+    (Cause { kind, detail: Detail::Reason(name, code, meaning) }, what)
 }

@@ -3,7 +3,7 @@
 use super::property::{self, Properties, Value};
 use super::wire::{self, Connect, Packet};
 use super::{Device, Reconnect, State};
-use crate::meter::Failure;
+use crate::cause::Cause;
 use crate::model::Cx;
 use crate::template::{Template, Values};
 use crate::time::Time;
@@ -35,7 +35,7 @@ impl Device {
     }
 
     /// The connection cannot be used any more: come back later, or fail the flow.
-    pub(super) fn lost(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
+    pub(super) fn lost(&mut self, cx: &mut Cx<'_>, why: impl Into<Cause>, what: impl FnOnce() -> String) {
         if self.may_return() {
             cx.failure(cx.now, why, what);
             cx.close();

@@ -3,6 +3,7 @@ use crate::FailureExample;
 use crate::Trial;
 use crate::result::StallResult;
 use crate::stalls::Stalls;
+use protocol::cause::{Cause, Detail};
 use protocol::meter::Failure;
 
 /// For workers that begin a run of 2 s in the measure phase and 1 s of draining.
@@ -73,10 +74,45 @@ fn series(samples: impl IntoIterator<Item = Sample>) -> Vec<(f64, f64, u64)> {
 #[test]
 fn a_servers_words_are_shown_and_not_done() {
     let text = "\x1b[2Jgone".to_owned();
-    let told = vec![FailureExample { group: 0, kind: Failure::Timeout, text }];
+    let told = vec![FailureExample { group: 0, cause: Failure::Timeout.into(), text }];
     let collector = after([Sample { complaints: told, ..sample(0, 0, 1000) }]);
-    let example = &collector.groups[0].examples[Failure::Timeout as usize];
+    let example = collector.groups[0].example(Failure::Timeout);
     assert_eq!(example.as_deref(), Some("\\u{1b}[2Jgone"));
+}
+
+#[test]
+fn causes_are_told_apart_by_phase_with_an_example_of_each() {
+    let status = |code| Cause { kind: Failure::Rejected, detail: Detail::Status(code) };
+    let failing = |worker: usize, from: u64, phase: Phase, causes: &[(Cause, u64)]| {
+        let mut one = sample(worker, from, from + 1000);
+        for (cause, times) in causes {
+            one.groups[0][phase as usize].failed(*cause, *times);
+            let text = format!("status of {}", cause.detail);
+            one.complaints.push(FailureExample { group: 0, cause: *cause, text });
+        }
+        one
+    };
+    let collector = after([
+        failing(0, 0, Phase::Warmup, &[(status(503), 5)]),
+        failing(1, 0, Phase::Measure, &[(status(404), 100), (Failure::Refused.into(), 2)]),
+        failing(0, 1000, Phase::Measure, &[(status(404), 18), (status(503), 2)]),
+        last(0, 2000, 2100),
+        last(1, 1000, 2100),
+    ]);
+    let result = finish(collector);
+    let point = serde_json::to_value(&result.series[0].groups["g"]).expect("plain");
+    assert_eq!(point["causes"], serde_json::json!({"rejected": {"404": 100, "503": 5}}));
+    let errors = serde_json::to_value(&result.groups[0].errors).expect("plain");
+    assert_eq!(
+        errors,
+        serde_json::json!([
+            {"kind": "refused", "count": 2, "total": 2, "example": "status of ", "causes": [], "other": 0},
+            {"kind": "rejected", "count": 120, "total": 125, "example": "status of 503", "other": 0, "causes": [
+                {"cause": "404", "count": 118, "total": 118, "example": "status of 404"},
+                {"cause": "503", "count": 2, "total": 7, "example": "status of 503"},
+            ]},
+        ])
+    );
 }
 
 #[test]

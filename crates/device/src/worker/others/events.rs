@@ -212,9 +212,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             return;
         }
         let why = broken.why;
-        let ((), ended, excused) = self.call_on(i, begun, id, None, |device, cx| device.closed(cx, why));
+        let mut cause = broken.cause();
+        let (ended, excused) = self.call_closed(i, begun, id, &mut cause);
         if broken.gone && !(excused || (why == Failure::Closed && ended == Some(FlowEnd::Completed))) {
-            self.count_refused(i, broken);
+            self.count_caused(i, cause, broken);
         }
     }
 }

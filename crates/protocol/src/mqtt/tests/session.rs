@@ -39,7 +39,7 @@ fn what_a_version_5_broker_asks_is_done() {
     let mut why = Vec::new();
     property::put(&mut why, property::REASON_STRING, Value::Text("maintenance"));
     talk.say(&Packet::Disconnect { code: 0x8b, properties: property::written(&why) });
-    assert_eq!(talk.complaints[1], "DISCONNECT 0x8b, server shutting down maintenance");
+    assert_eq!(talk.complaints[1], "DISCONNECT 0x8b, server shutting down: maintenance");
     talk.run_to_ms(4000);
     talk.connected();
     assert!(talk.heard().starts_with("CONNECT \"yours\" "), "keeps the name it was given");
@@ -76,6 +76,16 @@ fn a_refusal_fails_the_flow_and_says_why() {
         (Some(FlowEnd::Failed), Link::Close, 1)
     );
     assert_eq!(talk.complaints, ["CONNACK 0x05, not authorized"]);
+    let causes = talk.tally_of(Phase::Measure).causes().expect("told");
+    let told: Vec<_> = causes.of(Failure::Rejected).map(|(detail, n)| (detail.to_string(), n)).collect();
+    assert_eq!(told, [("CONNACK 0x05 not authorized".to_owned(), 1)]);
+    let mut talk = Talk::new("{}");
+    talk.up();
+    talk.feed(b"\x15\x03\x01\x00\x02\x02\x46");
+    assert_eq!(
+        (talk.failures(Failure::Protocol), talk.complaints.join("")),
+        (1, "no MQTT: TLS on this port".into())
+    );
     let mut talk = Talk::welcomed(r#"{"subscribe": [{"topic": "secret"}]}"#);
     talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0x80] });
     assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1));

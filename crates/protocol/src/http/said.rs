@@ -1,0 +1,142 @@
+//! What a server says of a request that it did not serve: the phrase of its status line, and the first words of the body.
+
+use crate::cause::{Cause, Detail, TLS_PORT};
+use crate::meter::Failure;
+
+/// First bytes of a body that are looked at.
+const BODY_MAX: usize = 512;
+/// Longest phrase that is kept.
+const PHRASE_MAX: usize = 80;
+
+/// How servers answer, in plain text, a request that came without TLS: nginx, Go, Apache httpd, Tomcat.
+const WANTS_TLS: [&str; 4] = [
+    "The plain HTTP request was sent to HTTPS port",
+    "Client sent an HTTP request to an HTTPS server",
+    "speaking plain HTTP to an SSL-enabled server port",
+    "This combination of host and port requires TLS",
+];
+
+/// Of one response.
+#[derive(Debug)]
+pub(super) struct Said {
+    phrase: String,
+    body: Vec<u8>,
+}
+
+impl Said {
+    /// By its head.
+    pub fn of(head: &[u8]) -> Self {
+        let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+        let phrase = line.splitn(3, |byte| *byte == b' ').nth(2).unwrap_or_default();
+        let phrase = String::from_utf8_lossy(&phrase[..phrase.len().min(PHRASE_MAX)]).trim().to_owned();
+        Self { phrase, body: Vec::new() }
+    }
+
+    /// More of its body came.
+    pub fn more(&mut self, bytes: &[u8]) {
+        let room = BODY_MAX - self.body.len();
+        self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// Why a response with this status is a failure.
+    pub fn cause(&self, status: u16) -> Cause {
+        let text = String::from_utf8_lossy(&self.body);
+        if status == 400 && WANTS_TLS.iter().any(|words| text.contains(words)) {
+            return Cause::named(Failure::Rejected, TLS_PORT);
+        }
+        Cause { kind: Failure::Rejected, detail: Detail::Status(status) }
+    }
+
+    /// It in words.
+    pub fn words(&self, status: u16) -> String {
+        let mut what = format!("status {status}");
+        if !self.phrase.is_empty() {
+            what += " ";
+            what += &self.phrase;
+        }
+        let body = text(&self.body);
+        if !body.is_empty() {
+            what += ": ";
+            what += &body;
+        }
+        what
+    }
+}
+
+/// The text of a body, without the tags of HTML; nothing of one that is no text.
+fn text(body: &[u8]) -> String {
+    let valid = match std::str::from_utf8(body) {
+        Ok(text) => text,
+        // the last letter may be cut
+        Err(e) if e.error_len().is_none() => {
+            std::str::from_utf8(&body[..e.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => "",
+    };
+    if valid.chars().any(|c| c.is_control() && !c.is_ascii_whitespace()) {
+        return String::new();
+    }
+    let mut shown = String::new();
+    let mut rest = valid;
+    while let Some((before, tag)) = rest.split_once('<') {
+        shown += before;
+        shown.push(' ');
+        let (name, behind) = tag.split_once('>').unwrap_or((tag, ""));
+        let name = name.to_ascii_lowercase();
+        // what a page shows elsewhere, or not at all
+        let hidden = ["title", "style", "script"].iter().find(|hidden| name.starts_with(**hidden));
+        rest = match hidden.and_then(|hidden| behind.find(&format!("</{hidden}"))) {
+            Some(end) => &behind[end..],
+            None => behind,
+        };
+    }
+    shown += rest;
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(head: &str, body: &str) -> Said {
+        let mut said = Said::of(head.as_bytes());
+        said.more(body.as_bytes());
+        said
+    }
+
+    #[test]
+    fn phrase_and_words_of_the_body_are_shown() {
+        let page = "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1>\
+                    </center>\r\n<hr><center>nginx/1.22.1</center>\r\n</body>\r\n</html>\r\n";
+        let one = said("HTTP/1.1 404 Not Found\r\nServer: nginx\r\n\r\n", page);
+        assert_eq!(one.words(404), "status 404 Not Found: 404 Not Found nginx/1.22.1");
+        assert_eq!(one.cause(404).detail, Detail::Status(404));
+        assert_eq!(said("HTTP/1.1 503\r\n\r\n", "").words(503), "status 503");
+        assert_eq!(
+            said("HTTP/1.1 429 Slow  down \r\n", "{\"retry\": 3}").words(429),
+            "status 429 Slow  down: {\"retry\": 3}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_shown_and_what_is_long_is_cut() {
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").words(500), "status 500 X");
+        let mut gzip = Said::of(b"HTTP/1.1 500 X\r\n");
+        gzip.more(&[0x1f, 0x8b, 8, 0, 0xff]);
+        assert_eq!(gzip.words(500), "status 500 X");
+        let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).words(500);
+        assert_eq!(long, format!("status 500 X: {}", "ä".repeat(BODY_MAX / 2)));
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "a<b").words(500), "status 500 X: a");
+    }
+
+    #[test]
+    fn a_server_that_wants_tls_is_known_by_its_answer() {
+        for words in WANTS_TLS {
+            assert_eq!(
+                said("HTTP/1.1 400 Bad Request\r\n", words).cause(400).detail,
+                Detail::Named(TLS_PORT)
+            );
+        }
+        assert_eq!(said("HTTP/1.1 400 Bad Request\r\n", "no").cause(400).detail, Detail::Status(400));
+    }
+}

@@ -1,0 +1,169 @@
+"""Failures in words: how often each cause was seen, and what to do about it. The one table of advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from netdyno import escape
+from netdyno.core.model import Counts, ErrorCount
+
+SHOWN = 6
+"""Causes of a kind that are listed, the most frequent first."""
+WORDS = 160
+"""Characters of an example that are shown in a line."""
+
+CREDENTIALS = "the server wants other credentials: check user name, password or token"
+ACL = "the broker does not let this user use the topic: check user name, password and its access list"
+SERVER = "the server failed: see its log"
+PATH = "there is nothing at this path: check the path"
+USE_TLS = "the port speaks TLS: use https:// or mqtts://"
+
+ADVICE: Sequence[tuple[str, str, str]] = (
+    # kind, pattern of the whole cause, what to do
+    ("", "TLS on this port", USE_TLS),
+    ("", "plain HTTP on this port", "the port speaks plain HTTP: use http://, or the port with TLS"),
+    ("", "SSH on this port", "an SSH server listens there: check the port"),
+    ("", "closed during the TLS handshake", "is there TLS on this port? If so, see the server's log"),
+    # HTTP (RFC 9110 §15)
+    ("rejected", "401|407|511", CREDENTIALS),
+    ("rejected", "403", "the server forbids it: check credentials, path and its access rules"),
+    ("rejected", "404|410", PATH),
+    ("rejected", "405|501", "the server does not take this method here: check method and path"),
+    ("rejected", "408", "the server waited too long for the request: see its timeouts"),
+    ("rejected", "413|414|431", "the request is too large for the server: check body, path and headers"),
+    ("rejected", "429", "a rate limit of the server: lower the load, or lift the limit"),
+    ("rejected", "502|504", "a proxy gets no answer from the server behind it: see the logs of both"),
+    ("rejected", "503", "the server is overloaded or not ready: see its log, or load it less"),
+    ("rejected", r"3\d\d", "the server redirects: name the address that it points to"),
+    ("rejected", r"4\d\d", "the server rejects the request: check path, method, headers and body"),
+    ("rejected", r"5\d\d", SERVER),
+    ("rejected", r"[12]\d\d", "the profile does not expect this status: see `expect`"),
+    # CoAP (RFC 7252 §5.9)
+    ("rejected", r"4\.01|4\.03", CREDENTIALS),
+    ("rejected", r"4\.04", PATH),
+    ("rejected", r"4\.05", "the server does not take this method here: check method and path"),
+    ("rejected", r"4\.13", "the request is too large for the server: check payload and block size"),
+    ("rejected", r"4\.29", "a rate limit of the server: lower the load, or lift the limit"),
+    ("rejected", r"4\.\d\d", "the server rejects the request: check path, options and payload"),
+    ("rejected", r"5\.\d\d", SERVER),
+    # MQTT (3.1.1 §3.2.2.3, 5.0 §2.4)
+    ("rejected", r"CONNACK 0x(04|05|86|87|8c) .*", "check user name, password and the broker's access list"),
+    ("rejected", r"CONNACK 0x(01|84) .*", "the broker speaks another version of MQTT: set `version`"),
+    ("rejected", r"CONNACK 0x(02|85) .*", "the broker refuses this client identifier: set `client_id`"),
+    ("rejected", r"CONNACK 0x(03|88|89|9c|9d) .*", "the broker takes no connections now: see its log"),
+    ("rejected", r"CONNACK 0x8a .*", "the broker has banned this client: see its access list"),
+    ("", r".* 0x(97|9f) .*", "a limit of the broker: raise it, or load it less"),
+    ("rejected", r"(SUBACK|PUBACK|PUBREC|PUBCOMP) 0x(80|87) .*", ACL),
+    ("rejected", r".* 0x(8f|90) .*", "the broker does not accept this topic: check its name"),
+    ("rejected", r".* 0x95 .*", "the packet is too large for the broker: check payload and its limit"),
+    ("rejected", "QoS not supported|.* 0x9b .*", "the broker takes no such QoS: lower `qos`"),
+    ("rejected", "retain not supported|.* 0x9a .*", "the broker retains no messages: leave `retain` out"),
+    ("closed", "DISCONNECT 0x8b .*", "the broker shut down: see its log"),
+    ("closed", "DISCONNECT 0x8d .*", "the broker heard nothing for its keep alive: see `keep_alive`"),
+    ("closed", "DISCONNECT 0x8e .*", "another client took this client identifier: make `client_id` unique"),
+    ("closed", "DISCONNECT .*", "the broker ended the session: see its log"),
+    ("", "closed before CONNACK", "see the broker's log; does it speak this version of MQTT, without TLS?"),
+    ("", "before any response", "see the server's log; a port that expects TLS closes like this: https://"),
+    # TLS (RFC 8446 §6.2)
+    ("tls", "certificate of an unknown issuer|certificate of a CA", "name its CA (`tls.ca`), or --insecure"),
+    ("tls", "certificate expired", "renew the server's certificate, or use --insecure"),
+    ("tls", "certificate not valid yet", "check the clocks of both hosts"),
+    ("tls", "certificate for another name", "name the host that the certificate is for (`tls.server_name`)"),
+    ("tls", "certificate .*|no certificate", "check the server's certificate, or use --insecure"),
+    ("tls", "alert (certificate_required|bad_certificate|certificate_unknown|unknown_ca|access_denied)",
+     "the server wants a certificate of the client that it trusts"),
+    ("tls", "alert (protocol_version|handshake_failure|insufficient_security)|no common .*",
+     "the server shares no TLS version (1.2, 1.3) or cipher with this client: check its settings"),
+    ("tls", "alert unrecognized_name", "the server knows no such name: check `tls.server_name`"),
+    ("tls", "no TLS on this port", "what listens there speaks no TLS: check the port and the scheme"),
+    # the kernel
+    ("local", "out of local ports", "add source addresses (--source), or use fewer connections"),
+    ("local", "out of file descriptors", "raise the limit of open files (ulimit -n)"),
+    ("local", "not permitted", "see `netdyno doctor`"),
+    ("unreachable", "prohibited by a filter", "a firewall on the way rejects it: check its rules"),
+    ("timeout", "no connection in time", "nobody answers the connection: check address, firewall and server"),
+    ("timeout", "no CONNACK in time", "no answer to CONNECT: check that a broker listens there"),
+)  # fmt: skip
+"""By cause, the first that fits; a kind of `""` is any."""
+
+KINDS: Mapping[str, str] = {
+    "unanswered": "the other side took them and did not answer: check that the server behind it works",
+    "refused": "nothing listens there: check host and port, and that the server runs",
+    "unreachable": "no route to host: check the address, the network and the firewall",
+    "timeout": "no answer came in time: check that the server runs and nothing is dropped, or load it less",
+    "reset": "the connection was cut: see the server's log and its limit of connections",
+    "closed": "the server hung up too early: see its log and its limits",
+    "protocol": "the answer is not of this protocol: check the port and the scheme",
+    "rejected": "the server rejected the request: see its log",
+    "tls": "the TLS handshake failed: check the certificate, or use --insecure",
+    "local": "this machine ran out of ports, files or memory: see `netdyno doctor`",
+}
+"""Where nothing more is known than the kind."""
+
+
+def advice(kind: str, cause: str = "") -> str:
+    """What to do about failures of a kind, by their cause if it is known."""
+    for of, pattern, what in ADVICE:
+        if cause and of in ("", kind) and re.fullmatch(pattern, cause):
+            return what
+    return KINDS.get(kind, "see the report")
+
+
+def shown(causes: Mapping[str, int], count: int = 0) -> str:
+    """Causes by frequency, as in `404 × 118, 503 × 2`.
+
+    `count`: how many failures there are with those of no cause.
+    """
+    some = sorted(((n, cause) for cause, n in causes.items() if n), key=lambda one: -one[0])
+    said = [f"{escape.visible(cause)} × {n:,}" for n, cause in some[:SHOWN]]
+    rest = max(count, sum(n for n, _ in some)) - sum(n for n, _ in some[:SHOWN])
+    return ", ".join([*said, f"other × {rest:,}"] if said and rest else said)
+
+
+def of_error(error: ErrorCount) -> str:
+    """The causes of one kind."""
+    return shown({cause.cause: cause.count for cause in error.causes}, error.count)
+
+
+def brief(errors: Sequence[ErrorCount]) -> str:
+    """All failures in a few words, as in `rejected (404 × 118), refused × 3`."""
+    return ", ".join(
+        f"{error.kind} ({causes})" if (causes := of_error(error)) else f"{error.kind} × {error.count:,}"
+        for error in errors
+        if error.count
+    )
+
+
+def known(errors: Sequence[ErrorCount], counts: Counts) -> list[ErrorCount]:
+    """What failed in the measure phase; of a result of a former version by kind alone."""
+    by = {error.kind: error for error in errors}
+    return [by.get(kind, ErrorCount(kind=kind, count=n)) for kind, n in counts.failures.items() if n]
+
+
+def lines(name: str, target: str, errors: Sequence[ErrorCount]) -> list[str]:
+    """Failures of a group: what, how often, what to do, and what the first one looked like."""
+    said = []
+    for error in errors:
+        causes = of_error(error)
+        head = f"{name}: {error.count:,} × {error.kind} at {target}" + (f": {causes}" if causes else "")
+        by: dict[str, list[str]] = {}
+        for cause in error.causes[:SHOWN]:
+            if cause.count:
+                by.setdefault(advice(error.kind, cause.cause), []).append(cause.cause)
+        if len(by) <= 1:
+            said.append(f"{head}; {next(iter(by), advice(error.kind))}")
+        else:
+            said.append(head)
+            said += [f"  {escape.visible(', '.join(of))}: {what}" for what, of in by.items()]
+        if example := first(error):
+            said.append(f"  first: {example}")
+    return said
+
+
+def first(error: ErrorCount) -> str:
+    """What the first failure looked like, in a line; nothing where its cause says it all."""
+    text = escape.visible(error.example or "")
+    if not text or text in (cause.cause for cause in error.causes):
+        return ""
+    return text if len(text) <= WORDS else f"{text[: WORDS - 1]}…"
