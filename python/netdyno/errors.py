@@ -51,6 +51,8 @@ CODES: dict[str, str] = {
     "ND-91-26": "A network namespace that was watched is gone",
     "ND-91-27": "A link or namespace of the topology is gone",
     "ND-91-28": "The virtual machine was lost",
+    "ND-91-29": "A device under test stopped answering during a search",
+    "ND-91-30": "A device under test answered at no load of a search",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",

@@ -82,6 +82,7 @@ LIMITS = {
     "offered": "the load offered",
     "generator": "the tester",
     "lowest": "fails at the lowest load",
+    "lost": "the DUT was lost",
 }
 """What bounds a finding from above."""
 

@@ -58,11 +58,12 @@ class SearchFinding(Model):
     """MLRsearch: relevant lower and upper bound (RFC 9971)."""
     conditional: float | None = None
     """MLRsearch: conditional throughput (RFC 9971)."""
-    limit: Literal["dut", "offered", "generator", "lowest"]
-    """What bounds it: the DUT; the highest load that was to be offered; our own tester; or even the lowest
-    load failed."""
+    limit: Literal["dut", "offered", "generator", "lowest", "lost"]
+    """What bounds it: the DUT; the highest load that was to be offered; our own tester; even the lowest
+    load failed; or the DUT was lost before it was known."""
     stop: str
-    """Why the search ended: `resolution`, `trials`, `disturbed`, `interrupted`."""
+    """Why the search ended: `resolution`, `trials`, `disturbed`, `interrupted`; `lost`: the DUT stopped
+    answering; `never`: it never did."""
     trials: int
     """That count."""
     disturbed: int = 0
@@ -117,6 +118,8 @@ class SearchPart(Model):
     """What was measured at shares of the load that was found, where such were asked for."""
     trials: list[SearchTrial] = Field(default_factory=list)
     """In the order in which they ran."""
+    checks: list[SearchTrial] = Field(default_factory=list)
+    """Trials at a light load, made where nobody answered any more: they tell whether the DUT was lost."""
 
 
 UNITS = {"back-to-back": "frames", "tear-down": "sessions/s"}

@@ -18,6 +18,7 @@ LIMITS: Mapping[str, Msg] = {
     "offered": M("the load offered"),
     "generator": M("the tester"),
     "lowest": M("fails at the lowest load"),
+    "lost": M("the DUT was lost"),
 }
 UNITS = {"frames/s": "/s", "flows/s": "/s", "messages/s": "/s", "sessions/s": "/s"}
 """Of loads, as charts and tables write them; others are counts."""

@@ -14,11 +14,12 @@ from itertools import pairwise
 from typing import Literal
 
 from netdyno.search.edge import Edge, estimate, near, passes
+from netdyno.search.lost import WHY
 from netdyno.search.trial import Goal, LoadTrial, Space, counted
 
-Limit = Literal["dut", "offered", "generator", "lowest"]
+Limit = Literal["dut", "offered", "generator", "lowest", "lost"]
 """What bounds the load from above: the DUT; the highest load that was to be offered; our own tester; or
-nothing was found, as the lowest load fails too."""
+nothing was found, as the lowest load fails too; or the DUT was lost before it was known."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,15 @@ def finding(
     offered = {(one.load, one.seconds, one.shape) for one in seen}
     never = [one for one in short if (one.load, one.seconds, one.shape) not in offered]
     limit: Limit = "dut"
+    notes: list[str] = []
     if edge is None:
         limit = "generator" if never else "offered"
     elif load is None and any(one.load <= space.bottom * (1 + 1e-9) for one in seen):
         limit = "lowest"
-    interval, failed, notes = None, (0, 0), []
+    if stop in WHY:
+        limit = "lost"
+        notes.append(f"{WHY[stop]}: not searched to its end")
+    interval, failed = None, (0, 0)
     if edge is not None and load is not None:
         interval, changed = _interval(goal, seen, space, edge, shown)
         notes += changed

@@ -12,6 +12,7 @@ from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search import overrun
 from netdyno.search.load import loading
+from netdyno.search.lost import came, silent
 from netdyno.search.paused import excused
 from netdyno.search.trial import Ask, Goal, LoadTrial
 from netdyno.stats import hdr, lateness
@@ -81,6 +82,8 @@ def observed(
         overrun=short and _dropped(repetition),
         figures=_figures(repetition),
         late=_late(repetition),
+        silent=silent(repetition, {group.name for group, *_ in judged}, tail=by_loss),
+        answered=any(came(group) for group, *_ in judged),
         number=number,
         shape=ask.shape,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from netdyno.core.result import Result
+from netdyno.core.result import Repetition, Result
 from netdyno.core.search import SearchPart, SearchReport, SearchTrial
 from netdyno.experiment.measurer import Outcome
 from netdyno.experiment.schedule import Place
@@ -14,12 +15,15 @@ from netdyno.experiment.spec import Variant
 from netdyno.search.beside import Ratio, told
 from netdyno.search.edge import CONFIDENCE
 from netdyno.search.held import at_shares
+from netdyno.search.lost import WHY, Watch, error
 from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.search.wanted import Kind, Part, Wanted
 
 SHORT = {False: "our generator did not offer the load", True: "our receiver did not take all that reached it"}
 """Why an end of ours bounds a trial, by whether it was the receiver."""
+CHECK = {"counts": False, "why": "a check whether the DUT still answers"}
+"""Of trials that no strategy asked for."""
 STRATEGIES = {"loss": "steps", "capacity": "exponential", "teardown": "none"}
 """Of kinds that have one of their own."""
 
@@ -41,6 +45,8 @@ class Search:
         self.notes = list(notes)
         self._ratios = ratios
         self._turns = turns(parts, seed)
+        self._watch = Watch()
+        self._checked: Ask | None = None
         self._part: Part | None = None
         self._number = 0
         self._tried: dict[str, int] = {}
@@ -58,7 +64,11 @@ class Search:
         return ()
 
     def next(self) -> Place | None:
-        """The trial that the strategy of the part at hand asks for."""
+        """The trial that the strategy of the part at hand asks for, or a check of the DUT."""
+        self._checked = None
+        if (due := self._watch.check()) is not None:
+            self._part, self._checked = due
+            return self._place(self._part, self._checked)
         for part in self._turns:
             if part.ask is None:
                 self._step(part, None)
@@ -95,7 +105,7 @@ class Search:
     def tell(self, place: Place, outcome: Outcome) -> None:
         """Let the strategy know."""
         part = self._part
-        ask = part.ask if part else None
+        ask = self._checked or (part.ask if part else None)
         if part is None or ask is None or outcome.repetition is None or outcome.error is not None:
             return
         seen = observed(
@@ -108,13 +118,40 @@ class Search:
             timed=self.kind.timed and ask.seconds >= part.space.seconds,
             goals=self.wanted.goals,
         )
-        part.trials.append(seen)
         part.legs[seen.number] = place.variant.name
         part.repetitions[seen.number] = outcome.repetition
-        self._step(part, seen)
+        if ask.check:
+            part.checks.append(seen)
+            self._judged(seen, ask, outcome.repetition)
+        elif not self._watch.see(part, ask, seen, fixed=not self.kind.by_loss):
+            part.trials.append(seen)
+            self._step(part, seen)
+
+    def _judged(self, seen: LoadTrial, ask: Ask, repetition: Repetition) -> None:
+        """Go on with the trial that was in question, or end the search as the DUT is lost."""
+        suspect, verdict = self._watch.suspect, self._watch.checked(seen)
+        if suspect is None or verdict == "again":
+            return
+        part, silent = suspect.part, suspect.seen
+        if verdict == "answers":
+            part.trials.append(silent)
+            self._step(part, silent)
+            return
+        part.trials.append(replace(silent, disturbed=WHY[verdict]))
+        part.stop = verdict
+        part.strategy.close()
+        # when it works again they are measured again, and not taken over
+        broken = part.repetitions[silent.number]
+        for one in (broken, *(part.repetitions[check.number] for check in part.checks if check.silent)):
+            one.digest = ""
+        raise error(verdict, suspect, broken, repetition, ask)
 
     def conclude(self, result: Result) -> None:
         """The section `search` of the result."""
+        if (suspect := self._watch.suspect) is not None and not suspect.part.stop:
+            # it ended before it was known
+            why = "nobody answered, and the DUT was not checked"
+            suspect.part.trials.append(replace(suspect.seen, disturbed=why))
         parts = [self._reported(part) for part in self.parts if part.trials]
         self.notes += [said for part in self.parts if (said := _ended_early(part))]
         lacking = [
@@ -125,7 +162,7 @@ class Search:
         ]
         self.notes += lacking
         self.notes += told(parts, self._ratios)
-        done = all(part.stop and part.stop != "disturbed" for part in self.parts)
+        done = all(part.stop and part.stop not in ("disturbed", *WHY) for part in self.parts)
         result.search = SearchReport(
             kind=self.kind.name,
             strategy=self.strategy,
@@ -152,6 +189,7 @@ class Search:
             figures=dict(figures),
             held=at_shares(part.trials, self.wanted.shares),
             trials=[self._trial(part, one) for one in part.trials],
+            checks=[self._trial(part, one).model_copy(update=CHECK) for one in part.checks],
         )
 
     def _trial(self, part: Part, one: LoadTrial) -> SearchTrial:
@@ -197,7 +235,7 @@ def _unit(part: Part, ask: Ask) -> str:
 
 def leg_name(part: Part, ask: Ask) -> str:
     """Of the leg of one load: `64B@load=11800000`; the name of the part alone tells parts apart."""
-    shape = f",{ask.shape}" if ask.shape else ""
+    shape = (f",{ask.shape}" if ask.shape else "") + ",check" * ask.check
     whole = f"{ask.load:.0f}" if ask.load >= 1000 else f"{ask.load:.6g}"
     # trials of another length at a load are not its repetitions
     length = "" if ask.seconds == part.space.seconds else f",{ask.seconds:g}s"

@@ -23,6 +23,18 @@ class Ask:
     shape: str = ""
     """How the load is offered, where it is not steady: `burst`, `recovery`, `reset`; `at-0.5`: half of
     what was found."""
+    check: bool = False
+    """It only tells whether the DUT still answers."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A group that nobody answered any more."""
+
+    group: str
+    """Its name."""
+    since: float | None = None
+    """When the last answer came, seconds from the start of the trial; none: none came at all."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,10 @@ class LoadTrial:
     """Whatever else was measured."""
     late: Mapping[str, float] = field(default_factory=dict)
     """Of these, delays that the generator's own lateness is much of: how much, as a share."""
+    silent: tuple[Silence, ...] = ()
+    """Groups that nobody answered, in the whole trial or at its end."""
+    answered: bool = True
+    """Whether anything was delivered."""
     number: int = 0
     """Its place in the order in which all ran, from 1."""
     shape: str = ""

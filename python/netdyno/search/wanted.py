@@ -47,6 +47,8 @@ class Part:
     strategy: Strategy
     planned: int
     trials: list[LoadTrial] = field(default_factory=list)
+    checks: list[LoadTrial] = field(default_factory=list)
+    """Trials that only told whether the DUT still answered."""
     legs: dict[int, str] = field(default_factory=dict)
     """Which leg has a trial, by the trial's number."""
     repetitions: dict[int, Repetition] = field(default_factory=dict)

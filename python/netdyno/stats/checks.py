@@ -58,9 +58,9 @@ def _delivery(leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any]) 
     asked = [group for group in groups if asks(group, spec)]
     if not asked:
         return []
-    worst = min(asked, key=_answers)
+    worst = min(asked, key=answers)
     counts, failed = worst.measured, sum(worst.measured.failures.values())
-    came = _answers(worst)
+    came = answers(worst)
     what = f"{counts.messages_delivered:,} messages delivered, {counts.flows_completed:,} flows completed"
     if not came:
         why = causes.brief(causes.known(worst.errors, counts))
@@ -73,7 +73,8 @@ def _delivery(leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any]) 
     ]
 
 
-def _answers(group: GroupResult) -> int:
+def answers(group: GroupResult) -> int:
+    """How much came of what the group asked in the measure phase."""
     counts = group.measured
     # where each message asks for an answer of its own, a flow that ends well has delivered nothing yet
     if group.confirmed and counts.messages_sent:

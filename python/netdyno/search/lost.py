@@ -1,0 +1,197 @@
+"""Whether the DUT still answers: after a trial in which it fell silent, a light load tells.
+
+A DUT may collapse under an overload and recover: that is its limit, and a result. One that crashed, hangs or
+answers every request with an error does not recover: what a search made of its silence would be no property
+of it. So before a strategy sees a trial at whose end nothing was delivered any more, the lowest load that
+passed before is offered again, up to three times, each longer than the one before. Pure: no clock, no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from netdyno.core import causes
+from netdyno.core.model import ErrorCount, GroupResult
+from netdyno.core.result import Repetition
+from netdyno.errors import Error
+from netdyno.search import words
+from netdyno.search.trial import Ask, LoadTrial, Silence
+from netdyno.search.wanted import Part
+from netdyno.stats.checks import answers
+
+TAIL = 0.25
+"""Share of the measure phase, its end, in which a DUT that has fallen silent delivers nothing."""
+SECONDS = (2.0, 5.0)
+"""Length of the first checks; the last is as long as the trial that passed."""
+CHECKS = len(SECONDS) + 1
+LIGHT = 0.05
+"""Of the highest load: what a DUT is checked with of which no load has passed."""
+STOPPED, NEVER = "lost", "never"
+WHY = {STOPPED: "the DUT stopped answering", NEVER: "the DUT never answered"}
+"""Why trials do not count, and a search ended."""
+
+Verdict = Literal["again", "answers", "lost", "never"]
+
+
+def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True) -> tuple[Silence, ...]:
+    """The groups that nobody answered: in the whole trial, or with `tail` at its end."""
+    found = []
+    for group in repetition.groups:
+        counts = group.measured
+        asked = counts.messages_sent or sum(counts.failures.values())
+        if group.name not in names or not asked:
+            continue
+        if not came(group):
+            found.append(Silence(group.name))
+        elif tail and (since := _fell_silent(repetition, group)) is not None:
+            found.append(Silence(group.name, since))
+    return tuple(found)
+
+
+def came(group: GroupResult) -> int:
+    """How much was delivered of what a group asked; steps that a user wrote count flows."""
+    return group.measured.messages_delivered if group.measured.messages_sent else answers(group)
+
+
+def _fell_silent(repetition: Repetition, group: GroupResult) -> float | None:
+    """When the last answer came, in seconds from the start, if none came in the tail of the measure phase."""
+    points = [one for one in repetition.series if one.phase == "measure" and group.name in one.groups]
+    if not group.measured.messages_sent or len(points) < 2:
+        return None
+    end, length = points[-1].t, sum(one.dt for one in points)
+    last = [one.groups[group.name] for one in points if one.t > end - max(TAIL * length, points[-1].dt)]
+    asked = any(one.counts.messages_sent or any(one.counts.failures.values()) or one.waiting for one in last)
+    if not asked or any(one.counts.messages_delivered for one in last):
+        return None
+    return max((one.t for one in points if one.groups[group.name].counts.messages_delivered), default=0.0)
+
+
+@dataclass
+class Suspect:
+    """A trial in which the DUT fell silent, and its checks so far."""
+
+    part: Part
+    ask: Ask
+    seen: LoadTrial
+    checks: int = 0
+    elsewhere: Part | None = None
+    """Another part, in which the DUT answered: whether it still does there."""
+
+
+class Watch:
+    """Follows all trials of a search; between two of a strategy it may ask for checks."""
+
+    def __init__(self) -> None:
+        self.suspect: Suspect | None = None
+        self._passed: dict[str, Ask] = {}
+        self._parts: dict[str, Part] = {}
+        self._mute: set[str] = set()
+        self._fixed = False
+
+    def see(self, part: Part, ask: Ask, seen: LoadTrial, *, fixed: bool = False) -> bool:
+        """Take a trial of a strategy. True: the DUT is to be checked before the strategy goes on.
+
+        `fixed`: what a load is follows from the length of its trial, so that no other is offered.
+        """
+        if not seen.silent:
+            if seen.answered and not seen.short:
+                self._note(part, ask)
+            return False
+        if part.name in self._mute:
+            return False
+        self.suspect = Suspect(part, ask, seen)
+        self._fixed = fixed
+        return True
+
+    def _note(self, part: Part, ask: Ask) -> None:
+        """That the DUT answered at a load."""
+        self._parts[part.name] = part
+        if part.name not in self._passed or ask.load < self._passed[part.name].load:
+            self._passed[part.name] = ask
+
+    def check(self) -> tuple[Part, Ask] | None:
+        """The check that is due."""
+        if (suspect := self.suspect) is None:
+            return None
+        part = suspect.elsewhere or suspect.part
+        ask = self._passed.get(part.name)
+        if self._fixed and suspect.elsewhere is None:
+            return part, replace(ask or suspect.ask, check=True)
+        if ask is None:
+            light = part.space.round(max(part.space.bottom, LIGHT * part.space.most))
+            ask = Ask(min(light, suspect.ask.load), part.space.seconds)
+        length = (*SECONDS, ask.seconds)[min(suspect.checks, CHECKS - 1)]
+        # a burst is as long as it is
+        shape = ask.shape if ask.shape == "burst" else ""
+        return part, Ask(ask.load, min(length, ask.seconds), shape, check=True)
+
+    def checked(self, seen: LoadTrial) -> Verdict:
+        """Take the check's trial. `answers`: the strategy may see the trial that was in question."""
+        suspect = self.suspect
+        assert suspect is not None
+        if not seen.silent and seen.answered:
+            if suspect.elsewhere is not None:
+                # what is special of this part never passes, and the DUT works
+                self._mute.add(suspect.part.name)
+            elif suspect.part.name not in self._passed:
+                self._note(suspect.part, Ask(seen.load, suspect.part.space.seconds))
+            self.suspect = None
+            return "answers"
+        suspect.checks += 1
+        if suspect.checks < CHECKS:
+            return "again"
+        if suspect.part.name in self._passed or suspect.elsewhere is not None:
+            return "lost" if seen.silent else self._unknown()
+        others = [name for name in self._passed if name != suspect.part.name]
+        if others:
+            suspect.elsewhere, suspect.checks = self._parts[others[-1]], CHECKS - 1
+            return "again"
+        return "never" if seen.silent else self._unknown()
+
+    def _unknown(self) -> Verdict:
+        # nothing was asked of it in a check that is so light: no evidence against it
+        self.suspect = None
+        return "answers"
+
+
+def error(verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetition, ask: Ask) -> Error:
+    """What is said when the DUT is lost: since when, and how its requests failed."""
+    names = {one.group for one in suspect.seen.silent}
+    groups = [one for one in (*check.groups, *trial.groups) if one.name in names]
+    known = (causes.known(group.errors, group.measured) for group in groups)
+    failed = ErrorCount.merged([one for errors in known for one in errors])
+    how = causes.brief(failed) or "no answer"
+    target = ", ".join(dict.fromkeys(group.target for group in groups if group.target))
+    who, unit = ", ".join(sorted(names)), suspect.part.unit
+    worst = max(failed, key=lambda one: one.count, default=None)
+    advice = ""
+    if worst is not None:
+        first = next((one.cause for one in worst.causes if one.count), "")
+        advice = causes.advice(worst.kind, first)
+        advice = f"{advice[:1].upper()}{advice[1:]}"
+    if verdict == "never":
+        what = f"{who}: nothing was delivered at any load, down to {words.load(ask.load, unit)}: {how}"
+        return Error("ND-91-30", what, at=target, fix=advice)
+    load = words.load(suspect.seen.load, unit)
+    what = (
+        f"{who}: the DUT stopped answering {_when(suspect.seen, trial)} (trial {suspect.seen.number}, "
+        f"{load}), and does not answer at {words.load(ask.load, unit)} either, which it did before: {how}"
+    )
+    fix = "See why it stopped; start it again and resume with --resume"
+    return Error("ND-91-29", what, at=target, fix=f"{advice}. {fix}" if advice else fix)
+
+
+def _when(seen: LoadTrial, trial: Repetition) -> str:
+    """Since when, UTC."""
+    since = [one.since for one in seen.silent]
+    try:
+        began = datetime.fromisoformat(trial.started).astimezone(UTC)
+    except ValueError:
+        return "during the search"
+    if None in since:
+        return f"before {began:%H:%M:%S} UTC"
+    last = min(one for one in since if one is not None)
+    return f"at about {began + timedelta(seconds=last):%H:%M:%S} UTC, {last:.1f} s after the start"
