@@ -63,7 +63,7 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("closed", "DISCONNECT 0x8d .*", "the broker heard nothing for its keep alive: see `keep_alive`"),
     ("closed", "DISCONNECT 0x8e .*", "another client took this client identifier: make `client_id` unique"),
     ("closed", "DISCONNECT .*", "the broker ended the session: see its log"),
-    ("", "closed before CONNACK", "does the port expect TLS (mqtts://), or another `version`? See the broker's log"),
+    ("", "closed before CONNACK", "does the port expect TLS (mqtts://), or another `version`? See its log"),
     ("", "before any response", "see the server's log; a port that expects TLS closes like this: https://"),
     # TLS (RFC 8446 §6.2)
     ("tls", "certificate of an unknown issuer|certificate of a CA", "name its CA (`tls.ca`), or --insecure"),
