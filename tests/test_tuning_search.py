@@ -47,6 +47,11 @@ def test_a_search_finds_what_binds_on_a_long_path(
         for m in proof["comparison"]["metrics"]
         if m["metric"]["name"] == "completion_mean"
     )
+    if proof["verdict"] == "invalid":
+        assert done.returncode == 90, (
+            "steal met one setting more often, and that is said"
+        )
+        verdict.lost_to_steal(proof["comparison"]["again"])
     assert change["effect"]["change"] < -0.4
     # two pairs prove nothing, so that more are measured; if they are lost to the machine, that is the verdict
     assert result["planned"]["pairs"] == result["planned"]["least"] > 2
