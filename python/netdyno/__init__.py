@@ -4,11 +4,12 @@
 script what the verbs do: see `netdyno.api`.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from netdyno.system import undo
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from netdyno.api import (
         Comparison,
         Error,
@@ -35,12 +36,13 @@ __all__ = [
 ]  # fmt: skip
 __version__ = "0.1.0"
 
-for _kind, _function, _outlives_boot in (
-    ("tunable", "tunable", False),
-    ("tunable_kept", "tunable", True),
-    ("socket", "socket", False),
-):
-    undo.register(_kind, f"netdyno.tuning.undo:{_function}", outlives_boot=_outlives_boot)
+CHANGES = (
+    ("tunable", "netdyno.tuning.undo:tunable", False),
+    ("tunable_kept", "netdyno.tuning.undo:tunable", True),
+    ("socket", "netdyno.tuning.undo:socket", False),
+)
+"""Kinds of change that packages above `system` undo: name, function, whether it outlives a boot. Nothing is
+imported here: a command takes over Ctrl-C before it loads anything, and this module comes before that."""
 
 
 def __getattr__(name: str) -> Any:

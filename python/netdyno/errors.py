@@ -94,6 +94,7 @@ CODES: dict[str, str] = {
     "ND-92-36": "Another program writes to this daemon",
     "ND-92-37": "A NIC cannot be bound or given back",
     "ND-92-38": "A folder of netdyno's belongs to another user, or is open to others",
+    "ND-92-39": "A link, pipe or device of another user stands where a file is to be written",
     "ND-92-40": "Another program tunes this machine",
     "ND-92-41": "What was to be put back is somebody else's by now",
     "ND-92-43": "The host's interface of a NAT cannot be made",

@@ -1,6 +1,9 @@
 """Write files so that a reader never sees half of one, and a full disk is one clear error.
 
 What is kept of a run may hold what others must not read: it is its owner's alone, whatever the umask says.
+A file that a user names is made anew and takes the place of what was there; a link is followed only where no
+other user made it. A pipe or character device of one's own, `/dev/stdout` and `/dev/fd/N` are written to as
+they are.
 """
 
 from __future__ import annotations
@@ -8,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -15,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from netdyno import walk
 from netdyno.errors import Error
 
 PRIVATE_FILE = 0o600
@@ -38,59 +44,121 @@ def told(path: Path) -> Iterator[None]:
 
 def write(path: Path, text: str, *, shared: bool = False) -> None:
     """Put `text` in place of what was there, whole or not at all; `shared`: readable as the umask has it."""
-    fresh = path.with_name(f".{path.name}.new")
+    with output(path, shared=shared) as file:
+        # a path that is no UTF-8 has no other form in a text, and this one in JSON
+        file.write(text.encode(errors="backslashreplace"))
+
+
+def copy(source: Path, to: Path) -> None:
+    """Copy what is kept of a run to where the user wants it, readable as the umask has it."""
+    with source.open("rb") as kept, output(to, shared=True) as file:
+        shutil.copyfileobj(kept, file)
+
+
+@contextmanager
+def output(path: Path, *, shared: bool = False, growing: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of what was there when it is whole.
+
+    `growing`: it takes that place at once, so that others can follow what is written.
+    """
     with told(path):
-        try:
-            # of a write that was cut short
-            fresh.unlink(missing_ok=True)
-            with open_private(fresh, "x", shared=shared) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        if (stream := _STREAM.fullmatch(str(path))) is not None:
+            number = {"out": 1, "err": 2}.get(stream["word"]) or int(stream["number"])
+            with os.fdopen(os.dup(number), "wb") as file:
+                yield file
+            return
+        with walk.reached(path) as (at, name):
+            if special := _special(path, at, name):
+                with special as file:
+                    yield file
+                return
+            fresh = f".nd-{secrets.token_hex(6)}.new"
+            how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(fresh, how, 0o666 if shared else PRIVATE_FILE, dir_fd=at)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    if not shared:
+                        # the umask may leave less than its owner needs
+                        os.fchmod(handle, PRIVATE_FILE)
+                    if growing:
+                        os.replace(fresh, name, src_dir_fd=at, dst_dir_fd=at)
+                    yield file
+                    file.flush()
+                    os.fsync(handle)
+                if not growing:
+                    os.replace(fresh, name, src_dir_fd=at, dst_dir_fd=at)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh, dir_fd=at)
+                raise
 
 
-def open_private(path: Path, mode: str, *, shared: bool = False) -> IO[Any]:
-    """Open a file to write, for its owner alone; `shared`: for others too, as the umask has it."""
+_STREAM = re.compile(r"/dev/std(?P<word>out|err)|/(?:dev|proc/self)/fd/(?P<number>[0-9]{1,4})")
+"""Names of streams that this process has: what they lead to is nobody's to replace."""
+
+
+def _special(path: Path, at: int, name: str) -> IO[bytes] | None:
+    """What is there to be written to as it is, if it is no plain file."""
+    try:
+        about = os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(about.st_mode):
+        return None
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not (stat.S_ISFIFO(about.st_mode) or stat.S_ISCHR(about.st_mode)):
+        raise OSError(errno.EINVAL, "it is a socket or a disk")
+    if walk.theirs(about):
+        raise walk.foreign(path, f"it is a pipe or device of user {about.st_uid}")
+    try:
+        # which waits for nobody
+        how = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(name, how, dir_fd=at)
+    except OSError as e:
+        if e.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "nobody reads this pipe") from e
+        raise
+    os.set_blocking(handle, True)
+    return os.fdopen(handle, "wb")
+
+
+def open_private(path: Path, mode: str) -> IO[Any]:
+    """Open a plain file in a folder of netdyno's own to write, for its owner alone."""
 
     def opener(name: str, flags: int) -> int:
-        handle = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666 if shared else PRIVATE_FILE)
-        if not shared:
-            # it may be there already, and not be ours; or the umask leave less than its owner needs
-            with contextlib.suppress(PermissionError):
-                os.fchmod(handle, PRIVATE_FILE)
+        # which waits for nobody, where it is a pipe
+        try:
+            handle = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE_FILE)
+        except OSError as e:
+            if e.errno == errno.ENXIO:
+                raise OSError(errno.EINVAL, "it is no plain file") from e
+            raise
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "it is no plain file")
+        # it may be there already, and not be ours; or the umask leave less than its owner needs
+        with contextlib.suppress(PermissionError):
+            os.fchmod(handle, PRIVATE_FILE)
         return handle
 
     if "b" in mode:
         return open(path, mode, opener=opener)
-    return open(path, mode, opener=opener, encoding="utf-8", newline="")
+    return open(path, mode, opener=opener, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def folder(path: Path, *, private: bool = False) -> Path:
     """Make a folder, with those above it; `private`: what is made is its owner's alone."""
     with told(path):
         if private:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
+            folder(path.parent)
+            with contextlib.suppress(FileExistsError):
+                # whose rights are its owner's choice, where it is there already
                 path.mkdir(mode=PRIVATE_FOLDER)
                 # the umask may leave less than its owner needs
                 path.chmod(PRIVATE_FOLDER)
-            except FileExistsError:
-                # whose rights are its owner's choice
-                path.mkdir(exist_ok=True)
-        else:
-            path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def copy(source: Path, to: Path) -> None:
-    """Copy what is kept of a run to where the user wants it, readable as the umask has it."""
-    with told(to):
-        shutil.copyfile(source, to)
+        with walk.reached(path / "_", make=not private):
+            return path
 
 
 def trusted(path: Path) -> Path:
@@ -109,7 +177,7 @@ def trusted(path: Path) -> Path:
 def own(path: Path) -> Path:
     """A folder that is ours alone, made so or found so. Raises where it is another's or a link."""
     with told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=PRIVATE_FOLDER)
         try:
@@ -134,8 +202,7 @@ def within(base: Path, name: str) -> Path:
     with told(base):
         about = base.stat()
     # what is begun with sudo is often begun in a folder of the user's
-    caller = os.environ.get("SUDO_UID") if os.geteuid() == 0 else None
-    if about.st_uid not in (0, os.geteuid()) and str(about.st_uid) != caller:
+    if walk.theirs(about):
         raise _foreign(base, f"it belongs to user {about.st_uid}", RUNS)
     if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
         raise _foreign(base, "all may rename what is in it", RUNS)

@@ -32,8 +32,10 @@ class Kind:
         if not found or (found[2] and found[2] not in self.units):
             units = ", ".join(self.units)
             fix = f"Write it like {self.example}; units are {units}, and a bare number means {self.bare}"
-            raise Error("ND-104-04", f"{written!r} is not {self.what}", at=at, fix=fix)
-        return found[1] + (found[2] or self.bare)
+            raise Error("ND-104-04", f"{_short(written)!r} is not {self.what}", at=at, fix=fix)
+        unit = found[2] or self.bare
+        _countable(found[1], self.units[unit], written, at)
+        return found[1] + unit
 
     def value(self, written: str, at: str) -> float:
         """What was written, in the unit whose factor is 1."""
@@ -54,10 +56,27 @@ def bound(value: float | int | str) -> float:
         return float(value)
     found = _QUANTITY.fullmatch(value)
     if not found or (found[2] and found[2] not in _ALL):
-        raise Error("ND-104-04", f"{value!r} is not a limit", fix='Write it like "50ms", "1000/s" or 0.01')
-    return float(found[1].replace("_", "")) * _ALL.get(found[2], 1.0)
+        what = f"{_short(value)!r} is not a limit"
+        raise Error("ND-104-04", what, fix='Write it like "50ms", "1000/s" or 0.01')
+    return _countable(found[1], _ALL.get(found[2], 1.0), value)
 
 
 def seconds(text: str | float) -> float:
     """`"250ms"` in seconds."""
     return bound(text) / 1e9 if isinstance(text, str) else float(text)
+
+
+MOST = float(1 << 63)
+"""In the unit whose factor is 1: nothing counts up to more."""
+
+
+def _countable(digits: str, factor: float, written: str, at: str = "") -> float:
+    value = float(digits.replace("_", "")) * factor
+    if value >= MOST:
+        what = f"{_short(written)!r} is more than can be counted"
+        raise Error("ND-104-05", what, at=at, fix="Give less than 9e18 of the smallest unit")
+    return value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -287,6 +287,27 @@ def test_25_interrupts_in_a_row(profile: Path, tmp_path: Path, state: Path) -> N
     assert not list((state / "journal").glob("*"))
 
 
+def test_an_interrupt_before_the_command_begins_is_told_by_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(interrupt, "_early", [])
+    monkeypatch.setattr(interrupt._Last, "begun", False)
+    interrupt.early(signal.SIGINT, None)
+    assert app.call(["doctor"]) == 105
+    assert capsys.readouterr().err.startswith("ND-105-20: ")
+
+
+def test_nothing_is_loaded_before_a_command_is_ready_for_interrupts() -> None:
+    # Python itself and the line that starts the command are what is left to interrupt with a stack trace
+    said = "import sys; before = set(sys.modules); import netdyno.__main__; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if name.startswith("netdyno")} == {
+        "netdyno",
+        "netdyno.__main__",
+    }
+    assert not {"typing", "pathlib", "subprocess"} & set(done.stdout.split())
+
+
 def test_interrupts_in_a_row_are_one_and_later_ones_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(interrupt.time, "monotonic", lambda: now[0])

@@ -11,6 +11,14 @@ from netdyno.lab import impairment
 from netdyno.lab.links import UNASKED
 
 
+@pytest.mark.parametrize(
+    "both", ["10.0.0.1/24,10.0.0.1/24", "10.0.0.1/24,10.0.0.1/16", "fd00::1/64, fd00:0::1/64"]
+)
+def test_two_ends_have_two_addresses(both: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["impair", "--between", "a,b", "--addresses", both]) == 104
+    assert "ND-104-06: both ends have the address" in capsys.readouterr().err
+
+
 def test_words_of_a_way() -> None:
     assert impairment.words("delay=40ms, loss=1%", "--there") == {"delay": "40ms", "loss": "1%"}
     for wrong in ("", "delay", "delay=", "los=1%", "delay=1ms,,loss=1%"):

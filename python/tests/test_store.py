@@ -12,7 +12,7 @@ import pytest
 
 from netdyno.core.result import Leg, Result
 from netdyno.errors import Error
-from netdyno.store import Store
+from netdyno.store import NAME, Store
 from netdyno.store.schema import MIGRATIONS
 
 from .test_stats import trial
@@ -36,6 +36,21 @@ def test_what_is_put_in_comes_out(tmp_path: Path) -> None:
         assert store.folder("20260101-120000-x-0001") == tmp_path
         row = store.rows()[0]
         assert (row.trials, row.valid, row.verdict, row.state) == (2, True, "pass", "done")
+
+
+def test_a_folder_whose_name_is_no_text_comes_out_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with Store() as store:
+        store.put(result(), folder)
+        assert store.folder("20260101-120000-x-0001") == folder
+        assert store.rows()[0].folder == str(folder)
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(state: Path) -> None:
+    state.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(state / NAME)
+    with pytest.raises(Error, match=r"ND-92-30.*no plain file"):
+        Store()
 
 
 def test_it_can_be_asked_with_sql(tmp_path: Path, state: Path) -> None:
@@ -168,7 +183,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 KILLED = """
 import os, signal
 from pathlib import Path
-from netdyno.store import Store
+from netdyno.store import NAME, Store
 from tests.test_store import result
 r = result(trials=3)
 store = Store()

@@ -71,9 +71,12 @@ def options(
 
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code, which is always one of those that are documented."""
-    interrupt.begin()
     console.lost.clear()
-    code = _call(arguments)
+    try:
+        code = _call(arguments)
+    except Error:
+        # an interrupt, while an error was on its way to be told
+        code = _fail(interrupt.interrupted())
     interrupt.over()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -88,6 +91,7 @@ def call(arguments: list[str] | None = None) -> int:
 
 def _call(arguments: list[str] | None) -> int:
     try:
+        interrupt.begin()
         code: Any = app(arguments, prog_name="netdyno", standalone_mode=False)
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else PASS

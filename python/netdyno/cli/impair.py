@@ -254,8 +254,7 @@ def impair(
             with interrupts.shielded():
                 stack.close()
     if record:
-        with files.told(record):
-            record.write_text(yaml.safe_dump(last["recorded"], sort_keys=False))
+        files.write(record, yaml.safe_dump(last["recorded"], sort_keys=False), shared=True)
     del last["recorded"]
     with console.heard():
         if as_json:
@@ -410,7 +409,11 @@ def _sides(text: str) -> tuple[Side, Side]:
 def _addresses(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     with contextlib.suppress(ValueError):
-        if len(parts) == 2 and all("/" in part and ipaddress.ip_interface(part) for part in parts):
+        if len(parts) == 2 and all("/" in part for part in parts):
+            one, two = (ipaddress.ip_interface(part) for part in parts)
+            if one.ip == two.ip:
+                fix = "Give each end its own, like 10.0.0.1/24,10.0.0.2/24"
+                raise Error("ND-104-06", f"both ends have the address {one.ip}", at="--addresses", fix=fix)
             return parts
     fix = "Give two with their prefix, like 10.0.0.1/24,10.0.0.2/24"
     raise Error("ND-104-04", f"{text!r} is not two addresses", at="--addresses", fix=fix)

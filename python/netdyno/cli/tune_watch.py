@@ -91,13 +91,12 @@ def watch(
     with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
         kept = None
         if record:
-            with files.told(record):
-                kept = stack.enter_context(record.open("w", encoding="utf-8"))
+            kept = stack.enter_context(files.output(record, shared=True, growing=True))
 
         def seen(sample: core.Sample) -> None:
             if kept and record:
                 with files.told(record):
-                    kept.write(json.dumps(recorded(sample)) + "\n")
+                    kept.write(json.dumps(recorded(sample)).encode() + b"\n")
                     kept.flush()
 
         with interrupts.shielded():

@@ -12,34 +12,42 @@ from netdyno.errors import Error
 
 LEAST_INTERVAL = 0.05
 """Seconds between two looks at least."""
+MOST_WHOLE = (1 << 63) - 1
+"""The largest whole number, where an option names no other limit: the store and the core have none beyond."""
+MOST = 1e9
+"""The largest number, where an option names no other limit."""
 
 
-def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
+def whole(option: str, least: int = 1, most: int = MOST_WHOLE) -> Callable[[str], int]:
     """A whole number within limits."""
-    wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+    wanted = f"a whole number from {least} to {most}"
+    if most == MOST_WHOLE:
+        wanted = f"a whole number, {least} or more"
 
     def read(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             raise _refused(text, wanted, option) from None
-        if value < least or (most is not None and value > most):
+        if value > most == MOST_WHOLE:
+            raise _refused(text, f"a whole number up to {most:,}", option, "ND-104-05")
+        if not least <= value <= most:
             raise _refused(text, wanted, option, "ND-104-05")
         return value
 
     return read
 
 
-def number(option: str, above: float, most: float = float("inf")) -> Callable[[str], float]:
+def number(option: str, above: float, most: float = MOST) -> Callable[[str], float]:
     """A number within limits, the lower of them not included."""
-    wanted = f"a number above {above:g}" + ("" if most == float("inf") else f", at most {most:g}")
+    wanted = f"a number above {above:g}, at most {most:g}"
 
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             raise _refused(text, wanted, option) from None
-        if not above < value <= most or value == float("inf"):
+        if not above < value <= most:
             raise _refused(text, wanted, option, "ND-104-05")
         return value
 
@@ -160,7 +168,8 @@ def subscriber(option: str) -> Callable[[str], str]:
 
 
 def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
-    return Error(code, f"{text!r} is not {wanted}", at=option, fix=f"Give {wanted}")
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    return Error(code, f"{shown!r} is not {wanted}", at=option, fix=f"Give {wanted}")
 
 
 # ---- completion; files are the shell's own affair

@@ -79,8 +79,8 @@ class TrialSpec(Config):
     """Length of the measure phase."""
     drain: str | None = None
     """Longest wait for answers at the end."""
-    load: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Scales every rate; closed loops: the devices."""
+    load: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
+    """Scales every rate; closed loops: the devices. At most 1e9."""
 
 
 class LegSpec(Config):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno import paths
+from netdyno import files, paths
 from netdyno.core.client import Client
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.system.journal import journal
@@ -56,7 +56,7 @@ def claimed(name: str) -> Iterator[None]:
         raise _taken(name)
     lock = path.with_suffix(".lock")
     paths.beside(lock)
-    with lock.open("w") as held:
+    with files.open_private(lock, "w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             its = os.fstat(held.fileno()).st_ino == lock.stat().st_ino

@@ -77,7 +77,7 @@ class Store:
                 "INSERT INTO runs (id, kind, name, started, state, verdict, owner, folder, environment, "
                 "document) VALUES (?, ?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
                 (
-                    result.id, result.kind, result.name, result.started, owner, str(folder.absolute()),
+                    result.id, result.kind, result.name, result.started, owner, _kept(folder.absolute()),
                     json.dumps(result.environment), _pack(_skeleton(result)),
                 ),
             )  # fmt: skip
@@ -143,7 +143,19 @@ class Store:
         )
         with self._told(), closing(self._db.execute(query, (-1 if limit is None else limit,))) as found:
             return [
-                Row(r[0], r[1], r[2], r[3], _state(r[4], r[8]), bool(r[5]), r[6], r[11], r[7], r[9], r[10])
+                Row(
+                    r[0],
+                    r[1],
+                    r[2],
+                    r[3],
+                    _state(r[4], r[8]),
+                    bool(r[5]),
+                    r[6],
+                    r[11],
+                    os.fsdecode(r[7]),
+                    r[9],
+                    r[10],
+                )
                 for r in found
             ]
 
@@ -188,7 +200,7 @@ class Store:
             raise Error(
                 "ND-104-25", f"there is no run {run!r}", fix="`netdyno runs list` shows what there is"
             )
-        return Path(row[0])
+        return Path(os.fsdecode(row[0]))
 
     def delete(self, run: str, missing_ok: bool = False) -> None:
         """Forget a run; its folder is not touched."""
@@ -293,6 +305,14 @@ def _error(e: sqlite3.Error, path: Path) -> Error:
         return Error("ND-92-30", f"the store cannot be written: {e}", at, fix)
     fix = "Move the file away; `netdyno runs import runs` fills a new one from the folders"
     return Error("ND-92-34", f"the store is damaged: {e}", at, fix)
+
+
+def _kept(folder: Path) -> str | bytes:
+    """A folder as the store has it: text, or its bytes where they are none."""
+    try:
+        return os.fsencode(folder).decode()
+    except UnicodeDecodeError:
+        return os.fsencode(folder)
 
 
 def _full(folder: Path) -> bool:

@@ -32,6 +32,8 @@ class _Last:
 
     raised = float("-inf")
     over = False
+    begun = False
+    """Whether a command has begun, which tells of an interrupt what is to be told."""
 
 
 def _raise() -> None:
@@ -44,7 +46,10 @@ def _raise() -> None:
 
 def begin() -> None:
     """A command begins."""
-    _Last.over, _Last.raised = False, float("-inf")
+    first = not _Last.begun
+    _Last.over, _Last.raised, _Last.begun = False, float("-inf"), True
+    if first:
+        heed()
 
 
 def came() -> bool:
@@ -60,7 +65,8 @@ def over() -> None:
 def early(number: int, frame: FrameType | None) -> None:
     """Signal handler before a run. Our own error: a KeyboardInterrupt means too much to others on its way."""
     _early.append(number)
-    _raise()
+    if _Last.begun:
+        _raise()
 
 
 def unraised(lost: sys.UnraisableHookArgs) -> None:

@@ -1,7 +1,7 @@
 """How each kind of journalled change is undone.
 
 Every function may be called again, or when the change never happened; it returns whether there was anything
-to do. A kind costs one function and one `register`; those of other packages stand in `netdyno/__init__.py`.
+to do. A kind costs one function and one `register`; those of packages above stand in `netdyno.CHANGES`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from netdyno import CHANGES
 from netdyno.errors import Error
 from netdyno.system import device, namespace, proc, sysctl
 
@@ -215,3 +216,5 @@ for _name, _outlives in (
 ):  # fmt: skip
     register(_name, f"{__name__}:undo_{_name}", outlives_boot=_outlives)
 register("interface", "netdyno.system.interface:undo_interface")
+for _name, _function, _outlives in CHANGES:
+    register(_name, _function, outlives_boot=_outlives)

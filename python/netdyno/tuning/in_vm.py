@@ -91,8 +91,7 @@ class Place:
             result = read_result(folder / "result.json")
             if result.id != folder.name:
                 continue  # it would be written elsewhere
-            to = paths.runs() / result.id
-            files.folder(to.parent)
+            to = files.within(paths.runs(), result.id)
             with files.told(to):
                 shutil.copytree(folder, to, dirs_exist_ok=True)
             with Store() as store:
