@@ -267,7 +267,7 @@ def _tables(data: Any, folder: Path) -> Any:
         return str((folder / data).absolute())
     if not isinstance(data, dict):
         return data
-    found = {}
+    found: dict[str, Any] = {}
     for name, source in data.items():
         if isinstance(source, dict) and isinstance(source.get("file"), str):
             found[name] = source | {"file": str((folder / source["file"]).absolute())}
