@@ -1,8 +1,8 @@
-"""How often the tuner is wrong when it says better, simulated with its own functions on benches whose truth is known.
+"""How often the tuner is wrong when it says better, simulated with its own functions on benches of known truth.
 
-Each rate has its binomial standard error beside it. Before these were the faults: a search that went on with more
-trials proved something false in 22 %, a comparison of 17 looks in 18 %, and a setting that disturbs the machine and
-is 12 % worse was called better in all of 500.
+Each rate has its binomial standard error beside it. Of 500 runs each, before these faults were removed: a search that
+went on with more trials proved something false in 8.2 %, a comparison of 17 looks was wrong in 17.6 %, and a setting
+that disturbs the machine and is 12 % worse was called better in 99.8 to 100 %.
 """
 
 from __future__ import annotations
