@@ -259,4 +259,3 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
         not in (done.folder / "log.jsonl").read_text()
         + (done.folder / "result.json").read_text()
     )
-    lab.clean()
