@@ -17,7 +17,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "netdyno"
 # From the bottom to the top: a part may import those of the lines before its own.
 LAYERS = [
     ["errors", "escape"],
-    ["files", "units"],
+    ["walk", "units"],
+    ["files"],
     ["paths", "reading"],
     ["config"],
     ["system"],
