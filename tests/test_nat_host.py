@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import Lab, root, sh, until
-from nat_hosts import BOX, SERVER, Hosts, configuration
+from nat_hosts import BOX, ROUTER, SERVER, Hosts, configuration
 
 from netdyno.nat import counters, running
 
@@ -114,6 +114,11 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     for link, port, address in (("nat-in", "in0", BOX), ("nat-out", "out0", OUTSIDE)):
         assert there[link]["address"] == there[port]["address"]
         assert [one["local"] for one in there[link]["addr_info"]] == [address]
+    # it has its way out, by the NAT's router
+    (route,) = json.loads(sh("ip", "-n", hosts.box, "-j", "route", "show", "default"))
+    assert (route["gateway"], route["dev"]) == (ROUTER, "nat-out")
+    own_ping = ("ip", "netns", "exec", hosts.box, "ping", "-c1", "-W1", SERVER)
+    until(lambda: "1 received" in sh(*own_ping, check=False), 60, "the box has no way out")
     # who answers is the kernel: a server of the host, and echo from the outside
     server = hosts.script(hosts.box, SERVE, BOX)
     assert heard(server) == "up"

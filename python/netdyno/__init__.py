@@ -40,6 +40,7 @@ CHANGES = (
     ("tunable", "netdyno.tuning.undo:tunable", False),
     ("tunable_kept", "netdyno.tuning.undo:tunable", True),
     ("socket", "netdyno.tuning.undo:socket", False),
+    ("route", "netdyno.nat.host:undo_route", False),
 )
 """Kinds of change that packages above `system` undo: name, function, whether it outlives a boot. Nothing is
 imported here: a command takes over Ctrl-C before it loads anything, and this module comes before that."""

@@ -278,6 +278,8 @@ def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, 
         word = str(part)[:80]
         place += f"[{part}]" if isinstance(part, int) else f".{word}" if place else word
     what, fix = str(one["msg"]).removeprefix("Value error, "), _advice(one["type"], one.get("ctx", {}))
+    if one["type"] in _BOUNDS and len(bounds := _bounds(model, one["loc"])) == 2:
+        fix = f"Use {bounds[0]:,} to {bounds[1]:,}"
     if one["type"] == "extra_forbidden":
         key = str(one["loc"][-1])[:80]
         what = f"unknown key {key!r}"
@@ -298,8 +300,26 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
+_BOUNDS = ("greater_than_equal", "less_than_equal")
+
+
+def _bounds(model: type[BaseModel], place: Sequence[str | int]) -> list[float]:
+    """The least and the greatest value at a place, where both are known and allowed."""
+    *parts, last = place
+    node = _node(model, parts).get("properties", {}).get(last, {})
+    for option in (node, *node.get("anyOf", ())):
+        if "minimum" in option and "maximum" in option:
+            return [option["minimum"], option["maximum"]]
+    return []
+
+
 def _keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
-    """The keys that the model has at a place, found by walking its schema."""
+    """The keys that the model has at a place."""
+    return list(_node(model, place).get("properties", {}))
+
+
+def _node(model: type[BaseModel], place: Sequence[str | int]) -> dict[str, Any]:
+    """The schema of what the model has at a place, found by walking its own."""
     schema = _schema(model)
 
     def resolve(node: dict[str, Any]) -> dict[str, Any]:
@@ -314,4 +334,4 @@ def _keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
     for part in place:
         inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
         node = resolve(inner or node.get("additionalProperties") or {})
-    return list(node.get("properties", {}))
+    return node

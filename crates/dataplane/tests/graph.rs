@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 fn every_kind_builds_what_it_says() {
     let pool = Mempool::new(eal(), 1023, 2048).unwrap();
     let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
-    let ports = ["a", "b"].map(|name| GraphPort { name: name.into(), addrs: addrs.clone(), mtu: 1500 });
+    let port = |name: &str| GraphPort { name: name.into(), addrs: addrs.clone(), mtu: 1500, interface: 0 };
+    let ports = ["a", "b"].map(port);
     let folder = tempfile::tempdir().unwrap();
     for kind in kinds().kinds() {
         let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();
@@ -105,7 +106,8 @@ fn frames_are_sorted_copied_retagged_and_recorded() {
     assert_eq!(near.take(1), [frame(22, &[])]);
     assert_eq!(run.ended(), None);
     assert!(run.observe().shape().edges.iter().any(|edge| edge.ring), "it is placed on two workers");
-    let (view, captures) = run.stop();
+    let stopped = run.stop();
+    let (view, captures) = (stopped.observer, stopped.captures);
     let passed = |port: &str| view.interfaces().get(port).map(|all| (all.rx_packets, all.tx_packets));
     assert_eq!((passed("in"), passed("out")), (Some((4, 1)), Some((1, 3))));
     assert!(view.interfaces().values().all(|all| all.rx_bytes >= 100 && all.rx_dropped == 0));

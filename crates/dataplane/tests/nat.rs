@@ -109,7 +109,7 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     }
     assert!(near.take_soon(1).is_empty(), "a stranger was let in");
     assert_eq!(run.ended(), None);
-    let (view, _) = run.stop();
+    let view = run.stop().observer;
     assert_eq!(
         dropped(&view, "validity"),
         BTreeMap::from([("bad_checksum".into(), 1), ("other_mac".into(), 1)])

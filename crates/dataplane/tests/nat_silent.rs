@@ -118,7 +118,7 @@ fn is_reached(name: &str, more: &Value) {
         }
     }
     assert_eq!(run.ended(), None);
-    let (view, _) = run.stop();
+    let view = run.stop().observer;
     assert_eq!(dropped(&view, "conntrack"), BTreeMap::from([("awaiting_arp".into(), 2)]));
     assert!(dropped(&view, "in-host").is_empty());
 }

@@ -15,6 +15,7 @@
 mod af_packet;
 mod batch;
 mod cable;
+mod claim;
 mod device;
 mod eal;
 mod error;
@@ -34,6 +35,7 @@ mod rss;
 mod xdp_sockets;
 
 pub use batch::{BURST, Batch};
+pub use claim::{Claim, Unclaimed};
 pub use device::Device;
 pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The options of a kind of element, which know what the kind is called and how an element is built from them. Unknown keys are
 /// refused (`deny_unknown_fields`); the type's doc comment is the kind's description.
@@ -120,6 +120,8 @@ pub struct GraphPort {
     pub addrs: InterfaceAddrs,
     /// The largest IP packet that its link takes.
     pub mtu: u16,
+    /// Number of the kernel's interface that it sits on; 0: none.
+    pub interface: u32,
 }
 
 /// What there is when an element is built.
@@ -159,6 +161,35 @@ impl Extensions {
     pub fn take<T: Any>(&mut self) -> Option<T> {
         let at = self.0.iter().position(|value| value.is::<T>())?;
         self.0.swap_remove(at).downcast().ok().map(|value| *value)
+    }
+}
+
+/// What elements failed to do when they ended, and what is to be known of it: said when their graph is stopped. Clones are one list.
+#[derive(Debug, Clone, Default)]
+pub struct Endings(Arc<Mutex<(Vec<Error>, Vec<String>)>>);
+
+impl Endings {
+    /// Of the graph that is being built; of one that nobody asks, a list that nobody reads.
+    pub fn of(cx: &mut Build<'_>) -> Self {
+        cx.extensions.get_mut::<Self>().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// Something failed.
+    pub fn fault(&self, fault: Error) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.push(fault);
+    }
+
+    /// Something is to be known.
+    pub fn note(&self, note: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.1.contains(&note) {
+            all.1.push(note);
+        }
+    }
+
+    /// All of it, faults and notes.
+    pub fn all(&self) -> (Vec<Error>, Vec<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

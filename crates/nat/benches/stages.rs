@@ -126,6 +126,7 @@ fn build(sessions: u32, pool: &Mempool) -> ([Box<dyn Element>; STAGES.len()], Bo
         name: name.into(),
         addrs: InterfaceAddrs::new(mac, Tags::NONE, &[Ipv4Addr::from(ip).into()], &[]),
         mtu: 1500,
+        interface: 0,
     };
     let ports = [port("b", INSIDE, [10, 255, 255, 254]), port("c", OUTSIDE, OWN.octets())];
     let (mut captures, mut extensions) = (Vec::new(), Extensions::default());

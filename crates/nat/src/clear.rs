@@ -77,6 +77,7 @@ mod tests {
     use super::*;
     use crate::log::LogOptions;
     use crate::testing::{NOW, REMOTE, config, inside, nat, send};
+    use ::element::kind::Endings;
     use rustix::net::sockopt;
     use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
     use std::time::{Duration, Instant};
@@ -136,7 +137,7 @@ mod tests {
         let options: LogOptions = serde_json::from_value(options).expect("options");
         let mut config = config();
         options.configure(&mut config);
-        let mut log = Log::start(&options, 0).expect("a log");
+        let mut log = Log::start(&options, 0, &Endings::default()).expect("a log");
         let mut nat = Nat::new(config).expect("a NAT");
         for subscriber in 1..=8 {
             for port in 1..=1000 {

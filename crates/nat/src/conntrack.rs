@@ -21,7 +21,7 @@ use cgnat::{
     BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, PoolChange, Realm, Reason, Side,
     StaticForward, Verdict,
 };
-use dpdk::{Batch, Mbuf, Mempool, Meta, MetaFlags};
+use dpdk::{Batch, Claim, Mbuf, Mempool, Meta, MetaFlags};
 use engine::{About, Clock, Cx, Element, Mail};
 use packet::ipv4;
 use std::net::Ipv4Addr;
@@ -107,6 +107,8 @@ pub struct Conntrack {
     pair: Option<TrackerPair>,
     /// Addresses that go.
     leaving: Parts,
+    /// The interfaces below its ports, which no other NAT opens.
+    _claims: Vec<Claim>,
 }
 
 impl Conntrack {
@@ -139,7 +141,14 @@ impl Conntrack {
             restored: None,
             pair: None,
             leaving: Parts::default(),
+            _claims: Vec::new(),
         })
+    }
+
+    /// Nobody else is to have the interfaces below its ports.
+    pub fn with_claims(mut self, claims: Vec<Claim>) -> Self {
+        self._claims = claims;
+        self
     }
 
     /// Let subscribers ask for mappings.

@@ -60,6 +60,7 @@ mod tests {
     use crate::log::LogOptions;
     use crate::state::Header;
     use crate::testing::{NOW, REMOTE, config, inside, send};
+    use ::element::kind::Endings;
     use std::net::UdpSocket;
 
     /// Two workers stop: the first gives its state, the second cannot.
@@ -74,7 +75,7 @@ mod tests {
         let below = folder.path().join("below");
         std::fs::create_dir(&below).unwrap();
         let header = Header { workers: 2, written_ms: 0, seed: [1; 32], log: None };
-        let keeper = Arc::new(Keeper::new(&below.join("cgn.state"), header));
+        let keeper = Arc::new(Keeper::new(&below.join("cgn.state"), header, Endings::default()));
         for replica in 0..2 {
             let kept = Kept {
                 keeper: Some(Arc::clone(&keeper)),
@@ -86,7 +87,7 @@ mod tests {
             options.configure(&mut config);
             let mut nat = Nat::new(config).unwrap();
             send(&mut nat, inside(1 + replica as u8, 5000), REMOTE);
-            let log = Log::start(&options, replica as u32).unwrap();
+            let log = Log::start(&options, replica as u32, &Endings::default()).unwrap();
             if replica == 1 {
                 std::fs::remove_dir_all(&below).unwrap();
             }

@@ -7,8 +7,12 @@
 //! Each replica has a log of its own, with a thread for each collector: a collector that is slow or gone holds up neither packets nor the other
 //! one. To a collector, replicas are exporters of their own: their IPFIX observation domains are numbered on.
 
+use ::element::kind::Endings;
 use cgnat::Nat;
-use nat_log::{Clock, Encode, Framing, Logger, Producer, Sender, Source, Transport, ipfix, queue, syslog};
+use nat_log::{
+    Clock, Encode, Framing, Logger, Producer, Sender, Source, Statistics, Transport, ipfix, queue, syslog,
+};
+use profile::Error;
 use protocol::problem::Problem;
 use protocol::unit::Interval;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -271,9 +275,45 @@ struct Counts {
     suppressed: AtomicU64,
 }
 
+/// Where a thread sends to, and who is told how that ended.
+#[derive(Debug, Clone)]
+struct About {
+    /// The key of the collector.
+    key: &'static str,
+    replica: u32,
+    collector: Collector,
+    endings: Endings,
+}
+
+impl About {
+    /// The last of it is sent, or given up: `left` records are not known to have arrived.
+    fn ended(&self, statistics: Statistics, left: u64) {
+        let to = self.collector;
+        let mut missing = Vec::new();
+        if left > 0 {
+            missing.push(format!("{left} log records were not confirmed by {to}"));
+        }
+        if statistics.lost > 0 {
+            missing.push(format!("{} log records did not reach {to}", statistics.lost));
+        }
+        if !missing.is_empty() {
+            self.fault(missing.join(", and "));
+        } else if !to.tcp && statistics.events > 0 {
+            self.endings.note(format!("log records went to {to} by UDP: nobody confirms that they arrived"));
+        }
+    }
+
+    fn fault(&self, what: String) {
+        let fix =
+            "Start the collector before the NAT and end it after; `log_lost` of `nat status` counts losses";
+        self.endings.fault(Error::new("ND-91-03", format!("log.{}", self.key), what, fix));
+    }
+}
+
 /// A thread that sends to one collector. It ends when this is dropped.
 #[derive(Debug)]
 struct Thread {
+    about: About,
     counts: Arc<Counts>,
     /// Hung up to end it.
     keep: Option<Keep<()>>,
@@ -283,19 +323,21 @@ struct Thread {
 
 impl Log {
     /// Start the threads of a replica, the so-many-eth of its element. No collector need be there.
-    pub fn start(options: &LogOptions, replica: u32) -> io::Result<Self> {
+    pub fn start(options: &LogOptions, replica: u32, endings: &Endings) -> io::Result<Self> {
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         let refused = |why: &dyn fmt::Display| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
         if let Some(to) = options.ipfix {
             let exporter =
                 ipfix::Exporter::new(options.ipfix_config(to, replica)).map_err(|why| refused(&why))?;
             let sender = sender(to, Framing::Plain);
-            threads.push(start(format!("ipfix{replica}"), exporter, sender, options.queue, &mut queues)?);
+            let about = About { key: "ipfix", replica, collector: to, endings: endings.clone() };
+            threads.push(start(about, exporter, sender, options.queue, &mut queues)?);
         }
         if let Some(to) = options.syslog {
             let formatter = syslog::Formatter::new(options.syslog_config()).map_err(|why| refused(&why))?;
             let sender = sender(to, Framing::OctetCounting);
-            threads.push(start(format!("syslog{replica}"), formatter, sender, options.queue, &mut queues)?);
+            let about = About { key: "syslog", replica, collector: to, endings: endings.clone() };
+            threads.push(start(about, formatter, sender, options.queue, &mut queues)?);
         }
         // What the NAT's time 0 is, is said with the first records.
         let source = Source::new(queues, Clock { zero_ms: 0 });
@@ -367,7 +409,10 @@ impl Drop for Thread {
     fn drop(&mut self) {
         drop(self.keep.take());
         // What is said is nothing: it hangs up. If it takes too long it is left to itself.
-        let _hung_up = self.ended.recv_timeout(PATIENCE);
+        if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let to = self.about.collector;
+            self.about.fault(format!("it is not known which log records {to} has: it does not answer"));
+        }
     }
 }
 
@@ -382,7 +427,7 @@ fn wall_ms() -> u64 {
 
 /// Start a thread that sends; the end of its queue that takes events goes to `queues`.
 fn start<E: Encode + Send + 'static>(
-    name: String,
+    about: About,
     encoder: E,
     sender: Sender,
     capacity: usize,
@@ -392,17 +437,20 @@ fn start<E: Encode + Send + 'static>(
     let logger = Logger::new(encoder, sender, vec![consumer]);
     let counts = Arc::<Counts>::default();
     let ((keep, kept), (end, ended)) = (channel(), channel::<()>());
-    let counted = Arc::clone(&counts);
-    std::thread::Builder::new().name(format!("log-{name}")).spawn(move || {
-        send(logger, &counted, &kept);
+    let (counted, of_thread) = (Arc::clone(&counts), about.clone());
+    let name = format!("log-{}{}", about.key, about.replica);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let (statistics, left) = send(logger, &counted, &kept);
+        of_thread.ended(statistics, left);
         drop(end);
     })?;
     queues.push(producer);
-    Ok(Thread { counts, keep: Some(keep), ended })
+    Ok(Thread { about, counts, keep: Some(keep), ended })
 }
 
-/// Send what comes, until nobody keeps this thread and all is sent, or the collector takes no more.
-fn send<E: Encode>(mut logger: Logger<E>, counts: &Counts, kept: &Receiver<()>) {
+/// Send what comes, until nobody keeps this thread and all is sent, or the collector takes no more: what became of it, and how many
+/// records are given up.
+fn send<E: Encode>(mut logger: Logger<E>, counts: &Counts, kept: &Receiver<()>) -> (Statistics, u64) {
     let mut ending: Option<Instant> = None;
     loop {
         let sent = logger.turn(wall_ms());
@@ -410,13 +458,13 @@ fn send<E: Encode>(mut logger: Logger<E>, counts: &Counts, kept: &Receiver<()>) 
         counts.lost.store(statistics.lost, Ordering::Relaxed);
         counts.suppressed.store(statistics.suppressed, Ordering::Relaxed);
         if logger.is_over() {
-            return;
+            return (statistics, 0);
         }
         let waits = sent > 0 || logger.unconfirmed() > 0;
         if ending.is_some_and(|since| !waits || since.elapsed() >= LINGER) {
             let left = logger.abandon();
             tracing::warn!("a NAT's log ended before its collector had confirmed the last {left} records");
-            return;
+            return (logger.statistics(), left);
         }
         let pause = if sent >= nat_log::TURN { Duration::ZERO } else { PAUSE };
         if ending.is_some() {

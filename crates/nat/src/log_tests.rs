@@ -32,7 +32,7 @@ fn line(socket: &UdpSocket) -> String {
 fn logged(options: &LogOptions) -> (Nat, Log) {
     let mut config = config();
     options.configure(&mut config);
-    let log = Log::start(options, 3).expect("a log");
+    let log = Log::start(options, 3, &Endings::default()).expect("a log");
     (Nat::new(config).expect("a NAT"), log)
 }
 
@@ -189,7 +189,7 @@ fn what_the_nat_had_no_room_for_is_counted_too() {
     let mut config = config();
     options.configure(&mut config);
     config.events = 5;
-    let mut log = Log::start(&options, 0).expect("a log");
+    let mut log = Log::start(&options, 0, &Endings::default()).expect("a log");
     let mut nat = Nat::new(config).expect("a NAT");
     for port in 1..=10 {
         send(&mut nat, inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
@@ -209,7 +209,7 @@ fn refusals_that_are_too_many_for_the_log_are_counted() {
     let mut config = config();
     options.configure(&mut config);
     config.sessions_per_subscriber = 1;
-    let mut log = Log::start(&options, 0).expect("a log");
+    let mut log = Log::start(&options, 0, &Endings::default()).expect("a log");
     let mut nat = Nat::new(config).expect("a NAT");
     for port in 1..=31 {
         let mut bytes = testing::datagram(inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
@@ -265,7 +265,8 @@ fn blocks_on_an_address_that_drains_end_in_the_log() {
     let removed = std::mem::take(&mut config.pool);
     let added = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 2))];
     config.pool.clone_from(&removed);
-    let (mut nat, mut log) = (Nat::new(config).expect("a NAT"), Log::start(&options, 0).expect("a log"));
+    let (mut nat, mut log) =
+        (Nat::new(config).expect("a NAT"), Log::start(&options, 0, &Endings::default()).expect("a log"));
     [1, 2].into_iter().for_each(|last| send(&mut nat, inside(last, 5_000), REMOTE));
     nat.change_pool(&PoolChange { added, removed });
     while nat.advance(NOW, 1_000) {}
@@ -287,7 +288,8 @@ fn thousands_of_sessions_that_end_together_end_in_the_log() {
     let mut config = config();
     options.configure(&mut config);
     config.events = 2_048;
-    let (mut nat, mut log) = (Nat::new(config).expect("a NAT"), Log::start(&options, 0).expect("a log"));
+    let (mut nat, mut log) =
+        (Nat::new(config).expect("a NAT"), Log::start(&options, 0, &Endings::default()).expect("a log"));
     for last in 1..=4 {
         nat.set_hops(*inside(last, 0).ip(), 0, 1, 10, NOW).expect("room");
         for port in 1..=EACH {

@@ -15,11 +15,12 @@ use crate::pcp::{Answers, PcpOptions};
 use crate::public::PublicAddresses;
 use crate::shared::Shared;
 use crate::sites::SiteOptions;
-use crate::state::{Header, Keeper, StateError, Survey, restore};
+use crate::state::{Header, Keeper, StateError, Survey, may_put_aside, restore};
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Addresses, ConfigError, Mtu, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
+use dpdk::{Claim, Unclaimed};
 use engine::{Clock, Element};
 use profile::{Address, Error};
 use protocol::problem::Problem;
@@ -307,22 +308,49 @@ impl Options {
         all.into_iter().map(|(key, sum)| (key.to_owned(), sum)).collect()
     }
 
+    /// The right to the interfaces of the ports: of two NATs on one each would answer for the other's packets.
+    fn claims(&self, cx: &Build<'_>) -> Result<Vec<Claim>, Error> {
+        let mut claims = Vec::new();
+        for key in ["inside", "outside"] {
+            let name = if key == "inside" { &self.inside } else { &self.outside };
+            let (_, port) = cx.port(key, name)?;
+            if port.interface == 0 {
+                continue;
+            }
+            match Claim::of(port.interface, "nat") {
+                Ok(claim) => claims.push(claim),
+                Err(why) => {
+                    let what = match why {
+                        Unclaimed::Taken(process) => format!("another NAT, process {process}, has opened it"),
+                        Unclaimed::System(why) => format!("it cannot be claimed: {why}"),
+                    };
+                    let fix = "End that NAT, or use another device; `netdyno nat status` shows what runs";
+                    return Err(Error::new("ND-92-12", format!("ports.{name}.device"), what, fix));
+                }
+            }
+        }
+        Ok(claims)
+    }
+
     /// Look for what was kept, and let somebody keep what there will be. By which secret workers divide subscribers: as before.
-    fn begin_state(&self, shared: &mut Shared, count: usize) -> [u8; 32] {
-        let Some(path) = self.state.as_deref().map(Path::new) else { return shared.seed };
+    fn begin_state(&self, shared: &mut Shared, count: usize) -> Result<[u8; 32], String> {
+        let Some(path) = self.state.as_deref().map(Path::new) else { return Ok(shared.seed) };
         if shared.keeper.is_none() {
             let survey = Survey::of(path);
             match &survey {
                 Ok(_) | Err(StateError::None) => {}
+                // What is not its own would be moved, and in the end be replaced.
+                Err(why) if !why.is_own() => return Err(format!("{}: {why}", path.display())),
                 Err(why) => tracing::warn!("{}: {why}; the NAT begins without it", path.display()),
             }
+            may_put_aside(path).map_err(|why| format!("{}.old: {why}", path.display()))?;
             shared.survey = survey.ok();
             let seed = shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed);
             let log = Some(LogOptions::knowledge(self.log.as_ref()));
             let header = Header { workers: count as u32, written_ms: 0, seed, log };
-            shared.keeper = Some(Arc::new(Keeper::new(path, header)));
+            shared.keeper = Some(Arc::new(Keeper::new(path, header, shared.endings.clone())));
         }
-        shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed)
+        Ok(shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed))
     }
 }
 
@@ -449,7 +477,7 @@ impl ElementKind for Options {
         }
         let divided = match &self.pair {
             Some(pair) => self.begin_pair(pair, cx, replicas, [&sides[0].1, &sides[1].1])?,
-            None => self.begin_state(Shared::of(cx)?, replicas),
+            None => self.begin_state(Shared::of(cx)?, replicas).map_err(|why| cx.fault("state", &why))?,
         };
         let (mut config, mut ownership) =
             self.config_of(replica, replicas, seed, divided).map_err(|why| cx.fault(&why.key, &why.what))?;
@@ -469,7 +497,8 @@ impl ElementKind for Options {
         let kept = Kept::of(shared, replica);
         let untranslated =
             shared.ownership.get().and_then(|(_, ownership)| ownership.untranslated().cloned());
-        let log = self.log.as_ref().map(|log| Log::start(log, replica as u32)).transpose();
+        let endings = shared.endings.clone();
+        let log = self.log.as_ref().map(|log| Log::start(log, replica as u32, &endings)).transpose();
         let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
         let pool = cx.pool.clone();
         let sides = [(sides[0].0, &sides[0].1), (sides[1].0, &sides[1].1)];
@@ -488,7 +517,8 @@ impl ElementKind for Options {
                 format!("their tables take {} MiB of memory, and {} MiB are free", wanted >> 20, free >> 20);
             return Err(cx.fault("sessions", &why));
         }
-        let mut made = made.with_pcp(pcp);
+        let claims = if replica == 0 { self.claims(cx)? } else { Vec::new() };
+        let mut made = made.with_pcp(pcp).with_claims(claims);
         if let Some(untranslated) = untranslated {
             made.nat_mut().share_untranslated(&untranslated);
         }

@@ -6,7 +6,7 @@ use crate::neighbours::{Host, Neighbour, Neighbours};
 use crate::pair::{Duty, Pair};
 use crate::sites::assigning::{SlotUpdate, Vacated};
 use crate::state::{Bound, Keeper, Survey};
-use ::element::kind::Build;
+use ::element::kind::{Build, Endings};
 use cgnat::{Hop, Ownership, Realm, SiteConfig};
 use profile::Error;
 use rand::TryRngCore;
@@ -234,6 +234,8 @@ pub struct Shared {
     pub duty: Arc<Duty>,
     /// The other NAT that takes over, if it is one of a pair.
     pub pair: Option<Arc<Pair>>,
+    /// Who is told what fails at the end.
+    pub endings: Endings,
     /// Until when the log may take what ends with the NAT: said by the first that stops.
     pub ending: Arc<OnceLock<Instant>>,
     /// By replica.
@@ -257,6 +259,7 @@ impl Shared {
             // Nobody is to know what ports and places in tables are drawn from.
             OsRng.try_fill_bytes(&mut seed).map_err(|why| cx.fault("inside", &why.to_string()))?;
             let shared = Self {
+                endings: Endings::of(cx),
                 seed,
                 ownership: Arc::default(),
                 gateway: Arc::default(),

@@ -207,7 +207,7 @@ impl Core {
         if lapsed && self.links.clear() > 0 {
             tracing::warn!("the controller has been silent for {LEASE:?}: its links are taken away");
         }
-        if lapsed && self.graphs.clear() > 0 {
+        if lapsed && self.graphs.clear().0 > 0 {
             tracing::warn!("the controller has been silent for {LEASE:?}: its graphs are ended");
         }
         if lapsed && self.run().is_some_and(|run| run.stop("lease")) {

@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::trace_lock::TraceLock;
-use dataplane::graph::{CheckedGraph, GraphRun};
+use dataplane::graph::{CheckedGraph, GraphRun, Stopped};
 use profile::Error as Fault;
 use profile::graph::GraphFile;
 use run::graph::GraphView;
@@ -16,6 +16,8 @@ use stream::graph::kinds;
 
 /// Graphs at a time.
 const GRAPHS: usize = 16;
+/// Faults that are kept of graphs that have ended.
+const FAULTS: usize = 16;
 
 /// How a graph does.
 #[derive(Debug, Serialize)]
@@ -30,6 +32,10 @@ pub struct Status {
     pub captures: Vec<capture::Status>,
     /// Optional ports that it goes on without, and why.
     pub lost: Vec<String>,
+    /// What its elements failed to do at their end.
+    pub faults: Vec<Fault>,
+    /// What is to be known of their end.
+    pub notes: Vec<String>,
 }
 
 struct Entry {
@@ -44,7 +50,9 @@ impl Entry {
         let fix = "Stop it; whoever took the interface or the other end away knows more";
         let error = self.graph.ended().map(|why| Fault::new("ND-91-02", "ports", why, fix));
         let elapsed = self.began.elapsed().as_secs_f64();
-        Status { graph: id.into(), elapsed, error, captures: self.graph.captures(), lost: self.graph.lost() }
+        let (captures, lost) = (self.graph.captures(), self.graph.lost());
+        let (faults, notes) = Default::default();
+        Status { graph: id.into(), elapsed, error, captures, lost, faults, notes }
     }
 }
 
@@ -62,6 +70,8 @@ pub struct Graphs {
     pub tracing: TraceLock,
     /// Held while a graph is changed.
     pub changing: Mutex<()>,
+    /// What elements of graphs failed to do at their end. Held while one ends: who asked for that may not get the answer.
+    faults: Mutex<Vec<Fault>>,
 }
 
 /// What is wrong with a graph, JSON; nothing is opened or started.
@@ -140,18 +150,25 @@ impl Graphs {
 
     /// End a graph: how it did to its end, and its elements, whose counters are the last.
     pub fn stop(&self, id: &str) -> Result<(Status, Box<dyn GraphView>), Error> {
+        let mut all = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = self.lock().graphs.remove(id).ok_or_else(|| none(id))?;
         let mut status = entry.status(id);
-        let (observer, captures) = entry.graph.stop();
-        status.captures = captures;
+        let Stopped { observer, captures, faults, notes } = entry.graph.stop();
+        all.extend(faults.iter().cloned());
+        all.truncate(FAULTS);
+        (status.captures, status.faults, status.notes) = (captures, faults, notes);
         tracing::info!(graph = %id, "graph stopped");
         Ok((status, Box::new(observer)))
     }
 
-    /// End all; how many there were.
-    pub fn clear(&self) -> usize {
+    /// End all: how many there were, and what elements failed to do in these and in those that ended before.
+    pub fn clear(&self) -> (usize, Vec<Fault>) {
+        let mut all = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let graphs = std::mem::take(&mut self.lock().graphs);
-        graphs.len()
+        let count = graphs.len();
+        all.extend(graphs.into_values().flat_map(|entry| entry.graph.stop().faults));
+        all.truncate(FAULTS);
+        (count, all.clone())
     }
 
     /// Ids of those that there are.

@@ -42,6 +42,8 @@ use std::process::ExitCode;
 const EXIT_INPUT: u8 = 104;
 /// Exit code: the machine is not ready.
 const EXIT_ENVIRONMENT: u8 = 92;
+/// Exit code: a host was lost.
+const EXIT_LOST: u8 = 91;
 
 /// The netdyno core. Without a command: serve until told to end.
 #[derive(Debug, Parser)]
@@ -94,7 +96,15 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
-        None => serve::run(&cli.serve)?,
+        None => {
+            let faults = serve::run(&cli.serve)?;
+            for fault in &faults {
+                tell(&serde_json::json!({"fault": fault}).to_string());
+            }
+            if let Some(fault) = faults.first() {
+                return Ok(if fault.code.starts_with("ND-91") { EXIT_LOST } else { EXIT_ENVIRONMENT }.into());
+            }
+        }
         Some(Command::Reflect(args)) => {
             if let Err(e) = reflect::run(args) {
                 tell(&format!("error {e}"));

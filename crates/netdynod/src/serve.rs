@@ -39,8 +39,8 @@ pub struct Serve {
     log_level: tracing::Level,
 }
 
-/// Serve until SIGTERM, SIGINT or `core.shutdown`.
-pub fn run(settings: &Serve) -> Result<()> {
+/// Serve until SIGTERM, SIGINT or `core.shutdown`. What graphs failed to do at their end, if some ran until then.
+pub fn run(settings: &Serve) -> Result<Vec<profile::Error>> {
     let files = settings.files.as_deref().map(folder).transpose()?;
     let core = Core::new(crate::log::start(settings.log_level, settings.log_json), files);
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
@@ -61,8 +61,7 @@ pub fn run(settings: &Serve) -> Result<()> {
         core.watch_lease();
         core.links.tell(&core.watchers);
     }
-    end(&core);
-    Ok(())
+    Ok(end(&core))
 }
 
 /// The folder, whatever the daemon's own folder is.
@@ -73,8 +72,8 @@ fn folder(path: &Path) -> Result<PathBuf> {
     Ok(whole)
 }
 
-/// Let the run, the capture and the links close what they have open.
-fn end(core: &Core) {
+/// Let the run, the capture and the links close what they have open. What graphs failed to do at their end.
+fn end(core: &Core) -> Vec<profile::Error> {
     let until = Instant::now() + LEAVING;
     if let Some(run) = core.run() {
         run.abort();
@@ -84,11 +83,12 @@ fn end(core: &Core) {
     }
     drop(core.capture().take());
     core.links.clear();
-    core.graphs.clear();
+    let (_, faults) = core.graphs.clear();
     if let Some(outbox) = core.ended_by.get()
         && !outbox.wait_closed(LEAVING)
     {
         tracing::warn!("who asked for the end did not take the answer");
     }
     tracing::info!("ended");
+    faults
 }

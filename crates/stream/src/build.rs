@@ -212,7 +212,8 @@ pub fn build(
         let rx =
             rx.map(|(rx, tap)| Some(Box::new(Captured::new(PortRx(rx), tap.clone())) as Box<dyn Element>));
         queues.insert(name.clone(), Queues { rx: rx.collect(), tx: tx.collect() });
-        places.push(GraphPort { name: name.clone(), addrs: open.addrs, mtu: open.link_mtu });
+        let (mtu, interface) = (open.link_mtu, open.info.interface);
+        places.push(GraphPort { name: name.clone(), addrs: open.addrs, mtu, interface });
         opened.push((name, open.port));
     }
     let pool = pool.map_or_else(|| pools.on(None), Ok);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import sys
@@ -17,10 +18,11 @@ from netdyno.cli import console, graph_view
 from netdyno.cli.execute import put_back
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
-from netdyno.errors import Error
+from netdyno.errors import ENVIRONMENT, HOST_LOST, Error
 from netdyno.experiment import validation
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.journal import journal
+from netdyno.system.process import last_lines
 
 OPENING = 120.0
 """Seconds that ports may take to open: some wait for the process at their other end."""
@@ -86,6 +88,8 @@ def carry(
         except Error as e:
             stopped = daemon is not None and _stopped_too(daemon, interrupts, e)
             # with both gone nobody has the document that was asked for
+            if stopped and daemon is not None and (fault := _fault(daemon)):
+                raise fault from e
             if not stopped or watching.as_json:
                 # the daemon's own end explains the lost connection better, and its log stays
                 if daemon and e.code == LOST:
@@ -105,18 +109,33 @@ def carry(
         for one in status["captures"]:
             told = f"{one['path']}: {one['packets']:,} packets, {one['bytes']:,} B, {one['state']}"
             console.note(told + (f", {one['dropped']:,} lost" if one["dropped"] else ""))
+    for note in status.get("notes", ()):
+        console.note(note)
+    faults = status.get("faults", ())
     if status["error"]:
         raise Error.of(status["error"])
+    if faults:
+        raise Error.of(faults[0] | ({"all": faults} if len(faults) > 1 else {}))
 
 
 def _stopped_too(daemon: Daemon, interrupts: Interrupts, error: Error) -> bool:
-    """Whether the daemon ends in good order, stopped with this command as by a service manager."""
+    """Whether the daemon ends by itself, stopped with this command as by a service manager."""
     if error.code not in (LOST, NO_GRAPH):
         return False
     status = daemon.process.wait(1.0)
     if status is None and interrupts.count:
         status = daemon.process.wait(ENDING)
-    return status == 0 and interrupts.count > 0
+    return status in (0, HOST_LOST, ENVIRONMENT) and interrupts.count > 0
+
+
+def _fault(daemon: Daemon) -> Error | None:
+    """What a graph failed to do when its daemon ended with it, if it did."""
+    for line in last_lines(daemon.log):
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and isinstance(said.get("fault"), dict):
+                return Error.of(said["fault"])
+    return None
 
 
 def _watch(

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from netdyno.cli import console
 from netdyno.lab import impairment
+from netdyno.report import units
 
 Counts = Mapping[str, int]
 WAYS = ("a_to_b", "b_to_a")
@@ -68,8 +69,10 @@ class Rates:
 def became(way: Counts) -> str:
     """What became of packets that did not just pass."""
     named = [f"{way[key]:,} {word}" for key, word in _DROPS.items() if way[key]]
-    share = f" ({way['lost'] / way['packets_in'] * 100:.3g} % lost)" if way["lost"] else ""
-    return ", ".join(named) + share
+    if not way["lost"]:
+        return ", ".join(named)
+    share = units.exact(units.percent(way["lost"] / way["packets_in"])).replace(units.THIN, " ")
+    return ", ".join(named) + f" ({share} lost)"
 
 
 class Plain:

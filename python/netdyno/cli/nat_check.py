@@ -9,26 +9,37 @@ import typer
 import yaml
 
 from netdyno.cli import console
+from netdyno.errors import Error
 from netdyno.experiment.nat_check import good, planned
 from netdyno.nat import graph
 from netdyno.nat.config import Nat
+from netdyno.nat.devices import absent
 from netdyno.nat.sizing import Sizing, sizing
+from netdyno.system.machine import Machine
 
 Configuration = Annotated[Path, typer.Argument(help="The configuration of a NAT.", metavar="FILE")]
 
 
 def check(
     file: Configuration,
+    devices: Annotated[
+        bool, typer.Option("--devices/--no-devices", help="Look whether the ports' devices are here.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Check a configuration, and say what it has room for.
 
-    Every fault is told with its place and what to do (exit 104). What only the ports can tell is told by
-    `netdyno nat run`.
+    Every fault is told with its place and what to do (exit 104), and a device of a port that is not on this
+    machine with those that are (exit 92). What only the ports can tell is told by `netdyno nat run`.
 
         netdyno nat check cgn.yaml
+        netdyno nat check cgn.yaml --no-devices
     """
     nat, where = good(file)
+    if devices and (
+        missing := [one.as_dict() | {"at": f"{file}: {one.at}"} for one in absent(nat, Machine())]
+    ):
+        raise Error.of(missing[0] | ({"all": missing} if len(missing) > 1 else {}))
     size = sizing(nat)
     workers = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
     if as_json:

@@ -12,6 +12,7 @@ from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.experiment.nat_check import planned
 from netdyno.nat import graph, host, pair, reload, running
+from netdyno.system.journal import journal
 from netdyno.units import seconds
 
 
@@ -58,8 +59,14 @@ def run(
         for port, (kernel, _) in nat.kernels.items():
             host.free(port, kernel)
 
+        notes, made = journal(), list[int]()
+
         def ready(shape: dict[str, Any]) -> None:
             host.settle(shape, nat.kernels)
+            if nat.outside.kernel is not None:
+                entries, told = host.route("outside", nat.outside.kernel, nat.gateway, notes)
+                made.extend(entries)
+                console.note(told)
             with running.connected(nat.name) as own:
                 status = own.call("nat.status")
             role = pair.told(status["pair"]) if status.get("pair") else ()
@@ -85,3 +92,6 @@ def run(
             graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, ready)
         except Error as e:
             raise graph.explained(e, str(file)) from e
+        finally:
+            # most are gone with the interface, which the daemon took away
+            notes.undo(*made)

@@ -280,7 +280,7 @@ class PortBlocks(Section):
     @classmethod
     def _power(cls, value: int | None) -> int | None:
         if value is not None and value & (value - 1):
-            raise ValueError("it is no power of two")
+            raise ValueError("it is no power of two; use 64, 128, 256 … 16,384")
         return value
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface
 from typing import Any
 
 from netdyno.errors import Error
+from netdyno.system.journal import Journal
 
 CODE = "ND-92-43"
 RATE = "10k/s"
@@ -96,6 +98,48 @@ def settle(shape: Mapping[str, Any], sides: Mapping[str, tuple[Kernel, IPv4Inter
     macs = {one["name"]: one["mac"] for one in shape["ports"]}
     for port, (kernel, address) in sides.items():
         _give(port, kernel.interface, macs[port], address)
+
+
+def route(side: str, kernel: Kernel, gateway: IPv4Address, notes: Journal) -> tuple[list[int], str]:
+    """Give the kernel its way out by the NAT's router: the entries of the journal, and what is to be said.
+
+    A default route that the host has already stays as it is, and is the only one.
+    """
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    entries: list[int] = []
+    try:
+        with IPRoute() as ip:
+            if ip.get_default_routes(family=socket.AF_INET):
+                return [], f"the host has a default route already: none is added by {kernel.interface}"
+            (index,) = ip.link_lookup(ifname=kernel.interface)
+            entries.append(
+                notes.write("route", gateway=str(gateway), interface=kernel.interface, index=index)
+            )
+            ip.route("add", dst="default", gateway=str(gateway), oif=index)
+    except (NetlinkError, OSError, ValueError) as e:
+        notes.undo(*entries)
+        what = f"the host's default route by {gateway} and {kernel.interface} cannot be made: {e}"
+        raise Error(CODE, what, at=f"{side}.host", fix="`ip route` shows what is there; run as root") from e
+    return entries, f"default route of the host: by {gateway}, {kernel.interface}"
+
+
+def undo_route(entry: dict[str, Any]) -> bool:
+    """The host's default route by a NAT, which is gone with the interface at the latest."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    with IPRoute() as ip:
+        if ip.link_lookup(ifname=str(entry["interface"])) != [entry["index"]]:
+            return False
+        try:
+            ip.route("del", dst="default", gateway=str(entry["gateway"]), oif=entry["index"])
+        except NetlinkError as e:
+            if e.code in (errno.ESRCH, errno.ENODEV):
+                return False
+            raise OSError(e.code, str(e)) from e
+    return True
 
 
 def _give(port: str, interface: str, mac: str, address: IPv4Interface) -> None:

@@ -11,7 +11,6 @@ import gzip
 import lzma
 import re
 import shutil
-import socket
 import stat
 import struct
 import subprocess
@@ -313,47 +312,29 @@ class Logs:
         program = shutil.which("nfdump")
         if program is None:
             fix = "Install nfdump, or have the collector store IPFIX messages (RFC 5655)"
-            raise Error(
-                "ND-92-23", f"{path} is a file of nfcapd, and nfdump is not installed", at=str(path), fix=fix
-            )
-        command = [program, "-q", "-r", str(path), "-o", f"fmt:{_NFDUMP}", "-N", f"src nat ip {self.address}"]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_UTC
-        ) as child:
+            what = f"{path} is a file of nfcapd, and nfdump is not installed"
+            raise Error("ND-92-23", what, at=str(path), fix=fix)
+        # of its formats this one alone has the event's number and time
+        command = [program, "-q", "-r", str(path), "-o", "raw", f"src xip {self.address}"]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        unranged = 0
+        with subprocess.Popen(command, **pipes, text=True, env=_ENVIRONMENT) as child:
             assert child.stdout and child.stderr
-            for number, line in enumerate(child.stdout, 1):
-                found = self._of_nfdump(line)
+            for number, said in enumerate(_flows(child.stdout), 1):
+                values = _of_raw(said)
+                unranged += values.get(EVENT) in (16, 17) and FIRST not in values
+                found = self._of_values(values)
                 if found:
                     time, what, holder = found
                     self.coverage.saw(time)
-                    place = Place(str(path), number, "record", " ".join(line.split()))
-                    yield Record(time, what, holder, place)
-            said = child.stderr.read().strip()
+                    text = told(time, what, holder, str(self.address))
+                    yield Record(time, what, holder, Place(str(path), number, "record", text))
+            why = child.stderr.read().strip()
         if child.returncode:
-            raise Error(CODE, f"nfdump cannot read it: {said or child.returncode}", at=str(path))
-
-    def _of_nfdump(self, line: str) -> tuple[float, What, Holder] | None:
-        words = [word.strip() for word in line.split("|")]
-        if len(words) != 11:
-            return None
-        time, event, protocol, inside, port, outside, outport, remote, remote_port, first, last = words
-        known = _NFDUMP_EVENTS.get(event)
-        try:
-            if known is None or outside != str(self.address):
-                return None
-            kind, what = known
-            at = datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
-            if kind == "port block":
-                if not int(first) <= self.port <= int(last):
-                    return None
-                return at, what, Holder(kind, inside, None, (), None, (int(first), int(last)))
-            if int(outport) != self.port:
-                return None
-            numbers = (self.port, self.port)
-            to = f"{remote}:{remote_port}" if kind == "session" else None
-            return at, what, Holder(kind, inside, int(port), (), _protocol(protocol), numbers, to)
-        except ValueError:
-            return None
+            raise Error(CODE, f"nfdump cannot read it: {why or child.returncode}", at=str(path))
+        if unranged:
+            what = f"{unranged:,} port blocks without their ports, which this nfcapd does not store"
+            self.coverage.notes.append(f"{path}: {what}")
 
 
 # ---- what records look like
@@ -387,12 +368,24 @@ _EVENTS: dict[int, tuple[Kind, What]] = {
     16: ("port block", "begin"),
     17: ("port block", "end"),
 }
-_NFDUMP = "%ts|%nevt|%pr|%sa|%sp|%nsa|%nsp|%da|%dp|%pbstart|%pbend"
-_NFDUMP_EVENTS: dict[str, tuple[Kind, What]] = {
-    "ADD": ("session", "begin"),
-    "DELETE": ("session", "end"),
+_RAW = {
+    "proto": PROTOCOL,
+    "src port": PORT,
+    "src addr": ADDRESS,
+    "dst port": DST_PORT,
+    "dst addr": DST,
+    "src xlt ip": POST_ADDRESS,
+    "src xlt port": POST_PORT,
+    "nat event": EVENT,
+    "src vlan": VLAN,
+    "Event time": TIME,
+    "pblock start": FIRST,
+    "block start": FIRST,
+    "pblock end": LAST,
+    "block end": LAST,
 }
-_UTC = {"TZ": "UTC", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+"""What nfdump calls them in its raw format."""
+_ENVIRONMENT = {"TZ": "UTC", "LC_ALL": "C", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 NAMES = {1: "icmp", 6: "tcp", 17: "udp"}
 
 
@@ -439,14 +432,28 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _protocol(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        try:
-            return socket.getprotobyname(text.lower())
-        except OSError:
-            return None
+def _flows(lines: IO[str]) -> Iterator[dict[str, str]]:
+    """The records of nfdump's raw format, by its names."""
+    said: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("Flow Record"):
+            if said:
+                yield said
+            said = {}
+        name, _, value = line.partition("=")
+        said[name.strip()] = value.strip()
+    if said:
+        yield said
+
+
+def _of_raw(said: dict[str, str]) -> dict[int, int]:
+    """The same by information elements."""
+    values: dict[int, int] = {}
+    for name, element in _RAW.items():
+        word = said.get(name, "").partition(" ")[0].rstrip(":")
+        with contextlib.suppress(ValueError):
+            values[element] = int(IPv4Address(word)) if "." in word else int(word)
+    return values
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -12,6 +12,9 @@ THIN = "\u202f"
 #: What stands for a number that is not there.
 NONE = "–"
 
+NOISE = 1e-12
+"""By how much a ratio that is 1 may differ from it, as it was computed."""
+
 _BIG = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 
@@ -71,10 +74,12 @@ def percent(ratio: float | None, digits: int = 3) -> str:
     """A ratio as per cent; what is nearly but not quite all never reads as 100 %."""
     if ratio is None or not _usable(ratio):
         return NONE
-    if 0.99 <= ratio < 1:
+    # a double has 16 digits: closer to all than that is the noise of a sum
+    if 0.99 <= ratio < 1 - NOISE:
         places = max(1, 1 - math.floor(math.log10((1 - ratio) * 100)))
         return exact(f"{min(ratio * 100, 100 - 10**-places):.{places}f}{THIN}%")
-    return f"{significant(ratio * 100, digits)}{THIN}%"
+    shown = 1.0 if abs(ratio - 1) <= NOISE else ratio
+    return f"{significant(shown * 100, digits)}{THIN}%"
 
 
 def exact(text: str) -> str:

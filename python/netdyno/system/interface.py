@@ -23,10 +23,15 @@ _SET = {"mtu": "MTU", "mac": "MAC address", "xdp": "XDP program"}
 """What is put back, in words."""
 
 
+def over(device: str) -> str | None:
+    """The kernel's interface that a port by this device string works over, if it does over one."""
+    found = _OVER.match(device)
+    return found[1] if found else None
+
+
 def below(devices: Iterable[str]) -> list[str]:
     """The kernel's interfaces that ports by these device strings work over."""
-    found = (_OVER.match(device) for device in devices)
-    names = dict.fromkeys(one[1] for one in found if one)
+    names = dict.fromkeys(name for name in map(over, devices) if name)
     return [name for name in names if namespace.is_interface(name)]
 
 

@@ -163,22 +163,37 @@ def test_init_prints_or_writes_what_is_good(tmp_path: Path, capsys: Said) -> Non
     assert app.call(["nat", "init", "-o", str(path)]) == 104
     assert "there already" in capsys.readouterr().err
     assert app.call(["nat", "init", "-o", str(path), "--force"]) == 0
-    assert app.call(["nat", "check", str(path)]) == 0
+    assert app.call(["nat", "check", str(path), "--no-devices"]) == 0
     assert app.call(["nat", "init", "-o", "-"]) == 0
     assert capsys.readouterr().out.endswith(printed)
 
 
 def test_check_says_what_there_is_room_for(file: Path, capsys: Said) -> None:
-    assert app.call(["nat", "check", str(file)]) == 0
+    assert app.call(["nat", "check", str(file), "--no-devices"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{file}: good\n")
     assert "16 outside addresses, 126 port blocks each" in said
     assert "2,048 ports of each protocol for a subscriber" in said
     assert "496 subscribers with all their port blocks, 2,016 with one" in said
     assert "1,048,576 sessions, at most 112 MiB" in said
-    assert app.call(["nat", "check", str(file), "--json"]) == 0
+    assert app.call(["nat", "check", str(file), "--no-devices", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["guaranteed"], found["workers"][0]["elements"][0]) == (496, "inside.rx")
+
+
+def test_check_looks_whether_the_devices_are_here(file: Path, tmp_path: Path, capsys: Said) -> None:
+    assert app.call(["nat", "check", str(file)]) == 92
+    said = capsys.readouterr()
+    assert said.out == "" and "ND-92-35" in said.err and f"{file}: inside.device" in said.err
+    assert "there is no device 0000:83:00.0 on the PCI bus here" in said.err and "83:00.1" in said.err
+    ports = {"inside__device": "af_packet:lo", "outside__device": "net_af_packet1,framecnt=64,iface=nd-none"}
+    assert app.call(["nat", "check", str(written(tmp_path, changed(**ports)))]) == 92
+    said = capsys.readouterr()
+    assert "outside.device" in said.err and "inside.device" not in said.err
+    others = ", ".join(sorted(name for _, name in socket.if_nameindex() if name != "lo")[:12])
+    assert "there is no interface nd-none here" in said.err and others in said.err
+    ports["outside__device"] = "pair:x"
+    assert app.call(["nat", "check", str(written(tmp_path, changed(**ports)))]) == 0
 
 
 def test_expand_prints_a_graph_that_says_the_same(tmp_path: Path, capsys: Said) -> None:

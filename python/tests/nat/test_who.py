@@ -7,7 +7,10 @@ import gzip
 import json
 import lzma
 import random
+import shutil
+import socket
 import struct
+import subprocess
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -349,3 +352,49 @@ def test_damage_in_a_file_is_said(tmp_path: Path, capsys: Said) -> None:
         file.write_bytes(bytes(broken[: chance.randrange(2, len(broken))]))
         assert app.call(["nat", "who", f"{OUTSIDE}:1025", str(file), "--at", at(30)]) in (0, 99)
     capsys.readouterr()
+
+
+@pytest.mark.skipif(not shutil.which("nfcapd"), reason="nfcapd is not installed (Debian: nfdump)")
+def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        port = own.getsockname()[1]
+    collector = subprocess.Popen(
+        ["nfcapd", "-b", "127.0.0.1", "-p", str(port), "-l", str(tmp_path), "-t", "60"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+            end = time.monotonic() + 60
+            while not _listens(port):
+                assert time.monotonic() < end, "nfcapd does not listen"
+                time.sleep(0.05)
+            for one in exported():
+                own.sendto(one, ("127.0.0.1", port))
+            while not _read_all(port):
+                assert time.monotonic() < end, "nfcapd does not read"
+                time.sleep(0.05)
+    finally:
+        collector.terminate()
+        collector.wait(60)
+    (stored,) = tmp_path.glob("nfcapd.2*")
+    code, found = asked(f"{OUTSIDE}:9000", str(stored), "--at", at(30), capsys=capsys)
+    assert (code, found["subscribers"]) == (0, [{"inside": "10.0.0.9", "vlans": []}])
+    assert (found["found"][0]["from"], found["found"][0]["remote"]) == (at(5), "198.51.100.9:53")
+    # version 1.7.1 keeps no ports of blocks
+    assert app.call(["nat", "who", f"{OUTSIDE}:1025", str(stored), "--at", at(30)]) in (0, 99)
+    capsys.readouterr()
+
+
+def _udp(port: int) -> list[list[str]]:
+    lines = Path("/proc/net/udp").read_text().splitlines()[1:]
+    return [words for words in map(str.split, lines) if int(words[1].rpartition(":")[2], 16) == port]
+
+
+def _listens(port: int) -> bool:
+    return bool(_udp(port))
+
+
+def _read_all(port: int) -> bool:
+    return all(words[4].endswith(":00000000") for words in _udp(port))

@@ -27,6 +27,10 @@ def test_duration(ns: float | None, text: str) -> None:
         (0.9998, "99.98 %"),
         (0.999999, "99.9999 %"),
         (1, "100 %"),
+        # sums of shares, which a double has as 0.99999999999999986 or 1.0000000000000002
+        (1 - 2**-52, "100 %"),
+        (1 + 2**-52, "100 %"),
+        (1 - 1e-10, "99.99999999 %"),
     ],
 )
 def test_percent_never_rounds_up_to_all(ratio: float, text: str) -> None:

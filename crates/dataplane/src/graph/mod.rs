@@ -13,7 +13,7 @@ pub mod run;
 pub mod schema;
 
 pub use check::CheckedGraph;
-pub use run::GraphRun;
+pub use run::{GraphRun, Stopped};
 
 use element::registry::{KINDS, Registry};
 

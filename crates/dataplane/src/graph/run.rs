@@ -13,7 +13,7 @@ use crate::workers;
 use capture::Capture;
 use dpdk::{Eal, EalOptions, NodePools, Port};
 use element::capture::Taps;
-use element::kind::{Extensions, GraphPort};
+use element::kind::{Endings, Extensions, GraphPort};
 use engine::port::{PortRx, PortTx};
 use engine::{Element, Engine, EngineError, Options};
 use packet::ethernet;
@@ -37,6 +37,19 @@ pub struct GraphRun {
     facts: Vec<PortFacts>,
     cores: Vec<Option<usize>>,
     view: engine::View,
+    endings: Endings,
+}
+
+/// What a graph left when it was stopped.
+pub struct Stopped {
+    /// The last counters.
+    pub observer: Observer,
+    /// The files that packets were written to.
+    pub captures: Vec<capture::Status>,
+    /// What its elements failed to do at their end.
+    pub faults: Vec<SetupError>,
+    /// What is to be known of their end.
+    pub notes: Vec<String>,
 }
 
 /// The ports, and why the graph ended.
@@ -110,7 +123,8 @@ impl GraphRun {
         for port in opened {
             let name = port.settings.name.clone();
             facts.push(port.facts());
-            places.push(GraphPort { name: name.clone(), addrs: port.addrs, mtu: port.link_mtu });
+            let (mtu, interface) = (port.link_mtu, port.info.interface);
+            places.push(GraphPort { name: name.clone(), addrs: port.addrs, mtu, interface });
             opened_ports.push((name.clone(), port.port));
             let rx = port.rx.into_iter().map(boxed).collect();
             let tx = port.tx.into_iter().map(|tx| Some(Box::new(PortTx(tx)) as Box<dyn Element>)).collect();
@@ -118,6 +132,8 @@ impl GraphRun {
         }
         let mut captures = Vec::new();
         extensions.insert(ImpairedElements::new(0, on_the_way));
+        let endings = Endings::default();
+        extensions.insert(endings.clone());
         let parts = Parts {
             queues,
             ports: &places,
@@ -146,6 +162,7 @@ impl GraphRun {
             facts,
             cores,
             view,
+            endings,
         })
     }
 
@@ -176,14 +193,15 @@ impl GraphRun {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 
-    /// End it: the last counters, and the files as they are then.
-    pub fn stop(mut self) -> (Observer, Vec<capture::Status>) {
+    /// End it: the last counters, the files as they are then, and how its elements ended.
+    pub fn stop(mut self) -> Stopped {
         // The elements first: what they recorded is in the rings then.
         if let Some(engine) = self.engine.take() {
             engine.stop();
         }
         let captures = self.captures.iter_mut().map(Capture::stop).collect();
-        (self.observe(), captures)
+        let (faults, notes) = self.endings.all();
+        Stopped { observer: self.observe(), captures, faults, notes }
     }
 }
 

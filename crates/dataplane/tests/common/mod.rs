@@ -18,7 +18,7 @@ pub type Ignores = Box<dyn Fn(&[u8]) -> bool>;
 
 /// The test's end of a cable, whose other end is a port of the graph.
 pub struct End {
-    _port: Port,
+    pub port: Port,
     rx: RxQueue,
     tx: TxQueue,
     pool: Mempool,
@@ -28,10 +28,14 @@ pub struct End {
 
 impl End {
     pub fn new(cable: &str) -> Self {
+        Self::of(&format!("pair:{cable}"))
+    }
+
+    pub fn of(device: &str) -> Self {
         let pool = Mempool::new(eal(), 2047, 2048).unwrap();
-        let port = Port::open(eal(), &format!("pair:{cable}")).unwrap();
+        let port = Port::open(eal(), device).unwrap();
         let (mut rx, mut tx) = port.start(&PortConfig::default(), &pool).unwrap();
-        Self { _port: port, rx: rx.pop().unwrap(), tx: tx.pop().unwrap(), pool, ignores: Box::new(|_| false) }
+        Self { port, rx: rx.pop().unwrap(), tx: tx.pop().unwrap(), pool, ignores: Box::new(|_| false) }
     }
 
     pub fn send(&mut self, frames: &[Vec<u8>]) {

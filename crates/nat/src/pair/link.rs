@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Packets of the socket that the kernel keeps for who reads slowly, bytes.
@@ -89,6 +89,36 @@ impl AsFd for Link {
     }
 }
 
+/// Remove the socket of a NAT that is gone, or steps back, if one is there: of this user, and of the kind that NATs have. What else
+/// stands there is somebody else's, and a link is not followed.
+fn make_way(path: &Path) -> io::Result<()> {
+    may_listen(path)?;
+    match std::fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing stands at a path but the socket of a NAT of this user.
+pub fn may_listen(path: &Path) -> io::Result<()> {
+    let there = match std::fs::symlink_metadata(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        there => there?,
+    };
+    let refused = |what: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, what.to_owned()));
+    if !there.file_type().is_socket() {
+        return refused("what stands there is no socket");
+    }
+    if there.uid() != rustix::process::geteuid().as_raw() {
+        return refused("another user's socket stands there");
+    }
+    match rustix::net::connect(&seqpacket()?, &SocketAddrUnix::new(path)?) {
+        Err(Errno::PROTOTYPE) => refused("another program's socket stands there"),
+        Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::NOENT) | Ok(()) => Ok(()),
+        Err(why) => Err(why.into()),
+    }
+}
+
 /// Where the active NAT is found.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
@@ -96,10 +126,7 @@ pub struct Listener(OwnedFd);
 impl Listener {
     /// Listen at a path, in place of who did before. Only who has the lock does.
     pub fn at(path: &Path) -> io::Result<Self> {
-        match std::fs::remove_file(path) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-            _ => {}
-        }
+        make_way(path)?;
         let socket = seqpacket()?;
         // Before it has a name: there is no moment in which others may connect.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
@@ -134,7 +161,12 @@ pub struct Lock {
 impl Lock {
     fn open(path: &Path, more: OFlags) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
-        Ok(File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
+        let file = File::from(rustix::fs::open(path, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?);
+        let about = file.metadata()?;
+        if about.is_file() && about.len() == 0 {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "another program's file stands there"))
     }
 
     /// Take it if nobody has it.
@@ -194,6 +226,23 @@ mod tests {
         assert!(other.is_held() && Lock::take(&path).unwrap().is_none());
         drop(other);
         assert!(Lock::steal(&path).unwrap().is_held(), "nobody has it: it is taken");
+    }
+
+    #[test]
+    fn what_is_no_socket_of_a_nat_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "letters").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("absent"), at("dangling")).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        let _stream = std::os::unix::net::UnixListener::bind(at("stream")).unwrap();
+        for name in ["file", "link", "dangling", "folder", "stream"] {
+            assert_eq!(Listener::at(&at(name)).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{name}");
+            assert!(std::fs::symlink_metadata(at(name)).is_ok(), "{name} is there");
+        }
+        assert!(Lock::take(&at("file")).is_err() && Lock::steal(&at("file")).is_err());
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"letters");
     }
 
     #[test]

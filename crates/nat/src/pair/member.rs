@@ -4,7 +4,7 @@ mod follow;
 
 use super::duty::Duty;
 use super::lease::{Lapsed, Lease};
-use super::link::{Link, Listener, Lock, Received};
+use super::link::{Link, Listener, Lock, Received, may_listen};
 use super::message::{LONGEST, Message, Terms, VERSION, differences};
 use super::view::{Cause, Counters, Role, Standing, Takeover};
 use super::worker::{Chunk, Ends};
@@ -151,6 +151,7 @@ impl Member {
             if let Some(lock) =
                 taken.map_err(|why| JoinError::Refused(format!("the lock beside it: {why}")))?
             {
+                may_listen(socket).map_err(|why| JoinError::Refused(why.to_string()))?;
                 return Ok(Some((Joined::Active(lock), self.seed)));
             }
         }

@@ -1,7 +1,10 @@
 //! The file of what sites had, over a restart. A thread writes it, whole or not at all.
 
 use super::leasing::{Change, KnownSite};
+use crate::own_file;
+use ::element::kind::Endings;
 use packet::Mac;
+use profile::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,6 +16,8 @@ use std::time::Duration;
 
 /// What the file says that it is.
 const FORMAT: &str = "netdyno-nat-sites/1";
+/// Bytes of a file at most: those of as many sites as there may be, each with some 150.
+const MOST: u64 = 64 << 20;
 /// So many copies of a file are put aside.
 const COPIES: usize = 9;
 /// A file that could not be written is tried again so long after that.
@@ -27,7 +32,7 @@ struct Document {
 
 /// What sites had, by a file. Nothing, where there is no file yet.
 pub fn read(file: &Path) -> io::Result<Vec<KnownSite>> {
-    let text = match fs::read(file) {
+    let text = match own_file::read(file, MOST) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text?,
     };
@@ -48,7 +53,7 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
 /// Copy a file whose sites are not all taken, so that who mistyped an option has them still: where the copy is. No copy takes the
 /// place of one that says otherwise.
 pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
-    let text = fs::read(file)?;
+    let text = own_file::read(file, MOST)?;
     let names = (1..=COPIES).map(|n| beside(file, &if n == 1 { ".old".into() } else { format!(".old{n}") }));
     for old in names {
         match File::options().write(true).create_new(true).open(&old) {
@@ -58,7 +63,7 @@ pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
                 return Ok(old);
             }
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::read(&old).is_ok_and(|there| there == text) {
+                if own_file::read(&old, MOST).is_ok_and(|there| there == text) {
                     return Ok(old);
                 }
             }
@@ -73,7 +78,9 @@ fn prepare(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<PathBuf>
     let sites = sites.values().copied().collect();
     let text = serde_json::to_vec(&Document { format: FORMAT.into(), sites })?;
     let new = beside(file, ".new");
-    let mut open = File::create(&new)?;
+    own_file::may_replace(file, FORMAT.as_bytes())?;
+    own_file::remove(&new, FORMAT.as_bytes())?;
+    let mut open = File::options().write(true).create_new(true).open(&new)?;
     open.write_all(&text)?;
     open.sync_all()?;
     Ok(new)
@@ -95,14 +102,25 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Where what could not be written at the end is said.
+fn lost(endings: &Endings, file: &Path, why: &io::Error) {
+    let what = format!("{} cannot be written: {why}; sites may get other addresses", file.display());
+    let fix = "Make room there, or name a file in another folder";
+    endings.fault(Error::new("ND-92-18", "sites.known", what, fix));
+}
+
 impl Keeper {
     /// For this file. That it can be written is seen by one beside it: a NAT that never runs leaves it as it was.
-    pub fn start(file: &Path, sites: Vec<KnownSite>) -> io::Result<Self> {
+    pub fn start(file: &Path, sites: Vec<KnownSite>, endings: Endings) -> io::Result<Self> {
         let mut sites = sites.into_iter().map(|site| (site.mac, site)).collect();
         fs::remove_file(prepare(file, &sites)?)?;
         let (tell, told) = sync_channel(1);
         let file = file.to_owned();
-        let run = move || keep(&file, &mut sites, &told, AGAIN);
+        let run = move || {
+            if let Err(why) = keep(&file, &mut sites, &told, AGAIN) {
+                lost(&endings, &file, &why);
+            }
+        };
         let thread = std::thread::Builder::new().name("nd-sites".into()).spawn(run)?;
         Ok(Self { tell: Some(tell), thread: Some(thread) })
     }
@@ -128,14 +146,21 @@ impl Keeper {
     }
 }
 
-/// Write what is told, until nobody tells any more. What could not be written is written `again` later, and as the last of all.
-fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<Change>>, again: Duration) {
+/// Write what is told, until nobody tells any more. What could not be written is written `again` later, and as the last of all: whether
+/// that was.
+fn keep(
+    file: &Path,
+    sites: &mut BTreeMap<Mac, KnownSite>,
+    told: &Receiver<Vec<Change>>,
+    again: Duration,
+) -> io::Result<()> {
     let (mut failing, mut over) = (false, false);
+    let mut last = Ok(());
     while !over {
         let changes = if failing { told.recv_timeout(again) } else { told.recv().map_err(Into::into) };
         over = changes == Err(RecvTimeoutError::Disconnected);
         if over && !failing {
-            return;
+            return Ok(());
         }
         for (mac, site) in changes.unwrap_or_default() {
             match site {
@@ -150,10 +175,15 @@ fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<C
                     file.display()
                 );
                 failing = true;
+                last = Err(why);
             }
-            written => failing = written.is_err(),
+            written => {
+                failing = written.is_err();
+                last = written;
+            }
         }
     }
+    last
 }
 
 #[cfg(test)]
@@ -177,7 +207,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sites.json");
         assert_eq!(read(&file).unwrap(), []);
-        let keeper = Keeper::start(&file, vec![one(1)]).unwrap();
+        let keeper = Keeper::start(&file, vec![one(1)], Endings::default()).unwrap();
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             0,
@@ -219,7 +249,7 @@ mod tests {
             let (tell, told) = sync_channel(0);
             std::thread::scope(|threads| {
                 let (file, tell) = (&file, tell);
-                threads.spawn(move || keep(file, &mut BTreeMap::new(), &told, again));
+                threads.spawn(move || keep(file, &mut BTreeMap::new(), &told, again).unwrap());
                 // The second is taken when the first was tried; that one is, too, within a moment.
                 for last in [1, 2] {
                     tell.send(vec![(one(last).mac, Some(one(last)))]).unwrap();
@@ -252,6 +282,6 @@ mod tests {
             read(&file).unwrap_err();
         }
         // A folder that cannot be written to is told at once.
-        Keeper::start(&file.join("below"), vec![]).unwrap_err();
+        Keeper::start(&file.join("below"), vec![], Endings::default()).unwrap_err();
     }
 }

@@ -124,7 +124,8 @@ impl ElementKind for Options {
                 let known = known::read(Path::new(file)).map_err(|why| fault(cx, why))?;
                 let taken = leasing.remember(&known);
                 let left_out = known.len() - taken.len();
-                let keeper = Keeper::start(Path::new(file), taken).map_err(|why| fault(cx, why))?;
+                let keeper = Keeper::start(Path::new(file), taken, ::element::kind::Endings::of(cx))
+                    .map_err(|why| fault(cx, why))?;
                 if left_out > 0 {
                     let old = known::put_aside(Path::new(file)).map_err(|why| fault(cx, why))?;
                     let (of, old) = (known.len(), old.display());

@@ -1,5 +1,6 @@
 //! The file: a header, records, and at the end how many there are and a checksum of all of it.
 
+use crate::own_file;
 use cgnat::state::{LONGEST, Record};
 use crc32fast::Hasher;
 use std::fs::{File, OpenOptions};
@@ -91,6 +92,20 @@ pub enum StateError {
     Damaged,
 }
 
+impl StateError {
+    /// Whether the file may be put aside, and another take its place: it is a NAT's, whatever became of it.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::None | Self::Version(_) | Self::Damaged)
+    }
+}
+
+/// Whether nothing stands where a state is put aside, beside `path`, but an older one.
+pub fn may_put_aside(path: &Path) -> io::Result<()> {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    own_file::may_replace(Path::new(&old), &MAGIC)
+}
+
 /// Writes a file beside the one whose place it takes when it is complete.
 #[derive(Debug)]
 pub struct Writer {
@@ -108,10 +123,7 @@ impl Writer {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let new = PathBuf::from(name);
-        match std::fs::remove_file(&new) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-            _ => {}
-        }
+        own_file::remove(&new, &MAGIC)?;
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let to = BufWriter::with_capacity(PIECE, file);
         let (sum, totals) = (Hasher::new(), Totals::default());
@@ -153,6 +165,7 @@ impl Writer {
         self.to.write_all(&sum.to_le_bytes())?;
         self.to.flush()?;
         self.to.get_ref().sync_all()?;
+        own_file::may_replace(&self.path, &MAGIC)?;
         std::fs::rename(&self.new, &self.path)?;
         sync_folder(&self.path);
         Ok(totals)
@@ -189,16 +202,11 @@ pub struct Reader {
 impl Reader {
     /// Open a file.
     pub fn open(path: &Path) -> Result<(Self, Header), StateError> {
-        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
-        let from = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
-        let from = from.map_err(|why| match why.kind() {
+        let from = own_file::open(path).map_err(|why| match why.kind() {
             io::ErrorKind::NotFound => StateError::None,
             _ => StateError::Io(why),
         })?;
         let about = from.metadata()?;
-        if !about.is_file() {
-            return Err(StateError::Untrusted("it is no file"));
-        }
         if about.mode() & 0o022 != 0 {
             return Err(StateError::Untrusted("others may write it"));
         }

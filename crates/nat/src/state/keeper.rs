@@ -2,7 +2,9 @@
 
 use super::file::{Header, Totals, Writer, sync_folder};
 use crate::log::Log;
+use ::element::kind::Endings;
 use cgnat::{Hop, Mac, Nat};
+use profile::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Keeper {
     path: PathBuf,
     header: Header,
+    endings: Endings,
     work: Mutex<Work>,
 }
 
@@ -30,8 +33,8 @@ enum Work {
 
 impl Keeper {
     /// At `path`; when it was written is said then.
-    pub fn new(path: &Path, header: Header) -> Self {
-        Self { path: path.to_owned(), header, work: Mutex::new(Work::Running { began: 0 }) }
+    pub fn new(path: &Path, header: Header, endings: Endings) -> Self {
+        Self { path: path.to_owned(), header, endings, work: Mutex::new(Work::Running { began: 0 }) }
     }
 
     /// A worker that has its own of the file carries packets. Once all do, the file is of the past, and is put aside as `FILE.old`: a
@@ -88,7 +91,11 @@ impl Keeper {
                     Work::Writing(_, _, given) => given,
                     _ => Vec::new(),
                 });
-                tracing::warn!("{} cannot be written, and no session is kept: {why}", self.path.display());
+                let what =
+                    format!("{} cannot be written, and no session is kept: {why}", self.path.display());
+                tracing::warn!("{what}");
+                let fix = "Make room there, or name a file in another folder";
+                self.endings.fault(Error::new("ND-92-18", "state", what, fix));
                 false
             }
         }

@@ -12,6 +12,6 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use file::{Header, StateError};
+pub use file::{Header, StateError, may_put_aside};
 pub use keeper::Keeper;
 pub use survey::{Bound, Survey, Tally, restore};

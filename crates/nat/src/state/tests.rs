@@ -2,6 +2,7 @@ use super::file::{MOST, Totals, Writer};
 use super::*;
 use crate::log::{Log, LogOptions};
 use crate::testing::{NOW, REMOTE, hop_in, inside, send};
+use ::element::kind::Endings;
 use cgnat::config::{PoolAddress, SECOND};
 use cgnat::event::What;
 use cgnat::{Config, Endpoint, Nat, Ownership};
@@ -283,7 +284,7 @@ fn the_file_is_there_whole_or_not_at_all() {
 #[test]
 fn what_a_worker_gave_ends_where_the_next_one_cannot_give_its_own() {
     let options: LogOptions = serde_json::from_value(serde_json::json!({"syslog": "127.0.0.1:9"})).unwrap();
-    let log = || Log::start(&options, 0).unwrap();
+    let log = || Log::start(&options, 0, &Endings::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path().join("below");
     let path = below.join("cgn.state");

@@ -74,8 +74,11 @@ impl Whose {
 /// What there is of a run's status.
 fn own(status: &Status) -> Value {
     let state = if status.error.is_some() { "failed" } else { "running" };
-    let Status { graph, elapsed, error, captures, lost } = status;
-    json!({"run": graph, "state": state, "elapsed": elapsed, "error": error, "captures": captures, "lost": lost})
+    let Status { graph, elapsed, error, captures, lost, faults, notes } = status;
+    json!({
+        "run": graph, "state": state, "elapsed": elapsed, "error": error, "captures": captures, "lost": lost,
+        "faults": faults, "notes": notes
+    })
 }
 
 /// A graph's file, as JSON.
