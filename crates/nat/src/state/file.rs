@@ -204,6 +204,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<(Self, Header), StateError> {
         let from = own_file::open(path).map_err(|why| match why.kind() {
             io::ErrorKind::NotFound => StateError::None,
+            io::ErrorKind::Other => StateError::Untrusted("it is no regular file, or a symbolic link"),
             _ => StateError::Io(why),
         })?;
         let about = from.metadata()?;

@@ -53,7 +53,7 @@ fn full(count: usize) -> (Ownership, Vec<Nat>) {
 }
 
 fn keep(path: &Path, nats: &[Nat]) {
-    let keeper = Keeper::new(path, header(nats.len()));
+    let keeper = Keeper::new(path, header(nats.len()), Endings::default());
     for nat in nats {
         assert!(keeper.give(nat, NOW, |hop| Some([2, 0, 0, 0, 0, hop as u8])));
     }
@@ -244,7 +244,7 @@ fn what_others_could_have_put_there_is_not_used() {
     assert!(matches!(Survey::of(&longer), Err(StateError::Untrusted(_))));
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(Survey::of(&link), Err(StateError::Io(_))));
+    assert!(matches!(Survey::of(&link), Err(StateError::Untrusted(_))));
     assert!(matches!(Survey::of(folder.path()), Err(StateError::Untrusted(_))));
     // Reading a pipe would wait for ever.
     let pipe = folder.path().join("pipe");
@@ -257,7 +257,7 @@ fn the_file_is_there_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cgn.state");
     let (_, nats) = full(2);
-    let keeper = Keeper::new(&path, header(2));
+    let keeper = Keeper::new(&path, header(2), Endings::default());
     assert!(!keeper.has_begun());
     keeper.began();
     assert!(keeper.has_begun());
@@ -266,7 +266,7 @@ fn the_file_is_there_whole_or_not_at_all() {
     assert!(keeper.give(&nats[1], NOW, |_| None));
     assert!(Survey::of(&path).is_ok());
     // What it began with is of the past once all workers run.
-    let next = Keeper::new(&path, header(2));
+    let next = Keeper::new(&path, header(2), Endings::default());
     let old = folder.path().join("cgn.state.old");
     next.began();
     assert!(Survey::of(&path).is_ok() && !old.exists());
@@ -277,7 +277,7 @@ fn the_file_is_there_whole_or_not_at_all() {
     drop(Writer::begin(&path, &header(1)).unwrap());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     // A place that cannot be written: nothing is kept, and the NAT goes on to end.
-    let nowhere = Keeper::new(&folder.path().join("none/cgn.state"), header(2));
+    let nowhere = Keeper::new(&folder.path().join("none/cgn.state"), header(2), Endings::default());
     assert!(!nowhere.give(&nats[0], NOW, |_| None) && !nowhere.give(&nats[1], NOW, |_| None));
 }
 
@@ -292,7 +292,7 @@ fn what_a_worker_gave_ends_where_the_next_one_cannot_give_its_own() {
         fs::create_dir_all(&below).unwrap();
         let (_, mut nats) = full(2);
         let sessions = nats[0].session_count();
-        let keeper = Keeper::new(&path, header(2));
+        let keeper = Keeper::new(&path, header(2), Endings::default());
         assert!(keeper.give(&nats[0], NOW, |_| None));
         assert!(keeper.hold(nats[0].take().unwrap(), log()).is_none());
         assert_eq!((nats[0].session_count(), keeper.not_kept().len()), (0, 0), "it is held");
@@ -323,7 +323,7 @@ fn a_million_sessions() {
         send(&mut nat, SocketAddrV4::new(address, 5000 + (number % EACH) as u16), REMOTE);
     }
     let began = std::time::Instant::now();
-    assert!(Keeper::new(&path, header(1)).give(&nat, NOW, |_| Some([2; 6])));
+    assert!(Keeper::new(&path, header(1), Endings::default()).give(&nat, NOW, |_| Some([2; 6])));
     let (written, bytes) = (began.elapsed(), fs::metadata(&path).unwrap().len());
     drop(nat);
     let mut nat = Nat::new(config).unwrap();
