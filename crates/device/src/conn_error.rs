@@ -5,6 +5,10 @@ use protocol::meter::Failure;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
+
+/// What a transport calls the wait for a connection.
+pub const CONNECT: &str = "connect";
 
 /// Why a connection ended, or why datagrams did not get through.
 #[derive(Debug)]
@@ -54,6 +58,27 @@ impl ConnError {
     /// The kind of failure, and what it was exactly.
     pub fn cause(&self) -> Cause {
         Cause { kind: self.why, detail: self.detail }
+    }
+
+    /// The same, of a connection to `address`.
+    pub fn to(self, address: SocketAddr) -> Self {
+        if self.what != CONNECT {
+            return self;
+        }
+        Self { what: format!("{CONNECT} to {address}").into(), ..self }
+    }
+
+    /// The same, of several addresses, and what was wrong with each.
+    pub fn of_all(self, what: String) -> Self {
+        Self { what: what.into(), errno: None, ..self }
+    }
+
+    /// What was wrong, without what was being done.
+    pub fn words(&self) -> String {
+        match self.errno {
+            Some(e) => std::io::Error::from(e).to_string(),
+            None => self.what.to_string(),
+        }
     }
 
     /// Whether it is the same mishap again.

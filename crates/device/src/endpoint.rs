@@ -48,8 +48,8 @@ pub struct Event {
 /// Where a connection leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// To the group's target.
-    Target,
+    /// To the group's target, at so many in its list of addresses.
+    Target(usize),
     /// To this address.
     Address(SocketAddr),
     /// It waits for others on this local address; port 0: any that is free.

@@ -1,5 +1,6 @@
 //! A worker's share of one group: its load shape, who is idle, and what was measured.
 
+use crate::addresses::Reach;
 use crate::load_shape::{ClosedLoop, OpenLoop};
 use profile::Load;
 use protocol::cause::Causes;
@@ -42,6 +43,8 @@ pub(super) struct Group {
     pub waits: Option<GroupWaits>,
     /// Tallies since the last sample.
     pub meter: Box<[Tally; 3]>,
+    /// The addresses of its target.
+    pub reach: Reach,
     /// How many failures of each kind have been told, and of which causes.
     pub told: [u8; Failure::ALL.len()],
     pub causes_told: Causes,
@@ -72,6 +75,7 @@ impl Group {
             active: 0,
             waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
+            reach: Reach::new(&group.addresses),
             told: [0; Failure::ALL.len()],
             causes_told: Causes::default(),
             about: group.about,

@@ -8,6 +8,7 @@
 //! ```
 //! [`start`] makes one [`Worker`] per core, each with an endpoint of its own; they share nothing.
 
+mod addresses;
 pub mod conn_error;
 pub mod endpoint;
 mod group;

@@ -122,6 +122,11 @@ macro_rules! registry {
                 match self { $( Self::$name(params) => params.set_data(data), )+ }
             }
 
+            /// Take the credentials of the target's URL.
+            pub fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+                match self { $( Self::$name(params) => params.set_credentials(name, password), )+ }
+            }
+
             /// Tell the sessions of this group's devices from all others'.
             pub fn identify(&mut self, identity: Identity) {
                 match self { $( Self::$name(params) => params.identify(identity), )+ }

@@ -138,7 +138,7 @@ impl Core {
         let started = match run.as_ref().and_then(|run| run.capture(settings)) {
             Some(source) => Capture::start_from(source?, settings, path)?,
             None => {
-                let towards = run.and_then(|run| run.plan.groups.first().map(|group| group.address));
+                let towards = run.and_then(|run| run.plan.groups.first().map(|group| group.address()));
                 Capture::start(settings, path, towards)?
             }
         };

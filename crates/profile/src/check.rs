@@ -2,8 +2,11 @@
 
 use crate::ceiling::{BURST, QUEUES};
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
+use crate::secret;
 use crate::text::capital;
-use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Transport, model, threshold};
+use crate::{
+    Capture, Dpdk, Error, Group, Load, Port, Profile, Resolve, Role, Target, Transport, model, threshold,
+};
 use models::Params;
 use protocol::data::Data;
 use protocol::problem::{Problem, closest};
@@ -144,6 +147,7 @@ fn check_group(
         params.set_data(data);
     }
     if let Err(problem) = params.check() {
+        let problem = secret::untold(&params, problem);
         let problem = problem.under(&format!("{at}.model.{}", group.model.name()));
         add(Some(Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix))));
     }
@@ -200,18 +204,36 @@ fn check_target(
             format!("Write {}://{}", target.scheme, target.host),
         )));
     }
+    let mut params = group.model.clone();
     let default = Params::default_of(group.model.name());
     let default = default.as_ref().and_then(Params::path);
-    match (group.model.path(), &target.path) {
-        (Some(own), Some(path)) if Some(own) != default && own != *path => {
-            let what = format!("the target asks for {path}, the model for {own}");
-            add(Some(Error::new(CONFLICT, key.clone(), what, "Leave the path out of one of them")));
+    if let Some(path) = &target.path {
+        params.set_path(path);
+        match (group.model.path(), params.path()) {
+            (Some(own), Some(path)) if Some(own) != default && own != path => {
+                let (path, own) = (secret::query(path), secret::query(own));
+                let what = format!("the target asks for {path}, the model for {own}");
+                add(Some(Error::new(CONFLICT, key.clone(), what, "Leave the path out of one of them")));
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let what = format!("{}:// has no path, and the target has one", target.scheme);
+                add(Some(Error::new(BAD_VALUE, key.clone(), what, "Leave out what is behind host and port")));
+            }
         }
-        (Some(_), _) | (_, None) => {}
-        (None, Some(path)) => {
-            let what = format!("{}:// has no path, and {path:?} is one", target.scheme);
-            add(Some(Error::new(BAD_VALUE, key.clone(), what, "Leave it out")));
-        }
+    }
+    if let Some(user) = &target.user
+        && let Err(problem) = params.set_credentials(&user.name, user.password.as_deref())
+    {
+        let what = format!("{target} {}", problem.what);
+        add(Some(Error::new(CONFLICT, key.clone(), what, capital(&problem.fix))));
+    } else if group.model.check().is_ok()
+        && let Err(problem) = params.check()
+    {
+        // what the URL brought
+        let problem = secret::untold(&params, problem);
+        let what = format!("{target}: {} {}", problem.key, problem.what);
+        add(Some(Error::new(BAD_VALUE, key.clone(), what, capital(&problem.fix))));
     }
     if group.tls.is_some() && !scheme.tls {
         let what = format!("{}:// does not use TLS", target.scheme);
@@ -221,6 +243,11 @@ fn check_target(
             what,
             "Leave tls out, or use a TLS scheme in the target",
         )));
+    }
+    if matches!(profile.transport, Transport::Dpdk(_)) && group.resolve == Resolve::All {
+        let what = "the dpdk transport sends to one address of a name";
+        let fix = "Use first, v4 or v6, or a group for each address";
+        add(Some(Error::new(CONFLICT, format!("{at}.resolve"), what, fix)));
     }
     if matches!(profile.transport, Transport::Dpdk(_)) && group.model.stateless().is_none() {
         let what = format!("the dpdk transport does not carry {} yet", group.model.name());

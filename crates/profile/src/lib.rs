@@ -21,6 +21,7 @@ mod metric;
 mod model;
 mod offload;
 mod placement;
+mod resolve;
 mod rss;
 pub mod secret;
 pub mod source;
@@ -40,6 +41,7 @@ pub use metric::{Metric, MetricKind, Stat};
 pub use model::that as models_that;
 pub use offload::{Offload, Offloads, Rule};
 pub use placement::check_worker;
+pub use resolve::Resolve;
 pub use rss::Rss;
 pub use target::Target;
 pub use text::printable;
@@ -148,6 +150,11 @@ pub struct Group {
     /// Name of a target of this profile, or a URL.
     #[schemars(extend("x-netdyno-secret" = "query"))]
     pub target: String,
+    /// Which addresses of the target's name are used. `first`: the first that works, in the order of RFC 6724 with IPv6 and
+    /// IPv4 in turn (RFC 8305); a device that cannot connect tries the next. `v4`, `v6`: the same, one family alone. `all`:
+    /// devices are spread over all of them. Default `first`.
+    #[serde(default, skip_serializing_if = "Resolve::is_default")]
+    pub resolve: Resolve,
     /// How many virtual devices, at most 10,000,000. Default 1.
     #[serde(default = "one")]
     pub devices: u32,

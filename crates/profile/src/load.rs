@@ -3,6 +3,7 @@
 use crate::bounded::TOO_MANY;
 use crate::census::document;
 use crate::error::{BAD_VALUE, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY};
+use crate::secret::Secrets;
 use crate::text::capital;
 use crate::{Error, Profile, Transport};
 use protocol::problem::closest;
@@ -34,7 +35,15 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
         Transport::Sockets(_) => Vec::new(),
     };
     errors.extend(crate::check::check(&profile));
-    if errors.is_empty() { Ok(profile) } else { Err(errors) }
+    if errors.is_empty() {
+        return Ok(profile);
+    }
+    let secrets = Secrets::of(&profile, []);
+    for error in &mut errors {
+        error.what = secrets.hide(std::mem::take(&mut error.what));
+        error.fix = secrets.hide(std::mem::take(&mut error.fix));
+    }
+    Err(errors)
 }
 
 /// Anything that is written as strictly as a profile; what is wrong is told in the same words.

@@ -1,6 +1,11 @@
 //! What of a profile others must not read. The schema marks it; it is replaced in all that is kept, told or logged.
 
-use serde_json::Value;
+use crate::{Profile, Target};
+use crate::target::without_user;
+use models::Params;
+use protocol::problem::Problem;
+use protocol::template::Template;
+use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 /// What stands in the place of a secret.
@@ -44,10 +49,25 @@ pub struct Secrets {
 }
 
 impl Secrets {
+    /// Those of a profile that was read.
+    pub fn of(profile: &Profile, more: impl IntoIterator<Item = String>) -> Self {
+        let named = profile.targets.values().cloned();
+        let written = profile.groups.iter().filter_map(|group| group.target.parse::<Target>().ok());
+        let users: Vec<String> =
+            named.chain(written).filter_map(|target| target.user).flat_map(|user| user.secrets().collect::<Vec<_>>()).collect();
+        let whole = serde_json::to_value(profile).unwrap_or_default();
+        Self::new(&whole, more.into_iter().chain(users))
+    }
+
     /// What the schema's marks say, and `more`, which stands anywhere.
     pub fn new(profile: &Value, more: impl IntoIterator<Item = String>) -> Self {
         let mut values: Vec<String> = more.into_iter().collect();
         walk(&SCHEMA, &mut profile.clone(), &mut values);
+        // in a template braces are written twice, on the wire once
+        for one in values.clone().iter().filter(|one| one.contains(['{', '}'])) {
+            values.push(Template::escaped(one));
+            values.push(one.replace("{{", "{").replace("}}", "}"));
+        }
         values.retain(|value| !value.is_empty() && value != HIDDEN);
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
@@ -110,9 +130,29 @@ pub fn is_named(name: &str) -> bool {
     WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// A URL or path whose query tells no secret.
+/// A URL or path that tells neither credentials nor what is secret in its query.
 pub fn query(text: &str) -> String {
     hidden_query(text, &mut Vec::new())
+}
+
+/// A problem with the parameters of a model as it may be told: of a secret not what it says.
+pub fn untold(model: &Params, problem: Problem) -> Problem {
+    let written = serde_json::to_value(model).unwrap_or_default();
+    let mut profile = json!({"groups": [{"model": written}]});
+    walk(&SCHEMA, &mut profile, &mut Vec::new());
+    let hidden = &profile["groups"][0]["model"];
+    let key = problem.key.split(['.', '[']).next().unwrap_or_default();
+    let entry = problem.key.strip_prefix(key).and_then(|rest| rest.strip_prefix('.'));
+    let at = |value: &Value| {
+        let value = value[model.name()][key].clone();
+        entry.and_then(|entry| value.get(entry).cloned()).unwrap_or(value)
+    };
+    // only what is said of a template shows a part of it
+    if at(&written) == at(hidden) || !problem.what.contains('{') {
+        return problem;
+    }
+    let fix = "name it as {env: NAME} or {file: PATH}, which are taken as they are; here {{ and }} are braces";
+    Problem::new(problem.key, "cannot be used as it is written, and is not shown", fix)
 }
 
 /// Replace what is marked, and put it into `found`.
@@ -178,6 +218,15 @@ fn texts(value: &mut Value, change: &mut dyn FnMut(&str) -> Option<String>) {
 }
 
 fn hidden_query(text: &str, found: &mut Vec<String>) -> String {
+    let url = text.contains("://").then(|| without_user(text));
+    if let Some(url) = url.as_ref().filter(|url| *url != text) {
+        match text.parse::<Target>().ok().and_then(|target| target.user) {
+            Some(user) => found.extend(user.secrets()),
+            // not a URL that can be used: whatever it was, it is in none of its parts
+            None => found.push(text.to_owned()),
+        }
+        return hidden_query(url, found);
+    }
     let Some((before, rest)) = text.split_once('?') else {
         return text.to_owned();
     };
@@ -193,7 +242,6 @@ fn hidden_query(text: &str, found: &mut Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn profile() -> Value {
         json!({

@@ -16,7 +16,7 @@ mod request;
 mod transmission;
 mod wire;
 
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
+use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
@@ -111,6 +111,7 @@ pub const DESCRIPTION: Description = Description {
         path: Some("path"),
         options: &[("method", "method"), ("data", "payload")],
     }),
+    texts: &[("path", Text::Template), ("payload", Text::Template)],
 };
 
 /// How many exchanges that are over are remembered, to know answers that come twice.

@@ -28,6 +28,8 @@ pub struct Description {
     pub ordered: bool,
     /// How a URL and a few options become a profile; `None`: it needs a profile.
     pub quick: Option<Quick>,
+    /// Keys of its parameters with texts in which some characters have a meaning, and which.
+    pub texts: &'static [(&'static str, Text)],
 }
 
 /// A delay that a model measures.
@@ -131,6 +133,19 @@ impl Serialize for Confirmed {
             Self::By(key) => s.serialize_str(key),
         }
     }
+}
+
+/// Which characters of a text have a meaning: what is to be sent as it is doubles them. The key of an entry in a list or an object
+/// is `KEY.ENTRY`, whatever is between; of all entries `KEY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Text {
+    /// Braces: a [template](crate::template).
+    Template,
+    /// The backslash.
+    Escapes,
+    /// Both.
+    EscapesAndTemplate,
 }
 
 /// How `netdyno run URL` and its options become a profile: keys of the model's parameters.
@@ -305,6 +320,14 @@ pub trait ModelParams: Default {
     /// Take the profile's tables, which templates may name.
     fn set_data(&mut self, data: &Data) {
         let _has_no_templates = data;
+    }
+
+    /// Take the credentials of the target's URL, without percent-encoding; refused where the model sends none, or is given
+    /// others.
+    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+        let _has_none = (name, password);
+        let what = format!("{} sends no credentials, and the URL has some", Self::DESCRIPTION.name);
+        Err(Problem::new("", what, "leave out what is before the @"))
     }
 
     /// Tell the sessions of this group's devices from all others', where the other side keeps them by name.

@@ -15,7 +15,7 @@ use self::request::Request;
 use self::said::Said;
 use self::wire::{Body, Malformed};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
+use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Link, Model};
 use crate::pace::Pace;
@@ -101,6 +101,7 @@ pub const DESCRIPTION: Description = Description {
         path: Some("path"),
         options: &[("method", "method"), ("header", "headers"), ("data", "body"), ("user", "target")],
     }),
+    texts: &[("path", Text::Template), ("headers", Text::Template), ("body", Text::Template)],
 };
 
 /// What is the same for all devices of a group.
@@ -502,5 +503,7 @@ impl Device {
     }
 }
 
+#[cfg(test)]
+mod request_tests;
 #[cfg(test)]
 mod tests;

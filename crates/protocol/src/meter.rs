@@ -412,6 +412,7 @@ mod tests {
             confirmed: Confirmed::Never,
             ordered: false,
             quick: None,
+            texts: &[],
         };
         let (mut all, mut more) = (Tally::of(&model), Tally::of(&model));
         more.own[1] = 3;

@@ -23,7 +23,7 @@ pub use self::version::Version;
 use self::property::Properties;
 use self::wire::{Ack, Malformed, Packet, Publish};
 use crate::cause::{Cause, other_protocol};
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
+use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
@@ -99,6 +99,16 @@ pub const DESCRIPTION: Description = Description {
         path: None,
         options: &[("qos", "qos"), ("topic", "topic"), ("data", "payload"), ("user", "target")],
     }),
+    texts: &[
+        ("client_id", Text::Template),
+        ("username", Text::Template),
+        ("password", Text::Template),
+        ("topic", Text::Template),
+        ("payload", Text::Template),
+        ("will.topic", Text::Template),
+        ("will.payload", Text::Template),
+        ("subscribe.topic", Text::Template),
+    ],
 };
 
 /// How many publishes one callback sends before other devices are served.

@@ -43,6 +43,7 @@ pub const DESCRIPTION: Description = Description {
         path: None,
         options: &[],
     }),
+    texts: &[],
 };
 
 /// Parameters of the `ping` model.
@@ -371,11 +372,13 @@ impl Device {
         let Some((&[kind, code, ..], payload)) = bytes.split_first_chunk::<HEADER>() else {
             return Err("an ICMP message shorter than its header");
         };
-        if !self.config.ipv6 && checksum(bytes) != 0 {
+        // a name may have addresses of both families: the reply says which one it is from
+        let summed = kind == REPLY_V4 || !self.config.ipv6 && kind != REPLY_V6;
+        if summed && checksum(bytes) != 0 {
             return Err("an ICMP message with a wrong checksum");
         }
         match (self.config.ipv6, kind, code) {
-            (false, REPLY_V4, 0) | (true, REPLY_V6, 0) => self.reply(cx, bytes, payload),
+            (_, REPLY_V4 | REPLY_V6, 0) => self.reply(cx, bytes, payload),
             (false, UNREACHABLE_V4 | EXCEEDED_V4, _) => {
                 // behind the IPv4 header are the first 8 bytes of what could not be delivered (RFC 792)
                 let header = usize::from(payload.first().map_or(0, |first| first & 15)) * 4;

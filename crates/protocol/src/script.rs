@@ -12,7 +12,7 @@ pub use self::step::{Repeat, Step};
 
 use self::compile::{DEPTH_MAX, KEPT_MAX, Op, Pattern};
 use crate::cause::{Cause, TLS_PORT, other_protocol};
-use crate::describe::{Confirmed, Delay, Description};
+use crate::describe::{Confirmed, Delay, Description, Text};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::target::Scheme;
@@ -42,6 +42,7 @@ pub const DESCRIPTION: Description = Description {
     confirmed: Confirmed::Never,
     ordered: false,
     quick: None,
+    texts: &[("steps.send", Text::EscapesAndTemplate), ("steps.expect", Text::Escapes)],
 };
 
 /// How many steps one callback plays before other devices are served.

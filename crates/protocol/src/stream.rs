@@ -55,6 +55,7 @@ pub const DESCRIPTION: Description = Description {
         path: None,
         options: &[],
     }),
+    texts: &[],
 };
 
 /// Parameters of the `stream` model.

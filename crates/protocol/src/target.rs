@@ -49,10 +49,10 @@ impl Scheme {
         Self { name, port: None, carrier: Carrier::Icmp, tls: false }
     }
 
-    /// The one called `name` among those of `model`.
+    /// The one called `name` among those of `model`; schemes have no case (RFC 3986 section 3.1).
     pub fn find(model: &str, among: &[Scheme], name: &str) -> Result<Scheme, Problem> {
         let known = || among.iter().map(|scheme| scheme.name);
-        among.iter().find(|scheme| scheme.name == name).copied().ok_or_else(|| {
+        among.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(name)).copied().ok_or_else(|| {
             let usable = known().map(|name| format!("{name}://")).collect::<Vec<_>>().join(" or ");
             let fix = match closest(name, known()) {
                 Some(meant) => format!("did you mean {meant}://?"),

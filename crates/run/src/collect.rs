@@ -155,6 +155,9 @@ impl Collector {
             tracing::warn!(group = %name, kind = cause.kind.name(), cause = %cause.detail, "{text}");
             self.groups[complaint.group].keep_example(cause, text);
         }
+        for tally in sample.addresses.drain(..) {
+            self.groups[tally.group].add_address(tally);
+        }
         self.ports.append(&mut sample.ports);
         for element in sample.elements.drain(..) {
             self.elements.insert(element.name.clone(), element);

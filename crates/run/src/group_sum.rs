@@ -1,14 +1,20 @@
 //! One group of a run, summed up over samples and workers, and its result.
 
+use crate::addresses::shown;
 use crate::plan::GroupPlan;
 use crate::reordering;
-use crate::result::{CauseCount, Distribution, Failures, GroupResult, Rates, StallResult, counts, indices};
+use crate::result::{
+    AddressResult, CauseCount, Distribution, Failures, GroupResult, Rates, StallResult, counts, indices,
+};
+use crate::sample::AddressTally;
 use crate::stalls::Stalls;
 use hdrhistogram::Histogram;
 use protocol::cause::{CAUSES_MAX, Cause, Causes};
 use protocol::describe::Delay;
 use protocol::meter::{Counts, Failure, Tally};
+use protocol::target::Carrier;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// One group so far.
 pub(crate) struct GroupSum {
@@ -30,6 +36,8 @@ pub(crate) struct GroupSum {
     pub points: (u32, u32),
     /// Devices of each worker that were stalled when the measure phase ended.
     pub waiting: Vec<u32>,
+    /// What became of the addresses of its target.
+    addresses: Vec<AddressResult>,
 }
 
 impl GroupSum {
@@ -45,6 +53,7 @@ impl GroupSum {
             stalled: None,
             points: (0, 0),
             waiting: vec![0; workers],
+            addresses: plan.addresses.iter().map(AddressResult::unused).collect(),
         }
     }
 
@@ -89,6 +98,30 @@ impl GroupSum {
         }
     }
 
+    /// What a worker says of an address.
+    pub fn add_address(&mut self, tally: AddressTally) {
+        if let Some(address) = self.addresses.get_mut(tally.address) {
+            address.opened += tally.opened;
+            address.failed += tally.failed;
+            address.error = tally.cause.or(address.error.take());
+        }
+    }
+
+    /// The addresses, and which of them load went to: to the first, where the transport opens nothing.
+    fn addresses(&self, is_datagram: bool) -> Vec<AddressResult> {
+        let mut addresses = self.addresses.clone();
+        for address in &mut addresses {
+            // a socket is opened for datagrams before anybody can know whether they arrive
+            address.used = address.opened > if is_datagram { address.failed } else { 0 };
+        }
+        if let Some(first) = addresses.first_mut()
+            && self.addresses.iter().all(|one| one.opened == 0 && one.failed == 0)
+        {
+            first.used = true;
+        }
+        addresses
+    }
+
     /// The group's result; `measured_ns` is how long the measure phase was.
     pub fn result(&self, plan: &GroupPlan, measured_ns: u64) -> GroupResult {
         let measured = &self.measured.counts;
@@ -98,6 +131,7 @@ impl GroupSum {
             name: plan.name.clone(),
             protocol: plan.about.name,
             target: plan.target.clone(),
+            addresses: self.addresses(plan.scheme.carrier != Carrier::Stream),
             devices: plan.devices,
             measured: counts(measured, &self.measured.own, plan.about),
             total: counts(&self.total, &self.total_own, plan.about),
@@ -136,6 +170,12 @@ impl GroupSum {
                 .map(|f| self.failures(*f))
                 .collect(),
         }
+    }
+}
+
+impl AddressResult {
+    fn unused(address: SocketAddr) -> Self {
+        Self { address: shown(address), used: false, opened: 0, failed: 0, error: None }
     }
 }
 

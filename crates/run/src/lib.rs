@@ -8,6 +8,7 @@
 //! [`plan`] resolves a profile, a [`Transport`] carries it with workers that [`Control`] steers, and [`collect`] sums
 //! their samples up to the trial's result.
 
+pub mod addresses;
 pub mod collect;
 mod control;
 pub mod cpu;
@@ -30,7 +31,7 @@ mod validity;
 
 pub use control::Control;
 pub use plan::{GroupPlan, Plan, Trial};
-pub use sample::{ElementCounts, FailureExample, Sample};
+pub use sample::{AddressTally, ElementCounts, FailureExample, Sample};
 pub use setup_error::SetupError;
 pub use tls::failure as tls_failure;
 pub use transport::Transport;

@@ -1,5 +1,6 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
+use crate::addresses::Addresses;
 use crate::receive_room;
 use crate::setup_error::SetupError;
 use crate::{interfaces, tls};
@@ -12,7 +13,7 @@ use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -58,8 +59,10 @@ pub struct GroupPlan {
     pub about: &'static Description,
     /// Its target, as a URL.
     pub target: String,
-    /// Its target, resolved.
-    pub address: SocketAddr,
+    /// The name or address in it.
+    pub host: String,
+    /// The addresses that this stands for.
+    pub addresses: Addresses,
     /// What carries it.
     pub scheme: Scheme,
     /// The compiled model.
@@ -138,10 +141,12 @@ impl Plan {
                 Err(error) => errors.push(error),
             }
         }
-        let whole = serde_json::to_value(&profile).unwrap_or_default();
-        let secrets =
-            Secrets::new(&whole, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
-        if errors.is_empty() { Ok(Self { profile, factor, groups, secrets }) } else { Err(errors) }
+        let secrets = Secrets::of(&profile, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
+        if errors.is_empty() {
+            return Ok(Self { profile, factor, groups, secrets });
+        }
+        let hidden = |e: SetupError| SetupError { what: secrets.hide(e.what), fix: secrets.hide(e.fix), ..e };
+        Err(errors.into_iter().map(hidden).collect())
     }
 }
 
@@ -172,25 +177,34 @@ impl GroupPlan {
             sources.extend(more);
         }
         let port = target.port.or(scheme.port).unwrap_or(0);
-        let wanted = sources.first().map(IpAddr::is_ipv4);
-        let mut address = resolve(&target.host, port, wanted).map_err(|what| {
-            SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
-        })?;
-        if let (SocketAddr::V6(v6), profile::Transport::Sockets(_)) = (&mut address, &profile.transport) {
+        let family = sources.first().map(IpAddr::is_ipv4).or_else(|| port_family(profile, group));
+        let mut addresses =
+            Addresses::of(&target.host, port, group.resolve, family).map_err(|what| {
+                SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
+            })?;
+        let is_literal = target.host.parse::<IpAddr>().is_ok();
+        if let (SocketAddr::V6(v6), true, profile::Transport::Sockets(_)) =
+            (addresses.first_mut(), is_literal, &profile.transport)
+        {
             let scope = scope(v6.ip(), target.zone.as_deref());
             v6.set_scope_id(
                 scope.map_err(|(what, fix)| SetupError::new("ND-92-03", at("target"), what, fix))?,
             );
         }
-        if sources.iter().any(|s| s.is_ipv4() != address.is_ipv4()) {
-            let what = format!("the source addresses cannot reach {} (IPv4 and IPv6 mixed)", address.ip());
+        if let Some(far) = addresses.iter().find(|a| sources.iter().any(|s| s.is_ipv4() != a.is_ipv4())) {
+            let what = format!("the source addresses cannot reach {} (IPv4 and IPv6 mixed)", far.ip());
             return Err(SetupError::new("ND-104-07", at("source"), what, "Use one family for both"));
         }
         let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
-        let seen = target::Target { scheme, host, port, ipv6: address.is_ipv6() };
+        let seen = target::Target { scheme, host, port, ipv6: addresses.first().is_ipv6() };
         let mut params = group.model.clone();
         if let Some(path) = &target.path {
             params.set_path(path); // the profile's checks see to it that only one of the two is set
+        }
+        if let Some(user) = &target.user {
+            params.set_credentials(&user.name, user.password.as_deref()).map_err(|p| {
+                SetupError::new("ND-104-07", at("target"), format!("{target} {}", p.what), p.fix)
+            })?;
         }
         params.set_data(data);
         let whose = |run: u64| token(&(run, &profile.name, &group.name));
@@ -211,7 +225,8 @@ impl GroupPlan {
             stall: group.stall.ns(),
             verified: Verified::of(profile, group),
             target: secret::query(&target.to_string()),
-            address,
+            host: seen.host,
+            addresses,
             scheme,
             model,
             devices: group.devices,
@@ -224,6 +239,11 @@ impl GroupPlan {
             }),
             tls,
         })
+    }
+
+    /// The address that is tried first; for transports that know no other, the only one.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses.first()
     }
 
     /// Where device `index` sends from.
@@ -284,15 +304,16 @@ impl Verified {
     }
 }
 
-fn resolve(host: &str, port: u16, ipv4: Option<bool>) -> Result<SocketAddr, String> {
-    let found: Vec<SocketAddr> =
-        (host, port).to_socket_addrs().map_err(|e| format!("{host:?} cannot be resolved ({e})"))?.collect();
-    found
-        .iter()
-        .find(|a| ipv4.is_none_or(|v4| a.is_ipv4() == v4))
-        .or_else(|| found.first())
-        .copied()
-        .ok_or_else(|| format!("{host:?} has no address"))
+/// The family of the addresses of the port that a group sends on, where it has only one (dpdk); whether IPv4.
+fn port_family(profile: &Profile, group: &profile::Group) -> Option<bool> {
+    let profile::Transport::Dpdk(dpdk) = &profile.transport else { return None };
+    let mut generators = dpdk.ports.iter().filter(|port| port.role == profile::Role::Generator);
+    let port = match &group.port {
+        Some(name) => generators.find(|port| port.name == *name),
+        None => generators.next(),
+    }?;
+    let v4 = port.ip.0.first()?.ip.is_ipv4();
+    port.ip.0.iter().all(|own| own.ip.is_ipv4() == v4).then_some(v4)
 }
 
 #[cfg(test)]
@@ -361,7 +382,7 @@ mod tests {
     fn a_link_local_address_is_on_the_interface_that_is_named() {
         let address = |host: &str| {
             let group = json!({"target": format!("http://{host}:8080/"), "model": {"http": {}}});
-            plan(group, json!({})).map(|plan| plan.groups[0].address)
+            plan(group, json!({})).map(|plan| plan.groups[0].addresses.first())
         };
         let on = |zone: &str| match address(&format!("[fe80::1%25{zone}]")).expect(zone) {
             SocketAddr::V6(v6) => v6.scope_id(),

@@ -359,6 +359,21 @@ pub struct CauseCount {
     pub example: Option<String>,
 }
 
+/// One address of a group's target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AddressResult {
+    /// With its port.
+    pub address: String,
+    /// Whether load went to it.
+    pub used: bool,
+    /// Connections that came up, or sockets of datagrams opened to it; 0 where the transport opens none.
+    pub opened: u64,
+    /// Times that it could not be reached.
+    pub failed: u64,
+    /// Why, the last time.
+    pub error: Option<String>,
+}
+
 /// One group over the trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupResult {
@@ -368,6 +383,8 @@ pub struct GroupResult {
     pub protocol: &'static str,
     /// Where its load went.
     pub target: String,
+    /// The addresses that its target's name stands for, in the order in which they are tried.
+    pub addresses: Vec<AddressResult>,
     /// How many devices.
     pub devices: u32,
     /// Messages meant for the measure phase, and what failed in it.

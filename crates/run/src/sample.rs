@@ -37,6 +37,8 @@ pub struct Sample {
     pub pauses: Option<(Pauses, Pauses)>,
     /// What failures looked like: the first few of each kind, per group.
     pub complaints: Vec<FailureExample>,
+    /// What became of connections to addresses of targets, where anything did.
+    pub addresses: Vec<AddressTally>,
     /// Ports' counters since the run began; only from the worker that owns them.
     pub ports: Interfaces,
     /// Elements' counters since the run began (dpdk).
@@ -45,6 +47,21 @@ pub struct Sample {
     pub last: Option<Result<(), SetupError>>,
     /// What became of each of the worker's devices, with its last sample.
     pub devices: Option<Box<dyn DeviceSummaries>>,
+}
+
+/// What became of connections to one address of a group's target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressTally {
+    /// The group.
+    pub group: usize,
+    /// Which of its addresses.
+    pub address: usize,
+    /// Connections that came up, or sockets of datagrams that were opened to it.
+    pub opened: u64,
+    /// Times that it could not be reached.
+    pub failed: u64,
+    /// Why, the last time.
+    pub cause: Option<String>,
 }
 
 /// What one element of a graph did.

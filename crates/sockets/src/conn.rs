@@ -1,8 +1,9 @@
 //! One device's connection: a non-blocking kernel socket, with TLS on it or not.
 
 use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
-use crate::icmp::{icmp_socket, own_echo, own_ident, stamp_ident};
+use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::receive_queue;
+use device::conn_error::CONNECT;
 use device::{ConnError, Connection, Input, To};
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
@@ -79,7 +80,7 @@ impl Conn {
     /// Open the socket of device `device` and begin to connect, to where it leads.
     pub fn open(group: &GroupPlan, device: u32, to: To) -> Result<Self, ConnError> {
         let address = match to {
-            To::Target => group.address,
+            To::Target(n) => group.addresses.at(n),
             To::Address(address) => address,
             To::Listen(local) => return Self::listen(group, local),
         };
@@ -223,7 +224,7 @@ impl Conn {
     fn connect_result(&self) -> Result<(), ConnError> {
         match opt::socket_error(&self.fd) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) | Err(e) => Err(ConnError::remote(e, "connect")),
+            Ok(Err(e)) | Err(e) => Err(ConnError::remote(e, CONNECT)),
         }
     }
 
@@ -340,7 +341,17 @@ impl Conn {
             Wire::Udp { gso } => {
                 Ok(write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused))
             }
-            Wire::Ping { .. } => Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused)),
+            Wire::Ping { peer } => {
+                let request = echo_request(peer.is_ipv6());
+                if bytes.first() == Some(&request) {
+                    return Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused));
+                }
+                // the model wrote it for an address of the other family; the kernel makes the checksum
+                let mut messages = bytes.to_vec();
+                let size = datagram(self.segment, bytes.len());
+                messages.chunks_mut(size).for_each(|message| message[0] = request);
+                Ok(write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused))
+            }
             Wire::RawPing { ident, v6 } => {
                 let mut messages = bytes.to_vec();
                 messages
@@ -523,7 +534,7 @@ mod tests {
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("iproute2").success());
         let text = r#"{"name": "t", "groups": [{"name": "g", "target": "ping://127.0.0.1", "model": {"ping": {}}}]}"#;
         let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
-        let mut conn = Conn::open(&plan.groups[0], 0, To::Target).expect("a raw socket");
+        let mut conn = Conn::open(&plan.groups[0], 0, To::Target(0)).expect("a raw socket");
         assert!(matches!(conn.wire, Wire::RawPing { .. }));
         let other = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))
             .expect("a raw socket");

@@ -5,11 +5,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Give an echo request our identifier and a right checksum (the kernel does ICMPv6's itself).
+/// The type of an echo request (RFC 792, RFC 4443 section 4.1).
+pub(super) fn echo_request(v6: bool) -> u8 {
+    if v6 { 128 } else { 8 }
+}
+
+/// Give an echo request its type, our identifier and a right checksum (the kernel does ICMPv6's itself).
 pub(super) fn stamp_ident(message: &mut [u8], ident: u16, v6: bool) {
     if message.len() < 8 {
         return;
     }
+    message[0] = echo_request(v6);
     message[4..6].copy_from_slice(&ident.to_be_bytes());
     if !v6 {
         message[2..4].fill(0);

@@ -110,13 +110,16 @@ fn enough_ports(plan: &Plan, ports: u64) -> Result<(), SetupError> {
         for i in 0..shares {
             let source = group.sources.get(i as usize).copied();
             let devices = (u64::from(group.devices) + shares - 1 - i) / shares;
-            let need = needed.entry((source, group.address)).or_default();
+            // those that are spread over several addresses need as many ports towards each as it has of them
+            let spread = if group.addresses.own(0).is_some() { group.addresses.count() as u64 } else { 1 };
+            let devices = devices.div_ceil(spread);
+            let need = needed.entry((source, group.address())).or_default();
             *need += devices;
             if *need > ports {
                 let from = source.map_or_else(|| "one address".to_owned(), |source| source.to_string());
                 let what = format!(
                     "{need} devices need a local port each from {from} to {}, and there are {ports}",
-                    group.address
+                    group.address()
                 );
                 let fix =
                     "Give the group more source addresses, or widen sysctl net.ipv4.ip_local_port_range";
@@ -143,7 +146,7 @@ fn may_ping(index: usize, group: &GroupPlan) -> Result<(), SetupError> {
     if group.scheme.carrier != Carrier::Icmp {
         return Ok(());
     }
-    icmp::can_ping(group.address.is_ipv6()).map_err(|e| {
+    icmp::can_ping(group.address().is_ipv6()).map_err(|e| {
         let what = format!("this user may not send ICMP echoes ({})", std::io::Error::from(e));
         let fix = "Run sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or run as root";
         SetupError::new("ND-92-05", format!("groups[{index}].model.ping"), what, fix)

@@ -295,11 +295,11 @@ fn sender(settings: &Dpdk, graph: &CheckedGraph, plan: &Plan, index: usize) -> R
 }
 
 fn flow(group: &GroupPlan, port: &OpenPort<'_>, peer: Mac) -> Flow {
-    let own = port.settings.ip.towards(group.address.ip());
+    let own = port.settings.ip.towards(group.address().ip());
     Flow {
         source_mac: port.addrs.bare().mac,
         destination_mac: peer,
         source: SocketAddr::new(group.source(0).unwrap_or(own), expected::FIRST_SOURCE_PORT),
-        destination: group.address,
+        destination: group.address(),
     }
 }

@@ -67,7 +67,7 @@ pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), SetupE
 /// Sizes of a group's frames, without FCS.
 fn sizes(index: usize, group: &GroupPlan, plan: &Plan) -> Result<Sizes, SetupError> {
     let wrong = |what| refusal(index, "frame.size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
-    profile::frame::sizes(&plan.profile.groups[index], group.address.is_ipv6()).map_err(wrong)
+    profile::frame::sizes(&plan.profile.groups[index], group.address().is_ipv6()).map_err(wrong)
 }
 
 /// What frames of the group must be like, if they are plain: nothing is said about what they are made of.
@@ -82,9 +82,9 @@ pub fn plain(
         return Ok(None);
     };
     let sources = if group.sources.is_empty() { vec![source] } else { group.sources.clone() };
-    let headers = profile::frame::plain_headers(group.address.is_ipv6());
+    let headers = profile::frame::plain_headers(group.address().is_ipv6());
     let sizes = sizes(index, group, plan)?;
-    Ok(Some(Plain::new((sources, group.devices), group.address, (&sizes, headers), params.echo)))
+    Ok(Some(Plain::new((sources, group.devices), group.address(), (&sizes, headers), params.echo)))
 }
 
 /// The longest packet of all groups, without FCS.
@@ -130,7 +130,7 @@ pub fn program(
     let seed = plan.profile.seed.wrapping_add(index as u64);
     let program = profile::frame::program(&plan.profile.groups[index], &sizes, flow, devices, seed, left)
         .map_err(|why| refusal(index, &why.at, why.what, why.fix))?;
-    let headers = profile::frame::plain_headers(group.address.is_ipv6());
+    let headers = profile::frame::plain_headers(group.address().is_ipv6());
     Ok((program, if frame.is_some() { 0 } else { headers }))
 }
 

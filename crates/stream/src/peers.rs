@@ -42,7 +42,7 @@ pub fn find(
         return Ok(mac);
     }
     let at = format!("transport.dpdk.ports[{on}]");
-    let hop = next_hop(settings, plan.address.ip(), &at);
+    let hop = next_hop(settings, plan.address().ip(), &at);
     let own = ports[on].addrs.bare().tags;
     // Ports of ours do not answer yet: they need not be asked.
     let is_peer = |other: &&OpenPort<'_>| {
@@ -80,7 +80,7 @@ pub fn find(
     };
     let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
     arp_nd::resolve((&port.addrs, own), &wanted, queues, &port.pool, PATIENCE).ok_or_else(|| {
-        let target = plan.address.ip();
+        let target = plan.address().ip();
         let (who, fix) = match hop == target {
             true => (
                 format!("{target}"),

@@ -353,6 +353,7 @@ impl Supervisor {
                 waited: cpu.waited.saturating_sub(then.waited),
                 took,
                 pauses: pauses.get(worker).copied(),
+                addresses: Vec::new(),
                 // All that belongs to no worker goes with the first.
                 complaints: std::mem::take(&mut complaints),
                 ports: std::mem::take(&mut ports),

@@ -67,6 +67,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         if doubt := lateness(leg.summary.groups, doubts):
             out.print(Text(f"  ! {doubt}", style="yellow"), soft_wrap=True)
         for group in leg.summary.groups:
+            if said := addresses(group):
+                out.print(Text(f"  {said}"), soft_wrap=True)
             for line in failures(group):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
@@ -139,6 +141,21 @@ def _estimate(of: Estimate | None, unit: str) -> str:
 def failures(group: GroupSummary) -> list[str]:
     """Whose failures they are, why, what to check, and what the first one looked like."""
     return causes.lines(group.name, group.target, causes.known(group.errors, group.measured))
+
+
+def addresses(group: GroupSummary) -> str:
+    """Which addresses of a name load went to, and why not to the others; nothing for an address alone."""
+    hosts = [one.address.rpartition(":")[0] or one.address for one in group.addresses]
+    if not hosts or (len(hosts) == 1 and hosts[0] in group.target):
+        return ""
+    used = [one.address for one in group.addresses if one.used]
+    others = [
+        one.address + (f" ({one.error}, {one.failed} ×)" if one.failed else " (not needed)")
+        for one in group.addresses
+        if not one.used
+    ]
+    said = f"{group.name}: {group.target} → {', '.join(used) or 'no address'}"
+    return f"{said}; not used: {', '.join(others)}" if others else said
 
 
 def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from netdyno import reading
+from netdyno.core import redaction
 from netdyno.errors import Error
 
 TOKEN_FILE = "NETDYNO_TOKEN_FILE"
@@ -36,11 +37,11 @@ class Address:
         except ValueError:
             host, port = None, PORT
         else:
-            if url.scheme != "tcp" or url.path.strip("/") or url.query or url.username:
+            if url.scheme != "tcp" or url.path.strip("/") or url.query or url.fragment or "@" in url.netloc:
                 host = None
         if not host:
             fix = f"Write the path of a Unix socket, or tcp://HOST:PORT ({PORT} when missing)"
-            raise Error("ND-104-04", f"{text!r} is no address of a daemon", fix=fix)
+            raise Error("ND-104-04", f"{redaction.hide(text)!r} is no address of a daemon", fix=fix)
         return cls(None, host, port, _token(text) if token is None else token)
 
     @property

@@ -383,6 +383,21 @@ class Stalls(Model):
     """Share of the devices that were in such a wait when the measure phase ended."""
 
 
+class AddressReach(Model):
+    """One address of a group's target."""
+
+    address: str
+    """With its port."""
+    used: bool = False
+    """Whether load went to it."""
+    opened: int = 0
+    """Connections that came up, or sockets of datagrams opened to it; 0 where the transport opens none."""
+    failed: int = 0
+    """Times that it could not be reached."""
+    error: str | None = None
+    """Why, the last time."""
+
+
 class GroupResult(Model):
     """What one group did in a trial."""
 
@@ -392,6 +407,8 @@ class GroupResult(Model):
     """Its model."""
     target: str = ""
     """The URL it was pointed at."""
+    addresses: list[AddressReach] = Field(default_factory=list)
+    """The addresses that the name in the target stands for, in the order in which they are tried."""
     devices: int = 0
     """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)

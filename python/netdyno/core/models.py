@@ -136,9 +136,13 @@ class Description(Model):
     secrets: dict[str, Any] = Field(default_factory=dict)
     """Keys with secret values: `true`, `query` (parameters of a URL) or `names` (by the entry's name)."""
 
+    texts: list[tuple[str, str]] = Field(default_factory=list)
+    """Keys with texts in which characters have a meaning, and which: `template` (braces), `escapes` (the
+    backslash) or `escapes_and_template`. `steps.send` is the key `send` of an entry of `steps`."""
+
     def scheme(self, name: str) -> Scheme | None:
-        """The scheme of that name, if it may be pointed at one."""
-        return next((one for one in self.schemes if one.name == name), None)
+        """The scheme of that name, if it may be pointed at one; in whatever case."""
+        return next((one for one in self.schemes if one.name == name.lower()), None)
 
     def confirms(self, given: Mapping[str, Any]) -> bool:
         """Whether each message is confirmed, with these parameters."""

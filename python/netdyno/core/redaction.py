@@ -5,9 +5,11 @@ Every command says something, and few read profiles: so this knows nothing of th
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 HIDDEN = "***"
 SHORTEST = 4
@@ -18,7 +20,8 @@ _PARTS = (
     "api-key", "api_key", "apikey", "access-key", "access_key",
 )  # fmt: skip
 _WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
-_USER = re.compile(r"(?<=://)[^/?#\s@]+@")
+_AUTHORITY = re.compile(r"[^/?#\s]*")
+_BARE = re.compile(r"(?<![\w/])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
 
 _known: set[str] = set()
@@ -40,7 +43,7 @@ def hide(text: str) -> str:
     # one that holds another goes whole
     for value in sorted(_known, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    return url(text)
+    return url(_BARE.sub(f"{HIDDEN}@", text))
 
 
 def hide_in(value: Any) -> Any:
@@ -54,7 +57,36 @@ def hide_in(value: Any) -> Any:
 
 def url(text: str) -> str:
     """A text whose URLs and paths name no user and tell no secret parameter."""
-    return masked_parameters(_USER.sub(f"{HIDDEN}@", text))
+    before, *urls = text.split("://")
+    return masked_parameters("://".join([before, *(_without_user(one) for one in urls)]))
+
+
+def credentials(text: str) -> list[str]:
+    """What stands for the password of a URL, and all before its `@`: as written, and as it is sent."""
+    user, at, _ = _AUTHORITY.match(text.partition("://")[2])[0].rpartition("@")  # type: ignore[index]
+    if not at:
+        return []
+    name, colon, password = user.partition(":")
+    both = f"{unquote(name)}:{unquote(password)}"
+    basic = base64.b64encode(both.encode()).decode()
+    return [
+        user,
+        both,
+        basic,
+        *((password, unquote(password)) if colon and password else (name, unquote(name))),
+    ]
+
+
+def _without_user(text: str) -> str:
+    """What is behind the `://` of a URL, without its credentials. As the core does it (`target.rs`)."""
+    authority = _AUTHORITY.match(text)[0]  # type: ignore[index]
+    at = authority.rfind("@")
+    host, colon, port = authority.rpartition(":")
+    if at < 0 and colon and "[" not in host and not port.isdecimal():
+        # what looks like a port and is none may be the beginning of a password
+        word, *_ = text.split(maxsplit=1) or [""]
+        at = word.rfind("@")
+    return text if at < 0 else HIDDEN + text[at:]
 
 
 def masked_parameters(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from netdyno.core.model import (
+    AddressReach,
     Counts,
     Disorder,
     Distribution,
@@ -177,6 +178,8 @@ class GroupSummary(Model):
     """Its model."""
     target: str = ""
     """The URL it was pointed at."""
+    addresses: list[AddressReach] = Field(default_factory=list)
+    """The addresses that the name in it stands for: added up."""
     devices: int = 0
     """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)

@@ -3,8 +3,9 @@
     password: {env: BROKER_PASSWORD}                 # or {file: broker.password}
     headers: {Authorization: {env: API_AUTHORIZATION}}
 
-Any text of a group's model can be named so. A secret that is written into the profile is used too; in what is
-kept of the run `***` stands in its place. What counts as one the schema of the core marks.
+What is named so is sent as it is: braces in it are no places of a template. Any text of a group can be
+named so. A secret that is written into the profile is used too; in what is kept of the run `***` stands for
+it. What counts as one the schema of the core marks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import reading
-from netdyno.core import models
+from netdyno.core import models, redaction
 from netdyno.core.redaction import HIDDEN, is_named, learn, masked_parameters, url
 from netdyno.errors import Error
 
@@ -45,8 +46,9 @@ def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
         try:
             if isinstance(value, Mapping):
                 found = _read(value, _named(place))
-                _set(made, place, found)
-                values.append(found)
+                written = _as_it_is(place, found)
+                _set(made, place, written)
+                values += dict.fromkeys((found, written))
             elif HIDDEN in value and _hides(place, value):
                 fix = "Name it as {env: NAME} or {file: PATH}, or write it there again"
                 raise Error("ND-104-60", "this secret was not kept with the run", at=_named(place), fix=fix)
@@ -54,7 +56,7 @@ def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
                 learn(value)
         except Error as e:
             wrong.append(e.as_dict())
-    learn(*values)
+    learn(*values, *(one for url in _targets(profile) for one in redaction.credentials(url)))
     return made, values, wrong
 
 
@@ -97,11 +99,22 @@ def in_the_open(profile: Any) -> list[str]:
         target = str(group.get("target", ""))
         if isinstance(targets, Mapping):
             target = str(targets.get(target, target))
-        safe = any(scheme.name == target.partition("://")[0] and scheme.tls for scheme in models.schemes())
         secret = isinstance(value, Mapping) or is_marked(place) or masked_parameters(value) != value
-        if secret and not safe:
+        if secret and not _is_safe(target):
             found.append(_named(place))
+    for number, group in enumerate(groups):
+        target = str(group.get("target", ""))
+        if isinstance(targets, Mapping):
+            target = str(targets.get(target, target))
+        if redaction.credentials(target) and not _is_safe(target):
+            found.append(_named(("groups", number, "target")))
     return found
+
+
+def _is_safe(target: str) -> bool:
+    """Whether what goes to a target goes through TLS."""
+    name = target.partition("://")[0].lower()
+    return any(scheme.name == name and scheme.tls for scheme in models.schemes())
 
 
 def located(profile: dict[str, Any], folder: Path) -> None:
@@ -126,6 +139,25 @@ def _mark(model: str, key: str) -> Any:
 def _hides(place: Place, text: str) -> bool:
     """Whether the `***` in a text is what was left of a secret."""
     return text == HIDDEN if is_marked(place) else f"={HIDDEN}" in text and masked_parameters(text) == text
+
+
+def _targets(profile: Mapping[str, Any]) -> Iterator[str]:
+    """The URLs of a profile."""
+    named = profile.get("targets")
+    yield from (str(one) for one in (named.values() if isinstance(named, Mapping) else ()))
+    yield from (str(group.get("target", "")) for group in _groups(profile))
+
+
+def _as_it_is(place: Place, text: str) -> str:
+    """A text as it is to be written at a place for just that to be sent: what has a meaning there twice."""
+    name = str(place[3]) if len(place) > 3 else ""
+    keys = [str(part) for part in place[4:] if isinstance(part, str)]
+    marks = dict(models.find(name).texts)
+    marked = f"{keys[0]}.{keys[-1]}" if len(keys) > 1 else ""
+    how = marks.get(marked) or (marks.get(keys[0]) if keys else None) or ""
+    if "escapes" in how:
+        text = text.replace("\\", "\\\\")
+    return text.replace("{", "{{").replace("}", "}}") if "template" in how else text
 
 
 def _groups(profile: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def no_url(text: str) -> Error | None:
     if is_url(text) or Path(text).suffix in (".json", ".yaml", ".yml") or Path(text).exists():
         return None
     scheme, colon, rest = text.partition(":")
-    if colon and scheme in models.quick():
+    if colon and scheme.lower() in models.quick():
         fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
         return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
     if not _HOST.fullmatch(text):
@@ -131,7 +131,7 @@ def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
 
 def _scheme(url: str, known: Mapping[str, Description]) -> Scheme:
     """The scheme of a URL that a model can be started with."""
-    name = url.partition("://")[0]
+    name = url.partition("://")[0].lower()
     if found := known[name].scheme(name) if name in known else None:
         return found
     without = " or ".join(model.name for model in models.all_models() if not model.quick)
@@ -284,7 +284,10 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
     if quick.path:
         parts = urlsplit(url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        if path:
+        if parts.query and not parts.path:
+            path = f"/{path}"
+        # what a fragment means is for the model to say
+        if path and not parts.fragment:
             model[quick.path] = path
             target = f"{parts.scheme}://{parts.netloc}"
     load: dict[str, Any] = {"closed": {}}

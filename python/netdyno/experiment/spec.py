@@ -346,7 +346,7 @@ def bind_targets(
                     fix=f"Use a URL or one of: {', '.join(urls) or 'no duts here'}",
                 )
             continue
-        scheme = scheme or str(url).partition("://")[0]
+        scheme = (scheme or str(url).partition("://")[0]).lower()
         if scheme not in urls[dut]:
             raise Error(
                 "ND-104-26",

@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from netdyno.core import models
-from netdyno.core.model import Counts, Density, Disorder, ErrorCount, GroupResult, Losses, Reason, Stalls
+from netdyno.core.model import (
+    AddressReach,
+    Counts,
+    Density,
+    Disorder,
+    ErrorCount,
+    GroupResult,
+    Losses,
+    Reason,
+    Stalls,
+)
 from netdyno.core.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean
@@ -37,6 +47,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         name=first.name,
         protocol=first.protocol,
         target=first.target,
+        addresses=_addresses(parts),
         devices=first.devices,
         measured=counts,
         errors=ErrorCount.merged([error for part in parts for error in part.errors]),
@@ -51,6 +62,25 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         losses=_losses([part.losses for part in parts if part.losses]),
         lateness=hdr.merge(part.lateness for part in parts),
         stalls=_stalls([part.stalls for part in parts if part.stalls]),
+    )
+
+
+def _addresses(parts: Sequence[GroupResult]) -> list[AddressReach]:
+    """Each address once, in the order of the first repetition that had it."""
+    found: dict[str, AddressReach] = {}
+    for one in (address for part in parts for address in part.addresses):
+        before = found.get(one.address)
+        found[one.address] = one if before is None else _both(before, one)
+    return list(found.values())
+
+
+def _both(one: AddressReach, other: AddressReach) -> AddressReach:
+    return AddressReach(
+        address=one.address,
+        used=one.used or other.used,
+        opened=one.opened + other.opened,
+        failed=one.failed + other.failed,
+        error=other.error or one.error,
     )
 
 

@@ -149,6 +149,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.outbox = queued;
             }
         }
+        if datagrams && !self.outbox.bytes.is_empty() {
+            self.keep_unanswered(i);
+        }
         let slot = &mut self.slots[i as usize];
         let Some(conn) = &mut slot.conn else { return };
         if !self.outbox.bytes.is_empty()

@@ -4,12 +4,11 @@ use super::conn::Conn;
 use super::others::Others;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
-use crate::endpoint::{Connection, Endpoint, Event, Input, To, Token};
+use crate::endpoint::{Connection, Endpoint, Event, Input};
 use protocol::cause::{CLOSED_IN_HANDSHAKE, Cause};
 use protocol::meter::Failure;
 use protocol::model::{ConnId, FlowEnd, Model, Outbox};
 use protocol::time::Time;
-use std::time::Duration;
 
 /// Reads from one socket before others have their turn.
 const READS_A_TURN: usize = 64;
@@ -68,6 +67,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             conn.up = true;
             slot.connect_by = Time::NEVER;
             let begun = slot.begun;
+            self.reached(i);
             self.call(i, begun, |device, cx| device.connected(cx));
         }
     }
@@ -148,6 +148,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         };
         let begun = slot.begun;
         if conn.inner.is_datagram() {
+            self.heard(i);
             self.call(i, begun, |device, cx| device.received(cx, fresh));
             return;
         }
@@ -188,8 +189,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
     /// [`Worker::mend`].
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
-        self.count_refused(i, &broken);
-        self.broke(i, broken);
+        if let Some(broken) = self.redirect(i, broken) {
+            self.count_refused(i, &broken);
+            self.broke(i, broken);
+        }
     }
 
     /// Count what broke, as often as it did, and keep what it looked like.
@@ -226,9 +229,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn mend(&mut self) {
         self.mend_others();
         for _ in 0..self.broken.len() {
-            let Some((i, generation, broken)) = self.broken.pop_front() else { break };
+            let Some((i, generation, mut broken)) = self.broken.pop_front() else { break };
             if self.slots[i as usize].generation != generation {
                 continue;
+            }
+            if broken.gone {
+                match self.connect_on(i, broken) {
+                    Ok(()) => continue,
+                    Err(left) => broken = left,
+                }
             }
             let mut closing = false;
             let mut cause = broken.cause();
@@ -280,21 +289,5 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let closed = self.endpoint.close(inner);
         self.dropped(i, closed.dropped);
         closed.unsent
-    }
-
-    pub(super) fn open(&mut self, i: u32) -> Result<(), ConnError> {
-        self.close(i);
-        let slot = &mut self.slots[i as usize];
-        let group = &self.plan.groups[usize::from(slot.group)];
-        slot.generation = slot.generation.wrapping_add(1);
-        let conn = self.endpoint.open(group, slot.index, To::Target, Token::new(i, slot.generation))?;
-        let datagrams = conn.is_datagram();
-        if !datagrams {
-            slot.connect_asked = self.now;
-            slot.connect_by = self.now + Duration::from_nanos(group.connect_timeout);
-        }
-        slot.conn = Some(Conn::new(conn, datagrams));
-        self.arm(i);
-        Ok(())
     }
 }

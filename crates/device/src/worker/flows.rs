@@ -185,7 +185,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     self.begin(i, intended);
                 }
                 State::Active if due >= slot.connect_by => {
-                    let what = format!("no connection to {} in time", self.plan.groups[g].address);
+                    let address = self.plan.groups[g].addresses.at(slot.address.into());
+                    let what = format!("no connection to {address} in time");
                     self.broke(
                         i,
                         ConnError::new(Cause::named(Failure::Timeout, "no connection in time"), what),

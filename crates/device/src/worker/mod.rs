@@ -5,6 +5,7 @@ mod conn;
 mod events;
 mod flows;
 mod others;
+mod reach;
 mod report;
 mod rest;
 #[cfg(test)]
@@ -72,6 +73,9 @@ struct Slot<C, D> {
     /// When the connection was asked for, and when it must be up.
     connect_asked: Time,
     connect_by: Time,
+    /// Which of its target's addresses it is at, and how many it has tried since one worked.
+    address: u8,
+    tried: u8,
     /// How long it has been waiting for an answer.
     wait: Wait,
     /// A timer that waits until the socket takes datagrams again.
@@ -160,6 +164,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     asked: Time::ZERO,
                     connect_asked: Time::ZERO,
                     connect_by: Time::NEVER,
+                    address: 0,
+                    tried: 0,
                     wait: Wait::none(),
                     held: None,
                     tally: DeviceTally::default(),

@@ -94,6 +94,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let flows: Vec<Flow> = self.slots.iter().map(flow).collect();
             Box::new(flows) as Box<dyn DeviceSummaries>
         });
+        let mut addresses = Vec::new();
+        for (g, group) in self.groups.iter_mut().enumerate() {
+            group.reach.take(g, &mut addresses);
+        }
         let sample = Sample {
             worker: self.number,
             from: self.sampled,
@@ -106,6 +110,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             waited: cpu.waited.saturating_sub(self.cpu_then.waited),
             took: self.now.since(self.wall_then),
             pauses: None,
+            addresses,
             complaints: std::mem::take(&mut self.complaints),
             ports: Default::default(),
             elements: Vec::new(),

@@ -178,7 +178,8 @@ impl ModelParams for Params {
     }
 
     fn set_path(&mut self, path: &str) {
-        path.clone_into(&mut self.path);
+        // section 6.4, step 8: an empty path is as good as /; a fragment is refused (step 5)
+        self.path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -387,11 +388,16 @@ fn resource(text: &str, data: Option<&Data>) -> Result<(Templates, Templates), P
         Some((path, query)) => (path, Some(query)),
         None => (rest, None),
     };
-    let dots = path.split('/').any(|segment| segment == "." || segment == "..");
-    // section 5.10.1
+    // section 5.10.1; a dot may be written %2E
+    let dots = path.split('/').map(|segment| segment.replace("%2e", ".").replace("%2E", "."));
+    let dots = dots.into_iter().any(|segment| segment == "." || segment == "..");
     Problem::unless(!dots, "path", || "has . or .. in it".into(), "write where it leads")?;
     let option = |text: &str| {
-        let template = Template::compile(&decoded(text)?, "path", data)?;
+        let bytes = decoded(text)?;
+        let utf8 = std::str::from_utf8(&bytes).is_ok();
+        let what = || format!("{text:?} stands for no text in UTF-8");
+        Problem::unless(utf8, "path", what, "write what its percent signs stand for as UTF-8")?;
+        let template = Template::compile(&bytes, "path", data)?;
         Problem::unless(
             template.max_len() <= OPTION_MAX,
             "path",

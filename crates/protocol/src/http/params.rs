@@ -10,11 +10,12 @@ use crate::target::Target;
 use crate::template::{Template, Values};
 use crate::time::Time;
 use crate::unit::{Interval, Size};
+use base64::Engine as _;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the `http` model.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +23,9 @@ use std::collections::BTreeMap;
 pub struct Params {
     /// Request method. Default `GET`.
     pub method: String,
-    /// Request target: path and query; a template. Parameters like `token` are not kept. Default `/`.
+    /// Request target (RFC 9112 section 3.2); a template: a path and query from `/` on, `*` with `OPTIONS`, or the whole URL
+    /// for a proxy. Characters beyond ASCII are sent percent-encoded, as UTF-8. Parameters like `token` are not kept.
+    /// Default `/`.
     #[schemars(extend("x-netdyno-secret" = "query"))]
     pub path: String,
     /// Further header fields; the values are templates. `Host` and `User-Agent` are sent without being named here.
@@ -94,21 +97,19 @@ impl ModelParams for Params {
             || "CONNECT turns the connection into a tunnel".into(),
             "use another method",
         )?;
-        let path_ok = !self.path.is_empty() && self.path.bytes().all(|b| b > b' ' && b != 0x7f);
-        Problem::unless(
-            path_ok,
-            "path",
-            || format!("{:?} is empty or has a space in it", self.path),
-            "write a space as %20",
-        )?;
+        self.check_path()?;
         let limit = (Size(1 << 10)..=HEAD_LIMIT_MAX).contains(&self.head_limit);
         let what = || format!("{} is out of range", self.head_limit);
         Problem::unless(limit, "head_limit", what, "use 1KiB to 512KiB")?;
         let data = self.data.as_ref();
         // what the cells of tables may hold depends on where they stand (RFC 9112 §3.2, RFC 9110 §5.5)
-        Template::with(&self.path, "path", data)?.cells_are("path", |byte| byte > b' ' && byte < 0x7f)?;
+        Template::with(&self.path, "path", data)?.cells_are("path", |b| is_visible(b) && b != b'#')?;
+        let mut names = BTreeSet::new();
         for (name, value) in &self.headers {
             let key = format!("headers.{name}");
+            // two of Host are forbidden (RFC 9112 section 3.2), as are two of most others (RFC 9110 section 5.3)
+            let first = names.insert(name.to_ascii_lowercase());
+            Problem::unless(first, &key, || "is there twice: names have no case".into(), "keep one of them")?;
             Problem::unless(is_token(name), &key, || format!("{name:?} is no field name"), token)?;
             let clean = value.bytes().all(|b| b >= b' ' && b != 0x7f || b == b'\t');
             Problem::unless(clean, &key, || "has a control character".into(), "remove it")?;
@@ -120,8 +121,23 @@ impl ModelParams for Params {
                 let free = !name.eq_ignore_ascii_case(ours);
                 Problem::unless(free, &key, || "is set by the model itself".into(), instead)?;
             }
+            if name.eq_ignore_ascii_case("host") {
+                let fine = |b: u8| is_visible(b) && !b"/?#@,\\".contains(&b);
+                let fix = "write it like example.com:8080";
+                Problem::unless(value.bytes().all(fine), &key, || "is no host".into(), fix)?;
+                Template::with(value, &key, data)?.cells_are(&key, fine)?;
+            }
             Template::with(value, &key, data)?.cells_are(&key, |b| b >= b' ' && b != 0x7f || b == b'\t')?;
         }
+        // RFC 9110 section 9.3.8
+        let has_body = self.body.is_some() || self.size.is_some_and(|size| size > Size(0));
+        let body = if self.body.is_some() { "body" } else { "size" };
+        Problem::unless(
+            self.method != "TRACE" || !has_body,
+            body,
+            || "is not allowed with TRACE".into(),
+            "leave it out, or use another method",
+        )?;
         Template::with(self.body.as_deref().unwrap_or_default(), "body", data)?;
         let size = self.size.unwrap_or_default();
         Problem::unless(
@@ -184,7 +200,22 @@ impl ModelParams for Params {
     }
 
     fn set_path(&mut self, path: &str) {
-        path.clone_into(&mut self.path);
+        // a fragment is for the client alone (RFC 3986 section 3.5); an empty path is sent as / (RFC 9112 section 3.2.1)
+        let path = path.split_once('#').map_or(path, |(path, _)| path);
+        self.path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    }
+
+    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+        let given = self.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
+        let what = || "names credentials, and the header Authorization does too".into();
+        Problem::unless(!given, "", what, "leave out one of them")?;
+        // RFC 7617 section 2
+        let what = || "has a user name with a colon, which Basic cannot send".into();
+        Problem::unless(!name.contains(':'), "", what, "use another user")?;
+        let both = format!("{name}:{}", password.unwrap_or_default());
+        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both));
+        self.headers.insert("Authorization".to_owned(), basic);
+        Ok(())
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -200,8 +231,29 @@ impl ModelParams for Params {
 }
 
 impl Params {
+    /// Whether it is a request target (RFC 9112 section 3.2). What is filled into a template has digits and letters alone.
+    fn check_path(&self) -> Result<(), Problem> {
+        let path = &self.path;
+        let proxy = ["http://", "https://"].iter().any(|scheme| path.starts_with(scheme));
+        let wrong = |what: &str, fix: &str| Err(Problem::new("path", what, fix));
+        match path.as_str() {
+            "" => wrong("is empty", "write /"),
+            "*" if self.method == "OPTIONS" => Ok(()),
+            "*" => wrong("* is for OPTIONS alone", "write /, or set method to OPTIONS"),
+            _ if !path.starts_with('/') && !proxy => wrong("does not begin with /", "write it like /v1/x"),
+            _ if path.bytes().any(|b| b <= b' ' || b == 0x7f) => {
+                wrong("has a space or a control character in it", "write a space as %20")
+            }
+            _ if path.contains('#') => wrong(
+                "has a # in it, and what is behind one is not sent",
+                "leave that out, or write # as %23",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn request(&self, target: &Target) -> Result<Request, Problem> {
-        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, ascii(&self.path));
         let given = |name: &str| self.headers.keys().any(|key| key.eq_ignore_ascii_case(name));
         if !given("host") {
             // RFC 9110 §7.2: the port is left out when it is the scheme's own
@@ -209,7 +261,7 @@ impl Params {
                 Some(port) if port == target.port => String::new(),
                 _ => format!(":{}", target.port),
             };
-            head += &format!("Host: {}{port}\r\n", target.host.replace('{', "{{").replace('}', "}}"));
+            head += &format!("Host: {}{port}\r\n", Template::escaped(&target.host));
         }
         if !given("user-agent") {
             head += concat!("User-Agent: netdyno/", env!("CARGO_PKG_VERSION"), "\r\n");
@@ -263,6 +315,25 @@ impl Params {
 const HEAD_LIMIT_MAX: Size = Size(512 << 10);
 /// Largest request body.
 const BODY_MAX: Size = Size(16 << 20);
+
+/// A path whose characters beyond ASCII are percent-encoded (RFC 3987 section 3.1).
+fn ascii(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c.is_ascii() {
+            out.push(c);
+            continue;
+        }
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            out += &format!("%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn is_visible(byte: u8) -> bool {
+    byte > b' ' && byte < 0x7f
+}
 
 fn is_token(text: &str) -> bool {
     // RFC 9110 §5.6.2

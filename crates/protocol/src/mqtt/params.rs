@@ -240,6 +240,15 @@ impl ModelParams for Params {
         self.data = Some(data.clone());
     }
 
+    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+        let given = self.username.is_some() || self.password.is_some();
+        let what = || "names credentials, and username or password does too".into();
+        Problem::unless(!given, "", what, "leave out one of them")?;
+        self.username = (!name.is_empty()).then(|| Template::escaped(name));
+        self.password = password.map(Template::escaped);
+        Ok(())
+    }
+
     fn identify(&mut self, identity: Identity) {
         if !self.clean_session {
             // the broker may keep identifiers of a run that was cut short, and take new messages for old ones
@@ -428,6 +437,14 @@ impl Params {
         let text = &filter.topic;
         Problem::unless(filter.qos <= 2, "qos", || no_qos(filter.qos), "use 0, 1 or 2")?;
         Problem::unless(!text.is_empty(), "topic", || "is empty".into(), "name a filter, like nd/#")?;
+        // 5.0 section 4.8.2, and brokers of 3.1.1: $share/NAME/FILTER
+        if let Some(shared) = text.strip_prefix("$share/") {
+            let named = shared.split_once('/').is_some_and(|(name, filter)| {
+                !name.is_empty() && !name.contains(['+', '#']) && !filter.is_empty()
+            });
+            let what = || format!("{text:?} is no shared subscription");
+            Problem::unless(named, "topic", what, "write $share/NAME/FILTER")?;
+        }
         let last = text.split('/').count() - 1;
         let well = text.split('/').enumerate().all(|(i, level)| match level {
             "#" => i == last,

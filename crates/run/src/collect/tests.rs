@@ -32,6 +32,7 @@ fn sample(worker: usize, from: u64, until: u64) -> Sample {
         waited: 0,
         took: time(until - from).0,
         pauses: None,
+        addresses: Vec::new(),
         complaints: Vec::new(),
         ports: Interfaces::new(),
         elements: Vec::new(),

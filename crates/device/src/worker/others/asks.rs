@@ -16,7 +16,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(in crate::worker) fn do_asks(&mut self, i: u32, asks: &[Ask], aside: &[u8]) {
         for ask in asks {
             match ask {
-                Ask::Connect(id, to) => self.open_other(i, *id, to.map_or(To::Target, To::Address)),
+                Ask::Connect(id, to) => {
+                    let to = to.map_or_else(|| self.to_target(i), To::Address);
+                    self.open_other(i, *id, to);
+                }
                 Ask::Listen(id, local) => self.open_other(i, *id, To::Listen(*local)),
                 Ask::Close(ConnId::FIRST) => self.close_first(i),
                 Ask::Close(id) => {
@@ -27,6 +30,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 Ask::Send { conn, to, bytes } => self.send_aside(i, *conn, *to, &aside[bytes.clone()]),
             }
         }
+    }
+
+    /// The address of its target that works for device `i`.
+    fn to_target(&self, i: u32) -> To {
+        let slot = &self.slots[i as usize];
+        let g = usize::from(slot.group);
+        To::Target(self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index))
     }
 
     fn send_aside(&mut self, i: u32, id: ConnId, to: Option<SocketAddr>, bytes: &[u8]) {
@@ -124,8 +134,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     ) {
         let Some(at) = self.others.find(i, id) else { return };
         if link == Link::Connect {
-            let to = self.others.get(at).map_or(To::Target, |other| other.to);
-            return self.open_other(i, id, to);
+            let before = self.others.get(at).map(|other| other.to);
+            return self.open_other(i, id, before.unwrap_or_else(|| self.to_target(i)));
         }
         self.outbox.to = self.outbox.to.or(peer);
         if !self.outbox.bytes.is_empty() {

@@ -167,7 +167,7 @@ mod tests {
         let mut others = Others::new();
         let accept = |others: &mut Others<()>, slot| {
             let ((at, _), id) = (others.reserve(), others.accepted_id(slot));
-            let to = To::Target;
+            let to = To::Target(0);
             let conn = Conn::new((), true);
             others.put(at, Other { slot, id, conn, to, connect_by: Time::NEVER });
             (at, id.0 - ConnId::ACCEPTED.0)

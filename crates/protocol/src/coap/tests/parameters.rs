@@ -25,6 +25,8 @@ fn wrong_parameters_are_explained() {
         (r#"{"path": "/a b"}"#, "path"),
         (r#"{"path": "/a#b"}"#, "path"),
         (r#"{"path": "/a/../b"}"#, "path: has . or .."),
+        (r#"{"path": "/%2e%2E/a"}"#, "path: has . or .."),
+        (r#"{"path": "/%ff"}"#, "path: \"%ff\" stands for no text"),
         (r#"{"path": "/%4"}"#, "path: \"%4\" has a %"),
         (r#"{"path": "/%zz"}"#, "path"),
         (r#"{"path": "/{colour}"}"#, "path"),
