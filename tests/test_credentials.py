@@ -127,9 +127,7 @@ def test_the_credentials_of_a_url_reach_a_broker_and_nothing_else(lab: Lab) -> N
 def test_a_secret_from_a_file_is_sent_as_it_is(lab: Lab) -> None:
     port = broker(lab, "alice", PASSWORD)
     lab.write("password", PASSWORD + "\n")
-    model = {
-        "mqtt": {"username": "alice", "password": {"file": str(lab.base / "password")}}
-    }
+    model = {"mqtt": {"username": "alice", "password": {"file": str(lab.base / "password")}}}
     group = {"name": "m", "target": f"mqtt://127.0.0.1:{port}", "model": model}
     document = {
         "name": "p",
@@ -147,16 +145,13 @@ def test_a_secret_from_a_file_is_sent_as_it_is(lab: Lab) -> None:
     assert "{env: NAME}" in said.err
 
 
-def test_the_credentials_of_a_url_are_basic_ones_over_http(
-    lab: Lab, heads: Heads
-) -> None:
+def test_the_credentials_of_a_url_are_basic_ones_over_http(lab: Lab, heads: Heads) -> None:
     url = f"http://alice:{encoded(PASSWORD)}@127.0.0.1:{heads.port}/x"
     done = lab.run("run", url, *SHORT, "--devices", "1", "--json")
     assert done.trial.groups[0].measured.messages_delivered > 0, done.text
-    assert {
-        head.partition(b"Authorization: Basic ")[2].split(b"\r\n")[0]
-        for head in heads.seen
-    } == {BASIC.encode()}
+    assert {head.partition(b"Authorization: Basic ")[2].split(b"\r\n")[0] for head in heads.seen} == {
+        BASIC.encode()
+    }
     nowhere(lab, done, *TELLING)
 
 
@@ -177,9 +172,7 @@ def test_the_credentials_of_a_url_are_basic_ones_over_http(
         "nosuch://alice:correct-horse@127.0.0.1",
     ],
 )
-def test_credentials_that_cannot_be_used_are_refused_without_an_echo(
-    lab: Lab, url: str
-) -> None:
+def test_credentials_that_cannot_be_used_are_refused_without_an_echo(lab: Lab, url: str) -> None:
     done = lab.run("run", url, *SHORT)
     assert done.code == 104, done.text
     nowhere(lab, done, "correct", "horse")
@@ -208,9 +201,7 @@ def test_two_credentials_are_one_too_many(lab: Lab) -> None:
             "target": f"{scheme}://alice:correct-horse@127.0.0.1",
             "model": model,
         }
-        done = lab.run(
-            "validate", lab.write("p.json", {"name": "p", "groups": [group]})
-        )
+        done = lab.run("validate", lab.write("p.json", {"name": "p", "groups": [group]}))
         assert done.code == 104
         assert "ND-104-07" in done.err
         assert "credentials" in done.err
@@ -237,7 +228,4 @@ def test_requests_are_those_that_http_allows(lab: Lab, heads: Heads) -> None:
         )
         first = {head.split(b"\r\n")[0] for head in heads.seen}
         assert first == {line}, done.text
-        assert all(
-            f"\r\nHost: localhost:{heads.port}\r\n".encode() in head
-            for head in heads.seen
-        )
+        assert all(f"\r\nHost: localhost:{heads.port}\r\n".encode() in head for head in heads.seen)

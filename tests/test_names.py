@@ -68,9 +68,7 @@ exit $code
 """
 
 
-def run(
-    folder: Path, group: dict[str, Any], listen: list[str], rules: str = "true"
-) -> tuple[Any, str]:
+def run(folder: Path, group: dict[str, Any], listen: list[str], rules: str = "true") -> tuple[Any, str]:
     """The result of a run of one group with servers at these places, and what the command said."""
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("needs root for a namespace")
@@ -153,15 +151,13 @@ def test_an_echo_request_that_is_refused_goes_to_the_other_family(
     tmp_path: Path,
 ) -> None:
     rules = "nft add table inet f; nft add chain inet f i '{ type filter hook input priority 0; }'; "
-    rules += "nft add rule inet f i ip6 daddr ::1 icmpv6 type echo-request reject with icmpv6 port-unreachable"
+    rules += (
+        "nft add rule inet f i ip6 daddr ::1 icmpv6 type echo-request reject with icmpv6 port-unreachable"
+    )
     got, said = run(tmp_path, {**PING, "target": "ping://both.test"}, [], rules)
-    assert (
-        got["measured"]["messages_delivered"] == got["measured"]["messages_sent"] > 0
-    ), said
+    assert got["measured"]["messages_delivered"] == got["measured"]["messages_sent"] > 0, said
     assert not got["measured"]["failures"]
-    assert [name for name, one in addresses(got).items() if one["used"]] == [
-        "127.0.0.1"
-    ]
+    assert [name for name, one in addresses(got).items() if one["used"]] == ["127.0.0.1"]
 
 
 def test_an_address_that_drops_everything_costs_a_share_of_the_patience(
@@ -173,9 +169,7 @@ def test_an_address_that_drops_everything_costs_a_share_of_the_patience(
     got, said = run(tmp_path, group, ["tcp,127.0.0.1,8080"], rules)
     assert not got["measured"]["failures"], said
     assert got["measured"]["messages_delivered"] > 0
-    assert (
-        "no connection to [::1]:8080 in time" in addresses(got)["[::1]:8080"]["error"]
-    )
+    assert "no connection to [::1]:8080 in time" in addresses(got)["[::1]:8080"]["error"]
 
 
 @pytest.mark.parametrize(("scheme", "group"), [("http", HTTP), ("udp", STREAM)])

@@ -242,3 +242,58 @@ def test_the_core_tells_no_viewer_and_logs_none(daemon: Daemon, tmp_path: Path) 
     said = json.dumps(told) + (tmp_path / "log.jsonl").read_text()
     for one in (PASSWORD, "battery-staple", "tok-1234567", BODY):
         assert one not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mqtt://alice:correct-horse@h:1/x", "mqtt://***@h:1/x"),
+        ("at 'http://a:correct@horse@h' and HTTP://correct-horse@h.", "at 'http://***@h' and HTTP://***@h."),
+        ("http://a:correct/horse@h", "http://***@h"),
+        ("http://a:correct?horse@h x@y", "http://***@h x@y"),
+        ("mqtt:/alice:correct-horse@h", "***@h"),
+        ("alice:correct-horse@h is no file", "***@h is no file"),
+        ("http://h:80/users/x@y?page=2", "http://h:80/users/x@y?page=2"),
+        ("http://[2001:db8::1]/x@y", "http://[2001:db8::1]/x@y"),
+        ("mqtt://***@h", "mqtt://***@h"),
+        ("say it to someone@example.com: please", "say it to someone@example.com: please"),
+    ],
+)
+def test_no_text_tells_the_credentials_of_a_url(text: str, shown: str) -> None:
+    assert redaction.hide(text) == shown
+
+
+def test_the_credentials_of_a_url_are_known_in_every_form() -> None:
+    # RFC 7617 section 2
+    assert "QWxhZGRpbjpvcGVuIHNlc2FtZQ==" in redaction.credentials("http://Aladdin:open%20sesame@h/@x")
+    found = redaction.credentials("mqtt://u:p%40ss@h")
+    assert {"p%40ss", "p@ss", "u:p%40ss"} <= set(found)
+    assert "u" not in found
+    assert "token" in redaction.credentials("http://token@h")
+    assert redaction.credentials("http://h/@x") == []
+
+
+def test_what_is_named_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASS", "pa{x}\\w")
+    named = {"env": "PASS"}
+    steps = [{"send": named}, {"expect": named}, {"repeat": {"count": 1, "steps": [{"send": named}]}}]
+    groups = [
+        mqtt(named, will={"topic": "t", "payload": named}, subscribe=[{"topic": named}]),
+        http(headers={"X-Key": named}, method=named),
+        {"name": "s", "target": "tcp://h:1", "model": {"script": {"steps": steps}}},
+    ]
+    made, values, wrong = secret.resolve(PROFILE | {"groups": groups})
+    assert not wrong
+    model = made["groups"][0]["model"]["mqtt"]
+    assert model["password"] == model["will"]["payload"] == model["subscribe"][0]["topic"] == "pa{{x}}\\w"
+    assert made["groups"][1]["model"]["http"] == {"headers": {"X-Key": "pa{{x}}\\w"}, "method": "pa{x}\\w"}
+    first, expected, repeated = made["groups"][2]["model"]["script"]["steps"]
+    assert first["send"] == repeated["repeat"]["steps"][0]["send"] == "pa{{x}}\\\\w"
+    assert expected["expect"] == "pa{x}\\\\w"
+    assert {"pa{x}\\w", "pa{{x}}\\w", "pa{{x}}\\\\w", "pa{x}\\\\w"} <= set(values)
+
+
+def test_credentials_without_tls_are_in_a_capture() -> None:
+    plain = {"name": "g", "target": "mqtt://u:p@h", "model": {"mqtt": {}}}
+    assert secret.in_the_open({"groups": [plain]}) == ["groups[0].target"]
+    assert secret.in_the_open({"groups": [plain | {"target": "MQTTS://u:p@h"}]}) == []
