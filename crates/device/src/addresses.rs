@@ -155,7 +155,10 @@ mod tests {
         assert_eq!(reach.start(&addresses, 7), 2);
         let mut told = Vec::new();
         reach.take(4, &mut told);
-        assert_eq!(told.iter().map(|one| (one.group, one.address, one.failed)).collect::<Vec<_>>(), [(4, 0, 1), (4, 2, 1)]);
+        assert_eq!(
+            told.iter().map(|one| (one.group, one.address, one.failed)).collect::<Vec<_>>(),
+            [(4, 0, 1), (4, 2, 1)]
+        );
         told.clear();
         reach.take(4, &mut told);
         assert!(told.is_empty(), "each is told once");

@@ -1,7 +1,7 @@
 //! What of a profile others must not read. The schema marks it; it is replaced in all that is kept, told or logged.
 
-use crate::{Profile, Target};
 use crate::target::without_user;
+use crate::{Profile, Target};
 use models::Params;
 use protocol::problem::Problem;
 use protocol::template::Template;
@@ -53,8 +53,11 @@ impl Secrets {
     pub fn of(profile: &Profile, more: impl IntoIterator<Item = String>) -> Self {
         let named = profile.targets.values().cloned();
         let written = profile.groups.iter().filter_map(|group| group.target.parse::<Target>().ok());
-        let users: Vec<String> =
-            named.chain(written).filter_map(|target| target.user).flat_map(|user| user.secrets().collect::<Vec<_>>()).collect();
+        let users: Vec<String> = named
+            .chain(written)
+            .filter_map(|target| target.user)
+            .flat_map(|user| user.secrets().collect::<Vec<_>>())
+            .collect();
         let whole = serde_json::to_value(profile).unwrap_or_default();
         Self::new(&whole, more.into_iter().chain(users))
     }
@@ -151,7 +154,8 @@ pub fn untold(model: &Params, problem: Problem) -> Problem {
     if at(&written) == at(hidden) || !problem.what.contains('{') {
         return problem;
     }
-    let fix = "name it as {env: NAME} or {file: PATH}, which are taken as they are; here {{ and }} are braces";
+    let fix =
+        "name it as {env: NAME} or {file: PATH}, which are taken as they are; here {{ and }} are braces";
     Problem::new(problem.key, "cannot be used as it is written, and is not shown", fix)
 }
 

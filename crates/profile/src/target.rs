@@ -134,7 +134,9 @@ impl FromStr for Target {
         // RFC 3986 section 3.1
         let letter = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
         if !scheme.bytes().all(letter) || !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            return Err(format!("{url:?} does not begin with a scheme; write it like \"mqtt://10.0.0.2:1883\""));
+            return Err(format!(
+                "{url:?} does not begin with a scheme; write it like \"mqtt://10.0.0.2:1883\""
+            ));
         }
         let (authority, path) = match rest.find(['/', '?', '#']) {
             Some(at) => (&rest[..at], Some(rest[at..].to_owned())),
@@ -156,7 +158,9 @@ impl FromStr for Target {
             };
             zone = name.map(|name| zone_of(&url, host, name)).transpose()?;
             if host.parse::<Ipv6Addr>().is_err() {
-                return Err(format!("{url:?} has no IPv6 address in its brackets; write it like [2001:db8::1]"));
+                return Err(format!(
+                    "{url:?} has no IPv6 address in its brackets; write it like [2001:db8::1]"
+                ));
             }
             match after.strip_prefix(':') {
                 None if !after.is_empty() => {
@@ -169,7 +173,9 @@ impl FromStr for Target {
                 Some((_, port)) if port.contains(':') => {
                     return Err(match authority.parse::<Ipv6Addr>() {
                         Ok(_) => format!("{url:?} has an IPv6 address without brackets; write [{authority}]"),
-                        Err(_) => format!("{url:?} has too many colons; write HOST:PORT, an IPv6 address in brackets"),
+                        Err(_) => format!(
+                            "{url:?} has too many colons; write HOST:PORT, an IPv6 address in brackets"
+                        ),
                     });
                 }
                 Some((host, port)) => (host, Some(port)),
@@ -339,7 +345,10 @@ mod tests {
             "mqtt://@h",
         ] {
             let error = text.parse::<Target>().expect_err(text);
-            assert!(!error.contains("Qz") && !error.contains("Jj") && !error.contains("alice"), "{text}: {error}");
+            assert!(
+                !error.contains("Qz") && !error.contains("Jj") && !error.contains("alice"),
+                "{text}: {error}"
+            );
         }
         assert_eq!(without_user("http://a:b@h:1/x@y"), "http://***@h:1/x@y");
         assert_eq!(without_user("http://h:1/x@y"), "http://h:1/x@y");

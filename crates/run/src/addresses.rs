@@ -23,7 +23,8 @@ impl Addresses {
 
     /// The addresses of `host`, those that `policy` and `family` (whether IPv4) allow, in the order in which they are tried.
     pub fn of(host: &str, port: u16, policy: Resolve, family: Option<bool>) -> Result<Self, String> {
-        let found = (host, port).to_socket_addrs().map_err(|e| format!("{host:?} cannot be resolved ({e})"))?;
+        let found =
+            (host, port).to_socket_addrs().map_err(|e| format!("{host:?} cannot be resolved ({e})"))?;
         let found: Vec<SocketAddr> = in_turn(found.filter(|address| policy.takes(address.is_ipv4())));
         let fits = |address: &&SocketAddr| family.is_none_or(|v4| address.is_ipv4() == v4);
         let fitting: Vec<SocketAddr> = found.iter().filter(fits).copied().collect();
@@ -128,14 +129,22 @@ mod tests {
         assert_eq!((v4.count(), v4.at(0), v4.at(5)), (1, v4.first(), v4.first()));
         assert!(of("127.0.0.1", Resolve::V6, None).expect_err("none").contains("no IPv6 address"));
         assert!(of("::1", Resolve::V4, None).expect_err("none").contains("no IPv4 address"));
-        assert!(of("no-such-name.invalid", Resolve::First, None).expect_err("none").contains("cannot be resolved"));
+        assert!(
+            of("no-such-name.invalid", Resolve::First, None)
+                .expect_err("none")
+                .contains("cannot be resolved")
+        );
         // what sources cannot reach is told by who knows the sources
         assert!(of("127.0.0.1", Resolve::First, Some(false)).is_ok());
     }
 
     #[test]
     fn devices_are_spread_only_where_that_is_asked_for() {
-        let mut some = Addresses { first: addresses(&["192.0.2.1:1"])[0], further: addresses(&["192.0.2.2:1"]), spread: true };
+        let mut some = Addresses {
+            first: addresses(&["192.0.2.1:1"])[0],
+            further: addresses(&["192.0.2.2:1"]),
+            spread: true,
+        };
         assert_eq!([0, 1, 2].map(|device| some.own(device)), [Some(0), Some(1), Some(0)]);
         assert_eq!(some.tries(), 1);
         some.spread = false;

@@ -141,7 +141,8 @@ impl Plan {
                 Err(error) => errors.push(error),
             }
         }
-        let secrets = Secrets::of(&profile, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
+        let secrets =
+            Secrets::of(&profile, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
         if errors.is_empty() {
             return Ok(Self { profile, factor, groups, secrets });
         }
@@ -178,10 +179,9 @@ impl GroupPlan {
         }
         let port = target.port.or(scheme.port).unwrap_or(0);
         let family = sources.first().map(IpAddr::is_ipv4).or_else(|| port_family(profile, group));
-        let mut addresses =
-            Addresses::of(&target.host, port, group.resolve, family).map_err(|what| {
-                SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
-            })?;
+        let mut addresses = Addresses::of(&target.host, port, group.resolve, family).map_err(|what| {
+            SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
+        })?;
         let is_literal = target.host.parse::<IpAddr>().is_ok();
         if let (SocketAddr::V6(v6), true, profile::Transport::Sockets(_)) =
             (addresses.first_mut(), is_literal, &profile.transport)

@@ -34,7 +34,8 @@ fn a_url_without_a_path_asks_for_the_root() {
 
 #[test]
 fn what_is_no_request_target_is_refused() {
-    let with = |method: &str, path: &str| Params { method: method.into(), path: path.into(), ..Params::default() };
+    let with =
+        |method: &str, path: &str| Params { method: method.into(), path: path.into(), ..Params::default() };
     for (method, path, why) in [
         ("GET", "", "is empty"),
         ("GET", "v1/x", "does not begin with /"),
@@ -52,7 +53,11 @@ fn what_is_no_request_target_is_refused() {
         assert!(problem.key == "path" && problem.what.contains(why), "{path}: {problem}");
     }
     assert_eq!(line(&with("OPTIONS", "*")), "OPTIONS * HTTP/1.1");
-    assert_eq!(line(&with("GET", "http://other/x")), "GET http://other/x HTTP/1.1", "to a proxy, section 3.2.2");
+    assert_eq!(
+        line(&with("GET", "http://other/x")),
+        "GET http://other/x HTTP/1.1",
+        "to a proxy, section 3.2.2"
+    );
 }
 
 #[test]
