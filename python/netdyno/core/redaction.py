@@ -21,7 +21,7 @@ _PARTS = (
 )  # fmt: skip
 _WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
 _AUTHORITY = re.compile(r"[^/?#\s]*")
-_BARE = re.compile(r"(?<![\w/])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
+_BARE = re.compile(r"(?<![\w/:\[])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
 
 _known: set[str] = set()
