@@ -4,12 +4,12 @@ use std::mem::MaybeUninit;
 
 /// Longest response head taken, status line to empty line, unless the profile says otherwise.
 pub const HEAD_MAX: usize = 32 * 1024;
-/// Most header fields taken.
-pub const FIELDS_MAX: usize = 96;
+/// Header fields that are read without asking for memory; more are read too.
+const FIELDS: usize = 96;
 /// Longest chunk-size line with its extensions.
 pub const CHUNK_LINE_MAX: u32 = 4 * 1024;
 /// Longest trailer section.
-pub const TRAILER_MAX: u32 = 16 * 1024;
+pub const TRAILER_MAX: u32 = 64 * 1024;
 
 /// What a response breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,9 +29,12 @@ pub enum Malformed {
     /// Chunk size, its line or its end.
     #[error("malformed chunked body")]
     Chunk,
-    /// A chunk-size line or trailer section over its limit.
-    #[error("chunk line or trailers too long")]
+    /// A chunk-size line over its limit.
+    #[error("chunk-size line longer than {CHUNK_LINE_MAX} bytes")]
     ChunkLine,
+    /// A trailer section over its limit.
+    #[error("trailer section longer than {TRAILER_MAX} bytes")]
+    Trailers,
     /// Bytes that answer no request.
     #[error("a response without a request")]
     Unasked,
@@ -60,6 +63,8 @@ pub struct Head {
     pub status: u16,
     /// Whether the server closes after this response (RFC 9112 §9.3).
     pub close: bool,
+    /// How long, in seconds, the server says that it keeps an idle connection (`Keep-Alive: timeout=`).
+    pub idle: Option<u32>,
     /// What follows.
     pub body: Body,
 }
@@ -68,17 +73,21 @@ pub struct Head {
 /// not complete yet.
 #[inline]
 pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, Malformed> {
-    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut few = [const { MaybeUninit::uninit() }; FIELDS];
+    let mut many = Vec::new();
     let mut response = httparse::Response::new(&mut []);
-    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-        &mut response,
-        bytes,
-        &mut fields,
-    );
+    let mut parsed = lenient().parse_response_with_uninit_headers(&mut response, bytes, &mut few);
+    if parsed == Err(httparse::Error::TooManyHeaders) {
+        // each field has a line of its own
+        let lines = bytes.iter().take(limit).filter(|byte| **byte == b'\n').count();
+        many.resize_with(lines + 1, MaybeUninit::uninit);
+        response = httparse::Response::new(&mut []);
+        parsed = lenient().parse_response_with_uninit_headers(&mut response, bytes, &mut many);
+    }
     let len = match parsed {
         Ok(httparse::Status::Complete(len)) if len <= limit => len,
         Ok(httparse::Status::Partial) if bytes.len() < limit => return Ok(None),
-        Ok(_) => return Err(Malformed::HeadTooLong(limit)),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Malformed::HeadTooLong(limit)),
         Err(error) => return Err(Malformed::Head(error)),
     };
     let status = response.code.unwrap_or(0);
@@ -87,7 +96,7 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
     }
     let mut length = None;
     let (mut coded, mut chunked) = (false, false);
-    let (mut close, mut keep) = (false, false);
+    let (mut close, mut keep, mut idle) = (false, false, None);
     for field in response.headers.iter() {
         // the length of the name rules nearly all fields out
         match field.name.len() {
@@ -112,6 +121,7 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
                     keep |= option.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
                 }
             }
+            10 if field.name.eq_ignore_ascii_case("keep-alive") => idle = idle.or(timeout(field.value)),
             _ => {}
         }
     }
@@ -124,7 +134,25 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
         _ => length.map_or(Body::UntilClose, Body::Length),
     };
     let close = close || body == Body::UntilClose || (response.version == Some(0) && !keep);
-    Ok(Some(Head { len, status, close, body }))
+    Ok(Some(Head { len, status, close, idle, body }))
+}
+
+/// Takes what RFC 9112 has a client take: folded fields (section 5.2), and spaces before a colon (section 5.1).
+fn lenient() -> httparse::ParserConfig {
+    let mut config = httparse::ParserConfig::default();
+    config
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true);
+    config
+}
+
+/// The seconds of `Keep-Alive: timeout=5, max=100` (RFC 2068 section 19.7.1.1, and what servers send since).
+fn timeout(value: &[u8]) -> Option<u32> {
+    value.split(|byte| *byte == b',').find_map(|parameter| {
+        let (name, value) = std::str::from_utf8(parameter).ok()?.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.parse().ok()).flatten()
+    })
 }
 
 #[inline]
@@ -200,12 +228,9 @@ impl Chunked {
             let byte = bytes[used];
             used += 1;
             self.line += 1;
-            let (limit, text) = match self.at {
-                At::Line | At::Trailer | At::TrailerEnd | At::Last => (TRAILER_MAX, true),
-                _ => (CHUNK_LINE_MAX, false),
-            };
-            if self.line > limit {
-                return Err(Malformed::ChunkLine);
+            let text = matches!(self.at, At::Line | At::Trailer | At::TrailerEnd | At::Last);
+            if self.line > if text { TRAILER_MAX } else { CHUNK_LINE_MAX } {
+                return Err(if text { Malformed::Trailers } else { Malformed::ChunkLine });
             }
             self.at = match (self.at, byte) {
                 (At::Size | At::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -218,22 +243,22 @@ impl Chunked {
                 }
                 (At::Digits, b';' | b' ' | b'\t') => At::Extension,
                 (At::Digits | At::Extension, b'\r') => At::SizeEnd,
-                // a bare line feed would let two readers see two different bodies
                 (At::Extension, b) if b != b'\n' => At::Extension,
-                (At::SizeEnd, b'\n') => {
+                // a bare line feed ends a line too (RFC 9112 section 2.2): we are no gateway, and nobody reads after us
+                (At::Digits | At::Extension | At::SizeEnd, b'\n') => {
                     self.line = 0;
                     if self.left == 0 { At::Line } else { At::Data }
                 }
                 (At::DataReturn, b'\r') => At::DataEnd,
-                (At::DataEnd, b'\n') => {
+                (At::DataReturn | At::DataEnd, b'\n') => {
                     self.line = 0;
                     At::Size
                 }
                 (At::Line, b'\r') => At::Last,
                 (At::Trailer, b'\r') => At::TrailerEnd,
-                (At::TrailerEnd, b'\n') => At::Line,
-                (At::Last, b'\n') => At::Done,
-                (At::Line | At::Trailer, b) if text && b != b'\n' => At::Trailer,
+                (At::Trailer | At::TrailerEnd, b'\n') => At::Line,
+                (At::Line | At::Last, b'\n') => At::Done,
+                (At::Line | At::Trailer, _) => At::Trailer,
                 _ => return Err(Malformed::Chunk),
             };
         }
@@ -301,10 +326,48 @@ mod tests {
         assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(Malformed::HeadTooLong(HEAD_MAX)));
         assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX - 1]), Ok(None));
         assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(Malformed::HeadTooLong(HEAD_MAX)));
-        assert!(matches!(read(&with(FIELDS_MAX, 4096)), Ok(Some(_))));
-        assert!(matches!(read(&with(FIELDS_MAX + 1, 4096)), Err(Malformed::Head(_))));
+        for fields in [FIELDS, FIELDS + 1, 4000] {
+            let len = (8 * fields).max(4096);
+            assert_eq!(read(&with(fields, len)).expect("fine").expect("whole").len, len);
+            assert_eq!(read(&with(fields, len)[..len - 1]), Ok(None), "{fields} fields, and not all");
+        }
+        assert_eq!(read(&with(5000, 40_000)), Err(Malformed::HeadTooLong(HEAD_MAX)));
         assert_eq!(read("HTTP/1.1 099 no\r\n\r\n"), Err(Malformed::Status(99)));
         assert!(read("SSH-2.0-OpenSSH\r\n").is_err());
+    }
+
+    #[test]
+    fn what_servers_send_and_curl_reads_is_read() {
+        let whole = |text: &str| {
+            let head = read(text).unwrap_or_else(|e| panic!("{text}: {e}")).expect("whole");
+            (head.len, head.status, head.body, head.close)
+        };
+        let (ok, two) = ("HTTP/1.1 200 OK\r\n", Body::Length(2));
+        for fields in [
+            "X-Policy: default-src 'self';\r\n  img-src *\r\nContent-Length: 2\r\n\r\n",
+            "Content-Length:\r\n\t2\r\n\r\n",
+            "Server : old\r\nContent-Length : 2\r\n\r\n",
+            "Content-Length:2 \r\n\r\n",
+            "X-Nom: \u{e9}t\u{e9}\r\nContent-Length: 2\r\n\r\n",
+        ] {
+            assert_eq!(whole(&format!("{ok}{fields}")), (ok.len() + fields.len(), 200, two, false), "{fields}");
+        }
+        for line in ["HTTP/1.1 200\r\n", "HTTP/1.1 200 \r\n", "HTTP/1.1 200 D'accord \u{e9}\r\n", "HTTP/1.1 200 OK\n"] {
+            assert_eq!(whole(&format!("{line}Content-Length: 2\n\n")).2, two, "{line}");
+        }
+        assert_eq!(body("X: a\r\n b: c\r\nTransfer-Encoding: Chunked\r\n"), Ok(Body::Chunked(Chunked::default())));
+    }
+
+    #[test]
+    fn how_long_a_server_keeps_an_idle_connection_is_what_it_says() {
+        let idle = |fields: &str| {
+            read(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).expect("fine").expect("whole").idle
+        };
+        assert_eq!(idle("Keep-Alive: timeout=5, max=100\r\n"), Some(5));
+        assert_eq!(idle("keep-alive: max=100,Timeout = \"15\"\r\n"), Some(15));
+        for none in ["", "Keep-Alive: 5\r\n", "Keep-Alive: timeout=soon\r\n", "Keep-Alive: timeout=-1\r\n"] {
+            assert_eq!(idle(none), None, "{none}");
+        }
     }
 
     fn decode(parts: &[&[u8]]) -> Result<(usize, bool), Malformed> {
@@ -329,7 +392,7 @@ mod tests {
     #[test]
     fn malformed_chunks_are_told() {
         for bad in
-            ["g\r\n", "\r\n", "4\nWiki", "4\r\nWikipedia", "4\r\nWiki\n", "1;x\n", "0\r\nX\n", "0\r\n\rx"]
+            ["g\r\n", "\r\n", "\n", "4\rWiki", "4\r\nWikipedia", "4\r\nWiki\rx", "0\r\n\rx", "0\r\nX\rx"]
         {
             assert_eq!(decode(&[bad.as_bytes()]), Err(Malformed::Chunk), "{bad:?}");
         }
@@ -338,9 +401,13 @@ mod tests {
         let line = |len: u32| format!("1;{}\r\n", "x".repeat(len as usize - 4));
         assert!(decode(&[line(CHUNK_LINE_MAX).as_bytes()]).is_ok());
         assert_eq!(decode(&[line(CHUNK_LINE_MAX + 1).as_bytes()]), Err(Malformed::ChunkLine));
+        for lines in ["\n", "\r\n"] {
+            let text = ["2  ;n=v", "ok", "2", "ok", "0  ", "X-Sum: 1", "", ""].join(lines);
+            assert_eq!(decode(&[text.as_bytes()]), Ok((text.len(), true)), "{text:?}");
+        }
         let trailer = |len: u32| format!("0\r\n{}\r\n\r\n", "x".repeat(len as usize - 4));
         assert_eq!(decode(&[trailer(TRAILER_MAX).as_bytes()]), Ok((TRAILER_MAX as usize + 3, true)));
-        assert_eq!(decode(&[trailer(TRAILER_MAX + 1).as_bytes()]), Err(Malformed::ChunkLine));
+        assert_eq!(decode(&[trailer(TRAILER_MAX + 1).as_bytes()]), Err(Malformed::Trailers));
     }
 
     proptest! {
