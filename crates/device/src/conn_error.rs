@@ -21,6 +21,8 @@ pub struct ConnError {
     pub gone: bool,
     /// If not: how many datagrams it is about.
     pub times: u64,
+    /// Whether it showed while sending: what the peer said before may still be unread.
+    pub sending: bool,
     what: Cow<'static, str>,
     errno: Option<Errno>,
 }
@@ -29,7 +31,7 @@ impl ConnError {
     /// A connection that is gone.
     pub fn new(why: impl Into<Cause>, what: impl Into<Cow<'static, str>>) -> Self {
         let Cause { kind: why, detail } = why.into();
-        Self { why, detail, gone: true, times: 1, what: what.into(), errno: None }
+        Self { why, detail, gone: true, times: 1, sending: false, what: what.into(), errno: None }
     }
 
     /// One that an error of the system ended.
@@ -84,6 +86,11 @@ impl ConnError {
     /// Whether it is the same mishap again.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.errno, self.why) == (other.errno, other.why)
+    }
+
+    /// It showed while sending.
+    pub fn sending(self) -> Self {
+        Self { sending: true, ..self }
     }
 
     /// It is about so many datagrams, and the socket is as it was.

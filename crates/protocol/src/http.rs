@@ -2,7 +2,8 @@
 //!
 //! A flow is one connection and `requests` requests on it, one after the other or pipelined:
 //! connect → request → response → … → close. When the server closes in between, as it may after any
-//! response, the flow connects again and goes on.
+//! response, the flow connects again and goes on: that is no failure. A request that was on its way as the server
+//! closed the idle connection is sent once more, if that is allowed (RFC 9110 §9.2.2).
 
 mod params;
 mod request;
@@ -33,6 +34,11 @@ const FIRST_BYTE: usize = 2;
 /// Counters of responses by class (RFC 9110 §15), from 2xx to 5xx, and of connections.
 const CLASS_2XX: usize = 0;
 const CONNECTIONS: usize = 4;
+const IDLE_CLOSES: usize = 5;
+const RETRIED: usize = 6;
+/// A connection is not used any more this long before the server's announced idle time is over, or a quarter of that
+/// time where it is less: the request has to get there.
+const IDLE_MARGIN: Duration = Duration::from_secs(1);
 
 /// What it is.
 pub const DESCRIPTION: Description = Description {
@@ -75,6 +81,18 @@ pub const DESCRIPTION: Description = Description {
             about: "Connections that came up.",
             better: Better::Neither,
         },
+        Counter {
+            name: "idle_closes",
+            unit: Unit::Sessions,
+            about: "Connections that the server closed between two responses, as it may: no failures.",
+            better: Better::Neither,
+        },
+        Counter {
+            name: "retried",
+            unit: Unit::Messages,
+            about: "Requests sent a second time, since the server closed the idle connection as they were on their way.",
+            better: Better::Less,
+        },
     ],
     indices: &[Index {
         name: "server_errors",
@@ -108,8 +126,11 @@ pub const DESCRIPTION: Description = Description {
 #[derive(Debug)]
 pub struct Config {
     request: Request,
+    method: Box<str>,
     /// Method HEAD: responses have no body.
     head: bool,
+    /// A request may be sent again although the first may have had its effect (RFC 9110 §9.2.2).
+    idempotent: bool,
     keep_alive: bool,
     depth: usize,
     requests: u64,
@@ -136,9 +157,13 @@ impl Config {
             base: Time::NEVER,
             since: Time::ZERO,
             armed: Time::NEVER,
+            idle_by: Time::NEVER,
             reading: None,
             said: None,
             status: 0,
+            emitted: 0,
+            retried: 0,
+            served: false,
             state: State::Idle,
             close: false,
             begun: false,
@@ -178,11 +203,19 @@ pub struct Device {
     since: Time,
     /// When the timer is set to.
     armed: Time,
+    /// From when on the server may close an idle connection, by what it has announced.
+    idle_by: Time,
     /// The body being read; `None`: a head comes next.
     reading: Option<Body>,
     /// What the server says of a request that it did not serve.
     said: Option<Box<Said>>,
     status: u16,
+    /// How many of `waiting` were sent on this connection.
+    emitted: u16,
+    /// How many of `waiting`, from the oldest on, were sent before on a connection that was closed.
+    retried: u16,
+    /// A whole response has come on this connection.
+    served: bool,
     state: State,
     /// The server closes after this response.
     close: bool,
@@ -206,14 +239,9 @@ impl Model for Device {
         cx.delay(self.since, CONNECT);
         cx.count(cx.now, CONNECTIONS);
         self.state = State::Up;
+        (self.emitted, self.served, self.idle_by) = (0, false, Time::NEVER);
         if self.base == Time::NEVER {
             self.base = cx.now;
-        }
-        // what was pipelined behind a response that closed the connection (RFC 9112 §9.3.2)
-        let first = self.next - self.waiting.len() as u64;
-        for i in 0..self.waiting.len() {
-            self.waiting[i].sent = cx.now;
-            self.emit(cx, first + i as u64);
         }
         self.pump(cx);
     }
@@ -248,17 +276,30 @@ impl Model for Device {
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
-        if self.state == State::Up && why == Failure::Closed {
-            if self.reading == Some(Body::UntilClose) {
+        if self.state == State::Up && why == Failure::Closed && self.reading == Some(Body::UntilClose) {
+            cx.excuse();
+            self.answered(cx);
+            return self.pump(cx);
+        }
+        if self.state == State::Up && matches!(why, Failure::Closed | Failure::Reset) {
+            // RFC 9112 §9.5: an idle connection may be closed at any time
+            if self.emitted == 0 || self.may_retry() && self.config.idempotent {
                 cx.excuse();
-                self.answered(cx);
+                self.idle_close(cx);
                 return self.pump(cx);
             }
-            // RFC 9112 §9.3: an idle connection may be closed at any time
-            if self.waiting.is_empty() {
-                cx.excuse();
-                self.reset(State::Down);
-                return self.pump(cx);
+            if self.may_retry() {
+                cx.explain(why, || {
+                    format!(
+                        "the server closed the idle connection as a {} was on its way, which may not be sent again \
+                         (RFC 9110 section 9.2.2)",
+                        self.config.method
+                    )
+                });
+            } else if self.retried > 0 {
+                cx.explain(why, || {
+                    "the server closed the connection twice before it answered this request".into()
+                });
             }
         }
         if self.state != State::Idle {
@@ -298,12 +339,34 @@ impl Model for Device {
 
 impl Device {
     fn reset(&mut self, state: State) {
-        self.state = state;
+        self.down(state);
         self.waiting.clear();
+        self.retried = 0;
+    }
+
+    /// Nothing more comes or goes on this connection.
+    fn down(&mut self, state: State) {
+        self.state = state;
+        self.emitted = 0;
         self.reading = None;
         self.said = None;
         self.begun = false;
         self.close = false;
+    }
+
+    /// Whether the connection was an idle one, to the server, and what is on its way on it was not sent again before.
+    fn may_retry(&self) -> bool {
+        self.served && !self.begun && self.retried == 0
+    }
+
+    /// The server has closed an idle connection. What was on its way is to be sent again.
+    fn idle_close(&mut self, cx: &mut Cx<'_>) {
+        cx.count(cx.now, IDLE_CLOSES);
+        for message in self.waiting.iter().take(self.emitted.into()) {
+            cx.count(message.intended, RETRIED);
+        }
+        self.retried = self.retried.max(self.emitted);
+        self.down(State::Down);
     }
 
     /// Requests that fell due and will not be sent any more still count as intended.
@@ -348,16 +411,29 @@ impl Device {
     /// Read one piece of a response. `Ok(0)`: more is needed.
     #[inline]
     fn read(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
-        let intended = self.waiting.front().ok_or(Malformed::Unasked)?.intended;
-        if !self.begun {
-            self.begun = true;
-            cx.delay(intended, FIRST_BYTE);
+        if !self.begun && matches!(bytes[0], b'\r' | b'\n') {
+            // an empty line too many behind a response (RFC 9112 §2.2)
+            cx.arrived(cx.now, 1);
+            return Ok(1);
         }
+        let asked = if self.emitted > 0 { self.waiting.front() } else { None };
+        let Some(Waiting { intended, .. }) = asked.copied() else { return self.unasked(cx, bytes) };
+        let first = !std::mem::replace(&mut self.begun, true);
         let used = match &mut self.reading {
             None => {
                 let Some(head) = wire::head(bytes, self.config.head, self.config.head_limit)? else {
+                    if first {
+                        cx.delay(intended, FIRST_BYTE);
+                    }
                     return Ok(0);
                 };
+                // RFC 9110 §15.5.9: it waited for a request in vain, and has not seen that of ours which was on its way
+                if head.status == 408 && head.close && self.served && self.retried == 0 {
+                    cx.arrived(cx.now, bytes.len());
+                    self.idle_close(cx);
+                    cx.close();
+                    return Ok(bytes.len());
+                }
                 // RFC 9110 §15.2: interim responses come before the one that counts
                 match head.status {
                     101 => return Err(Malformed::Switched),
@@ -365,6 +441,7 @@ impl Device {
                     _ => {
                         self.status = head.status;
                         self.close = head.close || !self.config.keep_alive;
+                        self.idle_by = head.idle.map_or(Time::NEVER, |secs| idle_by(cx.now, secs));
                         self.reading = Some(head.body);
                         if !self.config.expects(head.status) {
                             self.said = Some(Box::new(Said::of(&bytes[..head.len])));
@@ -389,6 +466,9 @@ impl Device {
                 used
             }
         };
+        if first {
+            cx.delay(intended, FIRST_BYTE);
+        }
         cx.arrived(intended, used);
         let whole = match &self.reading {
             Some(Body::Length(left)) => *left == 0,
@@ -405,11 +485,29 @@ impl Device {
         Ok(used)
     }
 
+    /// Something came although nothing was asked.
+    fn unasked(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
+        match wire::head(bytes, false, self.config.head_limit) {
+            Ok(None) => Ok(0),
+            // RFC 9110 §15.5.9: it waited for a request in vain, and closes
+            Ok(Some(head)) if head.status == 408 => {
+                cx.arrived(cx.now, bytes.len());
+                self.idle_close(cx);
+                cx.close();
+                Ok(bytes.len())
+            }
+            _ => Err(Malformed::Unasked),
+        }
+    }
+
     /// The response to the oldest request is complete.
     #[inline]
     fn answered(&mut self, cx: &mut Cx<'_>) {
         self.reading = None;
         self.begun = false;
+        self.served = true;
+        self.emitted = self.emitted.saturating_sub(1);
+        self.retried = self.retried.saturating_sub(1);
         if let Some(Waiting { intended, .. }) = self.waiting.pop_front() {
             let status = self.status;
             if let Some(class) = usize::from(status / 100).checked_sub(2).filter(|class| *class < 4) {
@@ -421,8 +519,7 @@ impl Device {
             }
         }
         if self.close {
-            self.close = false;
-            self.state = State::Down;
+            self.down(State::Down);
         }
     }
 
@@ -431,21 +528,34 @@ impl Device {
         wanted && !self.stopping && cx.loading()
     }
 
+    /// Whether another request may be sent, once it is due.
+    fn may_send(&self, cx: &Cx<'_>) -> bool {
+        // those that are to be sent again go first; and behind what the server has yet to answer nothing is sent to one that
+        // has closed
+        let held = self.state == State::Up
+            && (usize::from(self.emitted) < self.waiting.len() || self.emitted > 0 && cx.ended);
+        !held && self.waiting.len() < self.config.depth && self.more(cx)
+    }
+
     /// Send what is due, connect for it if need be, end the flow when nothing is left.
     fn pump(&mut self, cx: &mut Cx<'_>) {
+        self.emit_waiting(cx);
         let pace = self.config.pace;
-        while self.waiting.len() < self.config.depth && self.more(cx) && self.state != State::Connecting {
+        while self.may_send(cx) && self.state != State::Connecting {
             let intended = if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next) };
             if intended > cx.now {
                 break;
             }
+            if self.state == State::Up && self.emitted == 0 && !self.is_usable(cx) {
+                self.down(State::Down);
+            }
             if self.state == State::Down {
                 return self.again(cx);
             }
-            let before = cx.out.bytes.len();
-            self.emit(cx, self.next);
-            cx.sent(intended, cx.out.bytes.len() - before);
+            let bytes = self.emit(cx, self.next);
+            cx.sent(intended, bytes);
             self.waiting.push_back(Waiting { intended, sent: cx.now });
+            self.emitted += 1;
             self.next += 1;
         }
         if self.waiting.is_empty() {
@@ -461,6 +571,31 @@ impl Device {
         self.arm(cx);
     }
 
+    /// Send what waits and was sent on an earlier connection: what was pipelined behind a response that closed it at once
+    /// (RFC 9112 §9.3.2), what is sent again after it was closed without a word one by one until a response has come.
+    fn emit_waiting(&mut self, cx: &mut Cx<'_>) {
+        let most = if self.retried > 0 && !self.served { 1 } else { self.waiting.len() };
+        while self.state == State::Up && usize::from(self.emitted) < most {
+            if self.emitted == 0 && !self.is_usable(cx) {
+                return self.down(State::Down);
+            }
+            let at = usize::from(self.emitted);
+            let bytes = self.emit(cx, self.next - (self.waiting.len() - at) as u64);
+            cx.sent_bytes(self.waiting[at].intended, bytes);
+            self.waiting[at].sent = cx.now;
+            self.emitted += 1;
+        }
+    }
+
+    /// Whether a request can be sent on this connection, on which no other is on its way: the server has not closed it, and
+    /// is not about to by what it has said.
+    fn is_usable(&self, cx: &mut Cx<'_>) -> bool {
+        if cx.ended {
+            cx.count(cx.now, IDLE_CLOSES);
+        }
+        !cx.ended && cx.now < self.idle_by
+    }
+
     /// Connect again; when the old connection is only being closed now, right after that.
     fn again(&mut self, cx: &mut Cx<'_>) {
         if cx.link == Link::Close {
@@ -472,10 +607,13 @@ impl Device {
         }
     }
 
+    /// Send request number `seq`; how many bytes that is.
     #[inline]
-    fn emit(&self, cx: &mut Cx<'_>, seq: u64) {
+    fn emit(&self, cx: &mut Cx<'_>, seq: u64) -> usize {
+        let before = cx.out.bytes.len();
         let values = Values { device: cx.device, seq, now: cx.now };
         self.config.request.render(values, cx.rng, &mut cx.out.bytes);
+        cx.out.bytes.len() - before
     }
 
     /// When the flow fails unless something happens.
@@ -493,7 +631,7 @@ impl Device {
     fn arm(&mut self, cx: &mut Cx<'_>) {
         let mut at = self.deadline();
         let open = !self.config.pace.closed_loop() && self.state != State::Connecting;
-        if open && self.waiting.len() < self.config.depth && self.more(cx) {
+        if open && self.may_send(cx) {
             at = at.min(self.config.pace.due(self.base, self.next));
         }
         if at < self.armed {
@@ -501,6 +639,12 @@ impl Device {
             cx.wake_at(at);
         }
     }
+}
+
+/// Until when a connection that is idle from `now` on is used, of a server that closes it after so many seconds.
+fn idle_by(now: Time, secs: u32) -> Time {
+    let said = Duration::from_secs(secs.into());
+    now + said.saturating_sub(IDLE_MARGIN.min(said / 4))
 }
 
 #[cfg(test)]

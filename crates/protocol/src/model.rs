@@ -191,6 +191,10 @@ pub struct Cx<'a> {
     pub complaint: Option<(Cause, String)>,
     /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
     pub excused: bool,
+    /// The peer has closed its side of the connection that the event is of. What it sent before may still be unread.
+    pub ended: bool,
+    /// Payload bytes queued by this call, by the phase of their message: the transport counts them as they leave.
+    pub queued: [u64; 3],
 }
 
 impl<'a> Cx<'a> {
@@ -222,6 +226,8 @@ impl<'a> Cx<'a> {
             end: None,
             complaint: None,
             excused: false,
+            ended: false,
+            queued: [0; 3],
         }
     }
 
@@ -350,8 +356,14 @@ impl<'a> Cx<'a> {
         let tally = self.at(intended);
         tally.counts.messages_intended += 1;
         tally.counts.messages_sent += 1;
-        tally.counts.bytes_sent += bytes as u64;
         self.tally.sent += 1;
+        self.sent_bytes(intended, bytes);
+    }
+
+    /// So many bytes were handed to the transport that are no message of their own, or are of one that was sent before.
+    #[inline]
+    pub fn sent_bytes(&mut self, at: Time, bytes: usize) {
+        self.queued[self.window.phase(at) as usize] += bytes as u64;
     }
 
     /// The generator itself was late with what was due at `due`. Transports record this for every timer

@@ -29,6 +29,8 @@ pub struct Bench<M> {
     pub end: Option<FlowEnd>,
     /// Whether the last loss of the connection was in order.
     pub excused: bool,
+    /// Whether the server has closed its side of the connection.
+    pub ended: bool,
     /// What it complained about.
     pub complaints: Vec<String>,
     /// Its summary.
@@ -59,6 +61,7 @@ impl<M> Bench<M> {
             wake: Time::NEVER,
             end: None,
             excused: false,
+            ended: false,
             complaints: Vec::new(),
             tally: DeviceTally::default(),
             asks: Vec::new(),
@@ -82,9 +85,14 @@ impl<M> Bench<M> {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
         cx.conn = conn;
+        cx.ended = self.ended;
         let answer = f(&mut self.model, &mut cx);
         let (link, wake, end, complaint) = (cx.link, cx.wake, cx.end, cx.complaint.take());
+        let queued = cx.queued;
         self.excused = cx.excused;
+        for (tally, bytes) in self.meter.iter_mut().zip(queued) {
+            tally.counts.bytes_sent += bytes;
+        }
         let Outbox { asks, aside, .. } = &mut self.out;
         self.asks.extend(asks.drain(..).map(|ask| match &ask {
             Ask::Send { bytes, .. } => (ask.clone(), aside[bytes.clone()].to_vec()),
@@ -96,6 +104,7 @@ impl<M> Bench<M> {
         }
         if link == Link::Connect {
             self.connects += 1;
+            self.ended = false;
         }
         if link != Link::Keep {
             self.inbox.clear();

@@ -2,7 +2,7 @@
 
 use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
-use crate::receive_queue;
+use crate::receive_queue::{self, not_sent};
 use device::conn_error::CONNECT;
 use device::{ConnError, Connection, Input, To};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -23,6 +23,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What may wait for a server that takes nothing when a model has more to send.
 const OUT_MAX: usize = 16 << 20;
 
+/// So many bytes that the system has taken since it was last looked at count as sent without a look: a call for each send
+/// would cost more than it tells.
+const UNCHECKED: u64 = 64 << 10;
+
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
@@ -39,6 +43,9 @@ pub(crate) struct Conn {
     out: Vec<u8>,
     out_at: usize,
     segment: usize,
+    /// Bytes of the stream that this was given, with those of TLS; and up to where they are known to have left the host.
+    given: u64,
+    left: u64,
     /// Datagrams that did not get through, and of which nobody has been told yet.
     refused: Vec<ConnError>,
     /// How many datagrams the socket had dropped when that was last looked at.
@@ -143,6 +150,8 @@ impl Conn {
             out: Vec::new(),
             out_at: 0,
             segment: 0,
+            given: 0,
+            left: 0,
             refused: Vec::new(),
             dropped: 0,
             peer: None,
@@ -233,8 +242,9 @@ impl Conn {
         if let Wire::Tls(tls) = &mut self.wire {
             let mut records = std::mem::take(&mut self.out);
             while tls.wants_write() {
-                if let Err(e) = tls.write_tls(&mut records) {
-                    return Err(ConnError::new(Failure::Tls, e.to_string()));
+                match tls.write_tls(&mut records) {
+                    Ok(written) => self.given += written as u64,
+                    Err(e) => return Err(ConnError::new(Failure::Tls, e.to_string())),
                 }
             }
             self.out = records;
@@ -259,15 +269,16 @@ impl Conn {
         if !self.is_flushed() {
             return self.queue(outbox);
         }
+        self.given += outbox.bytes.len() as u64;
         self.segment = outbox.segment;
-        let sent = self.write(&outbox.bytes)?;
+        let (sent, broken) = self.write(&outbox.bytes);
         if sent < outbox.bytes.len() {
             self.out.clear();
             self.out.extend_from_slice(&outbox.bytes[sent..]);
             self.out_at = 0;
         }
         outbox.bytes.clear();
-        Ok(())
+        broken.map_or(Ok(()), Err)
     }
 
     /// Send one datagram to whom it is for. What there is no room for is lost, and told: nothing is kept for anybody.
@@ -301,6 +312,7 @@ impl Conn {
             self.out.drain(..self.out_at);
             self.out_at = 0;
         }
+        self.given += outbox.bytes.len() as u64;
         self.out.append(&mut outbox.bytes);
         Ok(())
     }
@@ -311,19 +323,19 @@ impl Conn {
             return Ok(());
         }
         let out = std::mem::take(&mut self.out);
-        let sent = self.write(&out[self.out_at..]);
+        let (sent, broken) = self.write(&out[self.out_at..]);
         self.out = out;
-        self.out_at += sent?;
+        self.out_at += sent;
         if self.is_flushed() {
             self.out.clear();
             self.out_at = 0;
         }
-        Ok(())
+        broken.map_or(Ok(()), Err)
     }
 
-    /// Write as much as goes; how much went.
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, ConnError> {
-        match &mut self.wire {
+    /// Write as much as goes; how much went, and what stopped it.
+    fn write(&mut self, bytes: &[u8]) -> (usize, Option<ConnError>) {
+        let sent = match &mut self.wire {
             Wire::Tcp | Wire::Tls(_) => {
                 let mut at = 0;
                 while at < bytes.len() {
@@ -331,35 +343,35 @@ impl Conn {
                         Ok(n) => at += n,
                         Err(Errno::AGAIN) => break,
                         Err(Errno::INTR) => {}
-                        Err(e) => return Err(ConnError::remote(e, "send")),
+                        Err(e) => return (at, Some(ConnError::remote(e, "send"))),
                     }
                 }
-                Ok(at)
+                at
             }
             // what they send goes out at once, or nowhere
-            Wire::Listener | Wire::Open => Ok(bytes.len()),
-            Wire::Udp { gso } => {
-                Ok(write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused))
-            }
+            Wire::Listener | Wire::Open => bytes.len(),
+            Wire::Udp { gso } => write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused),
             Wire::Ping { peer } => {
                 let request = echo_request(peer.is_ipv6());
                 if bytes.first() == Some(&request) {
-                    return Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused));
+                    let sent = write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused);
+                    return (sent, None);
                 }
                 // the model wrote it for an address of the other family; the kernel makes the checksum
                 let mut messages = bytes.to_vec();
                 let size = datagram(self.segment, bytes.len());
                 messages.chunks_mut(size).for_each(|message| message[0] = request);
-                Ok(write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused))
+                write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused)
             }
             Wire::RawPing { ident, v6 } => {
                 let mut messages = bytes.to_vec();
                 messages
                     .chunks_mut(datagram(self.segment, bytes.len()))
                     .for_each(|message| stamp_ident(message, *ident, *v6));
-                Ok(write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused))
+                write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused)
             }
-        }
+        };
+        (sent, None)
     }
 
     /// Read once into `buffer`; `cipher` is room for TLS records.
@@ -444,6 +456,20 @@ impl Connection for Conn {
 
     fn peer(&self) -> Option<SocketAddr> {
         self.peer
+    }
+
+    fn given(&self) -> u64 {
+        self.given
+    }
+
+    fn left(&mut self, exact: bool) -> u64 {
+        let taken = self.given - (self.out.len() - self.out_at) as u64;
+        if !exact && taken - self.left < UNCHECKED {
+            return taken;
+        }
+        // an earlier answer may have had too much in it
+        self.left = taken.saturating_sub(not_sent(&self.fd)).max(self.left);
+        self.left
     }
 
     fn take_refused(&mut self) -> Option<ConnError> {

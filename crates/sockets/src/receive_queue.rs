@@ -21,6 +21,24 @@ sockopt_impl!(
     [u32; WORDS]
 );
 
+/// Words of TCP_INFO (linux/tcp.h) up to the one that counts what the socket has taken and not sent for the first time yet.
+const TCP_WORDS: usize = 37;
+const NOT_SENT: usize = 36;
+
+sockopt_impl!(
+    /// How a TCP connection does.
+    TcpInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u32; TCP_WORDS]
+);
+
+/// How many bytes a TCP socket has taken that have not left this host.
+pub fn not_sent(fd: &impl AsFd) -> u64 {
+    getsockopt(fd, TcpInfo).map_or(0, |words| words[NOT_SENT].into())
+}
+
 /// Give the queue so much room: as much as this user may have. Linux takes twice as much for its own use.
 pub fn enlarge(fd: &impl AsFd, room: usize) {
     let _what_is_allowed = setsockopt(fd, sockopt::RcvBufForce, &room)

@@ -57,10 +57,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             &mut slot.tally,
         );
         (cx.conn, cx.peer) = (conn, peer);
+        cx.ended = conn == ConnId::FIRST && slot.conn.as_ref().is_some_and(|conn| conn.ended);
         let answer = f(&mut slot.device, &mut cx);
-        let (link, wake, end, excused) = (cx.link, cx.wake, cx.end, cx.excused);
+        let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         if let Some((cause, text)) = cx.complaint.take() {
             self.complain(g, cause, text);
+        }
+        let is_queued = queued != [0; 3];
+        if is_queued {
+            self.queue(i, conn, queued);
         }
         if let Some(wake) = wake {
             let slot = &mut self.slots[i as usize];
@@ -73,6 +78,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         } else {
             self.carry_out_all(i, conn, peer, link);
         }
+        if is_queued {
+            self.leave(i, false);
+        }
         if let Some(end) = end {
             if conn != ConnId::FIRST {
                 self.close_first(i);
@@ -81,6 +89,47 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         self.see_wait(i);
         (answer, end, excused)
+    }
+
+    /// The model of device `i` is about to send so much payload, by phase. It counts when it leaves; on datagrams, and on
+    /// other connections than the first, when it is given.
+    fn queue(&mut self, i: u32, conn: ConnId, payload: [u64; 3]) {
+        let slot = &mut self.slots[i as usize];
+        let aside = conn != ConnId::FIRST || !self.outbox.asks.is_empty();
+        let g = usize::from(slot.group);
+        if aside || self.plan.groups[g].scheme.carrier != Carrier::Stream {
+            self.count_sent(g, payload);
+        } else if let Some(conn) = slot.conn.as_mut().filter(|conn| !conn.deaf) {
+            conn.queue(conn.inner.given(), payload);
+        }
+    }
+
+    /// Count what has left of what device `i` sent.
+    pub(super) fn leave(&mut self, i: u32, exact: bool) {
+        let slot = &mut self.slots[i as usize];
+        let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
+        let left = conn.inner.left(exact);
+        let payload = conn.leave(conn.inner.given(), left);
+        let g = usize::from(slot.group);
+        self.count_sent(g, payload);
+    }
+
+    /// The same, as its connection is to be closed: what the system has taken goes on its way without us, unless nobody is
+    /// there any more.
+    pub(super) fn leave_last(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
+        let given = conn.inner.given();
+        let goes = conn.inner.is_flushed() && !conn.ended && !conn.deaf;
+        let left = if goes { given } else { conn.inner.left(true) };
+        let (g, payload) = (usize::from(slot.group), conn.leave(given, left));
+        self.count_sent(g, payload);
+    }
+
+    fn count_sent(&mut self, g: usize, payload: [u64; 3]) {
+        for (tally, bytes) in self.groups[g].meter.iter_mut().zip(payload) {
+            tally.counts.bytes_sent += bytes;
+        }
     }
 
     /// Take note of what device `i` waits for now: a connection, an answer, or nothing.
@@ -155,14 +204,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = &mut slot.conn else { return };
         if !self.outbox.bytes.is_empty()
+            && !conn.deaf
             && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
         {
-            return self.broke(i, broken);
+            self.broke_sending(i, broken);
         }
         self.refusals(i);
         let Some(conn) = &mut self.slots[i as usize].conn else { return };
         if link == Link::Close {
-            if conn.up && !conn.inner.is_flushed() {
+            if conn.up && !conn.inner.is_flushed() && !conn.deaf {
                 conn.closing = true;
             } else {
                 self.hang_up(i);

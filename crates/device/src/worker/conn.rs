@@ -18,6 +18,12 @@ pub(super) struct Conn<C> {
     pub ended: bool,
     /// Whether the worker reads on from it in its next turn anyway.
     pub unread: bool,
+    /// Whether it takes nothing more: it is only read on.
+    pub deaf: bool,
+    /// Payload bytes that have not left, as far as is known, by the phase of their message.
+    queued: [u64; 3],
+    /// Up to where in the stream all has left.
+    left: u64,
     /// Received bytes that the model has not used.
     spill: Vec<u8>,
 }
@@ -25,12 +31,59 @@ pub(super) struct Conn<C> {
 impl<C> Conn<C> {
     /// It was opened now; `up`: there is no handshake to wait for.
     pub fn new(inner: C, up: bool) -> Self {
-        Self { inner, up, closing: false, ended: false, unread: false, spill: Vec::new() }
+        Self {
+            inner,
+            up,
+            closing: false,
+            ended: false,
+            unread: false,
+            deaf: false,
+            queued: [0; 3],
+            left: 0,
+            spill: Vec::new(),
+        }
     }
 
     /// Take the spill out, so that the model can be shown it while it may change the connection.
     pub fn take_spill(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.spill)
+    }
+
+    /// Payload is about to be sent, behind `given` bytes of the stream.
+    #[inline]
+    pub fn queue(&mut self, given: u64, payload: [u64; 3]) {
+        if self.queued == [0; 3] {
+            self.left = given;
+        }
+        for (mine, more) in self.queued.iter_mut().zip(payload) {
+            *mine += more;
+        }
+    }
+
+    /// Whether some payload has not left, as far as is known.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        self.queued != [0; 3]
+    }
+
+    /// Of `given` bytes of the stream `left` have left: how much payload went with them, by phase. It is spread evenly over
+    /// those bytes, and what was meant for an earlier phase goes first.
+    #[inline]
+    pub fn leave(&mut self, given: u64, left: u64) -> [u64; 3] {
+        if left >= given {
+            return std::mem::take(&mut self.queued);
+        }
+        let gone = left.saturating_sub(self.left);
+        let all: u64 = self.queued.iter().sum();
+        let share = u128::from(all) * u128::from(gone) / u128::from((given - self.left).max(1));
+        let mut share = u64::try_from(share).unwrap_or(u64::MAX);
+        self.left += gone;
+        self.queued.each_mut().map(|queued| {
+            let part = share.min(*queued);
+            *queued -= part;
+            share -= part;
+            part
+        })
     }
 
     /// Keep `rest` until more comes.
@@ -41,5 +94,28 @@ impl<C> Conn<C> {
         }
         self.spill = rest;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_leaves_with_its_share_of_the_stream() {
+        let mut conn = Conn::new((), true);
+        // 300 bytes of payload in a stream of 330, behind 1000 of a handshake
+        conn.queue(1000, [100, 0, 0]);
+        conn.queue(1110, [0, 200, 0]);
+        assert_eq!(conn.leave(1330, 900), [0, 0, 0]);
+        assert_eq!(conn.leave(1330, 1055), [50, 0, 0]);
+        assert_eq!(conn.leave(1330, 1055), [0, 0, 0]);
+        assert_eq!(conn.leave(1330, 1220), [50, 100, 0]);
+        assert_eq!(conn.leave(1330, 1165), [0, 0, 0], "it does not come back");
+        conn.queue(1330, [0, 0, 10]);
+        assert_eq!(conn.leave(1340, 1340), [0, 100, 10]);
+        assert!(!conn.is_queued());
+        conn.queue(1340, [0, 1, 0]);
+        assert_eq!(conn.leave(1340, 1340), [0, 1, 0], "of nothing at all");
     }
 }

@@ -12,6 +12,8 @@ use protocol::time::Time;
 
 /// Reads from one socket before others have their turn.
 const READS_A_TURN: usize = 64;
+/// Such turns to read what came before sending failed: more than a receive buffer holds.
+const READ_OUT_TURNS: usize = 16;
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn event(&mut self, event: &Event) {
@@ -27,22 +29,19 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         // with the last bytes the end may have come too, and it is not told again
         conn.ended |= event.ended;
         let read_later = conn.unread;
-        if event.writable {
+        if event.writable && !conn.deaf {
             if !conn.up {
                 match self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
-                    Err(broken) => return self.broke(i, broken),
+                    Err(broken) => return self.broke_sending(i, broken),
                     Ok(()) => self.check_up(i),
                 }
             } else if !conn.inner.is_flushed() {
                 match self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
-                    Err(broken) => {
-                        // what the server said before it closed comes first
-                        self.readable(i, generation);
-                        return self.broke_if(i, generation, broken);
-                    }
+                    Err(broken) => return self.broke_sending(i, broken),
                     Ok(()) if conn.closing && conn.inner.is_flushed() => return self.hang_up(i),
                     Ok(()) => {
                         let due = slot.held.take_if(|_| conn.inner.is_flushed());
+                        self.leave(i, false);
                         self.refusals(i);
                         if let Some(due) = due {
                             let slot = &mut self.slots[i as usize];
@@ -108,8 +107,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 }
                 Ok(Input::Dropped(datagrams)) => self.dropped(i, datagrams),
                 Ok(Input::Aside) => {
-                    if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
-                        self.broke(i, broken);
+                    if !conn.deaf
+                        && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default())
+                    {
+                        self.broke_sending(i, broken);
                         break;
                     }
                     self.check_up(i);
@@ -179,11 +180,37 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.broken.push_back((i, self.slots[i as usize].generation, broken));
     }
 
-    /// The same, unless the model has had enough of that connection meanwhile.
-    fn broke_if(&mut self, i: u32, generation: u32, broken: ConnError) {
-        if self.slots[i as usize].generation == generation {
-            self.broke(i, broken);
+    /// The same, and it showed while sending. It is read on before the model hears of that: what the server said before it
+    /// closed comes first.
+    pub(super) fn broke_sending(&mut self, i: u32, broken: ConnError) {
+        if let Some(conn) = self.slots[i as usize].conn.as_mut().filter(|_| broken.gone) {
+            conn.deaf = true;
+            conn.ended |= broken.why == Failure::Reset;
         }
+        self.broke(i, broken.sending());
+    }
+
+    /// Read what came before sending on the connection of device `i` failed with `broken`. What ended it then: TLS says more
+    /// with its last record than the network does.
+    fn read_out(&mut self, i: u32, generation: u32, broken: ConnError) -> ConnError {
+        let found = self.broken.len();
+        for _ in 0..READ_OUT_TURNS {
+            self.readable(i, generation);
+            let slot = &mut self.slots[i as usize];
+            let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
+            if !std::mem::take(&mut conn.unread) {
+                break;
+            }
+        }
+        let mut told = broken;
+        for (other, at, broken) in self.broken.split_off(found) {
+            if (other, at) != (i, generation) {
+                self.broken.push_back((other, at, broken));
+            } else if matches!(broken.why, Failure::Tls | Failure::Protocol) {
+                told = broken;
+            }
+        }
+        told
     }
 
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
@@ -230,6 +257,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.mend_others();
         for _ in 0..self.broken.len() {
             let Some((i, generation, mut broken)) = self.broken.pop_front() else { break };
+            if broken.gone && broken.sending && self.slots[i as usize].generation == generation {
+                broken = self.read_out(i, generation, broken);
+            }
             if self.slots[i as usize].generation != generation {
                 continue;
             }
@@ -242,14 +272,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let mut closing = false;
             let mut cause = broken.cause();
             if broken.gone {
-                let conn = self.slots[i as usize].conn.as_ref();
-                closing = conn.is_some_and(|c| c.closing);
-                let tls = self.plan.groups[usize::from(self.slots[i as usize].group)].scheme.tls;
-                if tls
-                    && matches!(cause.kind, Failure::Closed | Failure::Reset)
-                    && conn.is_some_and(|c| !c.up)
-                {
-                    cause = Cause::named(cause.kind, CLOSED_IN_HANDSHAKE);
+                let slot = &mut self.slots[i as usize];
+                let tls = self.plan.groups[usize::from(slot.group)].scheme.tls;
+                if let Some(conn) = &mut slot.conn {
+                    closing = conn.closing;
+                    conn.deaf = true;
+                    if tls && matches!(cause.kind, Failure::Closed | Failure::Reset) && !conn.up {
+                        cause = Cause::named(cause.kind, CLOSED_IN_HANDSHAKE);
+                    }
                 }
                 self.close(i);
                 let slot = &mut self.slots[i as usize];
@@ -285,6 +315,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Close the connection of device `i`, if it has one. How many datagrams were never sent.
     pub(super) fn close(&mut self, i: u32) -> u64 {
+        self.leave_last(i);
         let Some(Conn { inner, .. }) = self.slots[i as usize].conn.take() else { return 0 };
         let closed = self.endpoint.close(inner);
         self.dropped(i, closed.dropped);

@@ -41,6 +41,14 @@ impl Connection for ScriptedConn {
         None
     }
 
+    fn given(&self) -> u64 {
+        0
+    }
+
+    fn left(&mut self, _: bool) -> u64 {
+        0
+    }
+
     fn take_refused(&mut self) -> Option<ConnError> {
         None
     }

@@ -24,7 +24,7 @@ impl Device {
     fn reply(&self, cx: &mut Cx<'_>, kind: MessageType, id: u16) {
         Writer::begin(&mut cx.out.bytes, kind, Code::EMPTY, id, &[]);
         cx.out.segment = wire::HEADER;
-        cx.at(cx.now).counts.bytes_sent += wire::HEADER as u64;
+        cx.sent_bytes(cx.now, wire::HEADER);
     }
 
     /// Reject a message: with a reset if it is confirmable, else by passing it over (sections 4.2 and 4.3).

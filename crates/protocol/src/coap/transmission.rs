@@ -144,7 +144,7 @@ impl Device {
         if first {
             cx.sent(x.intended, len);
         } else {
-            cx.at(x.intended).counts.bytes_sent += len as u64;
+            cx.sent_bytes(x.intended, len);
             let kind = match (x.tries, x.challenge) {
                 (1.., _) => RETRANSMISSIONS,
                 (0, Challenge::Asked) => ECHO_CHALLENGES,

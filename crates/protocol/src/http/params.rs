@@ -168,7 +168,9 @@ impl ModelParams for Params {
         self.check()?;
         Ok(Config {
             request: self.request(target)?,
+            method: self.method.as_str().into(),
             head: self.method == "HEAD",
+            idempotent: IDEMPOTENT.contains(&&*self.method),
             keep_alive: self.keep_alive,
             depth: usize::from(self.pipelining),
             requests: u64::from(self.requests),
@@ -313,6 +315,8 @@ impl Params {
 
 /// Longest head that can be asked for: transports keep no more than twice as much of an unfinished message.
 const HEAD_LIMIT_MAX: Size = Size(512 << 10);
+/// Methods of which a second request changes nothing that the first did not (RFC 9110 §9.2.2).
+const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 /// Largest request body.
 const BODY_MAX: Size = Size(16 << 20);
 

@@ -27,7 +27,7 @@ fn problem(json: &str) -> String {
 #[test]
 fn a_device_is_small() {
     let size = std::mem::size_of::<Device>();
-    assert!(size <= 104, "{size}");
+    assert!(size <= 120, "{size}");
 }
 
 #[test]
@@ -179,6 +179,162 @@ fn an_idle_connection_may_be_closed() {
     web.connected();
     web.feed(OK);
     assert_eq!(web.end, Some(FlowEnd::Completed));
+}
+
+/// Idle closes, and requests sent again.
+fn closes(web: &Bench<Device>) -> (u64, u64) {
+    (web.own(IDLE_CLOSES), web.own(RETRIED))
+}
+
+const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+#[test]
+fn with_nothing_outstanding_a_fin_a_reset_and_a_408_are_an_idle_close() {
+    for how in ["fin", "rst", "408"] {
+        let mut web = bench(r#"{"interval": "1s", "requests": 2, "method": "POST"}"#);
+        web.up();
+        web.feed(OK);
+        web.run_to_ms(500);
+        match how {
+            "fin" => web.closed(Failure::Closed),
+            "rst" => web.closed(Failure::Reset),
+            _ => {
+                web.feed(&TIMED_OUT[..30]);
+                assert_eq!(web.link, Link::Connect, "it is not whole");
+                web.feed(&TIMED_OUT[30..]);
+                assert_eq!(web.link, Link::Close);
+            }
+        }
+        assert!(web.excused || how == "408", "{how}");
+        assert_eq!((web.end, web.connects), (None, 1), "{how}: it connects when the next is due");
+        web.run_to_ms(1000);
+        assert_eq!(web.connects, 2, "{how}");
+        web.connected();
+        web.feed(OK);
+        assert_eq!((web.end, web.measured().messages_delivered), (Some(FlowEnd::Completed), 2), "{how}");
+        assert_eq!((closes(&web), web.tally.failed), ((1, 0), 0), "{how}");
+    }
+}
+
+#[test]
+fn what_meets_an_idle_close_is_sent_once_more_if_that_is_allowed() {
+    for (method, how) in [("GET", "fin"), ("PUT", "rst"), ("DELETE", "408"), ("POST", "408")] {
+        let mut web = bench(&format!(r#"{{"interval": "1s", "requests": 2, "method": "{method}"}}"#));
+        web.up();
+        web.feed(OK);
+        web.run_to_ms(1000);
+        let sent = web.sent_text();
+        match how {
+            "408" => web.feed(TIMED_OUT),
+            "fin" => web.closed(Failure::Closed),
+            _ => web.closed(Failure::Reset),
+        }
+        web.run_to_ms(1000);
+        assert_eq!((web.link, web.connects, web.end), (Link::Connect, 2, None), "{method} {how}");
+        web.run_to_ms(1020);
+        web.connected();
+        let again = web.sent_text();
+        assert_eq!(format!("{again}{again}"), sent, "{method}");
+        web.run_to_ms(1030);
+        web.feed(OK);
+        let counts = web.measured();
+        assert_eq!((counts.messages_sent, counts.messages_delivered), (2, 2), "{method} {how}");
+        assert_eq!(counts.bytes_sent as usize, sent.len() + again.len(), "what was sent twice left twice");
+        assert_eq!(web.delay(RESPONSE), (2, 30), "from when it was first due");
+        assert_eq!((closes(&web), web.tally.failed, web.end), ((1, 1), 0, Some(FlowEnd::Completed)));
+    }
+}
+
+#[test]
+fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
+    let mut post = bench(r#"{"interval": "1s", "method": "POST"}"#);
+    post.up();
+    post.feed(OK);
+    post.run_to_ms(1000);
+    post.closed(Failure::Reset);
+    assert_eq!((post.excused, post.end, closes(&post)), (false, Some(FlowEnd::Failed), (0, 0)));
+    assert!(post.complaints[0].contains("a POST was on its way"), "{:?}", post.complaints);
+    // at most once
+    let mut twice = bench(r#"{"pipelining": 2, "requests": 3}"#);
+    twice.up();
+    twice.feed(OK);
+    twice.closed(Failure::Closed);
+    twice.connected();
+    twice.feed(OK);
+    twice.closed(Failure::Closed);
+    assert_eq!((twice.excused, twice.end, closes(&twice)), (false, Some(FlowEnd::Failed), (1, 2)));
+    assert!(twice.complaints[0].contains("twice"), "{:?}", twice.complaints);
+    // the first request of a connection does not meet an idle close, and one that was answered in part is not sent again
+    for part in [0, 1] {
+        let mut web = bench(r#"{"pipelining": 2}"#);
+        web.up();
+        web.feed(&[&OK[..part * OK.len()], &OK[..part * 10]].concat());
+        web.closed(Failure::Closed);
+        assert_eq!((web.excused, web.end, closes(&web)), (false, Some(FlowEnd::Failed), (0, 0)));
+    }
+    let mut first = bench("{}");
+    first.up();
+    first.feed(TIMED_OUT);
+    assert_eq!((first.failures(Failure::Rejected), first.complaints[0].as_str()), (1, "status 408"));
+}
+
+#[test]
+fn what_was_pipelined_on_a_connection_that_was_lost_is_not_pipelined_at_once() {
+    let mut web = bench(r#"{"pipelining": 3, "requests": 5, "path": "/{seq}"}"#);
+    web.up();
+    web.feed(OK);
+    web.sent();
+    web.closed(Failure::Reset);
+    web.connected();
+    // RFC 9112 §9.3.2
+    let first = web.sent_text();
+    assert!(first.starts_with("GET /1 ") && first.matches("GET").count() == 1, "{first}");
+    web.feed(OK);
+    let rest = web.sent_text();
+    assert!(rest.starts_with("GET /2 ") && rest.matches("GET").count() == 3, "{rest}");
+    web.feed(&[OK, OK, OK].concat());
+    assert_eq!((web.end, closes(&web)), (Some(FlowEnd::Completed), (1, 3)));
+}
+
+#[test]
+fn no_request_is_sent_to_a_server_that_has_closed() {
+    let mut web = bench(r#"{"requests": 2, "method": "POST"}"#);
+    web.up();
+    web.sent();
+    // the FIN was there with the response, and nobody has read it yet
+    web.ended = true;
+    web.feed(OK);
+    assert_eq!((web.sent().len(), web.link, web.connects), (0, Link::Connect, 2));
+    web.connected();
+    web.feed(OK);
+    assert_eq!((web.end, closes(&web)), (Some(FlowEnd::Completed), (1, 0)));
+}
+
+#[test]
+fn a_connection_is_not_used_longer_than_the_server_says_that_it_keeps_it() {
+    // a margin of a quarter, and of a second at most
+    for (timeout, interval, connects) in [(1, 700, 1), (1, 800, 2), (8, 6900, 1), (8, 7100, 2), (0, 1, 2)] {
+        let mut web = bench(&format!(r#"{{"interval": "{interval}ms", "requests": 2, "method": "POST"}}"#));
+        web.up();
+        web.feed(
+            format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={timeout}\r\nContent-Length: 0\r\n\r\n")
+                .as_bytes(),
+        );
+        web.run_to_ms(interval);
+        assert_eq!(web.connects, connects, "{timeout} s, used after {interval} ms");
+        assert_eq!(closes(&web), (0, 0), "we have closed it");
+    }
+}
+
+#[test]
+fn empty_lines_between_responses_are_nothing() {
+    let mut web = bench(r#"{"interval": "1s", "requests": 2}"#);
+    web.up();
+    web.feed(&[OK, b"\r\n"].concat());
+    web.run_to_ms(1000);
+    web.feed(&[b"\r\n", OK, b"\r\n\r\n"].concat());
+    assert_eq!((web.end, web.measured().messages_delivered), (Some(FlowEnd::Completed), 2));
+    assert_eq!(web.delay(FIRST_BYTE).0, 2);
 }
 
 #[test]
@@ -372,7 +528,7 @@ fn a_failure_counts_when_it_happens() {
 
 #[test]
 fn each_request_without_a_response_is_one_failure() {
-    let mut web = bench(r#"{"pipelining": 4, "requests": 8}"#);
+    let mut web = bench(r#"{"pipelining": 4, "requests": 8, "method": "POST"}"#);
     web.up();
     web.feed(&[OK, OK].concat());
     web.closed(Failure::Reset);
@@ -423,6 +579,8 @@ fn it_waits_from_the_oldest_request_without_a_response() {
     assert_eq!(web.model.waiting_since(), Time::NEVER, "until the next is due");
     web.run_to_ms(20);
     web.closed(Failure::Reset);
+    assert_eq!(web.model.waiting_since(), Time(20_000_000), "it is sent again");
+    web.closed(Failure::Refused);
     assert_eq!(web.model.waiting_since(), Time::NEVER);
 }
 
@@ -491,7 +649,7 @@ fn responses_are_counted_by_class_and_connections_as_they_come_up() {
         web.feed(format!("HTTP/1.1 {status} X\r\n{body}\r\n").as_bytes());
     }
     let counted: Vec<u64> = (0..DESCRIPTION.counters.len()).map(|counter| web.own(counter)).collect();
-    assert_eq!(counted, [2, 1, 1, 1, 1]);
+    assert_eq!(counted, [2, 1, 1, 1, 1, 0, 0]);
     let count = |name: &str| {
         DESCRIPTION.counters.iter().position(|counter| counter.name == name).map_or(0, |at| counted[at])
     };

@@ -350,12 +350,21 @@ mod tests {
             "Content-Length:2 \r\n\r\n",
             "X-Nom: \u{e9}t\u{e9}\r\nContent-Length: 2\r\n\r\n",
         ] {
-            assert_eq!(whole(&format!("{ok}{fields}")), (ok.len() + fields.len(), 200, two, false), "{fields}");
+            assert_eq!(
+                whole(&format!("{ok}{fields}")),
+                (ok.len() + fields.len(), 200, two, false),
+                "{fields}"
+            );
         }
-        for line in ["HTTP/1.1 200\r\n", "HTTP/1.1 200 \r\n", "HTTP/1.1 200 D'accord \u{e9}\r\n", "HTTP/1.1 200 OK\n"] {
+        for line in
+            ["HTTP/1.1 200\r\n", "HTTP/1.1 200 \r\n", "HTTP/1.1 200 D'accord \u{e9}\r\n", "HTTP/1.1 200 OK\n"]
+        {
             assert_eq!(whole(&format!("{line}Content-Length: 2\n\n")).2, two, "{line}");
         }
-        assert_eq!(body("X: a\r\n b: c\r\nTransfer-Encoding: Chunked\r\n"), Ok(Body::Chunked(Chunked::default())));
+        assert_eq!(
+            body("X: a\r\n b: c\r\nTransfer-Encoding: Chunked\r\n"),
+            Ok(Body::Chunked(Chunked::default()))
+        );
     }
 
     #[test]

@@ -133,8 +133,7 @@ impl Device {
     }
 
     pub(super) fn count(&mut self, cx: &mut Cx<'_>, before: usize) {
-        let bytes = (cx.out.bytes.len() - before) as u64;
-        cx.at(cx.now).counts.bytes_sent += bytes;
+        cx.sent_bytes(cx.now, cx.out.bytes.len() - before);
         self.quiet = cx.now;
     }
 

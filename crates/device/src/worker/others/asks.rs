@@ -152,7 +152,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let sent = self.endpoint.send(&mut other.conn.inner, &mut self.outbox);
         self.outbox.bytes.clear();
         if let Err(broken) = sent {
-            self.other_broke(at, broken);
+            self.other_broke(at, broken.sending());
         }
         self.other_refusals(at);
     }

@@ -30,13 +30,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 let moved = self.endpoint.send(&mut other.conn.inner, &mut Outbox::default());
                 let gone = other.conn.closing && other.conn.inner.is_flushed();
                 match moved {
-                    Err(broken) => {
-                        // what the peer said before it closed comes first
-                        if was_up {
-                            self.read_other(at, generation);
-                        }
-                        return self.other_broke(at, broken);
-                    }
+                    Err(broken) => return self.other_broke(at, broken.sending()),
                     Ok(()) if gone => return self.drop_other(at),
                     Ok(()) => self.other_up(at, generation),
                 }
@@ -195,6 +189,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.lost_other(i, id, &broken);
         }
         for (at, generation, broken) in std::mem::take(&mut self.others.broken) {
+            if broken.gone && broken.sending {
+                // what the peer said before it closed comes first
+                if let Some(other) = self.others.same(at, generation) {
+                    other.conn.ended = true;
+                }
+                self.read_other(at, generation);
+            }
             let Some(other) = self.others.same(at, generation) else { continue };
             let (i, id, closing) = (other.slot, other.id, other.conn.closing);
             if broken.gone {
