@@ -167,7 +167,7 @@ pub struct Counts {
     pub corrupted: u64,
     /// Datagrams that came to our own host, for which our own receive queue had no room: no loss of the network's.
     pub receive_drops: u64,
-    /// Payload bytes handed to the transport.
+    /// Payload bytes that have left this host; on datagrams, that were given to it.
     pub bytes_sent: u64,
     /// Payload bytes received.
     pub bytes_received: u64,
@@ -212,7 +212,12 @@ pub const COUNTERS: [Counter; 14] = {
             Less,
             "Datagrams that our own receive queue had no room for: no loss of the network's.",
         ),
-        counter("bytes_sent", Bytes, Neither, "Payload bytes handed to the transport."),
+        counter(
+            "bytes_sent",
+            Bytes,
+            Neither,
+            "Payload bytes that have left this host; on datagrams, that were given to it.",
+        ),
         counter("bytes_received", Bytes, More, "Payload bytes received."),
     ]
 };

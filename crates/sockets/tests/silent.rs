@@ -251,9 +251,14 @@ fn an_address_that_leads_nowhere_answers_nothing() {
 #[test]
 fn connections_that_are_all_reset_while_measured_are_as_many_failures() {
     let server = Server::new(http);
-    let (result, flows) = run_with(&long(groups("http", server.address, json!({"http": {}}))), |control| {
+    // with a request on its way, of a kind that may not be sent again
+    let model = json!({"http": {"method": "POST"}});
+    let (result, flows) = run_with(&long(groups("http", server.address, model)), |control| {
         in_measure_phase(control);
         server.answers_each();
+        server.silent.store(true, Ordering::SeqCst);
+        until(|| server.kept_back.load(Ordering::SeqCst) == 3 * http(b"").len());
+        server.silent.store(false, Ordering::SeqCst);
         server.reset();
         server.answers_each();
         control.stop();

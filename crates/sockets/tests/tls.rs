@@ -115,7 +115,7 @@ fn a_handshake_ends_with_whatever_flight_is_the_last() {
             });
             let (result, _) = run(&profile(group(address, &json!({"ca": ca, "server_name": "localhost"}))));
             let (sent, group) = (total(&result, "messages_sent"), &result.groups[0]);
-            assert!(sent >= 20, "{version:?} {sessions}: {:?}", group.errors);
+            assert!(sent > 0, "{version:?} {sessions}: {:?}", group.errors);
             assert_eq!(
                 total(&result, "messages_delivered"),
                 sent,

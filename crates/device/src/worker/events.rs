@@ -84,7 +84,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    fn readable(&mut self, i: u32, generation: u32) {
+    pub(super) fn readable(&mut self, i: u32, generation: u32) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for turn in 0.. {
             let slot = &mut self.slots[i as usize];

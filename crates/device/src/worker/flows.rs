@@ -300,6 +300,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn give_up_flows(&mut self) {
         self.tick();
         for i in 0..self.slots.len() {
+            // what has come by now counts, although nobody had the time to read it
+            let up = self.slots[i].conn.as_ref().is_some_and(|conn| conn.up);
+            if up && self.slots[i].state == State::Active {
+                self.readable(i as u32, self.slots[i].generation);
+            }
             self.let_go(i as u32);
             if self.slots[i].state == State::Active {
                 let now = self.now;
