@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -85,10 +86,8 @@ def main(address: str, port: int, log: Path) -> None:
     count: Counter[str] = Counter()
 
     def client(sock: socket.socket) -> None:
-        try:
+        with contextlib.suppress(OSError):
             serve(sock, count)
-        except OSError:
-            pass
 
     def accept(listener: socket.socket) -> None:
         while True:

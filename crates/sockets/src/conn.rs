@@ -501,7 +501,11 @@ fn read_tls(
         let size = cipher.len().min(CIPHER_MAX);
         let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
             Ok((n, _)) => n,
-            Err(Errno::AGAIN) => return Ok(Input::Dry),
+            // the last bytes and the close_notify may have come together, and no FIN: who sent it may wait for ours
+            Err(Errno::AGAIN) => {
+                let closed = tls.process_new_packets().is_ok_and(|state| state.peer_has_closed());
+                return Ok(if closed { Input::End } else { Input::Dry });
+            }
             Err(Errno::INTR) => continue,
             Err(e) => return Err(ConnError::remote(e, "receive")),
         };

@@ -28,6 +28,24 @@ fn server_with(
     versions: &[&'static SupportedProtocolVersion],
     change: impl FnOnce(&mut ServerConfig),
 ) -> (SocketAddr, TempDir, String) {
+    let (config, folder, ca) = configured(year, versions, change);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("session");
+            std::thread::spawn(move || answer(StreamOwned::new(session, stream)));
+        }
+    });
+    (address, folder, ca)
+}
+
+/// What such a server is configured with.
+fn configured(
+    year: i32,
+    versions: &[&'static SupportedProtocolVersion],
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Arc<ServerConfig>, TempDir, String) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     params.not_after = rcgen::date_time_ymd(year, 12, 31);
     let signing_key = rcgen::KeyPair::generate().expect("a key");
@@ -45,17 +63,8 @@ fn server_with(
         .with_single_cert(vec![made.cert.der().clone()], key.into())
         .expect("its own certificate");
     change(&mut config);
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let address = listener.local_addr().expect("address");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let session = ServerConnection::new(Arc::clone(&config)).expect("session");
-            std::thread::spawn(move || answer(StreamOwned::new(session, stream)));
-        }
-    });
     let ca = ca.to_string_lossy().into_owned();
-    (address, folder, ca)
+    (Arc::new(config), folder, ca)
 }
 
 fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) {
@@ -125,6 +134,36 @@ fn a_handshake_ends_with_whatever_flight_is_the_last() {
             assert_eq!(total(&result, "flows_failed"), 0, "{version:?} {sessions}: {:?}", group.errors);
         }
     }
+}
+
+#[test]
+fn a_server_that_waits_for_the_other_side_to_close_first_has_closed() {
+    let (config, _folder, _) = configured(2100, rustls::ALL_VERSIONS, |_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut session = ServerConnection::new(Arc::clone(&config)).expect("session");
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let asked = rustls::Stream::new(&mut session, &mut stream).read(&mut request);
+                // the end of the body and the close_notify in one segment, as `openssl s_server -www` sends them
+                session.writer().write_all(b"HTTP/1.0 200 OK\r\n\r\nhello").expect("room");
+                session.send_close_notify();
+                let mut records = Vec::new();
+                while session.wants_write() {
+                    session.write_tls(&mut records).expect("room");
+                }
+                if asked.is_ok_and(|n| n > 0) && stream.write_all(&records).is_ok() {
+                    let _until_the_other_side_closes = stream.read(&mut request);
+                }
+            });
+        }
+    });
+    let (result, _) = run(&profile(group(address, &json!({"insecure": true}))));
+    let (sent, group) = (total(&result, "messages_sent"), &result.groups[0]);
+    assert!(sent > 0);
+    assert_eq!(total(&result, "messages_delivered"), sent, "{:?}", group.errors);
 }
 
 #[test]

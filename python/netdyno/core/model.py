@@ -65,7 +65,7 @@ class Counts(Model):
     receive_drops: int = 0
     """Datagrams that our own receive queue had no room for: no loss of the network's."""
     bytes_sent: int = 0
-    """Payload bytes handed to the transport."""
+    """Payload bytes that have left this host; on datagrams, that were given to it."""
     bytes_received: int = 0
     """Payload bytes received."""
     failures: dict[str, int] = Field(default_factory=dict)
