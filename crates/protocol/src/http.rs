@@ -289,7 +289,7 @@ impl Model for Device {
                 return self.pump(cx);
             }
             if self.may_retry() {
-                cx.explain(why, || {
+                cx.explain(Cause::named(why, "idle close"), || {
                     format!(
                         "the server closed the idle connection as a {} was on its way, which may not be sent again \
                          (RFC 9110 section 9.2.2)",
@@ -297,17 +297,16 @@ impl Model for Device {
                     )
                 });
             } else if self.retried > 0 {
-                cx.explain(why, || {
+                cx.explain(Cause::named(why, "closed twice"), || {
                     "the server closed the connection twice before it answered this request".into()
                 });
-            }
-        }
-        if self.state != State::Idle {
-            if self.state == State::Up && matches!(why, Failure::Closed | Failure::Reset) && !self.begun {
+            } else if !self.begun {
                 // a server that expects TLS closes so as well
                 let what = "before any response";
                 cx.explain(Cause::named(why, what), || "the connection ended before any response".into());
             }
+        }
+        if self.state != State::Idle {
             self.end(cx);
             cx.give_up();
         }

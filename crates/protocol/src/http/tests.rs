@@ -275,7 +275,10 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     let mut first = bench("{}");
     first.up();
     first.feed(TIMED_OUT);
-    assert_eq!((first.failures(Failure::Rejected), first.complaints[0].as_str()), (1, "status 408"));
+    assert_eq!(
+        (first.failures(Failure::Rejected), first.complaints[0].as_str()),
+        (1, "status 408 Request Timeout")
+    );
 }
 
 #[test]
