@@ -114,9 +114,9 @@ def seen() -> Iterator[dict[str, GroupResult]]:
                     "-key",
                     files["rsa"][1],
                 )
-                # an end of input is the end of it
+                # an end of input is the end of it, and what it prints of each client fills a pipe
                 lab.spawn(*cable.at_far, "openssl", "s_server", "-accept", f"{Wire.FAR}:{port}", *options,
-                          stdin=subprocess.PIPE)  # fmt: skip
+                          stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
             ports = {port for port, *_ in (*NGINX.values(), *MOSQUITTO.values(), *S_SERVER.values())}
             until(lambda: ports <= listening(cable), 60, "not all servers listen")
             phases = {"warmup": "0s", "measure": "4s", "drain": "4s", "sample": "500ms"}
