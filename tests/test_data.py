@@ -96,3 +96,69 @@ def test_a_quick_form_sends_what_curl_would(lab: Lab, web: Recorder) -> None:
     method, path, fields, body = web.got[0]
     assert (method, path, body) == ("POST", "/v1?a=b", '{"t": {"v": 21}}')
     assert (fields["content-type"], fields["x-id"]) == ("application/json", "0")
+
+
+class Sessions(Handler):
+    """A server with a login: each token is good for its own user alone."""
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        users = self.server.users
+        status, answer = 401, ""
+        if self.path == "/login":
+            users.append(json.loads(body)["user"])
+            status, answer = 200, json.dumps({"data": {"token": f"t{len(users) - 1}"}})
+        elif (found := self.headers.get("Authorization", "").removeprefix("Bearer t")).isdigit():
+            self.server.asked.append((users[int(found)], self.path))
+            status, answer = 200, "ok"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    do_GET = do_POST = answer  # noqa: N815
+
+
+@pytest.mark.parametrize("pointer", ["/data/token", "/data/absent"])
+def test_a_login_gives_each_device_its_token(lab: Lab, pointer: str) -> None:
+    lab.write("users.csv", "name\nann\nbob\n")
+    http = {
+        "before": [
+            {
+                "method": "POST",
+                "path": "/login",
+                "body": '{{"user": "{users.name}"}}',
+                "capture": {"token": {"json": pointer}},
+            }
+        ],
+        "path": "/of/{users.name}/{seq}",
+        "headers": {"Authorization": "Bearer {response.token}"},
+        "requests": 3,
+    }
+    with Recorder() as server:
+        server.RequestHandlerClass = Sessions
+        server.users, server.asked = [], []  # type: ignore[attr-defined]
+        Thread(target=server.serve_forever, daemon=True).start()
+        group = {
+            "name": "g",
+            "target": f"http://127.0.0.1:{server.server_port}",
+            "devices": 2,
+            "load": {"open": {"rate": "4/s"}},
+            "model": {"http": http},
+        }
+        phases = {"warmup": "0s", "measure": "1s", "drain": "2s"}
+        profile = {"name": "login", "data": "users.csv", "phases": phases, "groups": [group]}
+        done = lab.run("run", str(lab.write("login.json", json.dumps(profile))), "-q")
+        server.shutdown()
+        # where nothing is delivered the server does not pass
+        assert done.code in (0 if pointer == "/data/token" else 99, 90), done.text
+        counts = done.trial.groups[0].measured
+        logins, asked = len(server.users), server.asked  # type: ignore[attr-defined]
+        if pointer == "/data/token":
+            assert logins > 0 and sum(counts.failures.values()) == 0
+            assert counts.messages_delivered == logins + len(asked) == counts.messages_sent
+            assert all(path.startswith(f"/of/{user}/") for user, path in asked)
+        else:
+            # without its token a flow sends nothing else, and the server is not asked in vain
+            assert logins > 0 and not asked
+            assert counts.messages_sent == logins and counts.messages_delivered == 0

@@ -2,7 +2,7 @@
 
 use crate::error::{BAD_VALUE, Error, OUT_OF_RANGE};
 use crate::{bounded, file, secret};
-use protocol::data::{Column, Data, Pick, Table};
+use protocol::data::{Column, Data, Pick, RESPONSE, Table};
 use protocol::template::is_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,13 +108,13 @@ impl Tables {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() { Ok(Data(Arc::new(tables))) } else { Err(errors) }
+        if errors.is_empty() { Ok(Data { tables: Arc::new(tables), ..Data::default() }) } else { Err(errors) }
     }
 }
 
 /// Values of the columns whose names say that they are secret, as `password` or `token`.
 pub fn secrets(data: &Data) -> impl Iterator<Item = String> {
-    let columns = data.0.values().flat_map(|table| &table.columns);
+    let columns = data.tables.values().flat_map(|table| &table.columns);
     let secret = columns.filter(|(name, _)| secret::is_named(name));
     secret.flat_map(|(_, column)| column.cells().map(|cell| String::from_utf8_lossy(cell).into_owned()))
 }
@@ -122,6 +122,12 @@ pub fn secrets(data: &Data) -> impl Iterator<Item = String> {
 fn table(name: &str, at: &str, path: &Path, pick: Pick) -> Result<Table, Error> {
     let shown = path.display();
     let wrong = |what: String, fix: &str| Error::new(BAD_VALUE, at, what, fix);
+    if name == RESPONSE {
+        return Err(wrong(
+            "{response.…} is for what is captured from responses".to_owned(),
+            "Name the table otherwise",
+        ));
+    }
     if !is_name(name) {
         let fix = "Use letters, digits, - and _: {\"data\": {\"users\": \"FILE\"}}";
         return Err(wrong(format!("{name:?} cannot be the name of a table"), fix));

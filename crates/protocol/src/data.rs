@@ -65,9 +65,17 @@ pub struct Table {
     pub pick: Pick,
 }
 
-/// The tables of a profile by name.
+/// What the places of templates may name beside what each message knows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Data(pub Arc<BTreeMap<String, Table>>);
+pub struct Data {
+    /// The tables of a profile by name.
+    pub tables: Arc<BTreeMap<String, Table>>,
+    /// Names of values that are captured from responses, in the order in which they are rendered.
+    pub captured: Arc<[String]>,
+}
+
+/// The table of captured values.
+pub const RESPONSE: &str = "response";
 
 /// A place in a template that is filled from a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,8 +88,8 @@ impl Data {
     /// What `{table.column}` stands for; `key` is where the template stands.
     pub fn cell(&self, table: &str, column: &str, key: &str) -> Result<Cell, Problem> {
         let place = format!("{{{table}.{column}}}");
-        let found = self.0.get(table).ok_or_else(|| {
-            let fix = match closest(table, self.0.keys().map(String::as_str)) {
+        let found = self.tables.get(table).ok_or_else(|| {
+            let fix = match closest(table, self.tables.keys().map(String::as_str)) {
                 Some(meant) => format!("did you mean {{{meant}.{column}}}?"),
                 None => format!("add `data: {table}.csv` to the profile"),
             };
@@ -96,6 +104,19 @@ impl Data {
             Problem::new(key, format!("{place}: the table has no such column"), fix)
         })?;
         Ok(Cell { column: Arc::clone(cells), pick: found.pick })
+    }
+}
+
+impl Data {
+    /// The number of the captured value that `{response.name}` stands for.
+    pub fn captured(&self, name: &str, key: &str) -> Result<usize, Problem> {
+        self.captured.iter().position(|one| one == name).ok_or_else(|| {
+            let fix = match closest(name, self.captured.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean {{response.{meant}}}?"),
+                None => "name it in the `capture` of a request that is sent before".to_owned(),
+            };
+            Problem::new(key, format!("{{response.{name}}}: no capture is called so"), fix)
+        })
     }
 }
 
@@ -144,7 +165,10 @@ mod tests {
         let mut names = Column::default();
         assert!(["ann", "", "christopher"].iter().all(|cell| names.push(cell.as_bytes())));
         let columns = BTreeMap::from([("name".to_owned(), Arc::new(names))]);
-        Data(Arc::new(BTreeMap::from([("users".to_owned(), Table { columns, pick })])))
+        Data {
+            tables: Arc::new(BTreeMap::from([("users".to_owned(), Table { columns, pick })])),
+            ..Data::default()
+        }
     }
 
     fn values(pick: Pick, messages: &[(u32, u64)]) -> Vec<String> {

@@ -1,17 +1,20 @@
 //! HTTP/1.1 client (RFC 9110 semantics, RFC 9112 syntax).
 //!
-//! A flow is one connection and `requests` requests on it, one after the other or pipelined:
-//! connect → request → response → … → close. When the server closes in between, as it may after any
+//! A flow is one connection, the requests of `before` one after the other, and `requests` requests, one after the other or
+//! pipelined: connect → request → response → … → close. When the server closes in between, as it may after any
 //! response, the flow connects again and goes on: that is no failure. A request that was on its way as the server
 //! closed the idle connection is sent once more, if that is allowed (RFC 9110 §9.2.2).
 
+mod capture;
 mod params;
 mod request;
 mod said;
 pub mod wire;
 
-pub use self::params::Params;
+pub use self::capture::Capture;
+pub use self::params::{Before, Params};
 
+use self::capture::{Captured, Captures};
 use self::request::Request;
 use self::said::Said;
 use self::wire::{Body, Malformed};
@@ -36,6 +39,8 @@ const CLASS_2XX: usize = 0;
 const CONNECTIONS: usize = 4;
 const IDLE_CLOSES: usize = 5;
 const RETRIED: usize = 6;
+/// A response without a value that is to be captured.
+const NO_VALUE: &str = "no value to capture";
 /// A connection is not used any more this long before the server's announced idle time is over, or a quarter of that
 /// time where it is less: the request has to get there.
 const IDLE_MARGIN: Duration = Duration::from_secs(1);
@@ -119,33 +124,67 @@ pub const DESCRIPTION: Description = Description {
         path: Some("path"),
         options: &[("method", "method"), ("header", "headers"), ("data", "body"), ("user", "target")],
     }),
-    texts: &[("path", Text::Template), ("headers", Text::Template), ("body", Text::Template)],
+    texts: &[
+        ("path", Text::Template),
+        ("headers", Text::Template),
+        ("body", Text::Template),
+        ("before.path", Text::Template),
+        ("before.headers", Text::Template),
+        ("before.body", Text::Template),
+    ],
 };
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
 pub struct Config {
+    /// Requests at the start of each flow, one after the other.
+    before: Box<[Exchange]>,
+    /// The request that is repeated.
+    main: Exchange,
+    /// How many values a device keeps of responses.
+    captures: usize,
+    keep_alive: bool,
+    depth: usize,
+    requests: u64,
+    pace: Pace,
+    head_limit: usize,
+    timeout: Duration,
+}
+
+/// A request, and what is made of its response.
+#[derive(Debug)]
+struct Exchange {
     request: Request,
     method: Box<str>,
     /// Method HEAD: responses have no body.
     head: bool,
     /// A request may be sent again although the first may have had its effect (RFC 9110 §9.2.2).
     idempotent: bool,
-    keep_alive: bool,
-    depth: usize,
-    requests: u64,
-    pace: Pace,
-    head_limit: usize,
     /// One bit for each status code that is a success.
     expect: [u64; 16],
-    timeout: Duration,
+    captures: Captures,
 }
 
-impl Config {
+impl Exchange {
     /// Whether a response with this status is a success.
     #[inline]
     fn expects(&self, status: u16) -> bool {
         self.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1
+    }
+}
+
+impl Config {
+    /// The exchange with request number `seq` of a flow.
+    #[inline]
+    fn exchange(&self, seq: u64) -> &Exchange {
+        if self.before.is_empty() {
+            return &self.main;
+        }
+        usize::try_from(seq).ok().and_then(|seq| self.before.get(seq)).unwrap_or(&self.main)
+    }
+
+    fn before(&self) -> u64 {
+        self.before.len() as u64
     }
 
     /// A new device.
@@ -160,6 +199,7 @@ impl Config {
             idle_by: Time::NEVER,
             reading: None,
             said: None,
+            captured: (self.captures > 0).then(|| Box::new(Captured::new(self.captures))),
             status: 0,
             emitted: 0,
             retried: 0,
@@ -197,7 +237,7 @@ pub struct Device {
     waiting: VecDeque<Waiting>,
     /// Number of the next request.
     next: u64,
-    /// When the first request was due.
+    /// When the first request behind those of `before` was due.
     base: Time,
     /// When the connection was asked for.
     since: Time,
@@ -209,6 +249,8 @@ pub struct Device {
     reading: Option<Body>,
     /// What the server says of a request that it did not serve.
     said: Option<Box<Said>>,
+    /// Values taken from responses, where any are.
+    captured: Option<Box<Captured>>,
     status: u16,
     /// How many of `waiting` were sent on this connection.
     emitted: u16,
@@ -231,6 +273,9 @@ impl Model for Device {
         self.base = Time::NEVER;
         self.armed = Time::NEVER;
         self.stopping = false;
+        if let Some(captured) = &mut self.captured {
+            captured.reset();
+        }
         self.connect(cx, cx.intended);
         self.arm(cx);
     }
@@ -240,7 +285,7 @@ impl Model for Device {
         cx.count(cx.now, CONNECTIONS);
         self.state = State::Up;
         (self.emitted, self.served, self.idle_by) = (0, false, Time::NEVER);
-        if self.base == Time::NEVER {
+        if self.base == Time::NEVER && self.config.before.is_empty() {
             self.base = cx.now;
         }
         self.pump(cx);
@@ -258,7 +303,9 @@ impl Model for Device {
                 }
             }
         }
-        self.pump(cx);
+        if self.state != State::Idle {
+            self.pump(cx);
+        }
         if self.state == State::Up { used } else { bytes.len() }
     }
 
@@ -279,11 +326,14 @@ impl Model for Device {
         if self.state == State::Up && why == Failure::Closed && self.reading == Some(Body::UntilClose) {
             cx.excuse();
             self.answered(cx);
-            return self.pump(cx);
+            if self.state != State::Idle {
+                self.pump(cx);
+            }
+            return;
         }
         if self.state == State::Up && matches!(why, Failure::Closed | Failure::Reset) {
             // RFC 9112 §9.5: an idle connection may be closed at any time
-            if self.emitted == 0 || self.may_retry() && self.config.idempotent {
+            if self.emitted == 0 || self.may_retry() && self.oldest().idempotent {
                 cx.excuse();
                 self.idle_close(cx);
                 return self.pump(cx);
@@ -293,7 +343,7 @@ impl Model for Device {
                     format!(
                         "the server closed the idle connection as a {} was on its way, which may not be sent again \
                          (RFC 9110 section 9.2.2)",
-                        self.config.method
+                        self.oldest().method
                     )
                 });
             } else if self.retried > 0 {
@@ -371,7 +421,8 @@ impl Device {
     /// Requests that fell due and will not be sent any more still count as intended.
     fn missed(&mut self, cx: &mut Cx<'_>) {
         if self.base != Time::NEVER && !self.stopping && self.state != State::Idle {
-            self.config.pace.missed(cx, self.base, self.next, self.config.requests);
+            let sent = self.next.saturating_sub(self.config.before());
+            self.config.pace.missed(cx, self.base, sent, self.config.requests);
         }
     }
 
@@ -418,9 +469,12 @@ impl Device {
         let asked = if self.emitted > 0 { self.waiting.front() } else { None };
         let Some(Waiting { intended, .. }) = asked.copied() else { return self.unasked(cx, bytes) };
         let first = !std::mem::replace(&mut self.begun, true);
+        let config = &*self.config;
+        let exchange = config.exchange(self.next - self.waiting.len() as u64);
+        let mut capture = self.captured.as_deref_mut().filter(|_| !exchange.captures.is_empty());
         let used = match &mut self.reading {
             None => {
-                let Some(head) = wire::head(bytes, self.config.head, self.config.head_limit)? else {
+                let Some(head) = wire::head(bytes, exchange.head, config.head_limit)? else {
                     if first {
                         cx.delay(intended, FIRST_BYTE);
                     }
@@ -439,10 +493,13 @@ impl Device {
                     100..=199 => {}
                     _ => {
                         self.status = head.status;
-                        self.close = head.close || !self.config.keep_alive;
+                        self.close = head.close || !config.keep_alive;
+                        if let Some(into) = &mut capture {
+                            exchange.captures.head(&bytes[..head.len], into);
+                        }
                         self.idle_by = head.idle.map_or(Time::NEVER, |secs| idle_by(cx.now, secs));
                         self.reading = Some(head.body);
-                        if !self.config.expects(head.status) {
+                        if !exchange.expects(head.status) {
                             self.said = Some(Box::new(Said::of(&bytes[..head.len])));
                         }
                     }
@@ -456,9 +513,17 @@ impl Device {
                         *left -= step as u64;
                         step
                     }
-                    Body::Chunked(chunked) => chunked.take(bytes)?,
+                    Body::Chunked(chunked) => match &mut capture {
+                        Some(into) => chunked.take_to(bytes, |data| exchange.captures.body(data, into))?,
+                        None => chunked.take(bytes)?,
+                    },
                     Body::UntilClose => bytes.len(),
                 };
+                if let Some(into) = &mut capture
+                    && !matches!(body, Body::Chunked(_))
+                {
+                    exchange.captures.body(&bytes[..used], into);
+                }
                 if let Some(said) = &mut self.said {
                     said.more(&bytes[..used]);
                 }
@@ -507,24 +572,68 @@ impl Device {
         self.served = true;
         self.emitted = self.emitted.saturating_sub(1);
         self.retried = self.retried.saturating_sub(1);
+        let seq = self.next - self.waiting.len() as u64;
         if let Some(Waiting { intended, .. }) = self.waiting.pop_front() {
             let status = self.status;
             if let Some(class) = usize::from(status / 100).checked_sub(2).filter(|class| *class < 4) {
                 cx.count(intended, CLASS_2XX + class);
             }
-            match self.said.take() {
-                None => cx.delivered(intended, RESPONSE),
-                Some(said) => cx.failure(cx.now, said.cause(status), || said.words(status)),
+            let exchange = self.config.exchange(seq);
+            let first = seq < self.config.before();
+            let missing: Option<String> = match &mut self.captured {
+                Some(into) if self.said.is_none() && !exchange.captures.is_empty() => {
+                    exchange.captures.end(into).map(str::to_owned)
+                }
+                _ => None,
+            };
+            let (cause, words) = match (self.said.take(), missing) {
+                (None, None) => {
+                    cx.delivered(intended, RESPONSE);
+                    if seq + 1 == self.config.before() {
+                        self.base = cx.now;
+                    }
+                    return self.done();
+                }
+                (Some(said), _) => (said.cause(status), said.words(status)),
+                (None, Some(name)) => (
+                    Cause::named(Failure::Rejected, NO_VALUE),
+                    format!("status {status}, and no value for the capture {name}"),
+                ),
+            };
+            if first {
+                // what comes later builds on it
+                return self.fail(cx, cause, || words);
             }
+            cx.failure(cx.now, cause, || words);
         }
+        self.done();
+    }
+
+    /// A response is done with; the connection too, where the server said that it closes.
+    #[inline]
+    fn done(&mut self) {
         if self.close {
             self.down(State::Down);
         }
     }
 
     fn more(&self, cx: &Cx<'_>) -> bool {
-        let wanted = self.config.requests == 0 || self.next < self.config.requests;
+        let wanted = self.config.requests == 0 || self.next < self.config.requests + self.config.before();
         wanted && !self.stopping && cx.loading()
+    }
+
+    /// When the next request is due.
+    #[inline]
+    fn due(&self, now: Time) -> Time {
+        match self.next.checked_sub(self.config.before()) {
+            Some(sent) if !self.config.pace.closed_loop() => self.config.pace.due(self.base, sent),
+            _ => now,
+        }
+    }
+
+    /// The exchange with the oldest request that waits.
+    fn oldest(&self) -> &Exchange {
+        self.config.exchange(self.next - self.waiting.len() as u64)
     }
 
     /// Whether another request may be sent, once it is due.
@@ -533,15 +642,17 @@ impl Device {
         // has closed
         let held = self.state == State::Up
             && (usize::from(self.emitted) < self.waiting.len() || self.emitted > 0 && cx.ended);
-        !held && self.waiting.len() < self.config.depth && self.more(cx)
+        // what is sent at the start of a flow is answered before anything else is sent
+        let first = self.next - self.waiting.len() as u64;
+        let depth = if first < self.config.before() { 1 } else { self.config.depth };
+        !held && self.waiting.len() < depth && self.more(cx)
     }
 
     /// Send what is due, connect for it if need be, end the flow when nothing is left.
     fn pump(&mut self, cx: &mut Cx<'_>) {
         self.emit_waiting(cx);
-        let pace = self.config.pace;
         while self.may_send(cx) && self.state != State::Connecting {
-            let intended = if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next) };
+            let intended = self.due(cx.now);
             if intended > cx.now {
                 break;
             }
@@ -611,7 +722,8 @@ impl Device {
     fn emit(&self, cx: &mut Cx<'_>, seq: u64) -> usize {
         let before = cx.out.bytes.len();
         let values = Values { device: cx.device, seq, now: cx.now };
-        self.config.request.render(values, cx.rng, &mut cx.out.bytes);
+        let captured = self.captured.as_deref().map_or(&[][..], |captured| &captured.values);
+        self.config.exchange(seq).request.render(values, captured, cx.rng, &mut cx.out.bytes);
         cx.out.bytes.len() - before
     }
 
@@ -631,7 +743,7 @@ impl Device {
         let mut at = self.deadline();
         let open = !self.config.pace.closed_loop() && self.state != State::Connecting;
         if open && self.may_send(cx) {
-            at = at.min(self.config.pace.due(self.base, self.next));
+            at = at.min(self.due(cx.now));
         }
         if at < self.armed {
             self.armed = at;
@@ -646,6 +758,8 @@ fn idle_by(now: Time, secs: u32) -> Time {
     now + said.saturating_sub(IDLE_MARGIN.min(said / 4))
 }
 
+#[cfg(test)]
+mod before_tests;
 #[cfg(test)]
 mod request_tests;
 #[cfg(test)]

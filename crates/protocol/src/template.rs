@@ -8,15 +8,19 @@
 //! | `{random:10-99}` | a random whole number from 10 to 99 |
 //! | `{timestamp}`, `{timestamp_ms}` | time since the run began, in ns or ms |
 //! | `{users.name}` | a cell of the column `name` of the table `users` of `data` |
+//! | `{response.token}` | what was captured under this name from an earlier response |
 //! | `{{`, `}}` | `{`, `}` |
 //!
 //! Compiled once per group; filling in appends to the outgoing bytes and allocates nothing else.
 
-use crate::data::{Cell, Data};
+use crate::data::{Cell, Data, RESPONSE};
 use crate::problem::{Problem, closest};
 use crate::time::Time;
 use rand::Rng;
 use rand::rngs::SmallRng;
+
+/// Longest captured value.
+pub const CAPTURED_MAX: usize = 16 << 10;
 
 /// Longest run of random digits that one place may ask for.
 pub const RANDOM_MAX: usize = 65_536;
@@ -33,6 +37,12 @@ enum Part {
     Nanoseconds,
     Milliseconds,
     Cell(Cell),
+    /// A captured value by its number; in a URL, what cannot stand there is percent-encoded.
+    Captured {
+        number: usize,
+        in_url: bool,
+        leads: bool,
+    },
     /// A cell of a table that was not given: for checks of the form alone.
     Unbound,
 }
@@ -147,15 +157,44 @@ impl Template {
             Part::Device => 10,
             Part::Hex(digits) => *digits,
             Part::Cell(cell) => cell.max_len(),
+            Part::Captured { .. } => CAPTURED_MAX,
             Part::Unbound => 0,
             Part::Seq | Part::Between(..) | Part::Nanoseconds | Part::Milliseconds => 20,
         };
         self.parts.iter().map(len).sum()
     }
 
+    /// The same template where it is the path of a URL: captured values are percent-encoded, and one that it begins with gets
+    /// the slash that it lacks, unless it is a whole URL.
+    pub fn in_url(mut self) -> Self {
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            if let Part::Captured { in_url, leads, .. } = part {
+                (*in_url, *leads) = (true, at == 0);
+            }
+        }
+        self
+    }
+
+    /// Templates one after the other, as one.
+    pub fn concat(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        for part in all.into_iter().flat_map(|one| one.parts) {
+            match (parts.last_mut(), part) {
+                (Some(Part::Text(text)), Part::Text(more)) => *text = [&**text, &*more].concat().into(),
+                (_, part) => parts.push(part),
+            }
+        }
+        Self { parts: parts.into() }
+    }
+
     /// Append the text with everything filled in.
     #[inline]
     pub fn render(&self, values: Values, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        self.render_with(values, &[], rng, out);
+    }
+
+    /// The same with values that were captured.
+    pub fn render_with(&self, values: Values, captured: &[Vec<u8>], rng: &mut SmallRng, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
@@ -172,6 +211,13 @@ impl Template {
                 Part::Nanoseconds => decimal(values.now.0, out),
                 Part::Milliseconds => decimal(values.now.0 / 1_000_000, out),
                 Part::Cell(cell) => out.extend_from_slice(cell.value(values.device, values.seq)),
+                Part::Captured { number, in_url, leads } => {
+                    let value = captured.get(*number).map_or(&[][..], Vec::as_slice);
+                    if *leads && !value.starts_with(b"/") && !value.starts_with(b"http") {
+                        out.push(b'/');
+                    }
+                    if *in_url { encoded(value, out) } else { out.extend_from_slice(value) }
+                }
                 Part::Unbound => {}
             }
         }
@@ -182,7 +228,11 @@ fn place(inside: &str, key: &str, data: Option<&Data>) -> Result<Part, Problem> 
     if let Some((table, column)) =
         inside.split_once('.').filter(|(table, column)| is_name(table) && is_name(column))
     {
-        return data.map_or(Ok(Part::Unbound), |data| data.cell(table, column, key).map(Part::Cell));
+        let Some(data) = data else { return Ok(Part::Unbound) };
+        if table == RESPONSE {
+            return Ok(Part::Captured { number: data.captured(column, key)?, in_url: false, leads: false });
+        }
+        return data.cell(table, column, key).map(Part::Cell);
     }
     let wrong = |what: &str, fix: &str| Problem::new(key, format!("{{{inside}}} {what}"), fix);
     let (name, argument) = match inside.split_once(':') {
@@ -250,6 +300,18 @@ pub fn decimal(mut value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Append what may stand in a URL (RFC 3986 §2), and the rest percent-encoded.
+fn encoded(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~:/?@!$&'()*+,;=%".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.push(b'%');
+            out.extend([byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[usize::from(digit)]));
+        }
+    }
+}
+
 fn hex(digits: usize, rng: &mut SmallRng, out: &mut Vec<u8>) {
     let mut left = digits;
     while left > 0 {
@@ -287,6 +349,25 @@ mod tests {
         assert_eq!(render("{random:5-5}{random:-3--3}"), "5-3");
         let random = render("{random:33}");
         assert!(random.len() == 33 && random.bytes().all(|b| b.is_ascii_hexdigit()), "{random}");
+    }
+
+    #[test]
+    fn captured_values_are_filled_in_and_encoded_in_urls() {
+        let data = Data { captured: ["a".to_owned(), "token".to_owned()].into(), ..Data::default() };
+        let parse = |text| Template::with(text, "path", Some(&data));
+        let both = [
+            parse("/x/{response.token}").expect("a capture").in_url(),
+            parse(" {response.token}!").expect("a capture"),
+        ];
+        let mut out = Vec::new();
+        let values = Values { device: 0, seq: 0, now: Time::ZERO };
+        let captured = [b"no".to_vec(), "a b\u{e9}/c".as_bytes().to_vec()];
+        Template::concat(both).render_with(values, &captured, &mut SmallRng::seed_from_u64(1), &mut out);
+        assert_eq!(String::from_utf8(out).expect("text"), "/x/a%20b%C3%A9/c a b\u{e9}/c!");
+        let why = parse("{response.tokn}").expect_err("no such capture").to_string();
+        assert_eq!(why, "path: {response.tokn}: no capture is called so; did you mean {response.token}?");
+        let texts = ["a", "b{{"].map(|text| Template::parse(text, "").expect(text));
+        assert_eq!(Template::concat(texts).fixed(), Some(&b"ab{"[..]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Parameters of the `http` model.
 
+use super::capture::{Capture, Captures};
 use super::request::{LENGTH_BLANK, Request};
-use super::{Config, DESCRIPTION, wire};
+use super::{Config, DESCRIPTION, Exchange, wire};
 use crate::data::Data;
 use crate::describe::{Description, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
@@ -34,6 +35,13 @@ pub struct Params {
     pub headers: BTreeMap<String, String>,
     /// Request body, a template. Default: none.
     pub body: Option<String>,
+    /// Values to take from the response, by name: `{"header": "Location"}`, `{"json": "/data/token"}` (RFC 6901) or
+    /// `{"regex": "id=([0-9]+)"}`, from the first MiB of the body. Later requests of the flow name them as
+    /// `{response.NAME}`; a response without the value is a failure of the kind `rejected`. Default: none.
+    pub capture: BTreeMap<String, Capture>,
+    /// Requests that each flow begins with, such as a login: each is sent when the former is answered, and a failure ends the
+    /// flow. They are not among `requests`, and the first other request is due when they are done. Default: none.
+    pub before: Vec<Before>,
     /// Size of the request body: `body` is cut or padded with spaces to it. Default: as long as `body`.
     pub size: Option<Size>,
     /// Whether one connection carries many requests; `false` asks the server to close after each. Default `true`.
@@ -59,6 +67,33 @@ pub struct Params {
     pub data: Option<Data>,
 }
 
+/// A request at the start of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Before {
+    /// Request method. Default `GET`.
+    pub method: String,
+    /// Request target, as in the model. Default `/`.
+    #[schemars(extend("x-netdyno-secret" = "query"))]
+    pub path: String,
+    /// Further header fields, as in the model; those of the model are not sent.
+    #[schemars(extend("x-netdyno-secret" = "names"))]
+    pub headers: BTreeMap<String, String>,
+    /// Request body, a template. Default: none.
+    pub body: Option<String>,
+    /// Values to take from the response, as in the model.
+    pub capture: BTreeMap<String, Capture>,
+    /// Status codes that are a success. Default `["200-399"]`.
+    pub expect: Vec<String>,
+}
+
+impl Default for Before {
+    fn default() -> Self {
+        let Params { method, path, headers, body, capture, expect, .. } = Params::default();
+        Self { method, path, headers, body, capture, expect }
+    }
+}
+
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -66,6 +101,8 @@ impl Default for Params {
             path: "/".into(),
             headers: BTreeMap::new(),
             body: None,
+            capture: BTreeMap::new(),
+            before: Vec::new(),
             size: None,
             keep_alive: true,
             pipelining: 1,
@@ -84,6 +121,133 @@ impl ModelParams for Params {
     type Config = Config;
 
     fn check(&self) -> Result<(), Problem> {
+        self.with_captures(|params| {
+            params.steps().enumerate().try_for_each(|(i, step)| {
+                let at = format!("before[{i}]");
+                step.check_request().map_err(|p| p.under(&at))
+            })?;
+            params.check_request()
+        })
+    }
+
+    fn compile(&self, target: &Target) -> Result<Config, Problem> {
+        self.check()?;
+        self.with_captures(|params| {
+            let names = params.capture_names();
+            Ok(Config {
+                before: params.steps().map(|step| step.exchange(target, &names)).collect::<Result<_, _>>()?,
+                main: params.exchange(target, &names)?,
+                captures: names.len(),
+                keep_alive: self.keep_alive,
+                depth: usize::from(self.pipelining),
+                requests: u64::from(self.requests),
+                pace: Pace::every(self.interval),
+                head_limit: self.head_limit.bytes(),
+                timeout: self.timeout.0,
+            })
+        })
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    }
+
+    fn repeats(&self) -> Option<Repeats> {
+        Some(Repeats { key: "requests", count: self.requests.into(), interval: self.interval })
+    }
+
+    fn filled(&self) -> u64 {
+        self.size.map_or(0, |size| size.0)
+    }
+
+    fn path(&self) -> Option<&str> {
+        Some(&self.path)
+    }
+
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
+    }
+
+    fn set_path(&mut self, path: &str) {
+        // a fragment is for the client alone (RFC 3986 section 3.5); an empty path is sent as / (RFC 9112 section 3.2.1)
+        let path = path.split_once('#').map_or(path, |(path, _)| path);
+        self.path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    }
+
+    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+        let given = self.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
+        let what = || "names credentials, and the header Authorization does too".into();
+        Problem::unless(!given, "", what, "leave out one of them")?;
+        // RFC 7617 section 2
+        let what = || "has a user name with a colon, which Basic cannot send".into();
+        Problem::unless(!name.contains(':'), "", what, "use another user")?;
+        let both = format!("{name}:{}", password.unwrap_or_default());
+        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both));
+        for step in &mut self.before {
+            if !step.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization")) {
+                step.headers.insert("Authorization".to_owned(), basic.clone());
+            }
+        }
+        self.headers.insert("Authorization".to_owned(), basic);
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, _scheme: &mut crate::target::Scheme) -> usize {
+        use crate::describe::bit;
+        self.method = if bit(choice, 0) { "HEAD" } else { "GET" }.into();
+        self.pipelining = if bit(choice, 1) { 4 } else { 1 };
+        self.keep_alive = !bit(choice, 2) || bit(choice, 1);
+        self.interval = Interval::ms(u64::from(bit(choice, 3)));
+        self.requests = 5 * u32::from(bit(choice, 4));
+        wire::HEAD_MAX
+    }
+}
+
+impl Params {
+    /// Names of everything that is captured, in the order in which a device keeps it.
+    fn capture_names(&self) -> Vec<String> {
+        let all = self.before.iter().flat_map(|step| step.capture.keys()).chain(self.capture.keys());
+        all.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+    }
+
+    /// These parameters with the names of captures known to templates.
+    fn with_captures<R>(&self, f: impl FnOnce(&Self) -> Result<R, Problem>) -> Result<R, Problem> {
+        let mut params = self.clone();
+        if let Some(data) = &mut params.data {
+            data.captured = self.capture_names().into();
+        }
+        f(&params)
+    }
+
+    /// The requests of `before`, each as parameters of its own.
+    fn steps(&self) -> impl Iterator<Item = Self> {
+        self.before.iter().map(|step| Self {
+            method: step.method.clone(),
+            path: step.path.clone(),
+            headers: step.headers.clone(),
+            body: step.body.clone(),
+            capture: step.capture.clone(),
+            expect: step.expect.clone(),
+            size: None,
+            before: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    fn exchange(&self, target: &Target, names: &[String]) -> Result<Exchange, Problem> {
+        Ok(Exchange {
+            request: self.request(target)?,
+            method: self.method.as_str().into(),
+            head: self.method == "HEAD",
+            idempotent: IDEMPOTENT.contains(&&*self.method),
+            expect: self.statuses()?,
+            captures: Captures::new(&self.capture, names)?,
+        })
+    }
+
+    /// What is wrong with one request.
+    fn check_request(&self) -> Result<(), Problem> {
         let token = "use letters, digits and -";
         Problem::unless(
             is_token(&self.method),
@@ -161,82 +325,21 @@ impl ModelParams for Params {
         )?;
         let waits = self.timeout > Interval::default();
         Problem::unless(waits, "timeout", || "is zero, so every request would fail".into(), "use 10s")?;
+        Problem::unless(
+            self.capture.is_empty() || self.pipelining == 1,
+            "pipelining",
+            || "sends requests before the value that they may name is there".into(),
+            "set it to 1, or leave capture out",
+        )?;
+        Captures::new(&self.capture, &[])?;
         self.statuses().map(drop)
     }
 
-    fn compile(&self, target: &Target) -> Result<Config, Problem> {
-        self.check()?;
-        Ok(Config {
-            request: self.request(target)?,
-            method: self.method.as_str().into(),
-            head: self.method == "HEAD",
-            idempotent: IDEMPOTENT.contains(&&*self.method),
-            keep_alive: self.keep_alive,
-            depth: usize::from(self.pipelining),
-            requests: u64::from(self.requests),
-            pace: Pace::every(self.interval),
-            expect: self.statuses()?,
-            head_limit: self.head_limit.bytes(),
-            timeout: self.timeout.0,
-        })
-    }
-
-    fn paced(&self) -> Option<Paced> {
-        Some(Paced { key: "interval", per_second: self.interval.per_second() })
-    }
-
-    fn repeats(&self) -> Option<Repeats> {
-        Some(Repeats { key: "requests", count: self.requests.into(), interval: self.interval })
-    }
-
-    fn filled(&self) -> u64 {
-        self.size.map_or(0, |size| size.0)
-    }
-
-    fn path(&self) -> Option<&str> {
-        Some(&self.path)
-    }
-
-    fn set_data(&mut self, data: &Data) {
-        self.data = Some(data.clone());
-    }
-
-    fn set_path(&mut self, path: &str) {
-        // a fragment is for the client alone (RFC 3986 section 3.5); an empty path is sent as / (RFC 9112 section 3.2.1)
-        let path = path.split_once('#').map_or(path, |(path, _)| path);
-        self.path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    }
-
-    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
-        let given = self.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization"));
-        let what = || "names credentials, and the header Authorization does too".into();
-        Problem::unless(!given, "", what, "leave out one of them")?;
-        // RFC 7617 section 2
-        let what = || "has a user name with a colon, which Basic cannot send".into();
-        Problem::unless(!name.contains(':'), "", what, "use another user")?;
-        let both = format!("{name}:{}", password.unwrap_or_default());
-        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both));
-        self.headers.insert("Authorization".to_owned(), basic);
-        Ok(())
-    }
-
-    #[cfg(any(test, feature = "testing"))]
-    fn for_noise(&mut self, choice: u8, _scheme: &mut crate::target::Scheme) -> usize {
-        use crate::describe::bit;
-        self.method = if bit(choice, 0) { "HEAD" } else { "GET" }.into();
-        self.pipelining = if bit(choice, 1) { 4 } else { 1 };
-        self.keep_alive = !bit(choice, 2) || bit(choice, 1);
-        self.interval = Interval::ms(u64::from(bit(choice, 3)));
-        self.requests = 5 * u32::from(bit(choice, 4));
-        wire::HEAD_MAX
-    }
-}
-
-impl Params {
     /// Whether it is a request target (RFC 9112 section 3.2). What is filled into a template has digits and letters alone.
     fn check_path(&self) -> Result<(), Problem> {
         let path = &self.path;
-        let proxy = ["http://", "https://"].iter().any(|scheme| path.starts_with(scheme));
+        // a captured value gets the slash that it lacks when it is sent
+        let proxy = ["http://", "https://", "{response."].iter().any(|scheme| path.starts_with(scheme));
         let wrong = |what: &str, fix: &str| Err(Problem::new("path", what, fix));
         match path.as_str() {
             "" => wrong("is empty", "write /"),
@@ -255,7 +358,7 @@ impl Params {
     }
 
     fn request(&self, target: &Target) -> Result<Request, Problem> {
-        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, ascii(&self.path));
+        let mut head = " HTTP/1.1\r\n".to_owned();
         let given = |name: &str| self.headers.keys().any(|key| key.eq_ignore_ascii_case(name));
         if !given("host") {
             // RFC 9110 §7.2: the port is left out when it is the scheme's own
@@ -285,13 +388,18 @@ impl Params {
             Some(len) => head += &format!("Content-Length: {len}\r\n\r\n"),
             None => head += &format!("Content-Length:{LENGTH_BLANK}\r\n\r\n"),
         }
-        let head = Template::with(&head, "path", data)?;
+        let head = Template::concat([
+            Template::literal(self.method.as_bytes()),
+            Template::literal(b" "),
+            Template::with(&ascii(&self.path), "path", data)?.in_url(),
+            Template::with(&head, "headers", data)?,
+        ]);
         let request = Request::Template { head, body, size, length: known.is_none() };
         Ok(match &request {
             Request::Template { head, body, .. } if head.fixed().is_some() && body.fixed().is_some() => {
                 let mut bytes = Vec::new();
                 let values = Values { device: 0, seq: 0, now: Time::ZERO };
-                request.render(values, &mut SmallRng::seed_from_u64(0), &mut bytes);
+                request.render(values, &[], &mut SmallRng::seed_from_u64(0), &mut bytes);
                 Request::Fixed(bytes.into())
             }
             _ => request,
@@ -339,7 +447,7 @@ fn is_visible(byte: u8) -> bool {
     byte > b' ' && byte < 0x7f
 }
 
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     // RFC 9110 §5.6.2
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }

@@ -23,13 +23,13 @@ pub(super) const LENGTH_BLANK: &str = "          ";
 
 impl Request {
     #[inline]
-    pub(super) fn render(&self, values: Values, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    pub(super) fn render(&self, values: Values, captured: &[Vec<u8>], rng: &mut SmallRng, out: &mut Vec<u8>) {
         match self {
             Request::Fixed(bytes) => out.extend_from_slice(bytes),
             Request::Template { head, body, size, length } => {
-                head.render(values, rng, out);
+                head.render_with(values, captured, rng, out);
                 let start = out.len();
-                body.render(values, rng, out);
+                body.render_with(values, captured, rng, out);
                 match size {
                     Some(size) => out.resize(start + size, b' '),
                     None if *length => {

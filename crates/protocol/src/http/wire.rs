@@ -213,12 +213,19 @@ impl Chunked {
     }
 
     /// Take from `bytes` what belongs to the body; returns how much that was.
+    #[inline]
     pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+        self.take_to(bytes, |_| {})
+    }
+
+    /// The same, and hand the data without the coding to `sink`.
+    pub fn take_to(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Result<usize, Malformed> {
         let mut used = 0;
         while used < bytes.len() && self.at != At::Done {
             if self.at == At::Data {
                 let step = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len() - used);
                 self.left -= step as u64;
+                sink(&bytes[used..used + step]);
                 used += step;
                 if self.left == 0 {
                     self.at = At::DataReturn;
