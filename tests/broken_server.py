@@ -36,9 +36,7 @@ class Server:
             "never": NOT % b"404 Not Found",
         }[self.mode]
 
-    async def client(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         self.open += 1
         try:
@@ -58,9 +56,7 @@ class Server:
 async def main() -> None:
     """Serve until somebody ends it."""
     port, mode, after = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    server = await asyncio.start_server(
-        Server(mode, after).client, "127.0.0.1", port, backlog=512
-    )
+    server = await asyncio.start_server(Server(mode, after).client, "127.0.0.1", port, backlog=512)
     async with server:
         await server.serve_forever()
 

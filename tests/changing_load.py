@@ -103,12 +103,8 @@ def main(seconds: float, record: Path, seed: int) -> int:
     """Two lanes of load and a watch."""
     notes = journal()
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-load-"))
-        )
-        spec = Spec(
-            workload="iperf3-tcp", path=path("delay=20ms,rate=400Mbit/s,limit=20MB")
-        )
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-load-")))
+        spec = Spec(workload="iperf3-tcp", path=path("delay=20ms,rate=400Mbit/s,limit=20MB"))
         network = stack.enter_context(
             Network(topology(spec), f"l{os.getpid()}", notes, folder / "links.jsonl")
         )
@@ -133,10 +129,7 @@ def main(seconds: float, record: Path, seed: int) -> int:
             Site(client, server, SERVER, folder, notes),
             time.monotonic() + seconds,
         )
-        lanes = [
-            threading.Thread(target=lane, args=(site, until, seed + n))
-            for n in range(2)
-        ]
+        lanes = [threading.Thread(target=lane, args=(site, until, seed + n)) for n in range(2)]
         for one in lanes:
             one.start()
         for one in lanes:
@@ -161,30 +154,18 @@ class Asked(dict[str, float]):
 def reduced(text: str) -> str:
     """A record as a table, without what no decision asks for: rates that are not zero, values that are new."""
     windows = [json.loads(line) for line in text.splitlines()]
-    watcher = Watcher(
-        {n: r for n, r in rules().items() if r.tunable in windows[0]["values"]}, {}
-    )
+    watcher = Watcher({n: r for n, r in rules().items() if r.tunable in windows[0]["values"]}, {})
     for one in windows:
         watcher.step(Sample(one["time"], Asked(one["rates"]), one["values"]))
     table = io.StringIO()
     rates = sorted(Asked.names & {name for one in windows for name in one["rates"]})
-    writer = csv.DictWriter(
-        table, ["time", *rates, *windows[0]["values"]], lineterminator="\n"
-    )
+    writer = csv.DictWriter(table, ["time", *rates, *windows[0]["values"]], lineterminator="\n")
     writer.writeheader()
     known: dict[str, object] = {}
     for one in windows:
-        fresh = {
-            name: value
-            for name, value in one["values"].items()
-            if known.get(name) != value
-        }
-        shown = {
-            name: f"{one['rates'][name]:.4g}" for name in rates if name in one["rates"]
-        }
-        writer.writerow(
-            {"time": f"{one['time'] - windows[0]['time']:.2f}", **shown, **fresh}
-        )
+        fresh = {name: value for name, value in one["values"].items() if known.get(name) != value}
+        shown = {name: f"{one['rates'][name]:.4g}" for name in rates if name in one["rates"]}
+        writer.writerow({"time": f"{one['time'] - windows[0]['time']:.2f}", **shown, **fresh})
         known = one["values"]
     return table.getvalue()
 

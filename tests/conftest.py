@@ -56,9 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
-    config.addinivalue_line(
-        "markers", "alone: depends on the machine's speed, so nothing may run beside it"
-    )
+    config.addinivalue_line("markers", "alone: depends on the machine's speed, so nothing may run beside it")
 
 
 @pytest.hookimpl(optionalhook=True)

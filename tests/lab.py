@@ -33,10 +33,7 @@ PATIENCE = 60.0
 
 LATE = "gave no answer in time"
 """What is said of a worker that did not come to a question; its message goes on: ask again."""
-QUESTIONS = {
-    ("nat", verb)
-    for verb in ("status", "sessions", "subscribers", "pools", "sites", "counters")
-}
+QUESTIONS = {("nat", verb) for verb in ("status", "sessions", "subscribers", "pools", "sites", "counters")}
 REPEATABLE = QUESTIONS | {("nat", "reload"), ("nat", "clear")}
 """Commands that change nothing, or leave the same when they are given twice."""
 
@@ -93,9 +90,7 @@ class Lab:
 
     # ---- commands
 
-    def start(
-        self, *arguments: str, prefix: tuple[str, ...] = (), **more: Any
-    ) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, prefix: tuple[str, ...] = (), **more: Any) -> subprocess.Popen[str]:
         """Start the command line; it ends with the test."""
         return self.spawn(*prefix, NETDYNO, *arguments, **more)
 
@@ -106,9 +101,7 @@ class Lab:
             "stderr": subprocess.PIPE,
             "stdin": subprocess.DEVNULL,
         } | more
-        child = subprocess.Popen(
-            list(command), env=self.environment, text=True, cwd=self.base, **more
-        )
+        child = subprocess.Popen(list(command), env=self.environment, text=True, cwd=self.base, **more)
         self._children.append(child)
         return child
 
@@ -119,20 +112,14 @@ class Lab:
         except subprocess.TimeoutExpired:
             child.kill()
             out, err = child.communicate()
-            raise AssertionError(
-                f"it did not end within {timeout:g} s: {out}{err}"
-            ) from None
+            raise AssertionError(f"it did not end within {timeout:g} s: {out}{err}") from None
         return Done(child.returncode, out or "", err or "", self.newest())
 
-    def run(
-        self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0
-    ) -> Done:
+    def run(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0) -> Done:
         """Run the command line to its end."""
         return self.wait(self.start(*arguments, prefix=prefix), timeout)
 
-    def good(
-        self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0
-    ) -> Done:
+    def good(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0) -> Done:
         """Run the command line, once; it must end with 0.
 
         A question has an answer that says `ask again`, as a busy server's is: of a worker that has had no CPU for a
@@ -141,53 +128,38 @@ class Lab:
         """
         end = time.monotonic() + PATIENCE
         done = self.run(*arguments, prefix=prefix, timeout=timeout)
-        while (
-            arguments[:2] in REPEATABLE and LATE in done.err and time.monotonic() < end
-        ):
+        while arguments[:2] in REPEATABLE and LATE in done.err and time.monotonic() < end:
             done = self.run(*arguments, prefix=prefix, timeout=timeout)
         assert done.code == 0, done.text
         return done
 
     def newest(self) -> Path | None:
         """The run folder that appeared since the last call."""
-        fresh = (
-            sorted(set(self.runs.glob("*-*")) - self._known)
-            if self.runs.exists()
-            else []
-        )
+        fresh = sorted(set(self.runs.glob("*-*")) - self._known) if self.runs.exists() else []
         self._known.update(fresh)
         return fresh[-1] if fresh else None
 
     def write(self, name: str, document: Any) -> str:
         """A JSON file of the test's own."""
         path = self.base / name
-        path.write_text(
-            document if isinstance(document, str) else json.dumps(document, indent=1)
-        )
+        path.write_text(document if isinstance(document, str) else json.dumps(document, indent=1))
         path.chmod(0o644)
         return str(path)
 
-    def sampled(
-        self, timeout: float = 90.0, points: int = 1, delivered: int = 0
-    ) -> Path:
+    def sampled(self, timeout: float = 90.0, points: int = 1, delivered: int = 0) -> Path:
         """Wait until a run has some points of its series, and has delivered as much; returns its folder."""
         found: list[Path] = []
 
         def there(path: Path) -> bool:
             *lines, _unfinished = path.read_bytes().split(b"\n")
-            groups = [
-                one for line in lines for one in json.loads(line)["groups"].values()
-            ]
+            groups = [one for line in lines for one in json.loads(line)["groups"].values()]
             return (
                 len(lines) >= points
-                and sum(one["counts"]["messages_delivered"] for one in groups)
-                >= delivered
+                and sum(one["counts"]["messages_delivered"] for one in groups) >= delivered
             )
 
         def ready() -> bool:
-            found[:] = [
-                path.parent for path in self.runs.glob("*/samples.jsonl") if there(path)
-            ]
+            found[:] = [path.parent for path in self.runs.glob("*/samples.jsonl") if there(path)]
             return bool(found)
 
         until(ready, timeout, "the run does not start")
@@ -211,30 +183,16 @@ class Lab:
 
     def leftovers(self) -> dict[str, list[str]]:
         """What runs of this lab have left on the machine; nothing, if all is well."""
-        tokens = tuple(
-            f"nd-{folder.name.rpartition('-')[2]}" for folder in self.runs.glob("*-*")
-        )
-        spaces = subprocess.run(
-            ["ip", "netns", "list"], capture_output=True, text=True
-        ).stdout.split("\n")
+        tokens = tuple(f"nd-{folder.name.rpartition('-')[2]}" for folder in self.runs.glob("*-*"))
+        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split("\n")
         mounted = Path("/proc/mounts").read_text()
         found = {
-            "namespaces": [
-                line for line in spaces if tokens and line.startswith(tokens)
-            ],
-            "sockets": [
-                p.name
-                for p in Path("/run/netdyno").glob("*.sock")
-                if p.name.startswith(tokens)
-            ],
+            "namespaces": [line for line in spaces if tokens and line.startswith(tokens)],
+            "sockets": [p.name for p in Path("/run/netdyno").glob("*.sock") if p.name.startswith(tokens)],
             "processes": [_name(pid) for pid in self.processes()],
             "files": [p.name for p in self.temporary.iterdir()],
             "journals": [p.name for p in (self.state / "journal").glob("*")],
-            "mounts": [
-                line
-                for line in mounted.splitlines()
-                if tokens and any(t in line for t in tokens)
-            ],
+            "mounts": [line for line in mounted.splitlines() if tokens and any(t in line for t in tokens)],
         }
         return {what: some for what, some in found.items() if some}
 
@@ -272,9 +230,7 @@ class Lab:
 
 def _zombie(pid: int) -> bool:
     try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-        )
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
 
@@ -285,9 +241,7 @@ def _name(pid: int) -> str:
     return str(pid)
 
 
-def until(
-    ready: Callable[[], object], timeout: float, what: str = "it does not come"
-) -> None:
+def until(ready: Callable[[], object], timeout: float, what: str = "it does not come") -> None:
     """Wait for something to become true."""
     end = time.monotonic() + timeout
     while not ready():
@@ -298,16 +252,12 @@ def until(
 
 def sh(*command: str, check: bool = True, **more: Any) -> str:
     """Run a command of the system; what it prints."""
-    done = subprocess.run(
-        list(command), capture_output=True, text=True, timeout=150, **more
-    )
+    done = subprocess.run(list(command), capture_output=True, text=True, timeout=150, **more)
     assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
 
-def tshark(
-    capture: Path, shown: str, *fields: str, options: tuple[str, ...] = ()
-) -> list[list[str]]:
+def tshark(capture: Path, shown: str, *fields: str, options: tuple[str, ...] = ()) -> list[list[str]]:
     """The fields of the packets that a display filter shows; `options` are preferences to switch on."""
     wanted = [word for field in fields for word in ("-e", field)]
     chosen = [word for option in options for word in ("-o", f"{option}:TRUE")]
@@ -376,9 +326,7 @@ class Wire:
             (self.near, "w0", self.NEAR, "02:00:00:00:91:01"),
             (self.far, "w1", self.FAR, "02:00:00:00:91:02"),
         ]
-        for (space, name, address, mac), (_, _, other, other_mac) in zip(
-            ends, ends[::-1], strict=True
-        ):
+        for (space, name, address, mac), (_, _, other, other_mac) in zip(ends, ends[::-1], strict=True):
             sh("ip", "-n", space, "link", "set", name, "address", mac)
             # several datagrams in one buffer would count as one packet
             off = (
@@ -394,9 +342,7 @@ class Wire:
             sh("ip", "netns", "exec", space, "ethtool", "-K", name, *off)
             sh("ip", "-n", space, "addr", "add", f"{address}/24", "dev", name)
             sh("ip", "-n", space, "link", "set", name, "up")
-            neighbour = (
-                f"neigh replace {other} lladdr {other_mac} dev {name} nud permanent"
-            )
+            neighbour = f"neigh replace {other} lladdr {other_mac} dev {name} nud permanent"
             sh("ip", "-n", space, *neighbour.split())
 
     def down(self) -> None:
@@ -409,15 +355,9 @@ class Wire:
 
     def counters(self, space: str, name: str) -> dict[str, int]:
         """`ip -s link` of one end."""
-        (link,) = json.loads(
-            sh("ip", "-n", space, "-j", "-s", "link", "show", "dev", name)
-        )
+        (link,) = json.loads(sh("ip", "-n", space, "-j", "-s", "link", "show", "dev", name))
         stats = link["stats64"]
-        return {
-            f"{way}_{what}": stats[way][what]
-            for way in ("rx", "tx")
-            for what in ("packets", "bytes")
-        }
+        return {f"{way}_{what}": stats[way][what] for way in ("rx", "tx") for what in ("packets", "bytes")}
 
     @property
     def at_near(self) -> tuple[str, ...]:
@@ -444,9 +384,7 @@ def wire() -> Iterator[Wire]:
 # ---- documents
 
 
-def profile(
-    *groups: Mapping[str, Any], measure: str = "1s", **more: Any
-) -> dict[str, Any]:
+def profile(*groups: Mapping[str, Any], measure: str = "1s", **more: Any) -> dict[str, Any]:
     """A profile of short phases that a busy machine can hold."""
     phases = {"warmup": "200ms", "measure": measure, "drain": "3s", "sample": "500ms"}
     return {
@@ -458,9 +396,7 @@ def profile(
     }
 
 
-def group(
-    name: str, target: str, model: Mapping[str, Any], devices: int = 1, **more: Any
-) -> dict[str, Any]:
+def group(name: str, target: str, model: Mapping[str, Any], devices: int = 1, **more: Any) -> dict[str, Any]:
     """A group of a profile."""
     return {"name": name, "target": target, "devices": devices, "model": model, **more}
 

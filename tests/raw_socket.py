@@ -15,9 +15,7 @@ class RawSocket:
     """A packet socket on an interface of the namespace that it is made in."""
 
     def __init__(self, interface: str) -> None:
-        self._socket = socket.socket(
-            socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)
-        )
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self._socket.bind((interface, ETH_P_ALL))
         self._socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
 
@@ -51,9 +49,7 @@ class RawSocket:
 def ipv4(protocol: int, source: str, to: str, rest: bytes) -> bytes:
     """A packet, with the checksum of its header."""
     ends = socket.inet_aton(source) + socket.inet_aton(to)
-    head = (
-        struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(rest), 0, 0, 64, protocol, 0) + ends
-    )
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(rest), 0, 0, 64, protocol, 0) + ends
     total = sum(struct.unpack("!10H", head))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -47,11 +47,7 @@ class Rpc:
         """A call and its whole answer."""
         self._number += 1
         request = {"jsonrpc": "2.0", "id": self._number, "method": method}
-        self.send(
-            json.dumps(
-                request | ({} if params is None else {"params": params})
-            ).encode()
-        )
+        self.send(json.dumps(request | ({} if params is None else {"params": params})).encode())
         return self.answer(self._number)
 
     def call(self, method: str, **params: Any) -> Any:
@@ -70,11 +66,7 @@ class Rpc:
     def told_until(self, state: str) -> list[Line]:
         """Everything that the daemon has said unasked until the run came to that state."""
         found, self.told = self.told, []
-        while (
-            not found
-            or found[-1]["method"] != "run.state"
-            or found[-1]["params"]["state"] != state
-        ):
+        while not found or found[-1]["method"] != "run.state" or found[-1]["params"]["state"] != state:
             found.append(self.line())
         return found
 

@@ -32,15 +32,11 @@ def _free() -> int:
 @root
 @pytest.mark.limit(300)
 def test_the_example_of_the_readme(lab: Lab, verdict: Verdict) -> None:
-    (example,) = re.findall(
-        r"```python\n(import netdyno\n.*?)```", README.read_text(), re.DOTALL
-    )
+    (example,) = re.findall(r"```python\n(import netdyno\n.*?)```", README.read_text(), re.DOTALL)
     port = _free()
     lab.environment["MPLBACKEND"] = "Agg"
     # the port may be taken here; of speed and steal nothing is asked
-    script = lab.write(
-        "example.py", example.replace(":8080/", f":{port}/").replace("50ms", "10min")
-    )
+    script = lab.write("example.py", example.replace(":8080/", f":{port}/").replace("50ms", "10min"))
     with ThreadingHTTPServer(("127.0.0.1", port), _Pages) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         done = lab.wait(lab.spawn(sys.executable, script), 280.0)
@@ -92,8 +88,6 @@ def test_a_search_from_a_script(lab: Lab, verdict: Verdict) -> None:
     if load == "None":
         verdict.undisturbed()
         tried = [one for leg in done.result.legs for one in leg.repetitions]
-        late = [
-            why for one in tried for why in one.validity.reasons if why.code in OF_TIME
-        ]
+        late = [why for one in tried for why in one.validity.reasons if why.code in OF_TIME]
         verdict.valid(done.result.reasons or late)
     assert load != "None" and 14_000 <= float(load) <= 21_000, done.out

@@ -23,10 +23,7 @@ import yaml
 from lab import NETDYNOD, ROOT
 
 FOLDER = Path(__file__).with_name("attacks")
-CASES = {
-    path.stem: yaml.safe_load(path.read_text())
-    for path in sorted(FOLDER.glob("*.yaml"))
-}
+CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
 KEYS = {"what", "files", "environment", "command", "rpc", "code", "says", "as"}
 NOBODY = 65534
 CPU, MEMORY = 20, 256 << 20
@@ -87,21 +84,16 @@ def reach(base: Path) -> str:
     """A script that shows a user without rights the programs that lie in somebody's private folder."""
     wanted = {Path(one).resolve() for one in (sys.base_prefix, sys.prefix, ROOT)}
     hidden = {
-        one: next(
-            (up for up in reversed(one.parents) if not up.stat().st_mode & 0o001), None
-        )
+        one: next((up for up in reversed(one.parents) if not up.stat().st_mode & 0o001), None)
         for one in wanted
     }
     lines = ["mount --make-rprivate /"]
-    covered = [
-        (number, one) for number, one in enumerate(sorted(wanted)) if hidden[one]
-    ]
+    covered = [(number, one) for number, one in enumerate(sorted(wanted)) if hidden[one]]
     for number, one in covered:
         (base / f"bind{number}").mkdir()
         lines.append(f"mount --bind '{one}' '{base}/bind{number}'")
     lines += [
-        f"mount -t tmpfs -o mode=755 tmpfs '{up}'"
-        for up in sorted({str(up) for up in hidden.values() if up})
+        f"mount -t tmpfs -o mode=755 tmpfs '{up}'" for up in sorted({str(up) for up in hidden.values() if up})
     ]
     for number, one in covered:
         lines.append(f"mkdir -p '{one}' && mount --bind '{base}/bind{number}' '{one}'")
@@ -165,9 +157,7 @@ def test_every_case_says_what_it_tries() -> None:
         ("open('new', 'w').write('x')", "here/new"),
     ],
 )
-def test_the_sandbox_sees_what_an_attack_would_do(
-    act: str, what: str, base: Path
-) -> None:
+def test_the_sandbox_sees_what_an_attack_would_do(act: str, what: str, base: Path) -> None:
     """A check that cannot fail would be none: something that does change things is seen."""
     code = f"import play, json, sys; from pathlib import Path; play.command = lambda place: __import__('os').chdir(place.here) or exec({act!r}) or {{}}; print(json.dumps(play.main(Path(sys.argv[1]), {{'files': {{}}}})))"
     (base / "play").mkdir()
@@ -176,6 +166,4 @@ def test_the_sandbox_sees_what_an_attack_would_do(
         env={**os.environ, "PYTHONPATH": str(FOLDER)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert any(one.endswith(what) for one in json.loads(done.stdout)["changed"]), (
-        done.stdout
-    )
+    assert any(one.endswith(what) for one in json.loads(done.stdout)["changed"]), done.stdout

@@ -30,9 +30,7 @@ def behind(**impairment: Any) -> dict[str, Any]:
     made = profile()
     dpdk = made["transport"]["dpdk"]
     dpdk["elements"]["path"] = {"kind": "impair", **impairment}
-    dpdk["edges"] = [
-        edge.replace("-> police ->", "-> police -> path ->") for edge in dpdk["edges"]
-    ]
+    dpdk["edges"] = [edge.replace("-> police ->", "-> police -> path ->") for edge in dpdk["edges"]]
     return made
 
 
@@ -91,12 +89,8 @@ def test_throughput_finds_the_rate_of_a_policer(lab: Lab, verdict: Verdict) -> N
 
 @pytest.mark.alone
 def test_a_loss_curve_ends_where_nothing_is_lost(lab: Lab, verdict: Verdict) -> None:
-    wanted = profile(
-        phases={"warmup": "100ms", "measure": "1s", "drain": "200ms", "sample": "200ms"}
-    )
-    done = lab.run(
-        "bench", "loss", lab.write("p.json", wanted), "--step", "20%", "-q", timeout=300
-    )
+    wanted = profile(phases={"warmup": "100ms", "measure": "1s", "drain": "200ms", "sample": "200ms"})
+    done = lab.run("bench", "loss", lab.write("p.json", wanted), "--step", "20%", "-q", timeout=300)
     search = conclusive(done, verdict)
     counted = [one for one in search.parts[0].trials if one.counts]
     assert [round(one.load) for one in counted[:2]] == [30_000, 24_000]
@@ -106,9 +100,7 @@ def test_a_loss_curve_ends_where_nothing_is_lost(lab: Lab, verdict: Verdict) -> 
     assert [one.lost for one in counted[-2:]] == [0, 0]
     # resumed, every trial is there already, and the same is found without a frame
     file = lab.write("p.json", wanted)
-    again = lab.run(
-        "bench", "loss", file, "--step", "20%", "-q", "--resume", done.result.id
-    ).result
+    again = lab.run("bench", "loss", file, "--step", "20%", "-q", "--resume", done.result.id).result
     assert again.resumed == done.result.id and again.search is not None
     assert all(one.taken_over for leg in again.legs for one in leg.repetitions)
     same = [(one.load, one.lost) for one in again.search.parts[0].trials if one.counts]
@@ -133,19 +125,14 @@ def test_latency_is_no_shorter_than_the_path(lab: Lab, verdict: Verdict) -> None
     (part,) = conclusive(done, verdict).parts
     (trial,) = [one for one in part.trials if one.counts]
     assert trial.load == part.figures["load"] == pytest.approx(0.3 * 30_000)
-    at = [
-        part.figures[f"frames.one_way.{name}"]
-        for name in ("min", "p50", "p99", "p999", "max")
-    ]
+    at = [part.figures[f"frames.one_way.{name}"] for name in ("min", "p50", "p99", "p999", "max")]
     # a histogram's values are known to a thousandth
     assert at == sorted(at) and at[0] >= 0.999 * 2e6
     assert part.figures["frames.one_way.pdv"] == pytest.approx(at[3] - at[0])
     lab.clean()
 
 
-def test_a_recovery_takes_as_long_as_frames_are_lost(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_a_recovery_takes_as_long_as_frames_are_lost(lab: Lab, verdict: Verdict) -> None:
     # half of the load begins after 1 s, and the path is down until 1.5 s
     steps = [
         {"at": "0s", "impair": {"loss": {"independent": "100%"}}},
@@ -174,9 +161,7 @@ def test_a_recovery_takes_as_long_as_frames_are_lost(
     lab.clean()
 
 
-def test_a_reset_is_seen_by_the_frames_that_it_costs(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_a_reset_is_seen_by_the_frames_that_it_costs(lab: Lab, verdict: Verdict) -> None:
     wanted = {
         "name": "reset",
         "phases": {
@@ -200,12 +185,8 @@ def test_a_reset_is_seen_by_the_frames_that_it_costs(
         "profile": wanted,
         "duts": {"far": {"driver": "reflector"}},
     }
-    path = lab.write(
-        "e.json", {"format": "netdyno-experiment/1", "name": "reset", "legs": [leg]}
-    )
-    search = conclusive(
-        lab.run("bench", "reset", path, "--at", "100%", "--repeat", "1", "-q"), verdict
-    )
+    path = lab.write("e.json", {"format": "netdyno-experiment/1", "name": "reset", "legs": [leg]})
+    search = conclusive(lab.run("bench", "reset", path, "--at", "100%", "--repeat", "1", "-q"), verdict)
     (part,) = search.parts
     (trial,) = [one for one in part.trials if one.counts]
     # it was away for a while; for how long is the machine's affair
@@ -216,9 +197,7 @@ def test_a_reset_is_seen_by_the_frames_that_it_costs(
 
 @root
 @pytest.mark.limit(400)
-def test_a_rate_is_as_many_devices_as_a_broker_takes(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_a_rate_is_as_many_devices_as_a_broker_takes(lab: Lab, verdict: Verdict) -> None:
     most = 3
     stays = {
         "mqtt": {
@@ -271,9 +250,7 @@ def test_what_cannot_run_is_not_planned(lab: Lab) -> None:
     wrong = profile()
     wrong["phases"] |= {"sample": "1ms"}
     done = lab.run("bench", "throughput", lab.write("p.json", wrong), "--dry-run")
-    assert (done.code, "phases.sample" in done.err, done.out) == (104, True, ""), (
-        done.text
-    )
+    assert (done.code, "phases.sample" in done.err, done.out) == (104, True, ""), done.text
     lab.clean()
 
 
@@ -300,9 +277,7 @@ def test_what_is_planned_is_said_and_nothing_is_run(lab: Lab) -> None:
         1280,
         1518,
     ]
-    assert (
-        planned["trials"] == sum(part["trials"] for part in planned["parts"]) > 7 * 10
-    )
+    assert planned["trials"] == sum(part["trials"] for part in planned["parts"]) > 7 * 10
     assert planned["seconds"] > 2 * planned["trials"]
     assert any("RFC 2544 §24" in note for note in planned["notes"])
     assert not lab.runs.exists() or not list(lab.runs.iterdir())
@@ -319,9 +294,7 @@ def test_what_is_planned_is_said_and_nothing_is_run(lab: Lab) -> None:
         (["reset"], "0 devices under test"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(
-    lab: Lab, arguments: list[str], says: str
-) -> None:
+def test_what_cannot_be_searched_is_refused(lab: Lab, arguments: list[str], says: str) -> None:
     kind, *options = arguments
     done = lab.run("bench", kind, lab.write("p.json", profile()), *options)
     assert done.code == 104 and says in done.text, done.text

@@ -27,12 +27,8 @@ DIALOGUE = ["1", "2", "3", "4", "3", "4", "3", "4", "14"]
 """CONNECT, CONNACK, three PUBLISH each with its PUBACK, DISCONNECT."""
 
 
-def captured(
-    lab: Lab, document: dict[str, Any], *arguments: str, **duts: Any
-) -> tuple[Done, Path]:
-    done = lab.good(
-        "run", lab.write("e.json", experiment(document, **duts)), *arguments
-    )
+def captured(lab: Lab, document: dict[str, Any], *arguments: str, **duts: Any) -> tuple[Done, Path]:
+    done = lab.good("run", lab.write("e.json", experiment(document, **duts)), *arguments)
     assert done.folder
     assert done.result.files.capture == "capture.pcapng"
     assert "capture " in done.out
@@ -73,9 +69,7 @@ def test_one_device_of_the_preset_is_figure_4(lab: Lab) -> None:
     # from the first SYN to the end of the connection
     # whole: no side acknowledges or continues what is not there; a retransmission, on a busy machine, is
     holes = ("tcp.analysis.lost_segment", "tcp.analysis.ack_lost_segment")
-    stream = tshark(
-        capture, f"tcp.stream == {rows[0][0]}", "tcp.flags.syn", "tcp.flags.fin", *holes
-    )
+    stream = tshark(capture, f"tcp.stream == {rows[0][0]}", "tcp.flags.syn", "tcp.flags.fin", *holes)
     assert [row[0] for row in stream[:2]] == ["1", "1"]
     assert any(row[1] == "1" for row in stream)
     assert not any(row[2] or row[3] for row in stream)
@@ -130,13 +124,9 @@ def test_filter_and_limit_are_honoured(lab: Lab) -> None:
 
 
 def test_the_command_line_gives_the_filter(lab: Lab, cable: Wire) -> None:
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "100ms"}})
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "100ms"}}))
     arguments = ["--capture-filter", "icmp[icmptype] == icmp-echoreply"]
-    done = lab.good(
-        "run", lab.write("p.json", document), *arguments, prefix=cable.at_near
-    )
+    done = lab.good("run", lab.write("p.json", document), *arguments, prefix=cable.at_near)
     assert done.folder
     rows = tshark(done.folder / "capture.pcapng", "frame", "icmp.type")
     assert len(rows) == done.trial.groups[0].total.messages_delivered
@@ -153,9 +143,7 @@ def test_the_command_line_gives_the_filter(lab: Lab, cable: Wire) -> None:
 def test_what_cannot_be_captured_is_said(
     lab: Lab, cable: Wire, capture: dict[str, str], code: int, said: str
 ) -> None:
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {}}), capture=capture
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {}}), capture=capture)
     done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
     assert done.code == code, done.text
     assert said in done.err

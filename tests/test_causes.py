@@ -10,6 +10,7 @@ from typing import Any
 
 from failing.certified import Expired, OtherName, SelfSigned, _openssl, certificate
 from lab import Lab, group, profile, until
+
 from netdyno.core.model import ErrorCount
 from netdyno.core.result import Result
 
@@ -97,9 +98,7 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
     )
     conf = lab.write(
         "nginx.conf",
-        NGINX.format(
-            base=lab.base, web=web, tls=tls, tls12=tls12, cert=rsa, key=rsa_key
-        ),
+        NGINX.format(base=lab.base, web=web, tls=tls, tls12=tls12, cert=rsa, key=rsa_key),
     )
     lab.spawn("nginx", "-p", str(lab.base), "-e", "stderr", "-c", conf)
     passwords = lab.base / "passwords"
@@ -137,9 +136,7 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
     for port in (web, tls, tls12, plain, mqtts, topics, expired, other):
         until(lambda port=port: answers(port), 60, f"nothing listens at {port}")
 
-    def http(
-        name: str, port: int, path: str = "/", scheme: str = "http", **more: Any
-    ) -> dict[str, Any]:
+    def http(name: str, port: int, path: str = "/", scheme: str = "http", **more: Any) -> dict[str, Any]:
         model = {
             "http": {
                 "path": path,
@@ -185,16 +182,11 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
         mqtt("topics", topics, version="5.0"),
     ]  # fmt: skip
     junit = lab.base / "junit.xml"
-    done = lab.run(
-        "run", lab.write("p.json", profile(*groups)), "-q", "--junit", str(junit)
-    )
+    done = lab.run("run", lab.write("p.json", profile(*groups)), "-q", "--junit", str(junit))
     assert done.code in (90, 99), done.text
     result: Result = done.result
     (leg,) = result.legs
-    by = {
-        one.name: {error.kind: error for error in one.errors}
-        for one in leg.repetitions[0].groups
-    }
+    by = {one.name: {error.kind: error for error in one.errors} for one in leg.repetitions[0].groups}
 
     def only(name: str, kind: str) -> ErrorCount:
         assert [*by[name]] == [kind] or kind in by[name], (name, by[name])
@@ -249,13 +241,9 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
         if "broken: " in line and "rejected" in line
     )
     assert "credentials" not in line
-    log = [
-        json.loads(line)
-        for line in (done.folder / "log.jsonl").read_text().splitlines()
-    ]
+    log = [json.loads(line) for line in (done.folder / "log.jsonl").read_text().splitlines()]
     assert any("status 500" in json.dumps(one) for one in log)
     assert (
         "hidden-word"
-        not in (done.folder / "log.jsonl").read_text()
-        + (done.folder / "result.json").read_text()
+        not in (done.folder / "log.jsonl").read_text() + (done.folder / "result.json").read_text()
     )

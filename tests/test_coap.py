@@ -46,13 +46,9 @@ class Server:
         return len(re.findall(rf"UDP : {way} \d+ bytes", self.log.read_text()))
 
 
-def run(
-    lab: Lab, cable: Wire, *groups: Any, measure: str = "1s"
-) -> tuple[Done, dict[str, Any]]:
+def run(lab: Lab, cable: Wire, *groups: Any, measure: str = "1s") -> tuple[Done, dict[str, Any]]:
     """Run it with a capture and no warm-up; what each group counted over the whole run."""
-    document = profile(
-        *groups, measure=measure, capture={"interface": "w0", "limit": "64MiB"}
-    )
+    document = profile(*groups, measure=measure, capture={"interface": "w0", "limit": "64MiB"})
     document["phases"]["warmup"] = "0s"
     done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
     assert done.code == 0, done.text
@@ -63,9 +59,7 @@ def seen(done: Done, shown: str = "coap") -> list[dict[str, str]]:
     """The messages on the cable, none malformed."""
     assert done.folder
     capture: Path = done.folder / "capture.pcapng"
-    assert not tshark(
-        capture, "_ws.malformed || (udp && !coap && !icmp)", "frame.number"
-    )
+    assert not tshark(capture, "_ws.malformed || (udp && !coap && !icmp)", "frame.number")
     names = (
         "ip.src",
         "udp.srcport",
@@ -113,26 +107,15 @@ def test_requests_are_what_the_server_and_tshark_saw(lab: Lab, cable: Wire) -> N
     assert server.datagrams("sent") == len(messages) - len(ours(messages))
     answers = Counter((m["type"], m["code"]) for m in messages if m["src"] == Wire.FAR)
     assert answers[ACK, CONTENT] >= get.messages_delivered
-    assert (
-        sum(count for (kind, _), count in answers.items() if kind == NON)
-        >= put_.messages_delivered
-    )
-    assert (
-        len({(m["srcport"], m["mid"]) for m in ours(messages)})
-        == get.messages_sent + put_.messages_sent
-    )
-    assert get.bytes_sent + put_.bytes_sent == sum(
-        _bytes(done, f"ip.src == {Wire.NEAR}")
-    )
+    assert sum(count for (kind, _), count in answers.items() if kind == NON) >= put_.messages_delivered
+    assert len({(m["srcport"], m["mid"]) for m in ours(messages)}) == get.messages_sent + put_.messages_sent
+    assert get.bytes_sent + put_.bytes_sent == sum(_bytes(done, f"ip.src == {Wire.NEAR}"))
 
 
 def _bytes(done: Done, shown: str) -> list[int]:
     assert done.folder
     return [
-        int(row[0]) - 8
-        for row in tshark(
-            done.folder / "capture.pcapng", f"coap && {shown}", "udp.length"
-        )
+        int(row[0]) - 8 for row in tshark(done.folder / "capture.pcapng", f"coap && {shown}", "udp.length")
     ]
 
 
@@ -196,52 +179,34 @@ def test_an_observed_resource_is_followed_to_its_end(lab: Lab, cable: Wire) -> N
     acknowledged = [m for m in ours(messages) if m["type"] == ACK]
     assert len(acknowledged) == sum(m["type"] == CON for m in theirs)
     tokens = {(m["srcport"], m["token"]) for m in ours(messages) if m["code"] == GET}
-    assert len(tokens) == 5, (
-        "an observation has one token from its beginning to its end"
-    )
+    assert len(tokens) == 5, "an observation has one token from its beginning to its end"
 
 
 def test_a_separate_response_is_acknowledged(lab: Lab, cable: Wire) -> None:
     Server(lab, cable)
     model = {"coap": {"path": "/async?1", "count": 1}}
     load = {"closed": {"flows": 1}}
-    done, counted = run(
-        lab, cable, group("slow", URL, model, 3, load=load), measure="2s"
-    )
+    done, counted = run(lab, cable, group("slow", URL, model, 3, load=load), measure="2s")
     slow = counted["slow"]
     assert slow.messages_sent == slow.messages_delivered == slow.separate_responses == 3
     kinds = Counter((m["type"], m["code"]) for m in ours(seen(done)))
-    assert kinds[ACK, "0"] == sum(
-        m["type"] == CON for m in seen(done, f"ip.src == {Wire.FAR} && coap")
-    )
+    assert kinds[ACK, "0"] == sum(m["type"] == CON for m in seen(done, f"ip.src == {Wire.FAR} && coap"))
     delays = done.trial.groups[0].delays
     # the server waits for a second before it responds
     assert delays["response"].min > max(0.9e9, delays["acknowledgement"].min)
 
 
 @pytest.mark.parametrize("confirmable", [True, False])
-def test_what_is_lost_is_sent_again_if_it_is_confirmable(
-    lab: Lab, cable: Wire, confirmable: bool
-) -> None:
+def test_what_is_lost_is_sent_again_if_it_is_confirmable(lab: Lab, cable: Wire, confirmable: bool) -> None:
     server = Server(lab, cable, "-l", "20%")
     model = {"path": "/", "interval": "20ms", "nstart": 200, "confirmable": confirmable}
-    patience = (
-        {"ack_timeout": "100ms", "max_retransmit": 8}
-        if confirmable
-        else {"timeout": "1s"}
-    )
-    done, counted = run(
-        lab, cable, group("get", URL, {"coap": {**model, **patience}}, 4)
-    )
+    patience = {"ack_timeout": "100ms", "max_retransmit": 8} if confirmable else {"timeout": "1s"}
+    done, counted = run(lab, cable, group("get", URL, {"coap": {**model, **patience}}, 4))
     get = counted["get"]
     failed = sum(error.total or 0 for error in done.trial.groups[0].errors)
     assert get.messages_sent == get.messages_delivered + failed > 100
     messages = seen(done)
-    assert (
-        len(ours(messages))
-        == get.messages_sent + get.retransmissions
-        == server.datagrams("received")
-    )
+    assert len(ours(messages)) == get.messages_sent + get.retransmissions == server.datagrams("received")
     answers = len(messages) - len(ours(messages))
     assert answers >= get.messages_delivered
     if confirmable:

@@ -178,9 +178,7 @@ class Peer:
 
     def counts(self) -> tuple[int, int]:
         """Packets that it received and sent."""
-        received, sent = self.asked(
-            "show port stats 0", r"RX-packets:\s*(\d+)", r"TX-packets:\s*(\d+)"
-        )
+        received, sent = self.asked("show port stats 0", r"RX-packets:\s*(\d+)", r"TX-packets:\s*(\d+)")
         return int(received), int(sent)
 
 
@@ -201,19 +199,13 @@ def vhost(path: Path) -> tuple[str, str]:
     reason="testpmd is not installed (Debian: dpdk-dev)",
 )
 @pytest.mark.parametrize("ends", [memif, vhost])
-def test_another_programs_port_agrees(
-    lab: Lab, ends: Callable[[Path], tuple[str, str]]
-) -> None:
+def test_another_programs_port_agrees(lab: Lab, ends: Callable[[Path], tuple[str, str]]) -> None:
     theirs, ours = ends(lab.base / "wire")
     testpmd = Peer(lab, f"--vdev={theirs}")
     running = lab.start("run", lab.write("p.json", document([port("a", ours)])))
     # its counts end with its peer, so they are read while the run goes on, when all has passed
     counts, end = (0, 0), time.monotonic() + 60
-    while (
-        counts != (2 * COUNT, 2 * COUNT)
-        and running.poll() is None
-        and time.monotonic() < end
-    ):
+    while counts != (2 * COUNT, 2 * COUNT) and running.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
         counts = testpmd.counts()
     # its driver for memif does not always bear that the other end goes while it polls
@@ -227,11 +219,7 @@ def test_another_programs_port_agrees(
         total.messages_sent,
         total.messages_delivered,
     )
-    assert (
-        counts
-        == (total.messages_sent, total.messages_delivered)
-        == (2 * COUNT, 2 * COUNT)
-    ), json.dumps(a)
+    assert counts == (total.messages_sent, total.messages_delivered) == (2 * COUNT, 2 * COUNT), json.dumps(a)
     testpmd.say("quit")
     testpmd.child.wait(60)
     lab.clean()

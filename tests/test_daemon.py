@@ -24,9 +24,7 @@ LEASE = 3.0
 
 
 def start(lab: Lab, *arguments: str, name: str = "core.sock") -> subprocess.Popen[str]:
-    child = lab.spawn(
-        NETDYNOD, "--socket", str(lab.base / name), "--log-json", *arguments
-    )
+    child = lab.spawn(NETDYNOD, "--socket", str(lab.base / name), "--log-json", *arguments)
     assert child.stdout
     ready = json.loads(child.stdout.readline())
     assert ready == {"ready": str(lab.base / name), "pid": child.pid}
@@ -130,9 +128,7 @@ def test_a_line_without_end_is_cut_off(connect: Any) -> None:
 def test_a_profile_is_refused_with_all_its_faults(connect: Any) -> None:
     rpc = connect()
     rpc.call("control.acquire")
-    document = load("udp://127.0.0.1:9") | {
-        "thresholds": [{"metric": "x.loss", "max": 0}]
-    }
+    document = load("udp://127.0.0.1:9") | {"thresholds": [{"metric": "x.loss", "max": 0}]}
     document["groups"][0]["devices"] = 0
     error = rpc.fails("run.load", profile=document)
     assert error["code"] == -32002
@@ -164,9 +160,7 @@ def test_one_writes_and_many_watch(connect: Any, sink: str) -> None:
     assert writer.fails("run.start")["code"] == -32004
     writer.call("run.load", profile=load(sink, "3s"))
     # two subscriptions of one connection are two; one that is taken back is none
-    numbers = {
-        viewer.call("stats.subscribe")["subscription"] for viewer in (first, second)
-    }
+    numbers = {viewer.call("stats.subscribe")["subscription"] for viewer in (first, second)}
     assert len(numbers) == 2
     extra = second.call("stats.subscribe")["subscription"]
     assert second.call("stats.unsubscribe", subscription=extra) is True
@@ -220,9 +214,7 @@ def test_a_silent_writer_loses_his_lease(connect: Any, sink: str) -> None:
     assert result["stopped"] == "lease"
     assert not result["validity"]["valid"]
     assert "ND-90-05" in [reason["code"] for reason in result["validity"]["reasons"]]
-    said = [
-        entry["message"] for entry in viewer.call("log.tail", level="warn")["entries"]
-    ]
+    said = [entry["message"] for entry in viewer.call("log.tail", level="warn")["entries"]]
     assert any("silent" in message for message in said)
     # his lease is gone, and another may write
     assert writer.fails("run.stop")["code"] == -32001
@@ -343,9 +335,7 @@ def test_tcp_only_with_the_token(lab: Lab) -> None:
         (["--tcp", "nonsense", "--token-file", "long"], "nonsense"),
     ],
 )
-def test_what_cannot_be_served_is_said(
-    lab: Lab, arguments: list[str], said: str
-) -> None:
+def test_what_cannot_be_served_is_said(lab: Lab, arguments: list[str], said: str) -> None:
     lab.write("short", "abc")
     lab.write("long", "0123456789abcdef")
     child = lab.spawn(NETDYNOD, "--socket", str(lab.base / "x.sock"), *arguments)
@@ -417,25 +407,16 @@ def test_a_run_over_tcp_with_the_token(lab: Lab, sink: str) -> None:
         str(files),
     )
     at = f"tcp://127.0.0.1:{port}"
-    document = lab.write(
-        "p.json", load(sink, "3s") | {"validity": PATIENT, "capture": {}}
-    )
+    document = lab.write("p.json", load(sink, "3s") | {"validity": PATIENT, "capture": {}})
     without = lab.run("run", document, "--socket", at)
-    assert (without.code, "NETDYNO_TOKEN_FILE" in without.err) == (104, True), (
-        without.text
-    )
+    assert (without.code, "NETDYNO_TOKEN_FILE" in without.err) == (104, True), without.text
     lab.environment["NETDYNO_TOKEN_FILE"] = str(token)
     done = lab.good("run", document, "--socket", at)
     assert 0 < done.trial.groups[0].total.messages_sent <= 600
     # the daemon may be far away: its capture stays where it is, and whoever ran it is told
     (capture,) = files.iterdir()
     assert capture.name in done.err
-    assert (
-        json.loads(lab.good("daemon", "status", "--socket", at, "--json").out)["run"][
-            "state"
-        ]
-        == "done"
-    )
+    assert json.loads(lab.good("daemon", "status", "--socket", at, "--json").out)["run"]["state"] == "done"
     token.write_text("another token, of no use here\n")
     wrong = lab.run("run", document, "--socket", at)
     assert (wrong.code, "ND-104-13" in wrong.err) == (104, True), wrong.text

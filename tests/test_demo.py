@@ -23,9 +23,7 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     result = done.result
     # what was lost, refused or wrong is a fault; how long things took is up to the machine
     missed = [threshold for threshold in result.thresholds if not threshold.passed]
-    assert all(
-        ".delay." in one.metric or "flows_completed" in one.metric for one in missed
-    ), done.text
+    assert all(".delay." in one.metric or "flows_completed" in one.metric for one in missed), done.text
     assert result.verdict == ("fail" if missed else "pass")
     assert done.code == (90 if not result.valid else 99 if missed else 0), done.text
     # the three paths are printed, and lead somewhere
@@ -60,9 +58,7 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     frames = sum(group.total.messages_sent for group in dpdk.groups[1:])
     for way in ("tx", "rx"):
         # and what neighbours ask each other
-        assert (
-            frames <= port[f"{way}_packets"] == kernel[f"{way}_packets"] <= frames + 30
-        )
+        assert frames <= port[f"{way}_packets"] == kernel[f"{way}_packets"] <= frames + 30
         assert port[f"{way}_bytes"] == kernel[f"{way}_bytes"]
     # figure 4 on the first stream that the capture has whole
     capture = Path(str(done.folder)) / "capture.pcapng"
@@ -79,15 +75,5 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
         return
     verdict.undisturbed()
     assert {reason.code for reason in result.reasons} <= OF_TIME, result.reasons
-    assert (
-        max(
-            w.starved
-            for leg in result.legs
-            for one in leg.repetitions
-            for w in one.workers
-        )
-        >= WAITED
-    )
-    assert result.valid or all(reason.what in done.text for reason in result.reasons), (
-        done.text
-    )
+    assert max(w.starved for leg in result.legs for one in leg.repetitions for w in one.workers) >= WAITED
+    assert result.valid or all(reason.what in done.text for reason in result.reasons), done.text

@@ -62,9 +62,7 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
     assert "not_bound" in dropped and not FAULTS & dropped, document["drops"]
     compared(document["comparison"])
     page = Path(paths["report"]).read_text()
-    assert all(
-        one["mac"] in page and one["address"] in page for one in document["sites"]
-    )
+    assert all(one["mac"] in page and one["address"] in page for one in document["sites"])
     assert all(one["outside"] in page for one in document["mappings"]["rows"])
     lab.clean()
 
@@ -73,10 +71,7 @@ def booted(document: dict[str, Any]) -> None:
     """Each has its address by DHCP, and who has none gets nowhere."""
     addresses = [one["address"] for one in document["dhcp"]]
     assert len(set(addresses)) == 2, addresses
-    assert all(
-        ipaddress.ip_address(one) in ipaddress.ip_network("10.0.0.0/24")
-        for one in addresses
-    )
+    assert all(ipaddress.ip_address(one) in ipaddress.ip_network("10.0.0.0/24") for one in addresses)
     assert {one["router"] for one in document["dhcp"]} == {"10.0.0.254"}
     unleased = document["unleased"]
     assert unleased["address"] not in addresses
@@ -86,9 +81,7 @@ def booted(document: dict[str, Any]) -> None:
 def given(document: dict[str, Any], shown: str) -> None:
     """The DHCP server outside gave each site a public address, one after another."""
     sites = document["sites"]
-    assert [one["site"] for one in sites] == [
-        one["address"] for one in document["dhcp"]
-    ]
+    assert [one["site"] for one in sites] == [one["address"] for one in document["dhcp"]]
     assert sorted(one["mac"] for one in sites) == MACS
     assert sorted(one["address"] for one in sites) == ["203.0.113.100", "203.0.113.101"]
     for one in sites:
@@ -103,9 +96,7 @@ def translated(document: dict[str, Any], shown: str) -> None:
     outside = [one["outside"] for one in rows]
     assert len(set(outside)) == len(rows) == 6, rows
     public = {(one["subscriber"], one["outside"].partition(":")[0]) for one in rows}
-    assert public == {
-        (one["subscriber"], one["address"]) for one in document["sites"]
-    }, public
+    assert public == {(one["subscriber"], one["address"]) for one in document["sites"]}, public
     private = {one["subscriber"]: one["address"] for one in document["dhcp"]}
     for one in rows:
         assert one["inside"].partition(":")[0] == private[one["subscriber"]]
@@ -156,10 +147,7 @@ def test_nothing_is_left_of_one_that_is_cut_short(
 
     def loaded() -> bool:
         """Everything is there by then, as the load begins last; one that ended says why below."""
-        return (
-            child.poll() is not None
-            or len(list(lab.runs.glob("*-demo-nat-*/load-*.jsonl"))) == 2
-        )
+        return child.poll() is not None or len(list(lab.runs.glob("*-demo-nat-*/load-*.jsonl"))) == 2
 
     until(loaded, 110, "no load begins")
     child.send_signal(number)

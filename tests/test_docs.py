@@ -32,36 +32,25 @@ def place(short: str) -> Path:
 
 def commands(page: Path) -> list[str]:
     """The lines of a page's blocks of commands and output."""
-    blocks = re.findall(
-        r"^```(?:sh)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
-    )
+    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if "reference" not in p.parts], ids=name
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if "reference" not in p.parts], ids=name)
 def test_commands_name_the_program_where_setup_puts_it(page: Path) -> None:
     """`./do setup` makes `.venv`, and puts nothing on the PATH."""
     verbs = "run|bench|tune|demo|doctor|daemon|runs|report|compare|graph|nat|impair|describe|validate|init|restore"
-    bare = [
-        line
-        for line in commands(page)
-        if re.match(rf"(sudo )?netdyno ({verbs})\b", line)
-    ]
+    bare = [line for line in commands(page) if re.match(rf"(sudo )?netdyno ({verbs})\b", line)]
     assert not bare
 
 
 def test_every_test_in_the_specification_exists() -> None:
-    named = re.findall(
-        r"`([\w/.-]+\.(?:rs|py))::(\w+)`", (TOP / "SPECIFICATION.md").read_text()
-    )
+    named = re.findall(r"`([\w/.-]+\.(?:rs|py))::(\w+)`", (TOP / "SPECIFICATION.md").read_text())
     assert len(named) > 80
     missing = [
         f"{file}::{test}"
         for file, test in named
-        if not place(file).is_file()
-        or not re.search(rf"\b(fn|def) {test}\b", place(file).read_text())
+        if not place(file).is_file() or not re.search(rf"\b(fn|def) {test}\b", place(file).read_text())
     ]
     assert not missing
 
@@ -69,10 +58,7 @@ def test_every_test_in_the_specification_exists() -> None:
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as they come out on the web."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        for heading in headings
-    }
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -85,9 +71,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, anchor = unquote(link).partition("#")
         to = (page.parent / path).resolve() if path else page
-        if not to.exists() or (
-            anchor and to.suffix == ".md" and anchor not in anchors(to)
-        ):
+        if not to.exists() or (anchor and to.suffix == ".md" and anchor not in anchors(to)):
             broken.append(link)
     assert not broken
 
@@ -128,9 +112,7 @@ def test_pages_name_only_verbs_that_exist() -> None:
     assert {"demo", "run"} <= verbs
     for page in PAGES:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
-            for verb in re.findall(
-                r"^(?:sudo )?(?:\.venv/bin/)?netdyno ([a-z]\w*)", block, re.MULTILINE
-            ):
+            for verb in re.findall(r"^(?:sudo )?(?:\.venv/bin/)?netdyno ([a-z]\w*)", block, re.MULTILINE):
                 assert verb in verbs, f"{name(page)}: netdyno {verb}"
             for job in re.findall(r"^\./do (\w+)", block, re.MULTILINE):
                 assert job in jobs, f"{name(page)}: ./do {job}"

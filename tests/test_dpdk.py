@@ -49,9 +49,7 @@ TWO: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("placement", [ONE, TWO], ids=["one worker", "two workers"])
-def test_a_pair_carries_every_frame_however_it_is_placed(
-    lab: Lab, placement: list[dict[str, Any]]
-) -> None:
+def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: list[dict[str, Any]]) -> None:
     # all of them fit into the cable's ring of 2,047: a worker that gets no CPU loses none
     wanted = document(PAIR, "1250/s", placement=placement)
     wanted["phases"] |= {"drain": "20s"}
@@ -69,17 +67,13 @@ def test_a_pair_carries_every_frame_however_it_is_placed(
     assert 0 < delay.min <= delay.p50 <= delay.p99 <= delay.max
     # what one end sent the other got, and the elements in between lost none
     a, b = trial.interfaces["a"], trial.interfaces["b"]
-    assert (
-        a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
-    )
+    assert a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
     assert {element["name"] for element in trial.elements} >= {
         "a.generator",
         "a.receiver",
         "b.reflector",
     }
-    assert not any(sum(element["drops"].values()) for element in trial.elements), (
-        trial.elements
-    )
+    assert not any(sum(element["drops"].values()) for element in trial.elements), trial.elements
     lab.clean()
 
 
@@ -119,9 +113,7 @@ def veth(profile: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     options = {"device": "net_af_packet0,iface=srv0", "mac": MACS["srv"]}
     duts = {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}}
-    done = lab.good(
-        "run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts))
-    )
+    done = lab.good("run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts)))
     trial = done.trial
     total = trial.groups[0].total
     # slowly, so that what comes while a busy machine lets the reflector wait fits the socket's 512 frames
@@ -137,10 +129,7 @@ def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     assert kernel["rx_packets"] == total.messages_delivered
     assert kernel["tx_bytes"] == total.messages_sent * 242
     far = trial.dut["far"]
-    assert (
-        far.counters_after["rx_packets"] - far.counters_before["rx_packets"]
-        >= total.messages_sent
-    )
+    assert far.counters_after["rx_packets"] - far.counters_before["rx_packets"] >= total.messages_sent
     assert far.counters_after["rx_packets"] == far.counters_after["tx_packets"]
     lab.clean()
 
@@ -155,16 +144,10 @@ def test_a_kernel_host_where_nobody_listens_refuses(lab: Lab) -> None:
     total = group.total
     # how many the kernel says is up to its own limit (sysctl net.ipv4.icmp_ratelimit)
     assert total.failures["refused"] > 0, total
-    assert (
-        total.messages_sent
-        == total.failures["refused"] + total.failures["unanswered"]
-        > 100
-    )
+    assert total.messages_sent == total.failures["refused"] + total.failures["unanswered"] > 100
     assert (total.messages_delivered, total.corrupted, group.loss) == (0, 0, 1)
     assert group.verified == "payload"
-    receiver = next(
-        element for element in done.trial.elements if element["name"] == "a.receiver"
-    )
+    receiver = next(element for element in done.trial.elements if element["name"] == "a.receiver")
     assert receiver["drops"]["icmp_error"] == total.failures["refused"]
     lab.clean()
 
@@ -194,16 +177,10 @@ def long(ports: list[dict[str, Any]]) -> dict[str, Any]:
 
 def daemons(lab: Lab) -> list[int]:
     """The lab's daemons that live, in the order in which they were started: process ids begin anew at their limit."""
-    found = [
-        pid
-        for pid in lab.processes()
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"
-    ]
+    found = [pid for pid in lab.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"]
     return sorted(
         found,
-        key=lambda pid: int(
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-        ),
+        key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]),
     )
 
 
@@ -337,9 +314,7 @@ def serving(lab: Lab, name: str) -> Client:
 
 
 @pytest.mark.parametrize("ends", [memif, vhost])
-def test_a_peer_that_comes_late_is_waited_for(
-    lab: Lab, ends: Callable[[Lab], tuple[str, str]]
-) -> None:
+def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tuple[str, str]]) -> None:
     here, there = ends(lab)
     near = {"name": "a", "device": here, "ip": "10.93.0.1", "peer_mac": MACS["srv"]}
     far = {
@@ -355,9 +330,7 @@ def test_a_peer_that_comes_late_is_waited_for(
     wanted["phases"] |= {"drain": "20s"}
     with contextlib.ExitStack() as stack:
         # both are there and know their run: what the port waits for is the other one's port, and no program's start
-        asking, echoing = (
-            stack.enter_context(serving(lab, name)) for name in ("near", "far")
-        )
+        asking, echoing = (stack.enter_context(serving(lab, name)) for name in ("near", "far"))
         for client, profile in ((asking, wanted), (echoing, answering)):
             client.acquire()
             client.call("run.load", profile=profile)
@@ -407,9 +380,7 @@ def test_a_killed_daemon_and_command_are_restored(lab: Lab) -> None:
     os.kill(daemon, signal.SIGKILL)
     child.wait()
     assert {"namespaces", "journals"} <= lab.leftovers().keys()
-    assert (
-        f"namespace nd-{folder.name.rpartition('-')[2]}1-gen" in lab.good("restore").out
-    )
+    assert f"namespace nd-{folder.name.rpartition('-')[2]}1-gen" in lab.good("restore").out
     lab.clean()
     assert not list(Path("/run/dpdk").glob(f"netdyno-{daemon}"))
     assert "nothing was left behind" in lab.good("restore").out

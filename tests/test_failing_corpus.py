@@ -71,10 +71,7 @@ def test_a_good_one_answers_each_message_in_every_dialect() -> None:
         assert closing.endswith(b"hello")
     for qos, answer in enumerate([b"", b"\x40\x02\x00\x07", b"\x50\x02\x00\x07"]):
         publish = (
-            bytes([0x30 | qos << 1, 7 if qos else 5])
-            + b"\x00\x01t"
-            + (b"\x00\x07" if qos else b"")
-            + b"hi"
+            bytes([0x30 | qos << 1, 7 if qos else 5]) + b"\x00\x01t" + (b"\x00\x07" if qos else b"") + b"hi"
         )
         found = dialects.mqtt(publish)
         assert found is not None
@@ -111,9 +108,7 @@ def test_silence_and_a_full_queue() -> None:
 
 def test_it_freezes_by_count_for_all_or_for_some() -> None:
     with lines(Freezing(after=2)) as server:
-        first, second = (
-            socket.create_connection((HERE, server.port), PATIENCE) for _ in range(2)
-        )
+        first, second = (socket.create_connection((HERE, server.port), PATIENCE) for _ in range(2))
         assert (ask(first), ask(second)) == (b"ok\n", b"ok\n")
         assert quiet(first) and quiet(second)
     with lines(FreezingInPart(after=1)) as server:
@@ -167,9 +162,7 @@ def test_it_goes_and_comes_back_at_the_same_port() -> None:
 
 
 def test_answers_that_are_none() -> None:
-    def answer(
-        behaviour: Behaviour, message: bytes, dialect: dialects.Dialect
-    ) -> bytes:
+    def answer(behaviour: Behaviour, message: bytes, dialect: dialects.Dialect) -> bytes:
         sent: list[bytes] = []
 
         class Listener:
@@ -186,9 +179,7 @@ def test_answers_that_are_none() -> None:
     publish = b"\x32\x07\x00\x01t\x00\x07hi"
     assert answer(RemainingLength(), publish, dialects.mqtt) == b"\x40\x01\x00\x07"
     assert answer(OtherIdentifier(), publish, dialects.mqtt) == b"\x40\x02\xee\xee"
-    assert b"Content-Length: 6\r\n\r\nhello" in answer(
-        TooLong(), b"GET / HTTP/1.1\r\n\r\n", dialects.http
-    )
+    assert b"Content-Length: 6\r\n\r\nhello" in answer(TooLong(), b"GET / HTTP/1.1\r\n\r\n", dialects.http)
     assert answer(Truncating(), b"abc", dialects.echo) == b"ab"
     assert answer(Flipping(), b"abc", dialects.echo) == b"abb"
     assert answer(Twice(), b"x\n", dialects.line) == b"ok\nok\n"

@@ -29,9 +29,7 @@ def together(far: Far) -> tuple[int, Result]:
     try:
         with contextlib.ExitStack() as ends:
             servers = [far.run(case, ends) for case in CASES]
-            groups = [
-                group(case, server) for case, server in zip(CASES, servers, strict=True)
-            ]
+            groups = [group(case, server) for case, server in zip(CASES, servers, strict=True)]
             limits = [{"metric": f"{case.name}.errors", "max": 0} for case in CASES]
             path = lab.write("p.json", document(groups, thresholds=limits))
             done = lab.run("run", path, "--json", prefix=far.cable.at_near, timeout=240)
@@ -43,9 +41,7 @@ def together(far: Far) -> tuple[int, Result]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_failing_server_is_told_for_what_it_is(
-    together: tuple[int, Result], case: Case
-) -> None:
+def test_each_failing_server_is_told_for_what_it_is(together: tuple[int, Result], case: Case) -> None:
     _, result = together
     assert result.valid, result.reasons
     judged(result, case)

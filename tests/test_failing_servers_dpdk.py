@@ -51,9 +51,7 @@ def run(far: Far, cases: list[Case], judge: bool = True) -> tuple[int, Result]:
     try:
         with contextlib.ExitStack() as ends:
             groups = [group(case, far.run(case, ends)) for case in cases]
-            limits = [
-                {"metric": f"{case.name}.errors", "max": 0} for case in cases if judge
-            ]
+            limits = [{"metric": f"{case.name}.errors", "max": 0} for case in cases if judge]
             wanted = document(groups, transport=TRANSPORT, thresholds=limits)
             done = lab.run(
                 "run",
@@ -76,9 +74,7 @@ def together(far: Far) -> tuple[int, Result]:
 
 
 @pytest.mark.parametrize("case", DPDK, ids=lambda case: case.name)
-def test_each_failing_server_is_told_for_what_it_is(
-    together: tuple[int, Result], case: Case
-) -> None:
+def test_each_failing_server_is_told_for_what_it_is(together: tuple[int, Result], case: Case) -> None:
     _, result = together
     judged(result, case)
 

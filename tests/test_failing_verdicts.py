@@ -39,9 +39,7 @@ def test_the_verdict_on_a_url(lab: Lab, far: Far, case: Case) -> None:
         )
     assert done.result.verdict == case.judged, done.text
     assert {reason.code for reason in done.result.reasons} <= MACHINE, done.text
-    assert done.code == (
-        ({"pass": 0, "fail": 99}[case.judged]) if done.result.valid else 90
-    ), done.text
+    assert done.code == (({"pass": 0, "fail": 99}[case.judged]) if done.result.valid else 90), done.text
     shown(case, done.trial.groups[0])
     limits = {one.metric.partition(".")[2] for one in done.result.thresholds}
     assert limits == ({"errors", "loss"} if case.protocol.confirmed else {"errors"})

@@ -101,9 +101,7 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_somebody_elses_server_that_dies_is_counted_as_errors(
-    lab: Lab, cable: Wire, server: str
-) -> None:
+def test_somebody_elses_server_that_dies_is_counted_as_errors(lab: Lab, cable: Wire, server: str) -> None:
     scheme, port, text, arguments = SERVERS[server]
     conf = lab.write("conf", text.format(address=Wire.FAR, base=lab.base))
     words = [one.format(conf=conf, base=lab.base) for one in arguments]
@@ -146,9 +144,7 @@ def test_somebody_elses_server_that_dies_is_counted_as_errors(
 
 
 def test_nobody_there_is_no_pass(lab: Lab, cable: Wire) -> None:
-    done = lab.run(
-        "run", f"mqtt://{Wire.FAR}", "--duration", "1s", prefix=cable.at_near
-    )
+    done = lab.run("run", f"mqtt://{Wire.FAR}", "--duration", "1s", prefix=cable.at_near)
     assert done.result.verdict == "fail"
     # whether such a run is valid too is the machine's affair
     assert done.code == (99 if done.result.valid else 90), done.text
@@ -177,9 +173,7 @@ def test_a_daemon_that_is_killed_is_named_and_the_rest_is_kept(lab: Lab) -> None
 
 def sent(folder: Path) -> int:
     """Packets that left the generator, by the kernel."""
-    text = sh(
-        "ip", "-n", inside(folder, "gen"), "-j", "-s", "link", "show", "dev", "gen0"
-    )
+    text = sh("ip", "-n", inside(folder, "gen"), "-j", "-s", "link", "show", "dev", "gen0")
     return int(json.loads(text)[0]["stats64"]["tx"]["packets"])
 
 
@@ -191,9 +185,7 @@ def daemon(folder: Path) -> Rpc:
 
 def test_a_command_that_is_killed_stops_the_load_and_is_restored(lab: Lab) -> None:
     steady = group("sensors", "reflector", {"stream": {"rate": "500/s", "echo": False}})
-    path = lab.write(
-        "e.json", experiment(long(steady), broker="mosquitto", reflector="reflector")
-    )
+    path = lab.write("e.json", experiment(long(steady), broker="mosquitto", reflector="reflector"))
     child = lab.start("run", path)
     folder = lab.sampled()
     child.kill()
@@ -231,20 +223,14 @@ def test_a_link_that_vanishes_is_said_as_that(lab: Lab, what: str) -> None:
     space = inside(folder, "gen")
     sh(
         "ip",
-        *(
-            ("-n", space, "link", "del", "gen0")
-            if what == "link"
-            else ("netns", "del", space)
-        ),
+        *(("-n", space, "link", "del", "gen0") if what == "link" else ("netns", "del", space)),
     )
     done = lab.wait(child)
     assert done.code == 91, done.text
     assert "ND-91-27" in done.err
     # a cable goes with both its ends, whichever is missed first
     gone = (
-        r"the interface (gen\.gen0|srv\.srv0) is gone"
-        if what == "link"
-        else "the namespace of gen is gone"
+        r"the interface (gen\.gen0|srv\.srv0) is gone" if what == "link" else "the namespace of gen is gone"
     )
     assert re.search(gone, done.err), done.err
     assert done.trial.stopped == "stopped"
@@ -256,14 +242,9 @@ def test_the_next_run_puts_back_what_a_killed_one_left(lab: Lab, cable: Wire) ->
     folder = lab.sampled()
     child.kill()
     child.wait()
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {}}), measure="500ms"
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {}}), measure="500ms")
     done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
-    assert (
-        f"put back what an earlier run left: namespace {inside(folder, 'srv')}"
-        in done.err
-    )
+    assert f"put back what an earlier run left: namespace {inside(folder, 'srv')}" in done.err
     lab.clean()
 
 
@@ -344,12 +325,8 @@ def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
         {"stream": {"rate": "2k/s", "size": "1000B", "echo": False}},
     )
     # four times as much as there is room for
-    document = profile(
-        stream, measure="3s", capture={"interface": "w0", "limit": "64MiB"}
-    )
-    done = lab.run(
-        "run", lab.write("p.json", document), "--runs", full, prefix=cable.at_near
-    )
+    document = profile(stream, measure="3s", capture={"interface": "w0", "limit": "64MiB"})
+    done = lab.run("run", lab.write("p.json", document), "--runs", full, prefix=cable.at_near)
     assert done.code == 92, done.text
     assert "ND-92-09" in done.err
     assert "the capture ended after" in done.err
@@ -360,12 +337,8 @@ def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
     assert "voice" in done.out
     shown = json.loads(lab.good("runs", "show", "--json").out)
     assert shown["legs"][0]["repetitions"][0]["capture"]["state"] == "failed"
-    assert (
-        shown["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 1000
-    )
-    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), (
-        lab.leftovers()
-    )
+    assert shown["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 1000
+    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), lab.leftovers()
 
 
 def test_a_port_in_use_is_told(lab: Lab) -> None:
@@ -374,9 +347,7 @@ def test_a_port_in_use_is_told(lab: Lab) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         document = profile(group("sensors", "broker", MQTT))
-        wanted = experiment(
-            document, broker={"driver": "mosquitto", "options": {"port": port}}
-        )
+        wanted = experiment(document, broker={"driver": "mosquitto", "options": {"port": port}})
         del wanted["legs"][0]["topology"]
         done = lab.run("run", lab.write("e.json", wanted))
     assert done.code == 92, done.text
@@ -423,9 +394,7 @@ def test_without_rights_sockets_work(lab: Lab, cable: Wire) -> None:
     conf = lab.write("conf", text.format(address="127.0.0.1", base=lab.base))
     words = [one.format(conf=conf, base=lab.base) for one in arguments]
     lab.spawn(*cable.at_near, "nginx", *words)
-    until(
-        lambda: ":80 " in sh(*cable.at_near, "ss", "-Hltn"), 60, "nginx does not listen"
-    )
+    until(lambda: ":80 " in sh(*cable.at_near, "ss", "-Hltn"), 60, "nginx does not listen")
     document = profile(
         group("sensors", "http://127.0.0.1", {"http": {"interval": "20ms"}}, 5),
         thresholds=STRICT,
@@ -433,15 +402,11 @@ def test_without_rights_sockets_work(lab: Lab, cable: Wire) -> None:
     done = lab.good("run", lab.write("p.json", document), prefix=prefix)
     assert done.trial.groups[0].total.messages_delivered > 100
     # the quick form too; whether such short a run is valid is the machine's affair
-    quick = lab.run(
-        "run", "http://127.0.0.1/", "--rate", "50/s", "--duration", "1s", prefix=prefix
-    )
+    quick = lab.run("run", "http://127.0.0.1/", "--rate", "50/s", "--duration", "1s", prefix=prefix)
     assert quick.code in (0, 90), quick.text
     assert {reason.code for reason in quick.result.reasons} <= OF_TIME, quick.text
     assert quick.trial.groups[0].total.messages_delivered > 10
-    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), (
-        lab.leftovers()
-    )
+    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), lab.leftovers()
 
 
 def test_without_rights_it_says_what_is_missing(lab: Lab, cable: Wire) -> None:
@@ -455,8 +420,6 @@ def test_without_rights_it_says_what_is_missing(lab: Lab, cable: Wire) -> None:
     done = lab.run("run", "ping://127.0.0.1", "--duration", "1s", prefix=prefix)
     assert done.code == 92, done.text
     assert "ping_group_range" in done.err
-    done = lab.run(
-        "run", "udp://127.0.0.1:9", "--duration", "1s", "--capture", prefix=prefix
-    )
+    done = lab.run("run", "udp://127.0.0.1:9", "--duration", "1s", "--capture", prefix=prefix)
     assert done.code == 92, done.text
     assert "CAP_NET_RAW" in done.err

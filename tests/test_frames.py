@@ -22,9 +22,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 VARY = {
     "qinq": [{"field": "vlan[1].id", "change": {"increment": {"from": 7, "count": 3}}}],
-    "vxlan": [
-        {"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}
-    ],
+    "vxlan": [{"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}],
 }
 SEEN = {
     "qinq": "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp",
@@ -102,9 +100,7 @@ def test_what_is_sent_is_what_tshark_reads_checksums_and_all(lab: Lab) -> None:
         seen[name] += 1
         assert length == "176"
         # 1: good; 2: unverified
-        assert {status for one in statuses for status in one.split(",") if status} <= {
-            "1"
-        }, (name, statuses)
+        assert {status for one in statuses for status in one.split(",") if status} <= {"1"}, (name, statuses)
         if name == "qinq":
             varied[name].add(vlan)
         if name == "vxlan":

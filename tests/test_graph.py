@@ -30,14 +30,8 @@ def socket_of(lab: Lab) -> str:
     found: list[Path] = []
 
     def there() -> bool:
-        tokens = tuple(
-            f"nd-{folder.name.rpartition('-')[2]}" for folder in lab.runs.glob("*-*")
-        )
-        found[:] = [
-            p
-            for p in Path("/run/netdyno").glob("nd-*.sock")
-            if tokens and p.name.startswith(tokens)
-        ]
+        tokens = tuple(f"nd-{folder.name.rpartition('-')[2]}" for folder in lab.runs.glob("*-*"))
+        found[:] = [p for p in Path("/run/netdyno").glob("nd-*.sock") if tokens and p.name.startswith(tokens)]
         return bool(found)
 
     until(there, 60, "no daemon serves")
@@ -52,10 +46,7 @@ def running(lab: Lab, socket: str) -> dict[str, Any]:
         if done.code == 0:
             shown: dict[str, Any] = json.loads(done.out)
             counts = {one["name"]: one for one in shown["elements"]}
-            if (
-                shown["status"]["state"] == "running"
-                and counts["a.receiver"]["packets_in"]
-            ):
+            if shown["status"]["state"] == "running" and counts["a.receiver"]["packets_in"]:
                 return shown
     raise AssertionError(done.text)
 
@@ -96,12 +87,7 @@ def test_the_roles_of_a_profile_become_a_graph_that_runs(lab: Lab) -> None:
     trial = lab.run("run", lab.write("mine.json", made), "-q").trial
     counts = {one["name"]: one for one in trial.elements}
     sent = trial.groups[0].total.messages_sent
-    assert (
-        sent
-        and counts["count"]["packets_out"]
-        == counts["b.reflector"]["packets_in"]
-        >= sent
-    )
+    assert sent and counts["count"]["packets_out"] == counts["b.reflector"]["packets_in"] >= sent
     done = lab.run("graph", "--expand")
     assert done.code == 104 and "ND-104-22" in done.text, done.text
     lab.clean()
@@ -113,9 +99,7 @@ def over_a_cable() -> dict[str, Any]:
         {"name": "a", "device": "pair:watched", "ip": "10.0.0.1"},
         {"name": "b", "device": "pair:watched", "ip": "10.0.0.2", "role": "reflector"},
     ]
-    stream = group(
-        "s", "udp://10.0.0.2:7", {"stream": {"rate": "100/s", "size": "18B"}}
-    )
+    stream = group("s", "udp://10.0.0.2:7", {"stream": {"rate": "100/s", "size": "18B"}})
     # until the test has seen all it wants
     return profile(stream, measure="300s", transport={"dpdk": {"ports": ports}})
 
@@ -127,12 +111,8 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     assert {"from": "a.generator", "to": "a.tx", "ring": False} in shown["edges"]
     assert shown["workers"][0]["busy_cycles"] > 0
 
-    text = lab.good(
-        "graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket
-    ).out
-    heads = re.findall(
-        r"^10\.0\.0\.1:\d+ > 10\.0\.0\.2:7 UDP, 60 B$", text, re.MULTILINE
-    )
+    text = lab.good("graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket).out
+    heads = re.findall(r"^10\.0\.0\.1:\d+ > 10\.0\.0\.2:7 UDP, 60 B$", text, re.MULTILINE)
     assert len(heads) == 4, text
     steps = re.findall(r"^ +(\d+\.\d{3}) µs  (\S+) +(.+?) *$", text, re.MULTILINE)
     assert {element for _, element, _ in steps} <= {
@@ -148,26 +128,18 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
         "passed to out",
     ) in steps
 
-    traced = json.loads(
-        lab.good("graph", "--trace", "2", "--json", "--socket", socket).out
-    )["packets"]
+    traced = json.loads(lab.good("graph", "--trace", "2", "--json", "--socket", socket).out)["packets"]
     assert [packet["len"] for packet in traced] == [60, 60]
-    wrong = lab.run(
-        "graph", "--trace", "2", "--filter", "udp prt 7", "--socket", socket
-    )
+    wrong = lab.run("graph", "--trace", "2", "--filter", "udp prt 7", "--socket", socket)
     assert (wrong.code, "not a packet filter" in wrong.err) == (104, True), wrong.text
 
     seen = lab.base / "view"
 
     def lines() -> list[str]:
-        return [
-            line for line in seen.read_text().splitlines() if " b.reflector " in line
-        ]
+        return [line for line in seen.read_text().splitlines() if " b.reflector " in line]
 
     with seen.open("w") as out:
-        viewer = lab.start(
-            "graph", "--interval", "200ms", "--socket", socket, stdout=out
-        )
+        viewer = lab.start("graph", "--interval", "200ms", "--socket", socket, stdout=out)
     until(lambda: len(lines()) > 2, 60, "the viewer shows nothing")
     child.send_signal(signal.SIGINT)
     run, view = lab.wait(child), lab.wait(viewer)
@@ -180,9 +152,7 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     assert [reason.code for reason in run.result.reasons] == ["ND-90-05"], (
         "only cut short: a viewer changes nothing"
     )
-    sent = next(one for one in run.trial.elements if one["name"] == "a.tx")[
-        "packets_in"
-    ]
+    sent = next(one for one in run.trial.elements if one["name"] == "a.tx")["packets_in"]
     assert all(
         int(found[1].replace(",", "")) <= sent
         for line in lines()

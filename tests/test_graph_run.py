@@ -52,9 +52,7 @@ class Wire:
     def received(self, those: Callable[[list[bytes]], bool]) -> list[bytes]:
         """Our frames that came: until those are among them, and then until none comes for a while."""
         found: list[bytes] = []
-        while (
-            frame := self.socket.receive(QUIET if those(found) else PATIENCE)
-        ) is not None:
+        while (frame := self.socket.receive(QUIET if those(found) else PATIENCE)) is not None:
             if MARK in frame:
                 found.append(frame)
         return found
@@ -62,9 +60,7 @@ class Wire:
     def close(self) -> None:
         """Take both ends away."""
         self.socket.close()
-        subprocess.run(
-            ["ip", "link", "del", self.near], check=False, capture_output=True
-        )
+        subprocess.run(["ip", "link", "del", self.near], check=False, capture_output=True)
 
 
 def so_many(frames: list[bytes]) -> Callable[[list[bytes]], bool]:
@@ -95,9 +91,7 @@ def udp(
     tags: tuple[tuple[int, int], ...] = (),
 ) -> bytes:
     """A datagram in its frame; tags are pairs of what they are and their VLAN."""
-    return frame(
-        17, source, to, struct.pack("!HHHH", *ports, 8 + len(MARK), 0) + MARK, tags
-    )
+    return frame(17, source, to, struct.pack("!HHHH", *ports, 8 + len(MARK), 0) + MARK, tags)
 
 
 def tcp(source: str, to: str, port: int) -> bytes:
@@ -106,9 +100,7 @@ def tcp(source: str, to: str, port: int) -> bytes:
     return frame(6, source, to, head + MARK, ())
 
 
-def frame(
-    protocol: int, source: str, to: str, rest: bytes, tags: tuple[tuple[int, int], ...]
-) -> bytes:
+def frame(protocol: int, source: str, to: str, rest: bytes, tags: tuple[tuple[int, int], ...]) -> bytes:
     inner = b"".join(struct.pack("!HH", *tag) for tag in tags) + b"\x08\x00"
     return (RIGHT + LEFT + inner + ipv4(protocol, source, to, rest)).ljust(64, b"\0")
 
@@ -127,9 +119,7 @@ def of_example(name: str, lab: Lab, wires: tuple[Wire, Wire]) -> dict[str, Any]:
 class Running:
     """A graph that runs until the test has seen enough."""
 
-    def __init__(
-        self, lab: Lab, name: str, wires: tuple[Wire, Wire], **changes: Any
-    ) -> None:
+    def __init__(self, lab: Lab, name: str, wires: tuple[Wire, Wire], **changes: Any) -> None:
         graph = of_example(name, lab, wires) | changes
         self.out = lab.base / "graph.out"
         self.text = ""
@@ -167,10 +157,7 @@ class Running:
         lines = [one for one in self.text.splitlines() if f" {element} worker" in one]
         line = lines[-1].rsplit(" to ", 1)[0].split()
         at = line.index("in")
-        number = {
-            word: int(line[line.index(word) + 1].replace(",", ""))
-            for word in ("in", "out")
-        }
+        number = {word: int(line[line.index(word) + 1].replace(",", "")) for word in ("in", "out")}
         return number | {"drops": " ".join(line[line.index("drops", at) + 1 :])}
 
 
@@ -206,9 +193,7 @@ def recorded(lab: Lab, name: str) -> list[str]:
         capture_output=True,
         text=True,
     )
-    frames = [
-        str(one["_source"]["layers"]["frame_raw"][0]) for one in json.loads(done.stdout)
-    ]
+    frames = [str(one["_source"]["layers"]["frame_raw"][0]) for one in json.loads(done.stdout)]
     return [one for one in frames if MARK.hex() in one]
 
 
@@ -258,9 +243,7 @@ def test_load_balancer(lab: Lab, wires: tuple[Wire, Wire]) -> None:
     servers_of: dict[bytes, set[str]] = {}
     for one in came:
         servers_of.setdefault(one[6:], set()).add(one[:6].hex(":"))
-    assert sorted(servers_of) == sorted(one[6:] for one in flows), (
-        "but for where they go nothing changes"
-    )
+    assert sorted(servers_of) == sorted(one[6:] for one in flows), "but for where they go nothing changes"
     assert all(len(macs) == 1 for macs in servers_of.values()), "a flow has one server"
     both = {mac for macs in servers_of.values() for mac in macs}
     assert both == {"02:00:00:00:00:a0", "02:00:00:00:00:a1"}
@@ -282,9 +265,7 @@ def test_vlan_gateway(lab: Lab, wires: tuple[Wire, Wire]) -> None:
         ]
         provider.send(tagged((0x88A8, 500), (0x8100, 100)))
         provider.send(tagged((0x88A8, 501), (0x8100, 100)))
-        assert [one[:18] for one in access.received(so_many([b""]))] == [
-            tagged((0x8100, 10))[:18]
-        ]
+        assert [one[:18] for one in access.received(so_many([b""]))] == [tagged((0x8100, 10))[:18]]
     drops = running.last("up")["drops"]
     assert "unknown_vlan 1" in drops and "untagged" in drops, running.text
     assert running.last("drop")["drops"].startswith("discarded "), running.text
@@ -307,19 +288,13 @@ def test_replicas_and_placement(lab: Lab, wires: tuple[Wire, Wire]) -> None:
             inside.send(one)
         came = outside.received(so_many(flows * 3))
     assert sorted(came) == sorted(flows * 3)
-    assert running.last("acl#0")["in"] > 0 and running.last("acl#1")["in"] > 0, (
-        running.text
-    )
+    assert running.last("acl#0")["in"] > 0 and running.last("acl#1")["in"] > 0, running.text
     lab.clean()
 
 
-def test_the_last_counters_as_json_and_the_end_by_time(
-    lab: Lab, wires: tuple[Wire, Wire]
-) -> None:
+def test_the_last_counters_as_json_and_the_end_by_time(lab: Lab, wires: tuple[Wire, Wire]) -> None:
     graph = of_example("load-balancer.yaml", lab, wires)
-    done = lab.good(
-        "graph", "run", lab.write("g.json", graph), "--duration", "300ms", "--json"
-    )
+    done = lab.good("graph", "run", lab.write("g.json", graph), "--duration", "300ms", "--json")
     shown = json.loads(done.out)
     names = {one["name"] for one in shown["elements"]}
     assert {"clients.rx", "parse", "balance", "servers.tx"} <= names
@@ -340,9 +315,7 @@ def test_a_lost_port_ends_it(lab: Lab, wires: tuple[Wire, Wire]) -> None:
     lab.clean()
 
 
-def test_a_service_manager_may_stop_the_daemon_too(
-    lab: Lab, wires: tuple[Wire, Wire]
-) -> None:
+def test_a_service_manager_may_stop_the_daemon_too(lab: Lab, wires: tuple[Wire, Wire]) -> None:
     with Running(lab, "mirror.yaml", wires) as running:
         own = running.child.pid
         (daemon,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()

@@ -21,9 +21,7 @@ from netdyno.system import namespace
 
 pytestmark = [
     root,
-    pytest.mark.skipif(
-        not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
-    ),
+    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
 ]
 NEAR, FAR = "198.18.0.1", "198.18.0.2"
 
@@ -42,9 +40,7 @@ class Wan:
                 for scope in ("all", "default"):
                     off = f"net.ipv6.conf.{scope}.disable_ipv6=1"
                     sh("ip", "netns", "exec", space, "sysctl", "-qw", off)
-        self.child = lab.start(
-            "impair", "--between", f"{self.near},{self.far}", "--json", *options
-        )
+        self.child = lab.start("impair", "--between", f"{self.near},{self.far}", "--json", *options)
         lab.at_end(self.remove)
         until(
             lambda: self.up(self.near) and self.up(self.far),
@@ -65,9 +61,7 @@ class Wan:
             sh("ip", "netns", "del", space, check=False)
 
     def up(self, space: str) -> bool:
-        return "inet 198.18" in sh(
-            "ip", "-n", space, "addr", "show", "dev", "wan0", check=False
-        )
+        return "inet 198.18" in sh("ip", "-n", space, "addr", "show", "dev", "wan0", check=False)
 
     def gone(self) -> bool:
         return not {self.near, self.far} & set(namespace.names())
@@ -77,9 +71,7 @@ class Wan:
         return str(link["address"])
 
     def ping(self, *options: str) -> str:
-        return sh(
-            "ip", "netns", "exec", self.near, "ping", "-q", *options, FAR, check=False
-        )
+        return sh("ip", "netns", "exec", self.near, "ping", "-q", *options, FAR, check=False)
 
     def quickest(self) -> float:
         """The least of 20 round trips, ms: what the machine adds when nothing else is in its way."""
@@ -116,21 +108,11 @@ def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
     for given in ([cores[-1]], cores):
         path = Wan(lab, "--delay", "2ms", "--cores", ",".join(map(str, given)))
         assert path.quickest() >= 4.0
-        threads = [
-            task
-            for pid in lab.processes()
-            for task in Path(f"/proc/{pid}/task").iterdir()
-        ]
-        carrying = [
-            one
-            for one in threads
-            if re.fullmatch(r"impair\d\n", (one / "comm").read_text())
-        ]
+        threads = [task for pid in lab.processes() for task in Path(f"/proc/{pid}/task").iterdir()]
+        carrying = [one for one in threads if re.fullmatch(r"impair\d\n", (one / "comm").read_text())]
         allowed = [os.sched_getaffinity(int(one.name)) for one in sorted(carrying)]
         assert allowed == [{core} for core in given]
-        assert [os.getpriority(os.PRIO_PROCESS, int(one.name)) for one in carrying] == [
-            -20
-        ] * len(given)
+        assert [os.getpriority(os.PRIO_PROCESS, int(one.name)) for one in carrying] == [-20] * len(given)
         last = path.end()
         assert last["a_to_b"]["packets_in"] == last["b_to_a"]["packets_out"] == 20
     lab.clean()
@@ -139,33 +121,21 @@ def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
 def test_each_packet_lost_is_one_that_ping_misses(lab: Lab) -> None:
     path = Wan(lab, "--loss", "20%", "--seed", "7")
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
-    sent, came = (
-        int(n)
-        for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
-    )
+    sent, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
     last = path.end()
     there, back = last["a_to_b"], last["b_to_a"]
     assert sent == there["packets_in"] == 200
-    assert (
-        there["packets_in"] - there["lost"]
-        == there["packets_out"]
-        == back["packets_in"]
-    )
+    assert there["packets_in"] - there["lost"] == there["packets_out"] == back["packets_in"]
     assert came == back["packets_in"] - back["lost"]
     assert there["lost"] > 10 < back["lost"]
     # the same seed loses the same ones
     again = Wan(lab, "--loss", "20%", "--seed", "7")
-    assert (
-        again.ping("-c", "200", "-i", "0.005", "-W", "1").split("time")[0]
-        == said.split("time")[0]
-    )
+    assert again.ping("-c", "200", "-i", "0.005", "-W", "1").split("time")[0] == said.split("time")[0]
     assert again.end()["a_to_b"]["lost"] == there["lost"]
 
 
 def test_a_transfer_over_a_lossy_path_is_whole(lab: Lab) -> None:
-    path = Wan(
-        lab, "--delay", "2ms", "--loss", "1%", "--duplicate", "1%", "--reorder", "1%"
-    )
+    path = Wan(lab, "--delay", "2ms", "--loss", "1%", "--duplicate", "1%", "--reorder", "1%")
     sent = os.urandom(5_000_000)
     listener = namespace.inside(path.far, lambda: socket.create_server((FAR, 7000)))
     received = bytearray()
@@ -203,9 +173,7 @@ def test_a_file_is_followed_when_it_changes_and_recorded(lab: Lab) -> None:
     )
     lab.write("wan.json", {"a_to_b": {"loss": "all"}})
     time.sleep(1.5)
-    assert " 0 received" in path.ping("-c", "1", "-W", "1"), (
-        "what makes no sense changes nothing"
-    )
+    assert " 0 received" in path.ping("-c", "1", "-W", "1"), "what makes no sense changes nothing"
     assert path.end()["a_to_b"]["changes"] == 2
     said = record.read_text()
     assert "periodic: 2" in said and "independent: 100%" in said
@@ -224,10 +192,7 @@ def _as_json(path: Path) -> str:
 @pytest.mark.parametrize("victim", ["command", "daemon", "both"])
 def test_whoever_is_killed_nothing_stays_behind(lab: Lab, victim: str) -> None:
     path = Wan(lab, "--delay", "1ms", quiet=False)
-    words = {
-        pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        for pid in lab.processes()
-    }
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in lab.processes()}
     ((daemon, its),) = [(pid, one) for pid, one in words.items() if "--socket" in one]
     made = Path(its[its.index("--socket") + 1])
     assert made.exists()
@@ -281,10 +246,7 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
     child.send_signal(signal.SIGINT)
     assert lab.wait(child).code == 0
     assert set(spaces) <= set(namespace.names())
-    left = [
-        [link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))]
-        for space in spaces
-    ]
+    left = [[link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))] for space in spaces]
     assert left == [["lo", "mine"], ["lo"]]
     shown = sh("ip", "-n", spaces[0], "addr", "show", "dev", "mine")
     assert "10.94.0.1/24" in shown and "10.95" not in shown
@@ -324,10 +286,7 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
         sh("ip", "link", "set", tap, "netns", space)
         sh("ip", "-n", space, "addr", "add", f"{address}/30", "dev", tap)
         sh("ip", "-n", space, "link", "set", tap, "up")
-    macs = [
-        json.loads(sh("ip", "-n", space, "-j", "link", "show", space))[0]["address"]
-        for space in spaces
-    ]
+    macs = [json.loads(sh("ip", "-n", space, "-j", "link", "show", space))[0]["address"] for space in spaces]
     for space, other, mac in ((spaces[0], FAR, macs[1]), (spaces[1], NEAR, macs[0])):
         sh(
             "ip",
@@ -350,9 +309,7 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     said = ping(20)
     assert "16 received" in said, said
     # the elements that it is made of, watched beside it
-    (words,) = [
-        words for pid in lab.processes() if "--socket" in (words := command(pid))
-    ]
+    (words,) = [words for pid in lab.processes() if "--socket" in (words := command(pid))]
     serves = words[words.index("--socket") + 1]
     shown = json.loads(lab.good("graph", "--json", "--socket", serves).out)
     lost = {one["name"]: one["drops"].get("lost", 0) for one in shown["elements"]}
@@ -360,13 +317,9 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     assert [port["driver"] for port in shown["ports"]] == ["net_tap", "net_tap"]
     # requests: replies that are on their way already never come by the first port's receiver
     requests = "icmp[icmptype] == icmp-echo"
-    tracing = lab.start(
-        "graph", "--trace", "2", "--filter", requests, "--socket", serves
-    )
+    tracing = lab.start("graph", "--trace", "2", "--filter", requests, "--socket", serves)
     until(lambda: ping(5) and tracing.poll() is not None, 60, "no packet is followed")
-    assert re.search(
-        r"µs  a\.impair +passed to out|µs  a\.rx +passed to out", lab.wait(tracing).out
-    )
+    assert re.search(r"µs  a\.impair +passed to out|µs  a\.rx +passed to out", lab.wait(tracing).out)
     child.send_signal(signal.SIGINT)
     done = lab.wait(child)
     assert done.code == 0, done.text
@@ -445,9 +398,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
 ) -> None:
     done = lab.run("impair", *options)
     assert (done.code, words in done.err) == (code, True), done.text
-    assert not {end.partition(":")[0] for end in options[1].split(",")} & set(
-        namespace.names()
-    )
+    assert not {end.partition(":")[0] for end in options[1].split(",")} & set(namespace.names())
     lab.clean()
 
 
@@ -514,9 +465,7 @@ def test_hosts_of_an_experiment_are_as_far_apart_as_asked(lab: Lab) -> None:
 def test_an_experiment_whose_path_makes_no_sense_is_refused_with_its_place(
     lab: Lab,
 ) -> None:
-    done = lab.run(
-        "run", lab.write("wan.json", _experiment("ping", {"a_to_b": {"delai": {}}}))
-    )
+    done = lab.run("run", lab.write("wan.json", _experiment("ping", {"a_to_b": {"delai": {}}})))
     assert done.code == 104
     assert "legs.far.topology.links[0].impair.a_to_b.delai" in done.err, done.text
     lab.clean()
@@ -527,11 +476,7 @@ def test_a_path_that_is_lost_ends_the_run_and_is_named(lab: Lab) -> None:
     document["legs"][0]["profile"]["phases"]["measure"] = "60s"
     child = lab.start("run", lab.write("wan.json", document))
     lab.sampled()
-    links = [
-        pid
-        for pid in lab.processes()
-        if b"-links.sock" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    links = [pid for pid in lab.processes() if b"-links.sock" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     for pid in links:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

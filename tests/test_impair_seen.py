@@ -17,9 +17,7 @@ from netdyno.core.result import Repetition
 
 pytestmark = [
     root,
-    pytest.mark.skipif(
-        not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
-    ),
+    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
 ]
 HELD = 3
 """Packets that `reorder` lets pass first."""
@@ -85,17 +83,12 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
 
 
 @pytest.mark.parametrize("transport", ["sockets", "dpdk"])
-def test_stream_and_ping_count_what_the_path_did(
-    lab: Lab, verdict: Verdict, transport: str
-) -> None:
+def test_stream_and_ping_count_what_the_path_did(lab: Lab, verdict: Verdict, transport: str) -> None:
     ill = "delay=20ms,loss=5%,duplicate=5%,reorder=5%"
     path = Wan(lab, "--there", ill, "--back", "delay=10ms", "--seed", "9")
     trial = stream(lab, path, transport)
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
-    pings, came = (
-        int(n)
-        for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
-    )
+    pings, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
     doubled = int(found[1]) if (found := re.search(r"\+(\d+) duplicates", said)) else 0
     last = path.end()
     there, back = last["a_to_b"], last["b_to_a"]
@@ -129,9 +122,7 @@ def test_stream_and_ping_count_what_the_path_did(
 def no_room(space: tuple[str, ...]) -> int:
     """Datagrams of a namespace so far that a socket had no room for."""
     names, counts = (
-        line.split()
-        for line in sh(*space, "cat", "/proc/net/snmp").splitlines()
-        if line.startswith("Udp:")
+        line.split() for line in sh(*space, "cat", "/proc/net/snmp").splitlines() if line.startswith("Udp:")
     )
     return int(counts[names.index("RcvbufErrors")])
 
@@ -164,7 +155,5 @@ def test_iperf3_loses_the_same_share(lab: Lab) -> None:
     )
     # four deviations of the binomial distribution for either
     for missing, all_of in ((lost, 1000), (on_the_path, theirs["packets"])):
-        assert missing / all_of == pytest.approx(
-            0.05, abs=4 * (0.05 * 0.95 / all_of) ** 0.5
-        )
+        assert missing / all_of == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / all_of) ** 0.5)
     assert ours.total.duplicates == ours.total.reordered == 0

@@ -39,9 +39,7 @@ def sending(device: str) -> dict[str, Any]:
         "peer_mac": "02:00:00:00:91:02",
     }
     ports = {"transport": {"dpdk": {"ports": [port]}}}
-    return profile(
-        STREAM | {"target": "udp://198.18.0.2:9", "port": "a"}, measure="60s", **ports
-    )
+    return profile(STREAM | {"target": "udp://198.18.0.2:9", "port": "a"}, measure="60s", **ports)
 
 
 def beside(driver: str, **options: Any) -> dict[str, Any]:
@@ -77,9 +75,7 @@ def started(lab: Lab, wire: Wire, way: str, device: str) -> subprocess.Popen[str
 
     def known() -> bool:
         assert child.poll() is None, lab.wait(child)
-        return b"became" in b"".join(
-            path.read_bytes() for path in (lab.state / "journal").glob("*.jsonl")
-        )
+        return b"became" in b"".join(path.read_bytes() for path in (lab.state / "journal").glob("*.jsonl"))
 
     until(known, 60.0, "no port is opened over it")
     return child
@@ -97,9 +93,7 @@ def started(lab: Lab, wire: Wire, way: str, device: str) -> subprocess.Popen[str
         ("af_packet", "reflector", "all"),
     ],
 )
-def test_it_is_what_it_was(
-    lab: Lab, cable: Wire, device: str, way: str, killed: str
-) -> None:
+def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, way: str, killed: str) -> None:
     before = shown(cable)
     assert " promiscuity 0 " in before and "xdp" not in before
     child = started(lab, cable, way, f"{device}:w0")
@@ -135,9 +129,7 @@ def command(pid: int) -> bytes:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_what_somebody_else_has_changed_meanwhile_stays(
-    lab: Lab, cable: Wire, killed: bool
-) -> None:
+def test_what_somebody_else_has_changed_meanwhile_stays(lab: Lab, cable: Wire, killed: bool) -> None:
     child = started(lab, cable, "graph", "af_packet:w0")
     others = "02:00:00:00:00:77"
     sh(

@@ -67,9 +67,7 @@ def test_a_server_that_breaks_is_lost(lab: Lab, mode: str, cause: str) -> None:
         "10%",
     )
     assert done.code == 91, done.text
-    assert (
-        "ND-91-29" in done.err and "stopped answering" in done.err and cause in done.err
-    ), done.err
+    assert "ND-91-29" in done.err and "stopped answering" in done.err and cause in done.err, done.err
     search = done.result.search
     assert search is not None and not search.valid
     (part,) = search.parts
@@ -91,9 +89,7 @@ def test_a_server_that_never_served_is_told_with_the_cause(lab: Lab) -> None:
     assert "ND-91-30" in done.err and "rejected (404 × " in done.err, done.err
 
 
-def test_a_server_that_collapses_and_recovers_has_a_limit(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_a_server_that_collapses_and_recovers_has_a_limit(lab: Lab, verdict: Verdict) -> None:
     port = serve(lab, "collapse", 8)
     # a kept connection: as many are open as there are devices
     made = document(port)

@@ -74,9 +74,7 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
         ]
     },
     "two-workers": {
-        "replicas": {
-            name: {"count": 2, "affinity": "owner"} for name in ("nat", "conntrack")
-        },
+        "replicas": {name: {"count": 2, "affinity": "owner"} for name in ("nat", "conntrack")},
         "placement": [
             {
                 "elements": [
@@ -128,16 +126,10 @@ def running(lab: Lab, hosts: Hosts, more: Mapping[str, Any]) -> Iterator[Path]:
     file = lab.write("nat.json", graph() | more)
     with said.open("w") as out:
         prefix = ("ip", "netns", "exec", hosts.box)
-        child = lab.start(
-            "graph", "run", file, "--duration", "240s", prefix=prefix, stdout=out
-        )
+        child = lab.start("graph", "run", file, "--duration", "240s", prefix=prefix, stdout=out)
+    until(lambda: " running conntrack" in said.read_text(), 60, "the graph does not run")
     until(
-        lambda: " running conntrack" in said.read_text(), 60, "the graph does not run"
-    )
-    until(
-        lambda: (
-            "1 received" in hosts.from_inside("ping", "-c1", "-W5", SERVER, check=False)
-        ),
+        lambda: "1 received" in hosts.from_inside("ping", "-c1", "-W5", SERVER, check=False),
         60,
         "no way out",
     )
@@ -152,25 +144,17 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
         # the box is a hop like any other
         hop = hosts.from_inside("ping", "-c1", "-W20", "-t1", SERVER, check=False)
         assert f"From {BOX}" in hop and "Time to live exceeded" in hop, hop
-        echoes = [
-            hosts.script(hosts.world, ECHO, server) for server in (SERVER, OTHER_SERVER)
-        ]
+        echoes = [hosts.script(hosts.world, ECHO, server) for server in (SERVER, OTHER_SERVER)]
         assert all(echo.stdout and echo.stdout.readline() == "up\n" for echo in echoes)
         # one mapping, whoever is asked: what a call between two subscribers is made of
-        called = hosts.script(
-            hosts.subscribers, PROBE, "10.0.0.1", "5000", SERVER, OTHER_SERVER
-        )
+        called = hosts.script(hosts.subscribers, PROBE, "10.0.0.1", "5000", SERVER, OTHER_SERVER)
         assert called.stdout
         first, second = json.loads(called.stdout.readline())
         assert first == second and first[0] in POOL, (first, second)
-        caller = hosts.script(
-            hosts.subscribers, CALL, "10.0.0.2", first[0], str(first[1])
-        )
+        caller = hosts.script(hosts.subscribers, CALL, "10.0.0.2", first[0], str(first[1]))
         assert caller.stdout
         heard, caller_seen = json.loads(called.stdout.readline())
-        assert heard == "hello" and caller_seen[0] in POOL, (
-            "the caller is seen as the world sees it"
-        )
+        assert heard == "hello" and caller_seen[0] in POOL, "the caller is seen as the world sees it"
         answer, called_seen = json.loads(caller.stdout.readline())
         assert (answer, called_seen) == ("heard hello", first)
         # many at once, and much: 1 GiB arrives as it was sent
@@ -179,21 +163,15 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
         assert sender.stdout and sender.stdout.readline() == "up\n"
         taken = hosts.from_inside(sys.executable, "-c", TAKE, SERVER).split()
         assert taken == [sender.stdout.readline().strip(), str(mebibytes << 20)]
-        server = Popen(
-            ("ip", "netns", "exec", hosts.world, "iperf3", "-s", "-1"), stdout=DEVNULL
-        )
+        server = Popen(("ip", "netns", "exec", hosts.world, "iperf3", "-s", "-1"), stdout=DEVNULL)
         until(
             lambda: ":5201" in hosts.from_outside("ss", "-ltn"),
             60,
             "iperf3 does not listen",
         )
-        report = json.loads(
-            hosts.from_inside("iperf3", "-c", SERVER, "-n", "16M", "-P", "4", "-J")
-        )
+        report = json.loads(hosts.from_inside("iperf3", "-c", SERVER, "-n", "16M", "-P", "4", "-J"))
         # who sent the last of it ends the test, whether or not that has arrived
-        assert all(
-            one["receiver"]["bytes"] > 1 << 18 for one in report["end"]["streams"]
-        ), report["end"]
+        assert all(one["receiver"]["bytes"] > 1 << 18 for one in report["end"]["streams"]), report["end"]
         server.wait(60)
     found = counts(said.read_text(), "conntrack")
     broken = {
@@ -208,16 +186,12 @@ def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) ->
     assert not broken & found.keys(), found
 
 
-def test_hosts_reach_the_world_through_it_and_are_not_reached(
-    lab: Lab, hosts: Hosts, tmp_path: Path
-) -> None:
+def test_hosts_reach_the_world_through_it_and_are_not_reached(lab: Lab, hosts: Hosts, tmp_path: Path) -> None:
     with running(lab, hosts, {}) as said:
         surf(hosts, said, tmp_path)
     found = counts(said.read_text(), "conntrack")
     assert found["in"] > 2 * (8 << 20) / 1448, found
-    assert (
-        not {"bad_checksum", "no_room", "unknown_port", "sessions_full"} & found.keys()
-    ), found
+    assert not {"bad_checksum", "no_room", "unknown_port", "sessions_full"} & found.keys(), found
 
 
 def surf(hosts: Hosts, said: Path, tmp_path: Path) -> None:
@@ -257,22 +231,15 @@ def surf(hosts: Hosts, said: Path, tmp_path: Path) -> None:
             "1",
             "--interface",
         )
-        hosts.from_inside(
-            *fetch, subscriber, "-o", str(fetched), f"http://{SERVER}:8080/blob"
-        )
-        assert (
-            hashlib.sha256(fetched.read_bytes()).digest()
-            == hashlib.sha256(blob).digest()
-        )
+        hosts.from_inside(*fetch, subscriber, "-o", str(fetched), f"http://{SERVER}:8080/blob")
+        assert hashlib.sha256(fetched.read_bytes()).digest() == hashlib.sha256(blob).digest()
     server.kill()
     server.wait()
     seen = re.findall(r"^(\S+) - - .*GET /blob", log.read_text(), re.MULTILINE)
     assert len(seen) == 2, log.read_text()
     assert all(one in POOL for one in seen), seen
     # from outside nobody is reached who did not ask
-    assert "0 received" in hosts.from_outside(
-        "ping", "-c2", "-i0.2", "-W1", seen[0], check=False
-    )
+    assert "0 received" in hosts.from_outside("ping", "-c2", "-i0.2", "-W1", seen[0], check=False)
     until(
         lambda: counts(said.read_text(), "conntrack").get("no_mapping", 0) >= 2,
         60,

@@ -48,13 +48,9 @@ def study(measures: str, *legs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def judged(
-    lab: Lab, verdict: Verdict, wanted: dict[str, Any], *options: str
-) -> SearchReport:
+def judged(lab: Lab, verdict: Verdict, wanted: dict[str, Any], *options: str) -> SearchReport:
     """What is found of sessions."""
-    done = lab.run(
-        "nat", "bench", lab.write("tiny.json", wanted), *options, "-q", timeout=230
-    )
+    done = lab.run("nat", "bench", lab.write("tiny.json", wanted), *options, "-q", timeout=230)
     assert done.result.search is not None, done.text
     if done.code == 90:
         verdict.undisturbed()
@@ -64,14 +60,10 @@ def judged(
 
 
 @pytest.mark.limit(240)
-def test_a_table_keeps_as_many_sessions_as_it_has_room_for(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_a_table_keeps_as_many_sessions_as_it_has_room_for(lab: Lab, verdict: Verdict) -> None:
     room = 2000
     leg = {"name": "ours", "dut": "run-to-completion", "flows": 4000, "sessions": room}
-    search = judged(
-        lab, verdict, study("capacity", leg), "--resolution", "30%", "--repeat", "1"
-    )
+    search = judged(lab, verdict, study("capacity", leg), "--resolution", "30%", "--repeat", "1")
     (part,) = search.parts
     (found,) = part.findings
     assert (found.goal, search.unit) == ("capacity", "sessions")
@@ -88,9 +80,7 @@ def test_a_table_keeps_as_many_sessions_as_it_has_room_for(
 
 
 @pytest.mark.limit(240)
-def test_all_sessions_are_cleared_by_either_nats_command(
-    lab: Lab, verdict: Verdict
-) -> None:
+def test_all_sessions_are_cleared_by_either_nats_command(lab: Lab, verdict: Verdict) -> None:
     legs = [
         {"name": one, "dut": dut, "flows": 1500}
         for one, dut in (("ours", "run-to-completion"), ("kernel", "kernel"))
@@ -122,9 +112,7 @@ def test_a_study_goes_through_both_nats(lab: Lab, verdict: Verdict) -> None:
         # what is found is a load that a trial carried, of that leg, which is kept whole
         carried = {one.load for one in part.trials if one.counts and not one.lost}
         found = part.findings[0].load
-        assert found in carried or (
-            found is None and any(one.lost for one in part.trials)
-        )
+        assert found in carried or (found is None and any(one.lost for one in part.trials))
         for at in part.held:
             assert (at.share, at.load) == (0.5, pytest.approx(found / 2))
             # who arrived was measured, however long it took
@@ -142,18 +130,11 @@ def test_a_study_goes_through_both_nats(lab: Lab, verdict: Verdict) -> None:
                 assert kept.dut["nat"].counters_after["sessions"] > 0
                 assert kept.dut["nat"].counters_after["in0.tx_packets"] >= passed
             elif passed:
-                conntrack = next(
-                    one for one in kept.elements if one["name"] == "conntrack"
-                )
+                conntrack = next(one for one in kept.elements if one["name"] == "conntrack")
                 assert conntrack["packets_in"] >= passed
-    numbers = sorted(
-        (one.number, part.leg) for part in search.parts for one in part.trials
-    )
+    numbers = sorted((one.number, part.leg) for part in search.parts for one in part.trials)
     # in turns: no leg waits while the other is measured for good
     assert {leg for _, leg in numbers[:2]} == {"ours", "kernel"}
     assert "legs beside each other" in done.text
-    assert (
-        "Legs beside each other"
-        in (lab.runs / done.result.id / "report.html").read_text()
-    )
+    assert "Legs beside each other" in (lab.runs / done.result.id / "report.html").read_text()
     lab.clean()

@@ -67,10 +67,7 @@ def heard(child: Any) -> str:
 
 def links(space: str) -> dict[str, dict[str, Any]]:
     """The interfaces there."""
-    return {
-        one["ifname"]: one
-        for one in json.loads(sh("ip", "-n", space, "-j", "addr", "show"))
-    }
+    return {one["ifname"]: one for one in json.loads(sh("ip", "-n", space, "-j", "addr", "show"))}
 
 
 def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
@@ -164,9 +161,7 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     packets = json.loads(lab.wait(asked).out)["packets"]
     ways = [{step["element"]: step for step in packet["steps"]} for packet in packets]
     rewritten = [way["conntrack"]["became"] for way in ways if "conntrack" in way]
-    assert len(rewritten) == 2 and any("203.0.113." in one for one in rewritten), (
-        packets
-    )
+    assert len(rewritten) == 2 and any("203.0.113." in one for one in rewritten), packets
     # the kernel's interface is taken away: the NAT says so, and goes on
     sh("ip", "-n", hosts.box, "link", "del", "nat-out")
     assert child.stderr

@@ -140,11 +140,7 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
         return done.text
 
     def outside() -> set[str]:
-        return {
-            one["outside"]
-            for one in asked("sessions")["sessions"]
-            if one["protocol"] == "tcp"
-        }
+        return {one["outside"] for one in asked("sessions")["sessions"] if one["protocol"] == "tcp"}
 
     def pools() -> dict[str, bool]:
         return {one["address"]: one["draining"] for one in asked("pools")["pools"]}
@@ -166,9 +162,7 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     # without `state` the next one knows nothing of it, and lets none of its packets pass
     running = start(keeping)
     until(
-        lambda: (
-            {"not_syn", "no_mapping"} & asked("status")["workers"][0]["drops"].keys()
-        ),
+        lambda: {"not_syn", "no_mapping"} & asked("status")["workers"][0]["drops"].keys(),
         60,
         "no drops",
     )
@@ -189,13 +183,9 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     # a reload changes what may change, and nothing of what goes on
     change: dict[str, Any] = {"state": str(state), "limits": {"sessions": 5_000}}
     outside_of_echo = "203.0.113.20:3478"
-    change["forwards"] = [
-        {"protocol": "udp", "outside": outside_of_echo, "inside": "10.0.0.1:3478"}
-    ]
+    change["forwards"] = [{"protocol": "udp", "outside": outside_of_echo, "inside": "10.0.0.1:3478"}]
     lab.write("keeping.json", configuration(name, **change))
-    assert json.loads(lab.good("nat", "reload", keeping, "--json").out)["changed"] == [
-        "forwards"
-    ]
+    assert json.loads(lab.good("nat", "reload", keeping, "--json").out)["changed"] == ["forwards"]
     echo = hosts.script(hosts.subscribers, ECHO, "10.0.0.1")
     assert echo.stdout and echo.stdout.readline() == "up\n"
     probe = hosts.script(hosts.world, PROBE, SERVER, "5000", "203.0.113.20")
@@ -205,9 +195,7 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     old, added = transfer.outside.split(":")[0], ["203.0.113.40", "203.0.113.41"]
     lab.write("keeping.json", configuration(name, **change | {"pool": added}))
     refused = lab.run("nat", "reload", keeping)
-    assert refused.code == 104 and "keeping.json: forwards" in refused.text, (
-        refused.text
-    )
+    assert refused.code == 104 and "keeping.json: forwards" in refused.text, refused.text
     change |= {"pool": added, "forwards": []}
     lab.write("keeping.json", configuration(name, **change))
     done = json.loads(lab.good("nat", "reload", keeping, "--json").out)

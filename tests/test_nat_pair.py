@@ -58,16 +58,12 @@ class Member:
         pair = {"socket": str(lab.base / "cgn.pair"), "silence": "3s"}
         said = configuration(self.name, pair=pair, limits={"sessions": 5_000}) | more
         for side in ("in", "out"):
-            said[f"{side}side"] = said[f"{side}side"] | {
-                "device": f"af_packet:{one}{side}"
-            }
+            said[f"{side}side"] = said[f"{side}side"] | {"device": f"af_packet:{one}{side}"}
         self.file = lab.write(f"{one}.json", said)
         self._prefix = ("ip", "netns", "exec", hosts.box)
 
     def start(self) -> Popen[str]:
-        child = self.lab.start(
-            "nat", "run", self.file, "--for", "300s", "-q", prefix=self._prefix
-        )
+        child = self.lab.start("nat", "run", self.file, "--for", "300s", "-q", prefix=self._prefix)
         until(
             lambda: self.pair() is not None or child.poll() is not None,
             60,
@@ -88,18 +84,12 @@ class Member:
 
     def knows(self, outside: str) -> bool:
         with connected(self.name) as nat:
-            return outside in {
-                one["outside"] for one in nat.call("nat.sessions")["sessions"]
-            }
+            return outside in {one["outside"] for one in nat.call("nat.sessions")["sessions"]}
 
     def is_(self, role: str, synced: bool | None = None) -> Callable[[], bool]:
         def holds() -> bool:
             found = self.pair()
-            return (
-                found is not None
-                and found["role"] == role
-                and synced in (None, found["synced"])
-            )
+            return found is not None and found["role"] == role and synced in (None, found["synced"])
 
         return holds
 
@@ -111,9 +101,7 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     one, other = Member(lab, hosts, "a"), Member(lab, hosts, "b")
 
     def takeover(of: Member, cause: str) -> None:
-        until(
-            lambda: bool((of.pair() or {}).get("takeover")), 60, "no takeover is told"
-        )
+        until(lambda: bool((of.pair() or {}).get("takeover")), 60, "no takeover is told")
         last = (of.pair() or {})["takeover"]
         assert last["cause"] == cause, last
         record_property(f"takeover_{cause}_ms", last["took_ms"])
@@ -127,9 +115,7 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     second = other.start()
     until(other.is_("standby", True), 60, "the standby does not know everything")
     assert other.knows(transfer.outside)
-    otherwise = Member(
-        lab, hosts, "b", pool=["203.0.113.32/28"], name=f"t{os.getpid()}-c"
-    )
+    otherwise = Member(lab, hosts, "b", pool=["203.0.113.32/28"], name=f"t{os.getpid()}-c")
     assert "the active NAT has it otherwise: pool" in otherwise.refused()
     Member(lab, hosts, "b")
 

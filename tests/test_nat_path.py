@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from lab import Lab, root, sh, until
 from nat_hosts import BOX, ECHO, SERVER, Hosts, configuration
+
 from netdyno.nat import counters, running
 
 pytestmark = root

@@ -131,9 +131,7 @@ def is_reached_without_a_word(hosts: Hosts) -> None:
         ("core-set-1", 1),
     ],
 )
-def test_sessions_of_hosts_that_talk_are_told(
-    lab: Lab, hosts: Hosts, execution: str, workers: int
-) -> None:
+def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution: str, workers: int) -> None:
     name = f"t{os.getpid()}-{workers}-{execution}"[:32]
     forward = {
         "protocol": "udp",
@@ -154,9 +152,7 @@ def test_sessions_of_hosts_that_talk_are_told(
         prefix=("ip", "netns", "exec", hosts.box),
     )
     ping = ("ping", "-c1", "-W5", "-I", "10.0.0.1", SERVER)
-    until(
-        lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out"
-    )
+    until(lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out")
 
     def asked(verb: str, *arguments: str) -> Any:
         return json.loads(lab.good("nat", verb, name, "--json", *arguments).out)
@@ -183,16 +179,12 @@ def test_sessions_of_hosts_that_talk_are_told(
     )
     if (execution, workers) == ("run-to-completion", 2):
         mapped = is_reached_by_pcp(hosts)
-        (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)[
-            "sessions"
-        ]
+        (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)["sessions"]
         assert (reached["inside"], reached["remote"]) == (
             "10.0.0.2:6000",
             f"{SERVER}:7000",
         )
-        assert (
-            sum(one["pcp"].get("SUCCESS", 0) for one in asked("status")["workers"]) >= 2
-        )
+        assert sum(one["pcp"].get("SUCCESS", 0) for one in asked("status")["workers"]) >= 2
         # an operator ends what is of one subscriber, then what is left
         assert "1 received" in hosts.from_inside(*ping)
         there = len(asked("sessions", "--subscriber", "10.0.0.1")["sessions"])

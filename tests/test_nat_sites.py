@@ -193,10 +193,7 @@ class Sites:
         }
         (folder / "kea.json").write_text(json.dumps({"Dhcp4": settings}))
         # copies: AppArmor's rules are for the paths where they are installed
-        kea, lfc = (
-            shutil.copy(f"/usr/sbin/{program}", folder)
-            for program in ("kea-dhcp4", "kea-lfc")
-        )
+        kea, lfc = (shutil.copy(f"/usr/sbin/{program}", folder) for program in ("kea-dhcp4", "kea-lfc"))
         environment = {
             "KEA_PIDFILE_DIR": str(folder), "KEA_LOCKFILE_DIR": "none", "KEA_LFC_EXECUTABLE": lfc,
         }  # fmt: skip
@@ -231,9 +228,7 @@ class Sites:
         hook.write_text(HOOK)
         hook.chmod(0o755)
         self.inside("ip", "link", "set", "s0", "up")
-        self.inside(
-            "udhcpc", "-n", "-q", "-i", "s0", "-t", "20", "-T", "1", "-s", str(hook)
-        )
+        self.inside("udhcpc", "-n", "-q", "-i", "s0", "-t", "20", "-T", "1", "-s", str(hook))
 
     def inside(self, *command: str, check: bool = True) -> str:
         """Run something as the subscriber."""
@@ -255,9 +250,7 @@ def sites(lab: Lab) -> Iterator[Sites]:
 
 
 @pytest.mark.limit(180)
-def test_a_site_boots_surfs_loses_its_lease_and_comes_back(
-    lab: Lab, sites: Sites
-) -> None:
+def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Sites) -> None:
     private = sites.kea("private", sites.access, "br0", PRIVATE, "10.0.0.254", 3600)
     public = sites.kea("public", sites.world, "o0", PUBLIC, ROUTER, LEASE)
     name = f"s{os.getpid()}"
@@ -304,9 +297,7 @@ def test_a_site_boots_surfs_loses_its_lease_and_comes_back(
     assert {one["outside"].partition(":")[0] for one in asked("sessions")} == {PUBLIC}
     assert [one["outside"] for one in asked("subscribers")] == [PUBLIC]
     status = json.loads(lab.good("nat", "status", name, "--json").out)["workers"]
-    assert [one["addresses"] for one in status] == [
-        site["worker"] == i for i in range(2)
-    ]
+    assert [one["addresses"] for one in status] == [site["worker"] == i for i in range(2)]
     # the server is gone: the lease is over, and with it the address and all sessions
     public.kill()
     public.wait(10)

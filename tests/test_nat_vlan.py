@@ -42,9 +42,7 @@ class Subscriber:
     def __init__(self, wire: RawSocket, number: int, tags: list[int]) -> None:
         self.wire, self.mac, self.vlans = wire, bytes([2, 0, 0, 0, 1, number]), tags
         kinds = (0x88A8, 0x8100) if len(tags) > 1 else (0x8100,)
-        self.tags = b"".join(
-            struct.pack("!HH", *one) for one in zip(kinds, tags, strict=False)
-        )
+        self.tags = b"".join(struct.pack("!HH", *one) for one in zip(kinds, tags, strict=False))
         self.gateway = b""
 
     def asked(self, to: bytes, question: bytes, answered: bytes) -> tuple[bytes, bytes]:
@@ -73,9 +71,7 @@ class Subscriber:
         frame, rest = self.asked(self.gateway, question, b"\x08\0")
         assert frame[12:].startswith(self.tags), frame.hex()
         packet = rest[2:]
-        assert (packet[9], packet[12:20]) == (17, socket.inet_aton(SERVER) + host), (
-            packet.hex()
-        )
+        assert (packet[9], packet[12:20]) == (17, socket.inet_aton(SERVER) + host), packet.hex()
         (length,) = struct.unpack("!H", packet[24:26])
         address, port = json.loads(packet[28 : 20 + length])
         return address, port
@@ -121,9 +117,7 @@ def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
         assert len(asked("sessions", "--subscriber", HOST)["sessions"]) == len(TAGS)
         # of four with one address, one is followed
         limits = ("-n", "8", "--for", "60s", "--json")
-        trace = lab.start(
-            "nat", "trace", name, "--subscriber", f"{HOST}@500.7", *limits
-        )
+        trace = lab.start("nat", "trace", name, "--subscriber", f"{HOST}@500.7", *limits)
 
         def traced() -> bool:
             seen()
@@ -132,9 +126,7 @@ def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
         until(traced, 60, "no trace")
         packets = json.loads(lab.wait(trace).out)["packets"]
         own = ":".join(map(str, mapped[-1]))
-        ways = {
-            (packet["summary"].partition(", ")[0], became(packet)) for packet in packets
-        }
+        ways = {(packet["summary"].partition(", ")[0], became(packet)) for packet in packets}
         up = (
             f"VLAN 500 VLAN 7 {HOST}:5000 > {SERVER}:3478 UDP",
             f"{own} > {SERVER}:3478 UDP",

@@ -14,18 +14,12 @@ WORKERS = 2
 
 
 @pytest.mark.parametrize("steered", [True, False])
-def test_what_rss_steers_by_address_is_handed_to_no_other_worker(
-    lab: Lab, steered: bool
-) -> None:
+def test_what_rss_steers_by_address_is_handed_to_no_other_worker(lab: Lab, steered: bool) -> None:
     workers = {core: of_worker(core) for core in range(WORKERS)}
     document = graph(lab.base, workers, WORKERS, steered=steered)
-    document["ports"]["b"]["device"] = document["ports"]["b"]["device"].removesuffix(
-        ",infinite_rx=1"
-    )
+    document["ports"]["b"]["device"] = document["ports"]["b"]["device"].removesuffix(",infinite_rx=1")
     # on whatever cores there are
-    document["placement"] = [
-        {"elements": one["elements"]} for one in document["placement"]
-    ]
+    document["placement"] = [{"elements": one["elements"]} for one in document["placement"]]
     said = lab.base / "graph.txt"
     with said.open("w") as out:
         child = lab.start(
@@ -40,16 +34,11 @@ def test_what_rss_steers_by_address_is_handed_to_no_other_worker(
     def came(element: str) -> list[int]:
         """Packets that each of its replicas had in all."""
         found = [0] * WORKERS
-        for number, count in re.findall(
-            rf" running {element}#(\d) worker.* in ([\d,]+)", said.read_text()
-        ):
+        for number, count in re.findall(rf" running {element}#(\d) worker.* in ([\d,]+)", said.read_text()):
             found[int(number)] = int(count.replace(",", ""))
         return found
 
-    own = [
-        sum(queue(subscriber(flow), WORKERS) == one for flow in range(FLOWS))
-        for one in range(WORKERS)
-    ]
+    own = [sum(queue(subscriber(flow), WORKERS) == one for flow in range(FLOWS)) for one in range(WORKERS)]
     assert min(own) > 0
     received = own if steered else [FLOWS, FLOWS]
     until(lambda: came("in-validity") == received, 60, "not all is received")

@@ -40,9 +40,7 @@ LATE = {"metric": "voice.delay.round_trip.p50", "max": "1ns"}
 
 def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     path = lab.write("p.json", document(reflector, thresholds=[PASS, FAIL, LATE]))
-    names = {
-        name: str(lab.base / name) for name in ("r.html", "j.xml", "csv", "m.prom")
-    }
+    names = {name: str(lab.base / name) for name in ("r.html", "j.xml", "csv", "m.prom")}
     arguments = [
         "--html",
         names["r.html"],
@@ -69,9 +67,7 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
         "0",
     )
     failed = {
-        case.get("name", "").split()[0]
-        for case in suite.iter("testcase")
-        if case.find("failure") is not None
+        case.get("name", "").split()[0] for case in suite.iter("testcase") if case.find("failure") is not None
     }
     assert failed == {t.metric for t in result.thresholds if not t.passed}
     # CSV: the series adds up to the totals, flows too
@@ -83,8 +79,7 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     with Path(names["csv"], "series.csv").open() as file:
         series = list(csv.DictReader(file))
     assert (
-        sum(float(row["messages_sent"]) for row in series if row["group"] == "voice")
-        == total.messages_sent
+        sum(float(row["messages_sent"]) for row in series if row["group"] == "voice") == total.messages_sent
     )
     # Prometheus: counters of the whole run
     metrics = dict(
@@ -122,45 +117,31 @@ def test_the_stream_is_one_event_a_line(lab: Lab, reflector: str) -> None:
     samples = [event["sample"] for event in events if event["event"] == "sample"]
     result = Result.model_validate(events[-1]["result"])
     (trial,) = result.legs[0].repetitions
-    assert samples == [point.model_dump(mode="json") for point in trial.series] or len(
-        samples
-    ) == len(trial.series)
-    sent = sum(
-        sample["groups"]["voice"]["counts"]["messages_sent"] for sample in samples
+    assert samples == [point.model_dump(mode="json") for point in trial.series] or len(samples) == len(
+        trial.series
     )
+    sent = sum(sample["groups"]["voice"]["counts"]["messages_sent"] for sample in samples)
     assert sent == trial.groups[0].total.messages_sent
     states = [event["status"]["state"] for event in events if event["event"] == "state"]
     assert states[-1] == "done"
 
 
-def undocumented(
-    value: Any, node: dict[str, Any], schema: dict[str, Any], at: str = ""
-) -> list[str]:
+def undocumented(value: Any, node: dict[str, Any], schema: dict[str, Any], at: str = "") -> list[str]:
     """Keys of a document that its schema does not name."""
     if "$ref" in node:
         node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
-    options = [
-        option for option in node.get("anyOf", []) if option.get("type") != "null"
-    ]
+    options = [option for option in node.get("anyOf", []) if option.get("type") != "null"]
     if len(options) == 1:
         return undocumented(value, options[0], schema, at)
     if isinstance(value, list) and "items" in node:
-        return [
-            found
-            for one in value
-            for found in undocumented(one, node["items"], schema, f"{at}[]")
-        ]
+        return [found for one in value for found in undocumented(one, node["items"], schema, f"{at}[]")]
     if not isinstance(value, dict):
         return []
     known = node.get("properties")
     if known is None:
         inner = node.get("additionalProperties")
         return (
-            [
-                found
-                for one in value.values()
-                for found in undocumented(one, inner, schema, f"{at}.*")
-            ]
+            [found for one in value.values() for found in undocumented(one, inner, schema, f"{at}.*")]
             if isinstance(inner, dict)
             else []
         )
@@ -203,9 +184,7 @@ def test_the_result_is_what_its_schema_says(lab: Lab, reflector: str) -> None:
         ({"grups": []}, 104, ""),
     ],
 )
-def test_exit_codes(
-    lab: Lab, reflector: str, more: dict[str, Any], code: int, headline: str
-) -> None:
+def test_exit_codes(lab: Lab, reflector: str, more: dict[str, Any], code: int, headline: str) -> None:
     done = lab.run("run", lab.write("p.json", document(reflector, **more)), "-q")
     assert done.code == code, done.text
     assert headline in done.out
@@ -235,10 +214,7 @@ def test_from_init_to_compare(lab: Lab, reflector: str) -> None:
     assert [row["trials"] for row in rows] == [2, 1]
     # the store gives back what the folder has
     shown = json.loads(lab.good("runs", "show", first.result.id, "--json").out)
-    assert (
-        shown["legs"][0]["repetitions"]
-        == first.result.model_dump(mode="json")["legs"][0]["repetitions"]
-    )
+    assert shown["legs"][0]["repetitions"] == first.result.model_dump(mode="json")["legs"][0]["repetitions"]
     compared = json.loads(lab.good("compare", first.result.id, "latest", "--json").out)
     metrics = {one["metric"]: one for one in compared["legs"]["sockets"]}
     sent = metrics["stream.messages_delivered.rate"]
@@ -263,12 +239,8 @@ def test_describe_and_doctor(lab: Lab) -> None:
     assert "mqtt" in lab.good("describe").out
     done = lab.run("doctor", "--json")
     findings = json.loads(done.out)
-    assert done.code == (
-        92 if any(one["state"] == "missing" for one in findings) else 0
-    )
-    assert all(
-        one["fix"] for one in findings if one["state"] in ("missing", "optional")
-    ), findings
+    assert done.code == (92 if any(one["state"] == "missing" for one in findings) else 0)
+    assert all(one["fix"] for one in findings if one["state"] in ("missing", "optional")), findings
     lab.clean()
 
 
@@ -278,16 +250,12 @@ def test_metrics_are_served_while_it_runs(lab: Lab, reflector: str) -> None:
         port = free.getsockname()[1]
     wanted = document(reflector)
     wanted["phases"]["measure"] = "60s"
-    child = lab.start(
-        "run", lab.write("p.json", wanted), "--prometheus", f"127.0.0.1:{port}", "-q"
-    )
+    child = lab.start("run", lab.write("p.json", wanted), "--prometheus", f"127.0.0.1:{port}", "-q")
     seen: list[str] = []
 
     def served() -> bool:
         try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{port}/metrics", timeout=2
-            ) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
                 seen.append(answer.read().decode())
         except OSError:
             return False

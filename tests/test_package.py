@@ -14,9 +14,7 @@ import pytest
 from lab import NETDYNOD, PATIENT, ROOT
 
 PARTS = ("python", "profiles", "experiments", "tunables", "schema")
-BUILD = (
-    "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-)
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 ONE = {
     "name": "one",
@@ -31,12 +29,8 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
     for part in PARTS:
         # caches are written while tests run
-        unwanted = shutil.ignore_patterns(
-            "__pycache__", ".*_cache", "build", "*.egg-info", "tests"
-        )
-        shutil.copytree(
-            ROOT / part, tmp_path / "tree" / part, symlinks=True, ignore=unwanted
-        )
+        unwanted = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "*.egg-info", "tests")
+        shutil.copytree(ROOT / part, tmp_path / "tree" / part, symlinks=True, ignore=unwanted)
     wheels, site = tmp_path / "wheels", tmp_path / "site"
     wheels.mkdir()
     build = [sys.executable, "-c", BUILD, str(wheels)]
@@ -67,20 +61,14 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
         return done.stdout
 
     where = "import netdyno; print(netdyno.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", where], env=environment, capture_output=True, text=True
-    )
+    found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True)
     assert found.stdout.startswith(str(site))
     named = "from netdyno.tuning import tables; print(*tables.names())"
-    found = subprocess.run(
-        [sys.executable, "-c", named], env=environment, capture_output=True, text=True
-    )
+    found = subprocess.run([sys.executable, "-c", named], env=environment, capture_output=True, text=True)
     assert found.stdout.split() == ["paper"]
     files = [path for part in PARTS[1:3] for path in (ROOT / part).iterdir()]
     presets = sorted(path.stem for path in files if path.suffix in (".json", ".yaml"))
-    assert netdyno("validate", *presets).splitlines() == [
-        f"{name}: good" for name in presets
-    ]
+    assert netdyno("validate", *presets).splitlines() == [f"{name}: good" for name in presets]
     assert "net.core.somaxconn" in netdyno("tune", "params", "--class", "latency")
     assert "groups:" in netdyno("init", "iot-mixed", "-o", "-")
     # a run from end to end, its report with it

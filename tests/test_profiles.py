@@ -20,9 +20,7 @@ PRESETS = sorted(path.stem for path in (ROOT / "profiles").glob("*.json"))
 def test_the_corpus_is_whole() -> None:
     assert sorted(EXPECTED) == sorted(path.name for path in BAD.iterdir())
     assert len(EXPECTED) >= 30
-    assert {one["code"] for one in EXPECTED.values()} == {
-        f"ND-104-0{n}" for n in range(1, 8)
-    }
+    assert {one["code"] for one in EXPECTED.values()} == {f"ND-104-0{n}" for n in range(1, 8)}
 
 
 def test_validate_names_each_fault(lab: Lab) -> None:
@@ -58,16 +56,12 @@ def test_validate_tells_people_the_same(lab: Lab) -> None:
     assert lab.run("validate", files[0]).code == 104
 
 
-def test_graphs_and_nats_are_validated_as_they_would_run(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_graphs_and_nats_are_validated_as_they_would_run(lab: Lab, tmp_path: Path) -> None:
     graph, nat = tmp_path / "graph.yaml", tmp_path / "cgn.yaml"
     graph.write_text((ROOT / "examples/graphs/firewall.yaml").read_text())
     nat.write_text((ROOT / "examples/nat/cgn.yaml").read_text())
     assert lab.run("validate", str(graph), str(nat)).out.count("good") == 2
-    graph.write_text(
-        graph.read_text().replace("parse -> acl", "parse -> acl -> nowhere")
-    )
+    graph.write_text(graph.read_text().replace("parse -> acl", "parse -> acl -> nowhere"))
     made = yaml.safe_load(nat.read_text())
     nat.write_text(yaml.safe_dump(made | {"timeouts": {"icmp": "30s"}}))
     done = lab.run("validate", "--json", str(graph), str(nat))
@@ -94,9 +88,7 @@ def test_validate_advises_where_nothing_is_wrong(lab: Lab, tmp_path: Path) -> No
     assert (one["errors"], other["errors"]) == ([], [])
     places = ["groups[0].model.ping.count", "transport.sockets.cores[0]"]
     assert [advice["at"] for advice in one["advice"]] == places
-    assert [advice["at"] for advice in other["advice"]] == [
-        f"legs.a.profile.{at}" for at in places
-    ]
+    assert [advice["at"] for advice in other["advice"]] == [f"legs.a.profile.{at}" for at in places]
     done = lab.run("validate", str(path))
     assert (done.code, done.out.strip()) == (0, f"{path}: good")
     assert "look again" in done.err
@@ -135,9 +127,7 @@ def test_run_refuses_each(
 def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
     assert len(PRESETS) >= 5
     lab.good("validate", *PRESETS)
-    configuration = lab.write(
-        "m.conf", f"listener 1883 {Wire.FAR}\nallow_anonymous true\nuser root\n"
-    )
+    configuration = lab.write("m.conf", f"listener 1883 {Wire.FAR}\nallow_anonymous true\nuser root\n")
     text = (
         f"daemon off; master_process off; pid {lab.base}/pid; error_log stderr; user root;\nevents {{}}\n"
         f"http {{ access_log off; keepalive_requests 100000; server {{ listen {Wire.FAR}:80; return 200 ok; }} }}\n"
@@ -184,9 +174,7 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
         running[preset] = lab.start("run", preset, *arguments, prefix=cable.at_near)
     for preset, child in running.items():
         ended = lab.wait(child)
-        done = Done(
-            ended.code, ended.out, ended.err, next((lab.base / preset).iterdir())
-        )
+        done = Done(ended.code, ended.out, ended.err, next((lab.base / preset).iterdir()))
         # at once on a busy machine they may be late: then they say so, and that is not what is tested here
         assert done.code in (0, 90, 99), done.text
         assert {r.code for r in done.result.reasons} <= OF_TIME, done.text
@@ -230,9 +218,7 @@ def test_yaml_is_as_good_as_json(lab: Lab, cable: Wire) -> None:
         ("binary.json", "\x00\x01", "ND-104-01", "not JSON"),
     ],
 )
-def test_yaml_that_is_wrong(
-    lab: Lab, name: str, text: str, code: str, said: str
-) -> None:
+def test_yaml_that_is_wrong(lab: Lab, name: str, text: str, code: str, said: str) -> None:
     for verb in ("validate", "run"):
         done = lab.run(verb, lab.write(name, text))
         assert done.code == 104, done.text
@@ -265,6 +251,4 @@ def test_the_schema_takes_what_the_core_takes(lab: Lab) -> None:
     assert schema["$id"]
     known = set(schema["properties"])
     for preset in PRESETS:
-        assert (
-            set(json.loads((ROOT / "profiles" / f"{preset}.json").read_text())) <= known
-        )
+        assert set(json.loads((ROOT / "profiles" / f"{preset}.json").read_text())) <= known

@@ -40,9 +40,7 @@ def serve(lab: Lab, server: str) -> int:
 SHORT = ["--warmup", "1s", "--duration", "2s", "-q"]
 
 
-@pytest.mark.parametrize(
-    ("server", "scheme"), [("nginx", "http"), ("mosquitto", "mqtt")]
-)
+@pytest.mark.parametrize(("server", "scheme"), [("nginx", "http"), ("mosquitto", "mqtt")])
 def test_a_rate_is_that_of_messages(lab: Lab, server: str, scheme: str) -> None:
     port = serve(lab, server)
     done = lab.run("run", f"{scheme}://127.0.0.1:{port}", "--rate", "500/s", *SHORT)
@@ -52,9 +50,7 @@ def test_a_rate_is_that_of_messages(lab: Lab, server: str, scheme: str) -> None:
     assert done.code == (0 if result.valid else 90), done.text
     (group,) = trial.groups
     # each of the 50 connections has 10 messages a second of its own, one more or less at the ends of the phase
-    assert group.measured.messages_intended == pytest.approx(
-        500 * trial.phases.measure, abs=50
-    )
+    assert group.measured.messages_intended == pytest.approx(500 * trial.phases.measure, abs=50)
     assert group.measured.messages_sent == group.measured.messages_delivered
     # the connections of the warm-up are kept: none is made in the measure phase
     assert group.devices == 50
@@ -65,14 +61,10 @@ def test_a_rate_is_that_of_messages(lab: Lab, server: str, scheme: str) -> None:
 def test_one_connection_per_request_is_an_open_loop_of_flows(lab: Lab) -> None:
     port = serve(lab, "nginx")
     url = f"http://127.0.0.1:{port}"
-    done = lab.run(
-        "run", url, "--rate", "100/s", "--connection-per-request", *SHORT[:-1]
-    )
+    done = lab.run("run", url, "--rate", "100/s", "--connection-per-request", *SHORT[:-1])
     (group,) = done.trial.groups
     counts = group.measured
-    assert counts.flows_intended == pytest.approx(
-        100 * done.trial.phases.measure, abs=2
-    )
+    assert counts.flows_intended == pytest.approx(100 * done.trial.phases.measure, abs=2)
     total = group.total
     assert total.flows_completed == total.messages_delivered == total.flows_started
     assert "100/s flows, each on a connection of its own" in done.err
@@ -84,8 +76,6 @@ def test_a_first_run_says_its_modest_load(lab: Lab) -> None:
     done = lab.run("run", f"http://127.0.0.1:{port}", *SHORT[:-1])
     assert done.result.verdict == "pass", done.text
     counts = done.trial.groups[0].measured
-    assert counts.messages_intended == pytest.approx(
-        100 * done.trial.phases.measure, abs=10
-    )
+    assert counts.messages_intended == pytest.approx(100 * done.trial.phases.measure, abs=10)
     assert counts.messages_sent == counts.messages_delivered
     assert "a modest load" in done.err

@@ -21,9 +21,7 @@ __all__ = ["pytestmark"]
 RMEM = "net.ipv4.tcp_rmem"
 SMALL = 212992
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
-AVAILABLE = (
-    Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-)
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
 @pytest.mark.parametrize("control", ["reno", "bbr"])
@@ -51,9 +49,7 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
             namespace.connect(way.near, (FAR, 7000)) as connection,
             contextlib.suppress(OSError),
         ):
-            connection.setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode()
-            )
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
             while not ended.is_set():
                 connection.sendall(bytes(1 << 18))
 
@@ -92,9 +88,7 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     "name",
     ["few-ports", "fast-open", "after-idle", "lossy-path", "control-fin-timeout"],
 )
-def test_a_known_case_is_fixed_and_a_control_is_left_alone(
-    lab: Lab, name: str, verdict: Verdict
-) -> None:
+def test_a_known_case_is_fixed_and_a_control_is_left_alone(lab: Lab, name: str, verdict: Verdict) -> None:
     """Those of new connections; the others are watched in python/tests, and all by `tune cases --watch`."""
     if name == "lossy-path" and not {"bbr", "reno"} <= set(ALLOWED):
         pytest.skip("a namespace may not choose BBR here")

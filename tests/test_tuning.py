@@ -52,9 +52,7 @@ def test_known_cases_show_what_they_must(lab: Lab) -> None:
     assert not list((lab.state / "journal").glob("*")), "something is left"
 
 
-@pytest.mark.skipif(
-    not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
-)
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
 def test_those_over_long_paths_too(lab: Lab) -> None:
     found = run(lab, *PATHS)
     assert [case["status"] for case in found.values()] == ["passed"] * len(PATHS), found
@@ -67,10 +65,7 @@ def test_those_of_the_whole_machine_too_and_it_is_as_it_was(lab: Lab) -> None:
     assert {case["status"] for case in skipped.values()} == {"skipped"}
     found = run(lab, *SHARED, CONTROL, "--global")
     for name, case in found.items():
-        assert (
-            case["status"] == "passed"
-            or CANNOT.get(name, "it can run anywhere") in case["why"]
-        ), case
+        assert case["status"] == "passed" or CANNOT.get(name, "it can run anywhere") in case["why"], case
     assert [Path("/proc/sys", name).read_text() for name in SHARED.values()] == before
 
 
@@ -99,7 +94,5 @@ def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
     found = json.loads(done.out)
     (failed,) = found["metrics"]
     assert (failed["verdict"], failed["effect"]["b"]) == ("better", 0)
-    assert {one["name"] for one in found["counters"] if one["moved"]} >= {
-        "TcpExtListenOverflows"
-    }
+    assert {one["name"] for one in found["counters"] if one["moved"]} >= {"TcpExtListenOverflows"}
     assert not list((lab.state / "journal").glob("*")), "something is left"

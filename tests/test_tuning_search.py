@@ -15,9 +15,7 @@ WMEM = "net.ipv4.tcp_wmem.max"
 
 
 @pytest.mark.root
-def test_a_search_finds_what_binds_on_a_long_path(
-    tmp_path: Path, verdict: Verdict
-) -> None:
+def test_a_search_finds_what_binds_on_a_long_path(tmp_path: Path, verdict: Verdict) -> None:
     command = [
         sys.executable, "-m", "netdyno", "tune", "search", "flow-completion", "--set", "size=1MB",
         "--set", "flows=2", "--path", "delay=15ms", "--baseline", f"{WMEM}=65536", "--param", WMEM,
@@ -34,34 +32,22 @@ def test_a_search_finds_what_binds_on_a_long_path(
     result = json.loads(done.stdout)["result"]
     assert len(result["tried"]) == 2
     # a trial that the host took the CPU from does not count, and without the others there is nothing to find
-    verdict.lost_to_steal(
-        {"steal": sum(t["lost"] and "steal" in t["why"] for t in result["tried"])}
-    )
+    verdict.lost_to_steal({"steal": sum(t["lost"] and "steal" in t["why"] for t in result["tried"])})
     proof = result["proofs"][0]
     assert proof["setting"][WMEM] > 1 << 20
     if not proof["comparison"]["metrics"]:
         assert done.returncode == 90, "no pair is valid, and that is said"
         verdict.lost_to_steal(proof["comparison"]["lost"])
-    change = next(
-        m
-        for m in proof["comparison"]["metrics"]
-        if m["metric"]["name"] == "completion_mean"
-    )
+    change = next(m for m in proof["comparison"]["metrics"] if m["metric"]["name"] == "completion_mean")
     if proof["verdict"] == "invalid":
-        assert done.returncode == 90, (
-            "steal met one setting more often, and that is said"
-        )
+        assert done.returncode == 90, "steal met one setting more often, and that is said"
         verdict.lost_to_steal(proof["comparison"]["again"])
     assert change["effect"]["change"] < -0.4
     # two pairs prove nothing, so that more are measured; if they are lost to the machine, that is the verdict
     assert result["planned"]["pairs"] == result["planned"]["least"] > 2
-    assert (change["effect"]["interval"] is None) == (
-        change["verdict"] == "too few pairs"
-    )
+    assert (change["effect"]["interval"] is None) == (change["verdict"] == "too few pairs")
     assert (done.returncode == 90) == (change["verdict"] == "too few pairs")
     low, high = change["effect"]["interval"] or (-1, 1)
-    assert (low <= 0 <= high) == (
-        change["verdict"] in ("not shown", "no effect", "too few pairs")
-    )
+    assert (low <= 0 <= high) == (change["verdict"] in ("not shown", "no effect", "too few pairs"))
     # whatever was tried lies between the bounds that the other parameters leave
     assert all(t["setting"].get(WMEM, 65536) >= 16384 for t in result["tried"])

@@ -36,9 +36,7 @@ def reflector(lab: Lab, cable: Wire) -> str:
     return f"udp://{Wire.FAR}:7"
 
 
-def test_more_than_it_can_send_is_invalid_and_says_by_how_much(
-    lab: Lab, cable: Wire
-) -> None:
+def test_more_than_it_can_send_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -> None:
     model = {"stream": {"size": "64B", "rate": "20M/s", "echo": False}}
     document = profile(group("flood", reflector(lab, cable), model), validity={})
     # without a warm-up there is no backlog before the measure phase begins
@@ -104,20 +102,14 @@ def test_starved_of_cpu_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -
     target = reflector(lab, cable)
     hog(lab, core)
     transport = {"sockets": {"cores": [core]}}
-    document = profile(
-        group("steady", target, STEADY), validity=TIGHT, transport=transport
-    )
-    done = lab.run(
-        "run", lab.write("p.json", document), prefix=cable.at_near, timeout=80
-    )
+    document = profile(group("steady", target, STEADY), validity=TIGHT, transport=transport)
+    done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near, timeout=80)
     assert done.code == 90, done.text
     found = reasons(done)
     assert "ND-90-03" in found, done.text
     (starved,) = found["ND-90-03"]
     assert starved.value > starved.limit == 0.2
-    assert re.search(
-        rf"worker 0 waited for core {core} in \d+ % of the measure phase", starved.what
-    )
+    assert re.search(rf"worker 0 waited for core {core} in \d+ % of the measure phase", starved.what)
     assert starved.what in done.out
     for late in found.get("ND-90-02", []):
         assert late.value > late.limit == 10e6
@@ -156,13 +148,9 @@ def test_the_same_load_with_room_is_valid(lab: Lab, cable: Wire) -> None:
 
 def test_thresholds_do_not_hide_an_invalid_measurement(lab: Lab, cable: Wire) -> None:
     # no machine is never late
-    document = profile(
-        group("steady", reflector(lab, cable), STEADY), validity={"lateness_p99": "1ns"}
-    )
+    document = profile(group("steady", reflector(lab, cable), STEADY), validity={"lateness_p99": "1ns"})
     document["thresholds"] = [{"metric": "steady.messages_sent", "min": 1}]
-    done = lab.run(
-        "run", lab.write("p.json", document), "--duration", "1s", prefix=cable.at_near
-    )
+    done = lab.run("run", lab.write("p.json", document), "--duration", "1s", prefix=cable.at_near)
     assert done.code == 90, done.text
     assert done.result.verdict == "pass"
     assert not done.result.valid
@@ -178,13 +166,9 @@ def test_own_failures_are_told_from_those_of_others(lab: Lab, cable: Wire) -> No
     target = reflector(lab, cable)
     model = {"stream": {"rate": "10/s", "echo": False}}
     document = profile(group("many", target, model, 40))
-    done = lab.run(
-        "run", lab.write("p.json", document), "--duration", "1s", prefix=prefix
-    )
+    done = lab.run("run", lab.write("p.json", document), "--duration", "1s", prefix=prefix)
     assert done.code in (90, 92), done.text
-    assert (
-        ("ND-92-02" in done.err) if done.code == 92 else ("ND-90-04" in reasons(done))
-    ), done.text
+    assert ("ND-92-02" in done.err) if done.code == 92 else ("ND-90-04" in reasons(done)), done.text
     if done.code == 92:
         assert "40" in done.err
         assert "source" in done.err

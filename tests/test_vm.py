@@ -55,11 +55,7 @@ def value() -> str:
 
 def left(lab: Lab) -> list[str]:
     """Folders of virtual machines that processes of the lab have."""
-    return [
-        path.name
-        for path in Path("/run/netdyno").glob("nd-vm-*")
-        if path.name in folders(lab)
-    ]
+    return [path.name for path in Path("/run/netdyno").glob("nd-vm-*") if path.name in folders(lab)]
 
 
 def folders(lab: Lab) -> str:
@@ -67,9 +63,7 @@ def folders(lab: Lab) -> str:
     return "".join(path.read_text() for path in (lab.state / "journal").glob("*.jsonl"))
 
 
-def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(
-    lab: Lab, command: list[str]
-) -> None:
+def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(lab: Lab, command: list[str]) -> None:
     page = lab.base / "page.html"
     child = lab.start(*command, "--json", "--html", str(page))
     seen, made = set(), set()
@@ -87,9 +81,7 @@ def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(
     told = json.loads(done.out)
     (row,) = told["tables"][0]["rows"]
     # it is read back where it is set; and what a sleeping reader does not lose is more with it
-    assert max(without for without, _ in row["pairs"]) > min(
-        with_it for _, with_it in row["pairs"]
-    )
+    assert max(without for without, _ in row["pairs"]) > min(with_it for _, with_it in row["pairs"])
     assert "virtual machine up after" in done.err
     assert page.is_file()
     # and so does the run

@@ -35,7 +35,9 @@ def totals(trial: Repetition, name: str) -> Any:
 
 def broker(lab: Lab, cable: Wire) -> None:
     """A mosquitto of the test's own."""
-    text = f"listener 1883 {Wire.FAR}\nallow_anonymous true\nsys_interval 1\nmax_queued_messages 0\nuser root\n"
+    text = (
+        f"listener 1883 {Wire.FAR}\nallow_anonymous true\nsys_interval 1\nmax_queued_messages 0\nuser root\n"
+    )
     lab.spawn(
         *cable.at_far,
         "mosquitto",
@@ -70,15 +72,11 @@ def received(cable: Wire) -> int:
 
 def settled(cable: Wire, least: int) -> int:
     """The broker publishes `$SYS` once a second, and only what changed."""
-    until(
-        lambda: received(cable) >= least, 60, f"the broker does not count up to {least}"
-    )
+    until(lambda: received(cable) >= least, 60, f"the broker does not count up to {least}")
     return received(cable)
 
 
-def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(
-    lab: Lab, cable: Wire
-) -> None:
+def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab, cable: Wire) -> None:
     broker(lab, cable)
     seen = lab.base / "seen"
     with seen.open("w") as sink:
@@ -117,15 +115,11 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(
         )
     lines = seen.read_text().splitlines()
     assert len(lines) == sent
-    assert {line.split()[0] for line in lines} == {
-        f"nd/{device}" for device in range(40)
-    }
+    assert {line.split()[0] for line in lines} == {f"nd/{device}" for device in range(40)}
     # tshark's: the capture covers the whole run
     assert done.folder
     kinds = [
-        k
-        for row in tshark(done.folder / "capture.pcapng", "mqtt", "mqtt.msgtype")
-        for k in row[0].split(",")
+        k for row in tshark(done.folder / "capture.pcapng", "mqtt", "mqtt.msgtype") for k in row[0].split(",")
     ]
     assert kinds.count("3") == sent
     assert kinds.count("4") == total.messages_delivered
@@ -153,15 +147,9 @@ http {{
 
 
 def test_http_is_what_nginx_counted_and_logged(lab: Lab, cable: Wire) -> None:
-    configuration = lab.write(
-        "nginx.conf", NGINX.format(folder=lab.base, address=Wire.FAR)
-    )
-    lab.spawn(
-        *cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration
-    )
-    until(
-        lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 60, "nginx does not listen"
-    )
+    configuration = lab.write("nginx.conf", NGINX.format(folder=lab.base, address=Wire.FAR))
+    lab.spawn(*cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration)
+    until(lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 60, "nginx does not listen")
 
     def requests() -> int:
         text = sh(*cable.at_far, "curl", "-s", f"http://{Wire.FAR}/status")
@@ -181,12 +169,8 @@ def test_http_is_what_nginx_counted_and_logged(lab: Lab, cable: Wire) -> None:
     assert codes is None or codes == {"200": total.messages_sent}
 
 
-def test_datagrams_are_what_the_reflector_and_the_cable_counted(
-    lab: Lab, cable: Wire
-) -> None:
-    reflector = lab.spawn(
-        *cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR, bufsize=0
-    )
+def test_datagrams_are_what_the_reflector_and_the_cable_counted(lab: Lab, cable: Wire) -> None:
+    reflector = lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR, bufsize=0)
     assert reflector.stdout
     assert "ready" in reflector.stdout.readline()
     near, far = cable.counters(cable.near, "w0"), cable.counters(cable.far, "w1")
@@ -221,9 +205,7 @@ def test_pings_are_what_the_kernel_counted(lab: Lab, cable: Wire) -> None:
         return counts["InEchos"], counts["OutEchoReps"]
 
     assert echoes() == (0, 0)
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}, 5)
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}, 5))
     done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
     total = totals(done.trial, "alive")
     assert total.messages_sent == total.messages_delivered > 50
@@ -238,9 +220,7 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     # each device sends 100: its tens come out even
     model = {"stream": {"rate": "100/s", "count": 100, "echo": True}}
     load = {"closed": {"flows": 1}}
-    document = profile(
-        group("voice", f"udp://{Wire.FAR}:7", model, 2, load=load), measure="1500ms"
-    )
+    document = profile(group("voice", f"udp://{Wire.FAR}:7", model, 2, load=load), measure="1500ms")
     document["thresholds"] = [{"metric": "voice.loss", "max": 0}]
     done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
     assert done.code == 99, done.text
@@ -257,12 +237,7 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     [voice] = done.trial.groups
     order, measured = voice.reordering, voice.measured
     assert order is not None
-    assert (
-        order.ratio
-        == order.by_three
-        == measured.reordered / measured.messages_delivered
-        > 0
-    )
+    assert order.ratio == order.by_three == measured.reordered / measured.messages_delivered > 0
     assert (order.extent.count, order.extent.min, order.extent.max) == (
         measured.reordered,
         3,
@@ -273,11 +248,7 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     density, losses = order.density, voice.losses
     assert set(density.displaced) == {-1, 0, 3}
     assert density.displaced[-1] == 3 * density.displaced[3] > 0
-    assert (
-        sum(density.displaced.values())
-        == sum(density.waiting.values())
-        == measured.messages_delivered
-    )
+    assert sum(density.displaced.values()) == sum(density.waiting.values()) == measured.messages_delivered
     # one is lost of every ten, and each comes ten after the one before
     assert losses is not None
     lost = measured.messages_sent - measured.messages_delivered
@@ -288,9 +259,7 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
         losses.distance.max,
     ) == (lost, 1, 10, 10)
     assert losses.noticeable == losses.distance.count / lost
-    seen = [
-        (row["longest_loss"], row["furthest"], int(row["loss_periods"])) for row in rows
-    ]
+    seen = [(row["longest_loss"], row["furthest"], int(row["loss_periods"])) for row in rows]
     assert [one[:2] for one in seen] == [("1", "3")] * 2
     assert sum(periods for *_, periods in seen) == losses.length.count
 

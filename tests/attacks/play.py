@@ -34,9 +34,7 @@ class Place:
         for name in ("here", "canary", "home", "tmp", "runs"):
             (base / name).mkdir(mode=0o700, exist_ok=True)
         for name in ("victim", "nd-victim", "netdyno.conf", "secret.csv"):
-            (self.canary / name).write_text(
-                "CANARY: nothing of this may change, or be seen elsewhere\n"
-            )
+            (self.canary / name).write_text("CANARY: nothing of this may change, or be seen elsewhere\n")
         for name, what in case.get("files", {}).items():
             self._plant(self.path(name), what)
 
@@ -65,11 +63,7 @@ class Place:
         elif "folder" in what:
             path.mkdir(exist_ok=True)
         elif "repeat" in what:
-            path.write_text(
-                what.get("before", "")
-                + what["repeat"] * what["times"]
-                + what.get("after", "")
-            )
+            path.write_text(what.get("before", "") + what["repeat"] * what["times"] + what.get("after", ""))
         else:
             path.write_text(self.filled(what["text"]))
         if "mode" in what:
@@ -88,16 +82,12 @@ class Place:
             "HOME": "@home@", "TMPDIR": "@tmp@", "NETDYNO_STATE": "@state@", "NETDYNO_RUNS": "@runs@", "COLUMNS": "200",
         }  # fmt: skip
         made |= self.case.get("environment", {})
-        return kept | {
-            key: self.filled(value) for key, value in made.items() if value is not None
-        }
+        return kept | {key: self.filled(value) for key, value in made.items() if value is not None}
 
     def seen(self) -> dict[str, Any]:
         """Everything that must be afterwards as it was before."""
         found = {}
-        trees = [self.canary, self.here, self.base / "home"] + [Path("/etc")] * (
-            os.geteuid() == 0
-        )
+        trees = [self.canary, self.here, self.base / "home"] + [Path("/etc")] * (os.geteuid() == 0)
         for tree in trees:
             for path in [tree, *tree.rglob("*")]:
                 found[str(path)] = _look(path)
@@ -130,11 +120,7 @@ def parameters() -> dict[str, str]:
     for folder in KERNEL:
         for path in Path("/proc/sys", folder).rglob("*"):
             try:
-                if (
-                    path.is_file()
-                    and path.stat().st_mode & 0o200
-                    and str(path) not in VOLATILE
-                ):
+                if path.is_file() and path.stat().st_mode & 0o200 and str(path) not in VOLATILE:
                     found[str(path)] = path.read_text()
             except (OSError, UnicodeDecodeError):
                 continue
@@ -183,10 +169,7 @@ def rpc(place: Place) -> dict[str, Any]:
         ]:
             said += _talk(
                 path,
-                [
-                    place.filled(line if isinstance(line, str) else json.dumps(line))
-                    for line in lines
-                ],
+                [place.filled(line if isinstance(line, str) else json.dumps(line)) for line in lines],
             )
         alive = any('"last"' in line for line in said)
         return {
@@ -225,24 +208,15 @@ def main(base: Path, case: dict[str, Any]) -> dict[str, Any]:
     time.sleep(0.05)
     after = place.seen()
     told["changed"] = sorted(
-        name
-        for name in before.keys() | after.keys()
-        if before.get(name) != after.get(name)
+        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
     )
-    kept = [
-        path
-        for tree in ("runs", "here")
-        for path in (base / tree).rglob("*")
-        if path.is_file()
-    ]
+    kept = [path for tree in ("runs", "here") for path in (base / tree).rglob("*") if path.is_file()]
     told["leaked"] = [
         str(path) for path in kept
         if not path.is_symlink() and path.stat().st_size < 1 << 26 and b"CANARY: nothing" in path.read_bytes()
     ]  # fmt: skip
     planted = {place.path(name) for name in case.get("files", {})}
-    told["left"] = [
-        str(path) for path in (base / "tmp").iterdir() if path not in planted
-    ]
+    told["left"] = [str(path) for path in (base / "tmp").iterdir() if path not in planted]
     return told
 
 

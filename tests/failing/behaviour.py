@@ -53,9 +53,7 @@ class Behaviour:
 
     says: str = "answers each message once"
     """What it does, in the words of the table."""
-    messages: Callable[[], int] = field(
-        default_factory=lambda: itertools.count(1).__next__, repr=False
-    )
+    messages: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__, repr=False)
     """Numbers the messages of all clients, from 1."""
 
     def accepted(self, peer: Peer) -> None:

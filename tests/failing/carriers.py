@@ -152,9 +152,7 @@ class Connection:
         """Break it off: a socket closed without lingering sends RST."""
         self.ended = True
         with contextlib.suppress(OSError):
-            self.sock.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             # a reader that waits in the kernel holds the socket: the RST leaves when its thread closes it
             self.sock.shutdown(socket.SHUT_RD)
 
@@ -243,9 +241,7 @@ class Later:
     def put(self, seconds: float, what: Callable[[], None]) -> None:
         """Do it then."""
         with self._changed:
-            heapq.heappush(
-                self._due, (time.monotonic() + seconds, next(self._numbers), what)
-            )
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), what))
             self._changed.notify()
             if not self._begun:
                 self._begun = True
@@ -255,9 +251,7 @@ class Later:
         while True:
             with self._changed:
                 while not self._due or self._due[0][0] > time.monotonic():
-                    self._changed.wait(
-                        self._due[0][0] - time.monotonic() if self._due else None
-                    )
+                    self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
                 what = heapq.heappop(self._due)[2]
             what()
 
@@ -279,9 +273,7 @@ class Place:
     def send(self, data: bytes, *, elsewhere: bool = False) -> None:
         """Send it, from our address or from another one."""
         with contextlib.suppress(OSError):
-            (self.server.other if elsewhere else self.server.sock).sendto(
-                data, self.address
-            )
+            (self.server.other if elsewhere else self.server.sock).sendto(data, self.address)
 
     def later(self, seconds: float, data: bytes) -> None:
         """Send it after a while."""
@@ -335,9 +327,7 @@ class Udp(Running):
                 found = self.dialect(self.message(data))
                 if found is None:
                     continue
-                place = self.places.setdefault(
-                    sender, Place(self, sender, len(self.places) + 1)
-                )
+                place = self.places.setdefault(sender, Place(self, sender, len(self.places) + 1))
                 self.messages += 1
                 place.messages += 1
                 self.behaviour.answer(place, found[0])
@@ -353,9 +343,7 @@ class Icmp(Udp):
 
     @staticmethod
     def _raw(address: str) -> socket.socket:
-        return roomy(
-            socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), address
-        )
+        return roomy(socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), address)
 
     def message(self, data: bytes) -> bytes:
         """What is behind the IPv4 header."""

@@ -73,17 +73,11 @@ commonName = supplied
 """
 
 
-def certificate(
-    folder: Path, address: str, kind: Certified
-) -> tuple[ssl.SSLContext, Path]:
+def certificate(folder: Path, address: str, kind: Certified) -> tuple[ssl.SSLContext, Path]:
     """What such a server at this address listens with, and the file of the authority."""
     base = folder / f"certificate{next(FILES)}"
-    config, ca, cert, key = (
-        base.with_suffix(f".{end}") for end in ("conf", "ca", "pem", "key")
-    )
-    config.write_text(
-        CONFIG.format(address=kind.name or address, base=base, folder=folder)
-    )
+    config, ca, cert, key = (base.with_suffix(f".{end}") for end in ("conf", "ca", "pem", "key"))
+    config.write_text(CONFIG.format(address=kind.name or address, base=base, folder=folder))
     base.with_suffix(".index").write_text("")
     new = (
         "-newkey",
@@ -133,7 +127,5 @@ def certificate(
 
 
 def _openssl(*arguments: str | Path) -> None:
-    done = subprocess.run(
-        ["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

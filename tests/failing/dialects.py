@@ -59,17 +59,13 @@ def mqtt(data: bytes) -> tuple[Message, int] | None:
     if kind == PUBLISH:
         qos, topic = flags >> 1 & 3, 2 + int.from_bytes(body[:2])
         number = body[topic : topic + 2]
-        return Message(
-            packet, (b"", b"\x40\x02" + number, b"\x50\x02" + number)[qos]
-        ), end
+        return Message(packet, (b"", b"\x40\x02" + number, b"\x50\x02" + number)[qos]), end
     answers = {
         PUBREL: b"\x70\x02" + body[:2],
         PINGREQ: b"\xd0\x00",
         SUBSCRIBE: b"\x90\x03" + body[:2] + b"\0",
     }
-    return Message(
-        packet, answers.get(kind, b""), greeting=True, last=kind == DISCONNECT
-    ), end
+    return Message(packet, answers.get(kind, b""), greeting=True, last=kind == DISCONNECT), end
 
 
 def _packet(data: bytes) -> tuple[int, int] | None:
@@ -104,10 +100,7 @@ def icmp(data: bytes) -> tuple[Message, int] | None:
 def summed(message: bytes) -> bytes:
     """An ICMP message with its checksum put right (RFC 1071)."""
     blank = message[:2] + b"\0\0" + message[4:]
-    total = sum(
-        int.from_bytes(blank[at : at + 2].ljust(2, b"\0"))
-        for at in range(0, len(blank), 2)
-    )
+    total = sum(int.from_bytes(blank[at : at + 2].ljust(2, b"\0")) for at in range(0, len(blank), 2))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return message[:2] + (total ^ 0xFFFF).to_bytes(2) + message[4:]

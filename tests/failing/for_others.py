@@ -59,6 +59,4 @@ class OtherEcho(Behaviour):
     def answer(self, peer: Peer, message: Message) -> None:
         """Two bytes of the header are others."""
         changed = bytes(byte ^ 0x55 for byte in message.answer[self.at : self.at + 2])
-        peer.send(
-            summed(message.answer[: self.at] + changed + message.answer[self.at + 2 :])
-        )
+        peer.send(summed(message.answer[: self.at] + changed + message.answer[self.at + 2 :]))

@@ -30,9 +30,7 @@ class Freezing(Behaviour):
 class FreezingInPart(Behaviour):
     """Every second client, and its later connections too."""
 
-    says: str = (
-        "freezes for every second client after 2 messages of it; the others are served"
-    )
+    says: str = "freezes for every second client after 2 messages of it; the others are served"
     after: int = 2
 
     def answer(self, peer: Peer, message: Message) -> None:

@@ -11,9 +11,7 @@ from failing.behaviour import Behaviour, Message, Peer
 class HalfClosing(Behaviour):
     """FIN in place of an answer."""
 
-    says: str = (
-        "half-closes each connection (FIN) in place of its 3rd answer, and reads on"
-    )
+    says: str = "half-closes each connection (FIN) in place of its 3rd answer, and reads on"
     after: int = 3
 
     def answer(self, peer: Peer, message: Message) -> None:

@@ -116,9 +116,7 @@ def judged(result: Result, case: Case) -> None:
         for repetition in result.legs[0].repetitions
     ]
     counted(case, seen)
-    failed = {
-        one.check for one in result.checks if one.group == case.name and not one.passed
-    }
+    failed = {one.check for one in result.checks if one.group == case.name and not one.passed}
     assert failed == ({case.check} if case.check else set())
     (limit,) = [one for one in result.thresholds if one.metric == f"{case.name}.errors"]
     assert limit.passed == (not case.shows), limit

@@ -66,16 +66,12 @@ class Verdict:
         other = [f"{one.code}: {one.what}" for one in found if one.code not in OF_TIME]
         assert not other, f"the run is invalid for a fault: {other}"
         if found:
-            raise Inconclusive(
-                f"{found[0].code}: {found[0].what} (steal {self.steal():.0%})"
-            )
+            raise Inconclusive(f"{found[0].code}: {found[0].what} (steal {self.steal():.0%})")
 
     def lost_to_steal(self, trials: dict[str, int]) -> None:
         """Go on if tuning lost no trial to steal, as it counts them by what they were lost to."""
         if lost := trials.get("steal", 0):
-            raise Inconclusive(
-                f"{lost} trials lost to steal ({self.steal():.0%} over the test)"
-            )
+            raise Inconclusive(f"{lost} trials lost to steal ({self.steal():.0%} over the test)")
 
 
 @pytest.fixture
@@ -89,13 +85,9 @@ def verdict() -> Verdict:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Marks that both trees of tests know."""
-    config.addinivalue_line(
-        "markers", "root: makes network namespaces, which needs root"
-    )
+    config.addinivalue_line("markers", "root: makes network namespaces, which needs root")
     config.addinivalue_line("markers", "browser: drives a browser")
-    config.addinivalue_line(
-        "markers", "slow: minutes long; `./do test quick` leaves it out"
-    )
+    config.addinivalue_line("markers", "slow: minutes long; `./do test quick` leaves it out")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
@@ -124,11 +116,7 @@ def pytest_runtest_makereport(
 
 
 def _reason(report: Any) -> str | None:
-    return (
-        dict(getattr(report, "user_properties", ())).get("inconclusive")
-        if report.skipped
-        else None
-    )
+    return dict(getattr(report, "user_properties", ())).get("inconclusive") if report.skipped else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -136,11 +124,7 @@ def pytest_report_teststatus(
     report: Any,
 ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
     """Counted apart from passed, failed and skipped."""
-    return (
-        ("inconclusive", "?", ("INCONCLUSIVE", {"yellow": True}))
-        if _reason(report) is not None
-        else None
-    )
+    return ("inconclusive", "?", ("INCONCLUSIVE", {"yellow": True})) if _reason(report) is not None else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
