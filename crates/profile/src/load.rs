@@ -70,13 +70,6 @@ fn typed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_path_to_error::deserialize(&mut json).map_err(|e| explain_value(&e.path().to_string(), e.inner()))
 }
 
-/// The profile's JSON Schema.
-pub fn schema() -> Value {
-    let mut schema = schemars::schema_for!(Profile).to_value();
-    schema["$id"] = "urn:netdyno:schema:profile-1".into();
-    schema
-}
-
 /// Text that is not JSON, or too much of it.
 fn explain(path: &str, error: &serde_json::Error) -> Error {
     if error.is_data() {

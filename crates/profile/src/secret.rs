@@ -1,15 +1,13 @@
 //! What of a profile others must not read. The schema marks it; it is replaced in all that is kept, told or logged.
 
 use crate::target::without_user;
+pub use crate::text::HIDDEN;
 use crate::{Profile, Target};
 use models::Params;
 use protocol::problem::Problem;
 use protocol::template::Template;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
-
-/// What stands in the place of a secret.
-pub const HIDDEN: &str = "***";
 
 /// The key of a mark in the schema. `true`: the text, or all texts below; `"names"`: the entries of an object whose
 /// names say so, as of header fields; `"query"`: parameters in the query of a URL, as `?token=…`.

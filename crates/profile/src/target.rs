@@ -1,6 +1,6 @@
 //! Where load goes: a URL whose scheme names the protocol.
 
-use crate::secret::HIDDEN;
+use crate::text::HIDDEN;
 use base64::Engine as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// What stands in the place of a secret.
+pub const HIDDEN: &str = "***";
+
 /// Most of it that is shown, in characters, and how many of these are its end: what is said of a long name stands behind it.
 const SHOWN: usize = 2_000;
 const END: usize = 500;

@@ -1,7 +1,7 @@
 //! Why exactly something failed, within a kind of failure: the status, the reason code, the fault of a certificate. They
 //! are counted in a small table, so that `rejected` can be told as `404 × 118, 503 × 2`.
 
-use crate::meter::Failure;
+use crate::failure::Failure;
 use std::fmt;
 
 /// Causes that are told apart within one kind of failure; the rest is counted together.

@@ -8,6 +8,7 @@ pub mod cause;
 pub mod coap;
 pub mod data;
 pub mod describe;
+pub mod failure;
 pub mod fine_time;
 pub mod histogram;
 pub mod http;

@@ -370,7 +370,12 @@ mod tests {
             };
             let text = json!({"name": "p", "groups": [group("a"), group("b")]}).to_string();
             let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
-            plan.groups.iter().map(|group| format!("{:?}", group.model)).collect::<Vec<_>>()
+            // the number that its messages begin with is of the run, also where the session is kept
+            let name = |model: String| {
+                let (_, rest) = model.split_once("client_id").expect("a client");
+                rest.split("username").next().unwrap_or_default().to_owned()
+            };
+            plan.groups.iter().map(|group| name(format!("{:?}", group.model))).collect::<Vec<_>>()
         };
         let (clean, kept) = (ids("clean"), ids("kept"));
         assert!(clean[0] != clean[1] && kept[0] != kept[1], "groups would evict each other");

@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from netdyno.errors import Error
 from netdyno.system import device, namespace
 
-if TYPE_CHECKING:
-    from netdyno.system.journal import Journal
-
 PROC = Path("/proc/sys")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _VALUE = re.compile(r"[\x20-\x7e\t]{1,4096}")
+
+
+class Notes(Protocol):
+    """What of a journal a change needs."""
+
+    def write(self, kind: str, **data: Any) -> int:
+        """Note a change before it is made; the entry's number."""
+
+    def undo(self, *numbers: int) -> None:
+        """Undo changes by their numbers."""
 
 
 def file(key: str) -> Path:
@@ -85,7 +92,7 @@ def about(path: Path, where: str | None) -> dict[str, Any]:
     return {"where": where, "id": namespace.cookie(where)} | ({"device": known} if known else {})
 
 
-def change(notes: Journal, where: str, key: str, value: object) -> int:
+def change(notes: Notes, where: str, key: str, value: object) -> int:
     """Set a parameter inside a namespace, with what it was in the journal first; the entry's number."""
     path, text = file(key), checked(key, value)
     try:

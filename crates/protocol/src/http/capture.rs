@@ -135,7 +135,7 @@ impl Capture {
         match self {
             Self::Header(name) => {
                 let what = || format!("{name:?} is no field name");
-                Problem::unless(super::params::is_token(name), "header", what, "name one, like Set-Cookie")?;
+                Problem::unless(super::request::is_token(name), "header", what, "name one, like Set-Cookie")?;
                 Ok(Rule::Header(name.as_str().into()))
             }
             Self::Json(pointer) => {

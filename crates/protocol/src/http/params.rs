@@ -1,7 +1,7 @@
 //! Parameters of the `http` model.
 
 use super::capture::{Capture, Captures};
-use super::request::{LENGTH_BLANK, Request};
+use super::request::{LENGTH_BLANK, Request, is_token};
 use super::{Config, DESCRIPTION, Exchange, wire};
 use crate::data::Data;
 use crate::describe::{Description, ModelParams, Paced, Repeats};
@@ -445,11 +445,6 @@ fn ascii(path: &str) -> String {
 
 fn is_visible(byte: u8) -> bool {
     byte > b' ' && byte < 0x7f
-}
-
-pub(super) fn is_token(text: &str) -> bool {
-    // RFC 9110 §5.6.2
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 fn status_range(text: &str) -> Option<std::ops::RangeInclusive<u16>> {

@@ -49,3 +49,9 @@ impl Request {
         }
     }
 }
+
+/// Whether a text is a token, as methods and field names are.
+pub(super) fn is_token(text: &str) -> bool {
+    // RFC 9110 §5.6.2
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
