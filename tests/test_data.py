@@ -91,11 +91,27 @@ def test_each_device_sends_its_row(lab: Lab, web: Recorder) -> None:
 def test_a_quick_form_sends_what_curl_would(lab: Lab, web: Recorder) -> None:
     url = f"http://127.0.0.1:{web.server_port}/v1?a=b"
     options = ["-d", '{"t": {"v": 21}}', "-H", "Content-Type: application/json", "-H", "X-Id: {device}"]
-    done = lab.run("run", url, *options, "--count", "2", "--devices", "1", "--duration", "500ms", "-q")
+    done = lab.run(
+        "run",
+        url,
+        *options,
+        "--user",
+        "al:p{}:w",
+        "--count",
+        "2",
+        "--devices",
+        "1",
+        "--duration",
+        "500ms",
+        "-q",
+    )
     assert done.code in (0, 90), done.text
     method, path, fields, body = web.got[0]
     assert (method, path, body) == ("POST", "/v1?a=b", '{"t": {"v": 21}}')
     assert (fields["content-type"], fields["x-id"]) == ("application/json", "0")
+    assert fields["authorization"] == "Basic YWw6cHt9Onc="  # al:p{}:w
+    kept = done.text + (done.folder / "result.json").read_text() + (done.folder / "report.html").read_text()
+    assert "p{}:w" not in kept and "YWw6cHt9Onc" not in kept
 
 
 class Sessions(Handler):

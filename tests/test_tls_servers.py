@@ -31,7 +31,14 @@ S_SERVER = {
     for version in (2, 3)
     for mode in ("www", "rev")
 }
-NAMES = [*NGINX, *MOSQUITTO, *S_SERVER]
+# servers that want a certificate of the client
+WANTS = {
+    f"{server}-client-1{version}-{key}": (next(PORTS), server, version, key)
+    for server in ("nginx", "mosquitto")
+    for version in (2, 3)
+    for key in ("rsa", "ecdsa")
+}
+NAMES = [*NGINX, *MOSQUITTO, *S_SERVER, *WANTS]
 HTTP = {"http": {"keep_alive": False, "interval": "200ms"}}
 SCRIPT = {"script": {"steps": [{"send": "abc\\n"}, {"expect": "cba\\n"}]}}
 
@@ -58,13 +65,13 @@ def certificate(base: Path, key: str) -> tuple[str, str]:
     return str(cert), str(own)
 
 
-def nginx(port: int, version: int, files: tuple[str, str], sessions: str) -> str:
+def nginx(port: int, version: int, files: tuple[str, str], sessions: str, more: str = "") -> str:
     """A server of nginx."""
     tickets = "on" if sessions == "tickets" else "off"
     cache = f"shared:of{port}:1m" if sessions == "ids" else "off"
     return (
         f"server {{ listen {Wire.FAR}:{port} ssl; ssl_certificate {files[0]}; ssl_certificate_key {files[1]};"
-        f" ssl_protocols TLSv1.{version}; ssl_session_tickets {tickets}; ssl_session_cache {cache}; return 200 ok; }}"
+        f" ssl_protocols TLSv1.{version}; ssl_session_tickets {tickets}; ssl_session_cache {cache};{more} return 200 ok; }}"
     )
 
 
@@ -75,7 +82,7 @@ def listener(port: int, version: int, files: tuple[str, str]) -> str:
     )
 
 
-def groups() -> list[dict[str, Any]]:
+def groups(files: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
     tls = {"tls": {"insecure": True}}
     web = [group(name, f"https://{Wire.FAR}:{port}", HTTP, 2, **tls) for name, (port, *_) in NGINX.items()]
     mqtt = {"mqtt": {"interval": "100ms", "qos": 1}}
@@ -87,7 +94,19 @@ def groups() -> list[dict[str, Any]]:
         group(name, f"{'https' if mode == 'www' else 'tls'}://{Wire.FAR}:{port}", HTTP if mode == "www" else SCRIPT, 1, **tls)
         for name, (port, _, mode) in S_SERVER.items()
     ]  # fmt: skip
-    return [*web, *brokers, *others]
+    wants = [
+        group(
+            name,
+            f"{'https' if server == 'nginx' else 'mqtts'}://{Wire.FAR}:{port}",
+            HTTP if server == "nginx" else mqtt,
+            2,
+            tls={"insecure": True, "cert": files[key][0], "key": files[key][1]},
+        )
+        for name, (port, server, _, key) in WANTS.items()
+    ]
+    port, *_ = WANTS["nginx-client-13-rsa"]
+    nobody = group("nobody", f"https://{Wire.FAR}:{port}", HTTP, 1, **tls)
+    return [*web, *brokers, *others, *wants, nobody]
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +117,20 @@ def seen() -> Iterator[dict[str, GroupResult]]:
         with wire() as cable:
             files = {key: certificate(lab.base, key) for key in ("rsa", "ecdsa")}
             servers = [nginx(port, version, files[key], how) for port, version, key, how in NGINX.values()]
+            servers += [
+                nginx(port, version, files[key], "tickets", f" ssl_verify_client on; ssl_client_certificate {files[key][0]};")
+                for port, server, version, key in WANTS.values()
+                if server == "nginx"
+            ]  # fmt: skip
             web = f"worker_processes 1; pid {lab.base}/nginx.pid; error_log {lab.base}/error.log; events {{}}"
             web += f" http {{ access_log off; {' '.join(servers)} }}"
             lab.spawn(*cable.at_far, "nginx", "-c", lab.write("nginx.conf", web), "-g", "daemon off;")
             listeners = [listener(port, version, files[key]) for port, version, key in MOSQUITTO.values()]
+            listeners += [
+                listener(port, version, files[key]) + f"cafile {files[key][0]}\nrequire_certificate true\n"
+                for port, server, version, key in WANTS.values()
+                if server == "mosquitto"
+            ]
             broker = "per_listener_settings false\nallow_anonymous true\n" + "".join(listeners)
             lab.spawn(*cable.at_far, "mosquitto", "-c", lab.write("mosquitto.conf", broker))
             for port, version, mode in S_SERVER.values():
@@ -117,10 +146,13 @@ def seen() -> Iterator[dict[str, GroupResult]]:
                 # an end of input is the end of it, and what it prints of each client fills a pipe
                 lab.spawn(*cable.at_far, "openssl", "s_server", "-accept", f"{Wire.FAR}:{port}", *options,
                           stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-            ports = {port for port, *_ in (*NGINX.values(), *MOSQUITTO.values(), *S_SERVER.values())}
+            ports = {
+                port
+                for port, *_ in (*NGINX.values(), *MOSQUITTO.values(), *S_SERVER.values(), *WANTS.values())
+            }
             until(lambda: ports <= listening(cable), 60, "not all servers listen")
             phases = {"warmup": "0s", "measure": "4s", "drain": "4s", "sample": "500ms"}
-            document = {"name": "tls", "phases": phases, "validity": PATIENT, "groups": groups()}
+            document = {"name": "tls", "phases": phases, "validity": PATIENT, "groups": groups(files)}
             done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
             assert done.folder, done.text
             yield {one.name: one for one in done.trial.groups}
@@ -140,3 +172,10 @@ def test_a_handshake_with_a_real_server_ends(seen: dict[str, GroupResult], name:
     assert not seen[name].errors, seen[name].errors
     assert total.messages_sent > 0
     assert total.messages_delivered == total.messages_sent
+
+
+def test_a_server_that_wants_a_certificate_is_not_blamed_for_saying_so(seen: dict[str, GroupResult]) -> None:
+    errors = [cause for error in seen["nobody"].errors for cause in error.causes]
+    # nginx answers with a page that says so
+    assert {cause.cause for cause in errors} == {"400"}, errors
+    assert "No required SSL certificate was sent" in (errors[0].example or "")

@@ -70,6 +70,7 @@ def test_header_fields_are_checked_as_typed() -> None:
 def test_certificates_are_for_tls() -> None:
     assert made("https://h", cacert="/ca.pem")["tls"] == {"ca": "/ca.pem"}
     assert made("mqtts://h", insecure=True)["tls"] == {"insecure": True}
+    assert made("https://h", cert="/c.pem", key="/c.key")["tls"] == {"cert": "/c.pem", "key": "/c.key"}
 
 
 def test_a_user_is_part_of_the_target() -> None:
@@ -86,6 +87,7 @@ def test_a_user_is_part_of_the_target() -> None:
         ("http://h", {"topic": "t"}, "--topic"),
         ("http://h", {"insecure": True}, "--insecure"),
         ("http://h", {"cacert": "/ca.pem"}, "--cacert"),
+        ("mqtt://h", {"cert": "/c.pem"}, "--cert"),
         ("mqtt://h", {"header": ("a: b",)}, "--header"),
         ("mqtt://h", {"method": "PUT"}, "--method"),
         ("ping://h", {"data": ("x",)}, "--data"),

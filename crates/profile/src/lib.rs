@@ -212,6 +212,10 @@ pub struct Tls {
     pub insecure: bool,
     /// Name to ask for and to check, when it is not the target's host.
     pub server_name: Option<String>,
+    /// File with the client's certificate and those of the CAs between (PEM), for servers that ask for one. Default: none.
+    pub cert: Option<String>,
+    /// File with the key of `cert` (PEM, without a passphrase). Default: the file of `cert`.
+    pub key: Option<String>,
 }
 
 /// When flows begin.

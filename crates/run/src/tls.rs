@@ -11,7 +11,7 @@ use rustls::{
     SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,15 +36,50 @@ pub fn config(tls: Option<&Tls>, host: &str) -> Result<(Arc<ClientConfig>, Serve
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(wrong)?;
-    let config = if tls.is_some_and(|t| t.insecure) {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
-            .with_no_client_auth()
+    let builder = if tls.is_some_and(|t| t.insecure) {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
     } else {
-        builder.with_root_certificates(roots(tls.and_then(|t| t.ca.as_deref()))?).with_no_client_auth()
+        builder.with_root_certificates(roots(tls.and_then(|t| t.ca.as_deref()))?)
+    };
+    let config = match tls.map(identity).transpose()?.flatten() {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|e| {
+            let what = format!("the key does not fit the certificate of tls.cert ({e})");
+            ("key", what, "Name the key that the certificate was made for".to_owned())
+        })?,
+        None => builder.with_no_client_auth(),
     };
     Ok((Arc::new(config), server))
+}
+
+/// The client's certificate with those of the CAs between, and its key.
+fn identity(tls: &Tls) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Problem> {
+    let Some(cert) = &tls.cert else {
+        let what = "there is a key and no certificate".to_owned();
+        let alone = ("key", what, "Name the certificate in tls.cert, or leave tls.key out".to_owned());
+        return if tls.key.is_some() { Err(alone) } else { Ok(None) };
+    };
+    let read = |at: &'static str, path: &str, fix: &str| {
+        file::read(Path::new(path), CA_MAX)
+            .map_err(|e| (at, format!("{path:?} cannot be used ({e})"), fix.to_owned()))
+    };
+    const CERT: &str = "Give a PEM file with the client's certificate";
+    const KEY: &str = "Give a PEM file with the key, without a passphrase";
+    let pem = read("cert", cert, CERT)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let bad = |e: String| ("cert", format!("{cert:?} cannot be used ({e})"), CERT.to_owned());
+    let chain = chain.map_err(|e| bad(e.to_string()))?;
+    if chain.is_empty() {
+        return Err(bad("no certificate in it".to_owned()));
+    }
+    let (at, path) = tls.key.as_ref().map_or(("cert", cert), |key| ("key", key));
+    let pem = read(at, path, KEY)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        let encrypted = pem.windows(9).any(|words| words == b"ENCRYPTED");
+        let why = if encrypted { "its key has a passphrase" } else { "no key in it" };
+        let fix = if at == "cert" { "Name the key's file in tls.key" } else { KEY };
+        (at, format!("{path:?} cannot be used ({why})"), fix.to_owned())
+    })?;
+    Ok(Some((chain, key)))
 }
 
 fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
@@ -129,7 +164,7 @@ fn of_certificate(why: &CertificateError) -> (&'static str, &'static str) {
 fn of_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::CertificateRequired | AlertDescription::BadCertificate => {
-            "the server wants a certificate of the client, and it has none"
+            "the server wants a certificate of the client, or another one; name it with tls: {cert: FILE, key: FILE}"
         }
         AlertDescription::ProtocolVersion => "the server speaks no TLS 1.2 or 1.3",
         AlertDescription::UnrecognisedName => {

@@ -140,6 +140,11 @@ def path(value: str | Path, at: str) -> Path:
     return Path(value)
 
 
+def file(value: str | Path | None, at: str) -> str | None:
+    """The absolute path of a file, or none."""
+    return None if value is None else str(path(value, at).absolute())
+
+
 def address(value: str | Path | None) -> Address | None:
     """A daemon's address, or none."""
     if value is None:

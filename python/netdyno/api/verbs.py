@@ -53,6 +53,8 @@ def run(
     topic: str | None = None,
     user: str | None = None,
     cacert: str | Path | None = None,
+    cert: str | Path | None = None,
+    key: str | Path | None = None,
     duration: str | float | None = None,
     warmup: str | float | None = None,
     load: float | None = None,
@@ -69,7 +71,7 @@ def run(
     """Run a load and judge what came of it, as `netdyno run` does.
 
     `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
-    a preset. `devices` to `cacert` are for URLs, and one that a scheme cannot use is refused; `data` that
+    a preset. `devices` to `key` are for URLs, and one that a scheme cannot use is refused; `data` that
     begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, of each group where none
     is named. `resume` takes over the valid trials of a run that ended early.
     """
@@ -89,7 +91,9 @@ def run(
         data=() if data is None else arguments.texts(data, "data"),
         topic=arguments.text(topic, "topic"),
         user=arguments.text(user, "user"),
-        cacert=None if cacert is None else str(arguments.path(cacert, "cacert").absolute()),
+        cacert=arguments.file(cacert, "cacert"),
+        cert=arguments.file(cert, "cert"),
+        key=arguments.file(key, "key"),
     )
     conditions = arguments.texts(thresholds, "thresholds")
     places = arguments.targets(targets)

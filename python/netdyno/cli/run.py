@@ -189,6 +189,24 @@ def run(
             rich_help_panel=REQUEST,
         ),
     ] = None,
+    cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--cert",
+            help="TLS: show the client certificate in this file (PEM).",
+            metavar="FILE",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            help="TLS: key of --cert (PEM); if left out, it is in that file.",
+            metavar="FILE",
+            rich_help_panel=REQUEST,
+        ),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", "-k", help="TLS: accept any certificate.", rich_help_panel=REQUEST)
     ] = False,
@@ -270,7 +288,7 @@ def run(
         tuple(data or ()),
         topic,
         user,
-        str(cacert.absolute()) if cacert else None,
+        *(str(path.absolute()) if path else None for path in (cacert, cert, key)),
     )
     chosen = choose(what, options)
     trial = {"load": load, "measure": duration, "warmup": warmup}

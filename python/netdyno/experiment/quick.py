@@ -39,6 +39,8 @@ class Quick:
     topic: str | None = None
     user: str | None = None
     cacert: str | None = None
+    cert: str | None = None
+    key: str | None = None
 
     def given(self) -> list[str]:
         """Names of the options that say something."""
@@ -94,7 +96,7 @@ _OPTIONS = {
     "source": "--source", "devices": "--devices", "load.open.rate": "--rate", "rate": "--rate",
     "size": "--size", "interval": "--interval", "count": "--count", "requests": "--count", "qos": "--qos",
     "method": "--method", "headers": "--header", "body": "--data", "payload": "--data", "topic": "--topic",
-    "tls.ca": "--cacert",
+    "tls.ca": "--cacert", "tls.cert": "--cert", "tls.key": "--key",
 }  # fmt: skip
 
 
@@ -308,7 +310,7 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
     }
     if o.source:
         group["source"] = list(o.source)
-    tls = ({"insecure": True} if o.insecure else {}) | ({"ca": o.cacert} if o.cacert else {})
+    tls = {key: value for option, key in quick_request.TLS.items() if (value := getattr(o, option))}
     if tls and scheme.tls:
         group["tls"] = tls
     return group

@@ -22,9 +22,12 @@ _PLACE = re.compile(
     r"\{(device|seq|timestamp|timestamp_ms|random:[0-9-]+|[A-Za-z_][\w-]*\.[A-Za-z_][\w-]*)\}"
 )
 
+TLS = {"insecure": "insecure", "cacert": "ca", "cert": "cert", "key": "key"}
+"""Options of TLS and the keys of a group's `tls` that they set."""
+
 _FLAGS = {
     "method": "--method", "header": "--header", "data": "--data", "topic": "--topic", "qos": "--qos",
-    "user": "--user", "insecure": "--insecure", "cacert": "--cacert",
+    "user": "--user", "insecure": "--insecure", "cacert": "--cacert", "cert": "--cert", "key": "--key",
     "connection_per_request": "--connection-per-request",
 }  # fmt: skip
 
@@ -44,7 +47,7 @@ def _doubled(text: str) -> str:
 
 def usable(option: str, about: Description, scheme: Scheme) -> bool:
     """Whether a group of this model and scheme can use an option."""
-    if option in ("insecure", "cacert"):
+    if option in TLS:
         return scheme.tls
     if option == "connection_per_request":
         return scheme.connects

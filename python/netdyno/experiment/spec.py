@@ -240,7 +240,7 @@ def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, An
     return _located(presets.profile(profile), presets.profiles()[profile].parent)
 
 
-FILES = (("tls", "ca"), ("frame", "replay", "file"))
+FILES = (("tls", "ca"), ("tls", "cert"), ("tls", "key"), ("frame", "replay", "file"))
 """Where a group of a profile may name a file."""
 
 
