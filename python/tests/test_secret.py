@@ -297,3 +297,17 @@ def test_credentials_without_tls_are_in_a_capture() -> None:
     plain = {"name": "g", "target": "mqtt://u:p@h", "model": {"mqtt": {}}}
     assert secret.in_the_open({"groups": [plain]}) == ["groups[0].target"]
     assert secret.in_the_open({"groups": [plain | {"target": "MQTTS://u:p@h"}]}) == []
+
+
+def test_requests_at_the_start_of_a_flow_keep_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = ("groups", 0, "model", "http", "before", 0, "headers")
+    assert secret.is_marked((*at, "Authorization")) and not secret.is_marked((*at, "Accept"))
+    assert secret.is_secret("profile.groups.g.model.http.before.0.headers.Authorization")
+    assert not secret.is_secret("profile.groups.g.model.http.before.0.path")
+    monkeypatch.setenv("LOGIN", "pa{x}word")
+    before = [{"headers": {"Authorization": {"env": "LOGIN"}}, "body": {"env": "LOGIN"}}]
+    profile = {"groups": [{"name": "g", "target": "http://h", "model": {"http": {"before": before}}}]}
+    made, values, wrong = secret.resolve(profile)
+    request = made["groups"][0]["model"]["http"]["before"][0]
+    assert not wrong and "pa{x}word" in values
+    assert (request["headers"]["Authorization"], request["body"]) == ("pa{{x}}word", "pa{{x}}word")

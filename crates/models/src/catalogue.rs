@@ -63,12 +63,23 @@ fn secrets(schema: &Value, name: &str) -> Map<String, Value> {
     let variants = schema["oneOf"].as_array().into_iter().flatten();
     let reference = variants.filter_map(|one| one["properties"][name]["$ref"].as_str()).next();
     let path = reference.and_then(|path| path.strip_prefix('#')).unwrap_or_default();
+    let mut found = Map::new();
+    marks(schema, path, "", &mut found);
+    found
+}
+
+/// What the keys of the object at `path` of the schema are marked with; those of objects in a list are `LIST.KEY`.
+fn marks(schema: &Value, path: &str, within: &str, found: &mut Map<String, Value>) {
     let keys = schema.pointer(path).and_then(|node| node["properties"].as_object());
-    let marked = keys.into_iter().flatten().filter_map(|(key, node)| {
-        let mark = node.get("x-netdyno-secret")?;
-        Some((key.clone(), mark.clone()))
-    });
-    marked.collect()
+    for (key, node) in keys.into_iter().flatten() {
+        if let Some(mark) = node.get("x-netdyno-secret") {
+            found.insert(format!("{within}{key}"), mark.clone());
+        }
+        let inner = node["items"]["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        if let Some(inner) = inner.filter(|_| within.is_empty()) {
+            marks(schema, inner, &format!("{key}."), found);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +98,10 @@ mod tests {
             assert!(!model["schemes"][0]["name"].as_str().unwrap_or_default().is_empty(), "{name}");
         }
         assert_eq!(of("mqtt")["secrets"], serde_json::json!({"password": true}));
-        assert_eq!(of("http")["secrets"], serde_json::json!({"headers": "names", "path": "query"}));
+        assert_eq!(
+            of("http")["secrets"],
+            serde_json::json!({"before.headers": "names", "before.path": "query", "headers": "names", "path": "query"})
+        );
         assert_eq!(all["counters"].as_array().map(Vec::len), Some(COUNTERS.len()));
         assert_eq!(all["failures"][2]["name"], "timeout");
     }

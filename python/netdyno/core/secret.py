@@ -11,7 +11,6 @@ it. What counts as one the schema of the core marks.
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,8 +29,12 @@ Place = tuple[str | int, ...]
 
 def is_secret(path: str) -> bool:
     """Whether a path into a profile, as factors have it, leads to a secret."""
-    parts = path.split(".")
-    marks = [_mark(model, key) for model, key in itertools.pairwise(parts)]
+    parts = [part for part in path.split(".") if not part.isdigit()]
+    marks = [
+        _mark(model, ".".join(parts[at : at + depth]))
+        for at, model in enumerate(parts[:-1], start=1)
+        for depth in (1, 2)
+    ]
     return True in marks or ("names" in marks and is_named(parts[-1]))
 
 
@@ -126,9 +129,9 @@ def located(profile: dict[str, Any], folder: Path) -> None:
 
 def is_marked(place: Place) -> bool:
     """Whether what stands at a place is secret even if it is written there."""
-    model = [str(part) for part in place[3:]]
-    mark = _mark(*model[:2]) if len(model) > 1 else None
-    return mark is True or (mark == "names" and is_named(model[-1]))
+    model, *keys = [part for part in place[3:] if isinstance(part, str)] or [""]
+    mark = _mark(model, ".".join(keys[:2])) or (_mark(model, keys[0]) if keys else None)
+    return mark is True or (mark == "names" and is_named(keys[-1]))
 
 
 def _mark(model: str, key: str) -> Any:
@@ -154,7 +157,7 @@ def _as_it_is(place: Place, text: str) -> str:
     keys = [str(part) for part in place[4:] if isinstance(part, str)]
     marks = dict(models.find(name).texts)
     marked = f"{keys[0]}.{keys[-1]}" if len(keys) > 1 else ""
-    how = marks.get(marked) or (marks.get(keys[0]) if keys else None) or ""
+    how = marks.get(marked) or marks.get(".".join(keys[:2])) or (marks.get(keys[0]) if keys else None) or ""
     if "escapes" in how:
         text = text.replace("\\", "\\\\")
     return text.replace("{", "{{").replace("}", "}}") if "template" in how else text
