@@ -67,6 +67,8 @@ def watched(status: Status, transport: str, dut: Any) -> Error | None:
         live=SimpleNamespace(state=lambda _: None, log=lambda _: None),
         interrupts=SimpleNamespace(count=0),
         actions=(),
+        plan={"phases": {"measure": 1.0}},
+        abort_on_fail=False,
     )
     runner.variant = SimpleNamespace(profile={"transport": {transport: {}}})
     runner.duts, runner.reports = {"far": dut}, {"far": DutReport(driver="reflector", version="1", host="")}

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from netdyno.core.model import Distribution, Quantiles
+from netdyno.errors import Error
 
 SHOWN = ("p50", "p90", "p95", "p99", "p999")
 """Those that results carry as fields."""
@@ -57,7 +58,7 @@ def hint(stat: str) -> str:
 
 
 def of(found: Quantiles, stat: str) -> float | None:
-    """A statistic of a distribution; None where it has none, or its histogram was not kept."""
+    """A statistic of a distribution; None where there is none, or no histogram to be read."""
     value = percent(stat)
     if value is None:
         plain = getattr(found, stat, None)
@@ -67,7 +68,10 @@ def of(found: Quantiles, stat: str) -> float | None:
         return float(plain)
     if not isinstance(found, Distribution) or not found.hdr:
         return None
-    histogram = _decoded(found.hdr)
+    try:
+        histogram = _decoded(found.hdr)
+    except Error:
+        return None
     if not histogram.get_total_count():
         return None
     # a histogram answers with the upper end of a bucket
