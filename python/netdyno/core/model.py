@@ -111,6 +111,13 @@ class Quantiles(Model):
     """Largest."""
 
 
+class Spread(Quantiles):
+    """A distribution of delays in a point of a series."""
+
+    buckets: list[tuple[int, int]] = Field(default_factory=list)
+    """Counts by upper bound in ns, of bounds that have any; beyond the last they are in `count` alone."""
+
+
 class Distribution(Quantiles):
     """A distribution with everything needed to merge it with others."""
 
@@ -146,7 +153,7 @@ class GroupSample(Model):
     """Devices with a flow under way at its end."""
     waiting: int | None = None
     """Devices that had been waiting for an answer longer than `stall` then; None where none is waited for."""
-    delays: dict[str, Quantiles] = Field(default_factory=dict)
+    delays: dict[str, Spread] = Field(default_factory=dict)
     """Delays by name, of messages answered in it."""
     lateness: Quantiles = Field(default_factory=Quantiles)
     """How late the generator was."""

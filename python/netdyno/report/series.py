@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, Spread, WorkerSample
 from netdyno.stats import pauses, percentile
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
@@ -83,9 +83,15 @@ def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
         counts=Counts.total([p.counts for p in parts]),
         devices_active=parts[-1].devices_active,
         waiting=max((p.waiting for p in parts if p.waiting is not None), default=None),
-        delays={n: _worst([p.delays[n] for p in parts if n in p.delays]) for n in delays},
+        delays={
+            n: Spread(**_worst([p.delays[n] for p in parts if n in p.delays]).model_dump()) for n in delays
+        },
         lateness=_worst([p.lateness for p in parts]),
     )
+
+
+def _spread(parts: Sequence[Quantiles]) -> Spread:
+    return Spread(**_worst(parts).model_dump())
 
 
 def _join_worker(parts: Sequence[tuple[float, WorkerSample]]) -> WorkerSample:
