@@ -1,6 +1,5 @@
 //! The conformance cases of `crates/cgnat/cases` over ports: the same packets go in and come out where validity, NAT table, sessions and the
-//! box's own hosts stand between two DPDK ports, first in memory, then on interfaces of the kernel (AF_PACKET on veth pairs, as root). Time is
-//! the case's: it passes when the case says so, for the whole engine.
+//! box's own hosts stand between two DPDK ports. Time is the case's: it passes when the case says so, for the whole engine.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +10,6 @@ mod packet;
 mod play;
 
 use ::packet::arp::{self, Arp, Operation};
-use ::run::graph::GraphView;
 use cgnat::config::SECOND;
 use cgnat::{Config, Headers, Side};
 use common::{End, eal};
@@ -46,42 +44,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Time passes in steps, as the NAT looks often at what has expired.
 const STEP: u64 = 30 * SECOND;
 
-/// What the graph's ports are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    /// Cables in memory.
-    Memory,
-    /// Interfaces of the kernel.
-    Sockets,
-}
-
-impl Over {
-    /// A port of the graph, and the test's end of its cable.
-    fn devices(self, side: &str, number: usize) -> [String; 2] {
-        match self {
-            Self::Memory => [0, 1].map(|_| format!("pair:{side}{number}")),
-            Self::Sockets => [format!("af_packet:{side}{number}"), format!("af_packet:{side}{number}x")],
-        }
-    }
-
-    fn cables(self, number: usize) {
-        for side in ["in", "out"].into_iter().filter(|_| self == Self::Sockets) {
-            let (one, other) = (format!("{side}{number}"), format!("{side}{number}x"));
-            ip(&format!("link add {one} type veth peer name {other}"));
-            ip(&format!("link set {one} up"));
-            ip(&format!("link set {other} up"));
-        }
-    }
-}
-
-fn ip(arguments: &str) {
-    let status = std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
-    assert!(status.success(), "ip {arguments}");
-}
-
 struct Ports {
-    over: Over,
-    number: usize,
     near: End,
     far: End,
     run: Option<GraphRun>,
@@ -93,12 +56,11 @@ struct Ports {
     before: BTreeMap<String, u64>,
 }
 
-fn graph(over: Over, number: usize) -> Value {
-    let [inside, outside] = ["in", "out"].map(|side| over.devices(side, number)[0].clone());
+fn graph(number: usize) -> Value {
     json!({
         "ports": {
-            "inside": {"device": inside, "ip": "10.0.0.1/24", "mac": "02:6e:64:00:00:00"},
-            "outside": {"device": outside, "ip": "203.0.113.254/24", "mac": "02:6e:64:00:00:01"},
+            "inside": {"device": format!("pair:in{number}"), "ip": "10.0.0.1/24"},
+            "outside": {"device": format!("pair:out{number}"), "ip": "203.0.113.254/24"},
         },
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside"},
@@ -122,9 +84,8 @@ fn graph(over: Over, number: usize) -> Value {
 }
 
 impl Ports {
-    fn new(over: Over, number: usize, config: Config) -> Self {
+    fn new(number: usize, config: Config) -> Self {
         eal();
-        over.cables(number);
         // Ports rest by whole periods: each case begins at the same place in them.
         // And sessions are looked at by the turns of a wheel, of 2^36 ns: at the same place in these as on the logic alone.
         let begin = Clock::get().now().next_multiple_of(3_600 * SECOND) + 1_000 * SECOND;
@@ -136,12 +97,11 @@ impl Ports {
         testing::pass(begin - Clock::get().now());
         let mut extensions = Extensions::default();
         extensions.insert(Adjust(Box::new(move |made| *made = config.clone())));
-        let checked =
-            CheckedGraph::read(&graph(over, number), &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
+        let checked = CheckedGraph::read(&graph(number), &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
         let run = GraphRun::start_with(&checked, extensions).unwrap_or_else(|why| panic!("{why}"));
-        let [near, far] = ["in", "out"].map(|side| End::of(&over.devices(side, number)[1]));
+        let (near, far) = (End::new(&format!("in{number}")), End::new(&format!("out{number}")));
         let (view, out, before) = (run.view(), VecDeque::new(), BTreeMap::new());
-        let mut ports = Self { over, number, near, far, run: Some(run), view, begin, out, before };
+        let mut ports = Self { near, far, run: Some(run), view, begin, out, before };
         ports.be_router();
         ports
     }
@@ -160,32 +120,12 @@ impl Ports {
 
     /// Until each element was polled at this time, with all that was sent.
     fn settle(&self) {
-        self.arrived();
         let turns = || self.view.workers().iter().map(|worker| worker.turns).min().unwrap();
         let (enough, end) = (turns() + 2, Instant::now() + LONG);
         while turns() < enough {
             assert!(Instant::now() < end, "the worker stands still");
             std::thread::yield_now();
         }
-    }
-
-    /// Until the kernel has handed over all that was sent to the graph.
-    fn arrived(&self) {
-        let end = Instant::now() + LONG;
-        while self.over == Over::Sockets
-            && self.passed(&self.near, "inside").0 + self.passed(&self.far, "outside").0 > 0
-        {
-            assert!(Instant::now() < end, "the kernel keeps what was sent");
-            std::thread::yield_now();
-        }
-    }
-
-    /// Frames that are under way to a port of the graph, and from it.
-    fn passed(&self, end: &End, name: &str) -> (u64, u64) {
-        let own = end.port.stats();
-        let interfaces = self.run.as_ref().unwrap().observe().interfaces();
-        let port = &interfaces[name];
-        (own.tx_packets.saturating_sub(port.rx_packets), port.tx_packets.saturating_sub(own.rx_packets))
     }
 
     fn status(&self) -> StatusView {
@@ -204,17 +144,8 @@ impl Ports {
 
     /// What comes out.
     fn collect(&mut self) -> Vec<Sent> {
-        let (mut far, mut near) = (self.far.drain(), self.near.drain());
-        let end = Instant::now() + LONG;
-        while self.over == Over::Sockets
-            && self.passed(&self.near, "inside").1 + self.passed(&self.far, "outside").1 > 0
-        {
-            assert!(Instant::now() < end, "the kernel keeps what the graph sent");
-            far.extend(self.far.drain());
-            near.extend(self.near.drain());
-        }
-        let far = far.into_iter().map(|frame| (Side::Outside, frame));
-        let near = near.into_iter().map(|frame| (Side::Inside, frame));
+        let far = self.far.drain().into_iter().map(|frame| (Side::Outside, frame));
+        let near = self.near.drain().into_iter().map(|frame| (Side::Inside, frame));
         // The box asks for its router again and again.
         far.chain(near)
             .filter_map(|(to, frame)| {
@@ -282,29 +213,11 @@ impl Drop for Ports {
         if let Some(run) = self.run.take() {
             run.stop();
         }
-        for side in ["in", "out"].into_iter().filter(|_| self.over == Over::Sockets) {
-            ip(&format!("link del {side}{}", self.number));
-        }
     }
 }
 
-/// One after the other: there is one clock.
 #[test]
 fn each_case_passes_through_the_whole_graph() {
-    all(Over::Memory);
-    match outcome::unshare_network() {
-        Ok(()) => {
-            for which in ["all", "default"] {
-                // Absent where the kernel has no IPv6, which is as quiet.
-                let _absent = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-            }
-            all(Over::Sockets);
-        }
-        Err(why) => outcome::skipped(why),
-    }
-}
-
-fn all(over: Over) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cgnat/cases");
     let files: BTreeSet<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     let (mut failed, mut untold) = (BTreeSet::new(), 0);
@@ -312,7 +225,7 @@ fn all(over: Over) {
         let (name, case) =
             (file.file_stem().unwrap().to_str().unwrap(), std::fs::read_to_string(file).unwrap());
         let made = |config| {
-            let mut ports = Ports::new(over, number, config);
+            let mut ports = Ports::new(number, config);
             for (_, address) in SILENT.iter().filter(|(of, _)| *of == name) {
                 // A message of a kind that is not forwarded.
                 ports.near.send(&[packet::Packet::parse(&format!("icmp 42/0 {address} > 198.51.100.9"))
@@ -332,5 +245,5 @@ fn all(over: Over) {
         }
     }
     let expected: BTreeSet<String> = OTHERWISE.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!((failed, untold), (expected, UNTOLD), "{over:?}, of {} cases", files.len());
+    assert_eq!((failed, untold), (expected, UNTOLD), "of {} cases", files.len());
 }

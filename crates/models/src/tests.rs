@@ -71,7 +71,7 @@ fn schemes_say_port_and_carrier() {
 #[test]
 fn a_device_is_small() {
     let size = std::mem::size_of::<Device>();
-    assert!(size <= 120, "{size} bytes for each of 50,000 devices");
+    assert!(size <= 136, "{size} bytes for each of 50,000 devices");
 }
 
 fn is_name(text: &str) -> bool {
@@ -141,7 +141,8 @@ fn a_quick_start_sets_keys_that_there_are() {
         };
         let all = [Some(quick.count), Some(quick.interval), quick.rate, quick.path, size];
         for key in all.into_iter().flatten().chain(quick.options.iter().map(|(_, key)| *key)) {
-            assert!(keys.contains_key(key), "{}: {key}", about.name);
+            // the target is the group's
+            assert!(key == "target" || keys.contains_key(key), "{}: {key}", about.name);
         }
         assert!((1..=1000).contains(&quick.devices));
         for scheme in about.schemes {
