@@ -284,7 +284,7 @@ def test_failures_name_their_target_and_what_to_check() -> None:
 
 
 def test_every_kind_of_failure_has_its_check() -> None:
-    source = Path(__file__).resolve().parents[2] / "crates/protocol/src/meter.rs"
+    source = Path(__file__).resolve().parents[2] / "crates/protocol/src/failure.rs"
     kinds = re.findall(r'Failure::\w+ => "(\w+)"', source.read_text())
     assert len(kinds) >= 9
     assert causes.KINDS.keys() == {*kinds, "unanswered"}

@@ -6,187 +6,39 @@
 //! closed the idle connection is sent once more, if that is allowed (RFC 9110 §9.2.2).
 
 mod capture;
+mod config;
+mod description;
 mod params;
 mod request;
 mod said;
 pub mod wire;
 
 pub use self::capture::Capture;
+pub use self::config::Config;
+pub use self::description::DESCRIPTION;
 pub use self::params::{Before, Params};
 
-use self::capture::{Captured, Captures};
-use self::request::Request;
+use self::capture::Captured;
+use self::config::Exchange;
+use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE, RETRIED};
 use self::said::Said;
 use self::wire::{Body, Malformed};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Link, Model};
-use crate::pace::Pace;
-use crate::target::Scheme;
 use crate::template::Values;
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
-const CONNECT: usize = 0;
-const RESPONSE: usize = 1;
-const FIRST_BYTE: usize = 2;
-/// Counters of responses by class (RFC 9110 §15), from 2xx to 5xx, and of connections.
-const CLASS_2XX: usize = 0;
-const CONNECTIONS: usize = 4;
-const IDLE_CLOSES: usize = 5;
-const RETRIED: usize = 6;
 /// A response without a value that is to be captured.
 const NO_VALUE: &str = "no value to capture";
 /// A connection is not used any more this long before the server's announced idle time is over, or a quarter of that
 /// time where it is less: the request has to get there.
 const IDLE_MARGIN: Duration = Duration::from_secs(1);
 
-/// What it is.
-pub const DESCRIPTION: Description = Description {
-    name: "http",
-    about: "HTTP/1.1 client",
-    schemes: SCHEMES,
-    delays: &[
-        Delay { name: "connect", about: "from the start of the flow to the connection being up" },
-        Delay { name: "response", about: "from the intended send time to the last byte of the response" },
-        Delay { name: "first_byte", about: "from the intended send time to the first byte of the response" },
-    ],
-    counters: &[
-        Counter {
-            name: "responses_2xx",
-            unit: Unit::Messages,
-            about: "Whole responses with a status from 200 to 299.",
-            better: Better::More,
-        },
-        Counter {
-            name: "responses_3xx",
-            unit: Unit::Messages,
-            about: "Whole responses with a status from 300 to 399.",
-            better: Better::Neither,
-        },
-        Counter {
-            name: "responses_4xx",
-            unit: Unit::Messages,
-            about: "Whole responses with a status from 400 to 499.",
-            better: Better::Less,
-        },
-        Counter {
-            name: "responses_5xx",
-            unit: Unit::Messages,
-            about: "Whole responses with a status from 500 to 599.",
-            better: Better::Less,
-        },
-        Counter {
-            name: "connections",
-            unit: Unit::Sessions,
-            about: "Connections that came up.",
-            better: Better::Neither,
-        },
-        Counter {
-            name: "idle_closes",
-            unit: Unit::Sessions,
-            about: "Connections that the server closed between two responses, as it may: no failures.",
-            better: Better::Neither,
-        },
-        Counter {
-            name: "retried",
-            unit: Unit::Messages,
-            about: "Requests sent a second time, since the server closed the idle connection as they were on their way.",
-            better: Better::Less,
-        },
-    ],
-    indices: &[Index {
-        name: "server_errors",
-        unit: Unit::Ratio,
-        about: "Share of the responses whose status is 500 to 599.",
-        better: Better::Less,
-        over: &["responses_5xx"],
-        under: &["responses_2xx", "responses_3xx", "responses_4xx", "responses_5xx"],
-        less: &[],
-    }],
-    confirmed: Confirmed::Always,
-    ordered: false,
-    quick: Some(Quick {
-        messages: "requests",
-        device: "connection",
-        devices: 10,
-        count: "requests",
-        interval: "interval",
-        rate: None,
-        size: QuickSize::Refused {
-            why: "the server chooses the size of an HTTP answer",
-            fix: "Name a path: http://HOST/512",
-        },
-        path: Some("path"),
-        options: &[("method", "method"), ("header", "headers"), ("data", "body"), ("user", "target")],
-    }),
-    texts: &[
-        ("path", Text::Template),
-        ("headers", Text::Template),
-        ("body", Text::Template),
-        ("before.path", Text::Template),
-        ("before.headers", Text::Template),
-        ("before.body", Text::Template),
-    ],
-};
-
-/// What is the same for all devices of a group.
-#[derive(Debug)]
-pub struct Config {
-    /// Requests at the start of each flow, one after the other.
-    before: Box<[Exchange]>,
-    /// The request that is repeated.
-    main: Exchange,
-    /// How many values a device keeps of responses.
-    captures: usize,
-    keep_alive: bool,
-    depth: usize,
-    requests: u64,
-    pace: Pace,
-    head_limit: usize,
-    timeout: Duration,
-}
-
-/// A request, and what is made of its response.
-#[derive(Debug)]
-struct Exchange {
-    request: Request,
-    method: Box<str>,
-    /// Method HEAD: responses have no body.
-    head: bool,
-    /// A request may be sent again although the first may have had its effect (RFC 9110 §9.2.2).
-    idempotent: bool,
-    /// One bit for each status code that is a success.
-    expect: [u64; 16],
-    captures: Captures,
-}
-
-impl Exchange {
-    /// Whether a response with this status is a success.
-    #[inline]
-    fn expects(&self, status: u16) -> bool {
-        self.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1
-    }
-}
-
 impl Config {
-    /// The exchange with request number `seq` of a flow.
-    #[inline]
-    fn exchange(&self, seq: u64) -> &Exchange {
-        if self.before.is_empty() {
-            return &self.main;
-        }
-        usize::try_from(seq).ok().and_then(|seq| self.before.get(seq)).unwrap_or(&self.main)
-    }
-
-    fn before(&self) -> u64 {
-        self.before.len() as u64
-    }
-
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
@@ -586,6 +438,7 @@ impl Device {
                 }
                 _ => None,
             };
+            let secrets = self.captured.as_deref().map_or(&[][..], |captured| &captured.values);
             let (cause, words) = match (self.said.take(), missing) {
                 (None, None) => {
                     cx.delivered(intended, RESPONSE);
@@ -594,7 +447,7 @@ impl Device {
                     }
                     return self.done();
                 }
-                (Some(said), _) => (said.cause(status), said.words(status)),
+                (Some(said), _) => (said.cause(status), said.words(status, secrets)),
                 (None, Some(name)) => (
                     Cause::named(Failure::Rejected, NO_VALUE),
                     format!("status {status}, and no value for the capture {name}"),

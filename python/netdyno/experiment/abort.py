@@ -75,9 +75,8 @@ class EarlyFailure:
             found = group.delays.get(metric.name) if metric.kind == "delay" else None
             if metric.group != name or found is None or not found.count:
                 continue
-            buckets = (found.model_extra or {}).get("buckets") or []
             # a bucket begins where the one before ends: only the whole of it is surely above
-            below = sum(int(count) for upper, count in buckets if upper <= limit or _holds(upper, limit))
+            below = sum(count for upper, count in found.buckets if upper <= limit or _holds(upper, limit))
             surely = max(0, found.count - below)
             seen.above[place] = seen.above.get(place, 0) + max(surely, int(found.max > limit))
             seen.measured[place] = seen.measured.get(place, 0) + found.count

@@ -1,8 +1,9 @@
 //! Parameters of the `http` model.
 
 use super::capture::{Capture, Captures};
+use super::config::Exchange;
 use super::request::{LENGTH_BLANK, Request, is_token};
-use super::{Config, DESCRIPTION, Exchange, wire};
+use super::{Config, DESCRIPTION, wire};
 use crate::data::Data;
 use crate::describe::{Description, ModelParams, Paced, Repeats};
 use crate::pace::Pace;

@@ -47,19 +47,46 @@ impl Said {
         Cause { kind: Failure::Rejected, detail: Detail::Status(status) }
     }
 
-    /// It in words.
-    pub fn words(&self, status: u16) -> String {
+    /// It in words, without the values that were captured from responses: they may be tokens.
+    pub fn words(&self, status: u16, captured: &[Vec<u8>]) -> String {
         let mut what = format!("status {status}");
         if !self.phrase.is_empty() {
             what += " ";
-            what += &self.phrase;
+            what += &masked(&self.phrase, captured);
         }
-        let body = text(&self.body);
+        let cut = self.body.len() == BODY_MAX;
+        let mut body = masked(&text(&self.body), captured);
+        if cut {
+            mask_end(&mut body, captured);
+        }
         if !body.is_empty() {
             what += ": ";
             what += &body;
         }
         what
+    }
+}
+
+/// Values at least this long are masked; shorter ones are in any text.
+const MASKED_MIN: usize = 4;
+const MASK: &str = "***";
+
+fn values(captured: &[Vec<u8>]) -> impl Iterator<Item = &str> {
+    captured.iter().filter_map(|value| std::str::from_utf8(value).ok()).filter(|v| v.len() >= MASKED_MIN)
+}
+
+fn masked(text: &str, captured: &[Vec<u8>]) -> String {
+    values(captured).fold(text.to_owned(), |text, value| text.replace(value, MASK))
+}
+
+/// Mask the beginning of a value that the end of a cut text is.
+fn mask_end(text: &mut String, captured: &[Vec<u8>]) {
+    let starts = |value: &str| {
+        (MASKED_MIN..value.len()).rev().find(|n| value.is_char_boundary(*n) && text.ends_with(&value[..*n]))
+    };
+    if let Some(n) = values(captured).filter_map(starts).max() {
+        text.truncate(text.len() - n);
+        text.push_str(MASK);
     }
 }
 
@@ -109,24 +136,35 @@ mod tests {
         let page = "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1>\
                     </center>\r\n<hr><center>nginx/1.22.1</center>\r\n</body>\r\n</html>\r\n";
         let one = said("HTTP/1.1 404 Not Found\r\nServer: nginx\r\n\r\n", page);
-        assert_eq!(one.words(404), "status 404 Not Found: 404 Not Found nginx/1.22.1");
+        assert_eq!(one.words(404, &[]), "status 404 Not Found: 404 Not Found nginx/1.22.1");
         assert_eq!(one.cause(404).detail, Detail::Status(404));
-        assert_eq!(said("HTTP/1.1 503\r\n\r\n", "").words(503), "status 503");
+        assert_eq!(said("HTTP/1.1 503\r\n\r\n", "").words(503, &[]), "status 503");
         assert_eq!(
-            said("HTTP/1.1 429 Slow  down \r\n", "{\"retry\": 3}").words(429),
+            said("HTTP/1.1 429 Slow  down \r\n", "{\"retry\": 3}").words(429, &[]),
             "status 429 Slow  down: {\"retry\": 3}"
         );
     }
 
     #[test]
     fn what_is_no_text_is_not_shown_and_what_is_long_is_cut() {
-        assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").words(500), "status 500 X");
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").words(500, &[]), "status 500 X");
         let mut gzip = Said::of(b"HTTP/1.1 500 X\r\n");
         gzip.more(&[0x1f, 0x8b, 8, 0, 0xff]);
-        assert_eq!(gzip.words(500), "status 500 X");
-        let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).words(500);
+        assert_eq!(gzip.words(500, &[]), "status 500 X");
+        let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).words(500, &[]);
         assert_eq!(long, format!("status 500 X: {}", "ä".repeat(BODY_MAX / 2)));
-        assert_eq!(said("HTTP/1.1 500 X\r\n", "a<b").words(500), "status 500 X: a");
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "a<b").words(500, &[]), "status 500 X: a");
+    }
+
+    #[test]
+    fn captured_values_are_masked_also_where_the_text_is_cut() {
+        let token = [b"eyJhbGciOi.secret".to_vec(), b"7".to_vec()];
+        let one =
+            said("HTTP/1.1 401 bad eyJhbGciOi.secret\r\n", "{\"token\": \"eyJhbGciOi.secret\", \"n\": 7}");
+        assert_eq!(one.words(401, &token), "status 401 bad ***: {\"token\": \"***\", \"n\": 7}");
+        let cut = said("HTTP/1.1 401 X\r\n", &("x".repeat(BODY_MAX - 6) + "eyJhbGciOi.secret"));
+        let words = cut.words(401, &token);
+        assert!(words.ends_with("xx***") && !words.contains("eyJh"), "{words}");
     }
 
     #[test]
