@@ -65,13 +65,34 @@ class Program:
 
 
 def programs(listed: str) -> Iterator[Program]:
-    """Those that cargo has built."""
+    """Those that cargo has built; of a crate's integration tests one for each module.
+
+    The modules of an integration test are linked into one program, and each runs in a process of its own: DPDK
+    can be started once in a process.
+    """
     for line in listed.splitlines():
         built = json.loads(line) if line.startswith("{") else {}
-        if built.get("executable") and built["profile"]["test"]:
-            folder, target = Path(built["manifest_path"]).parent, built["target"]
-            name = f"{folder.name}/{target['name']}" if "test" in target["kind"] else folder.name
-            yield Program(name, (built["executable"],), folder, {"CARGO_MANIFEST_DIR": str(folder)})
+        if not built.get("executable") or not built["profile"]["test"]:
+            continue
+        folder, program = Path(built["manifest_path"]).parent, built["executable"]
+        environment = {"CARGO_MANIFEST_DIR": str(folder)}
+        if built["target"]["kind"] != ["test"]:
+            yield Program(folder.name, (program,), folder, environment)
+            continue
+        for module, tests in modules(program).items():
+            yield Program(f"{folder.name}/{module}", (program, "--exact", *tests), folder, environment)
+
+
+def modules(program: str) -> dict[str, list[str]]:
+    """The tests of an integration test by their module; by the program's name where they are in none."""
+    found: dict[str, list[str]] = {}
+    listed = subprocess.run((program, "--list", "--format", "terse"), capture_output=True, text=True, check=True)
+    for line in listed.stdout.splitlines():
+        test, _, kind = line.rpartition(": ")
+        if kind == "test":
+            module = test.split("::")[0] if "::" in test else Path(program).name.rsplit("-", 1)[0]
+            found.setdefault(module, []).append(test)
+    return found
 
 
 def main() -> int:

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "conformance/packet.rs"]
-mod packet;
-
+use crate::conformance::packet::Packet;
 use ::packet::Parsed;
 use cgnat::config::{Config, Filtering, PoolAddress, SECOND};
 use cgnat::{Endpoint, Frame, Nat, PoolChange, Session, Side, Verdict};
-use packet::Packet;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -306,7 +303,7 @@ proptest! {
             }
             nat.advance(now, 50);
             while let Some((_, ip)) = nat.pop_output() {
-                let text = packet::text(ip, 0);
+                let text = crate::conformance::packet::text(ip, 0);
                 // What is quoted may be wrong, what is sent is not.
                 prop_assert!(!text.ends_with("badsum"), "{}", text);
             }

@@ -8,12 +8,9 @@
     reason = "a test; it does not use all of the packets' text"
 )]
 
-#[path = "conformance/packet.rs"]
-mod packet;
-
+use crate::conformance::packet::Packet;
 use cgnat::config::{Config, SECOND};
 use cgnat::{Endpoint, Frame, Headers, Nat, Ownership, Side, Site, SiteBy, SiteConfig, Verdict};
-use packet::Packet;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -7,14 +7,11 @@
     reason = "a test; it does not use all of the packets' text"
 )]
 
-#[path = "conformance/packet.rs"]
-mod packet;
-
+use crate::conformance::packet::Packet;
 use cgnat::config::{Addresses, Config, SECOND};
 use cgnat::{
     Endpoint, Frame, Nat, Reason, Side, Site, SiteBy, SiteConfig, Unmapped, Verdict, Wanted, What, sites,
 };
-use packet::Packet;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{End, counts, eal, start};
+use crate::common::{End, counts, eal, start};
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
 use dataplane::impaired::ImpairedElements;
 use dpdk::Mempool;

@@ -3,21 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
 #[path = "nat_parts/pcp.rs"]
 mod pcp;
-#[path = "nat_parts/setting.rs"]
-mod setting;
 #[path = "nat_parts/sites.rs"]
 mod sites;
 
-use common::{End, counts, start};
+use crate::common::{End, counts, start};
+use crate::setting::*;
 use packet::arp::{Arp, Operation};
 use packet::signature::Signature;
 use packet::{Flow, Mac, Program, ipv4};
 use run::graph::GraphView;
 use serde_json::{Value, json};
-use setting::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -3,16 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
 #[path = "../../cgnat/tests/conformance/packet.rs"]
 mod packet;
 #[path = "../../cgnat/tests/conformance/play.rs"]
 mod play;
 
+use crate::common::{End, eal};
 use ::packet::arp::{self, Arp, Operation};
 use cgnat::config::SECOND;
 use cgnat::{Config, Headers, Side};
-use common::{End, eal};
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
 use element::kind::Extensions;
 use engine::{Clock, View, clock::testing};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{End, start};
+use crate::common::{End, start};
 use dataplane::graph::GraphRun;
 use nat::host::Answering;
 use nat::leaving::{Leaving, LeavingList};

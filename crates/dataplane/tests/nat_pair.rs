@@ -2,17 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-#[path = "nat_parts/setting.rs"]
-mod setting;
-
-use common::{End, start};
+use crate::common::{End, start};
+use crate::setting::*;
 use dataplane::graph::GraphRun;
 use nat::control::PairStatus;
 use packet::arp::Arp;
 use packet::ethernet::Tags;
 use serde_json::json;
-use setting::*;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -3,18 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-#[path = "nat_parts/setting.rs"]
-mod setting;
-
-use common::{End, start};
+use crate::common::{End, start};
+use crate::setting::*;
 use engine::View;
 use engine::clock::testing::pass;
 use packet::arp::{Arp, Operation};
 use packet::ethernet::Tags;
 use packet::ipv4;
 use serde_json::{Value, json};
-use setting::*;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -63,7 +59,7 @@ fn is_reached(name: &str, more: &Value) {
     // Time is of the process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    common::eal();
+    crate::common::eal();
     pass(MS);
     let mut graph = graph(name, "203.0.113.16/30", more);
     graph["elements"]["in-host"]["on_link"] = json!(["10.0.0.0/24"]);

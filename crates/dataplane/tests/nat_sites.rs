@@ -3,13 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
 #[path = "../../nat/src/sites/stand_in.rs"]
 #[allow(dead_code, missing_docs, reason = "a test's server, of which not all is used here")]
 mod stand_in;
 
+use crate::common::{End, eal, start};
 use cgnat::config::SECOND;
-use common::{End, eal, start};
 use dataplane::graph::GraphRun;
 use engine::View;
 use engine::clock::testing;

@@ -5,14 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod server;
-
+use crate::server::Kea;
 use dhcp::client::{Config, Event, Known, Lost, State};
 use dhcp::lease::Ended;
 use dhcp::{Clients, Format, LeaseEvent, Watcher};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use server::Kea;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -169,10 +167,10 @@ fn addresses_come_stay_go_and_come_back() {
         let lease = rig.clients.lease(*mac).unwrap();
         assert_eq!(
             (lease.address, lease.server, lease.router),
-            (*address, server::ADDRESS, Some(server::ADDRESS))
+            (*address, crate::server::ADDRESS, Some(crate::server::ADDRESS))
         );
         assert_eq!(lease.mask, Some(Ipv4Addr::new(255, 255, 255, 0)));
-        assert_eq!(lease.seconds, Some(server::LEASE));
+        assert_eq!(lease.seconds, Some(crate::server::LEASE));
     }
 
     // Renew, by unicast. The file is in seconds of a clock that is some milliseconds behind: a whole one must have passed.

@@ -6,9 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{alone, eal, frame, ip, read_pcap, write_pcap};
+use crate::common::{alone, eal, frame, ip, read_pcap, write_pcap};
 use dpdk::{Batch, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -295,10 +293,10 @@ fn null() {
 #[test]
 fn pci() {
     contract("pci", |_| {
-        let named = std::env::var(common::NICS).map_err(|_| {
+        let named = std::env::var(crate::common::NICS).map_err(|_| {
             format!(
                 "name two ports that a cable joins, bound to vfio-pci: {}=0000:83:00.0,0000:83:00.1",
-                common::NICS
+                crate::common::NICS
             )
         })?;
         let (left, right) = named.split_once(',').ok_or("two addresses with a comma between are wanted")?;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{alone, eal, ip};
+use crate::common::{alone, eal, ip};
 use dpdk::{Batch, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use std::time::{Duration, Instant};
 

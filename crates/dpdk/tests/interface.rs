@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{alone, eal, ip};
+use crate::common::{alone, eal, ip};
 use dpdk::{Mempool, Port, PortConfig, RxQueue, TxQueue};
 use std::process::Command;
 

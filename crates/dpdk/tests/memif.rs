@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::eal;
+use crate::common::eal;
 use dpdk::{Batch, Mbuf, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{eal, frames, numbers};
+use crate::common::{eal, frames, numbers};
 use dpdk::{BURST, Batch, Eal, EalOptions, Error, Mempool, NodePools, Port, PortConfig, Ring};
 
 #[test]

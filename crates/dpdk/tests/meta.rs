@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{eal, frames};
+use crate::common::{eal, frames};
 use dpdk::{Batch, Headers, Mbuf, Mempool, Meta, MetaFlags, Port, PortConfig, Ring, TxWork};
 
 const KNOWN: Meta = Meta {

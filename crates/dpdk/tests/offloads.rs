@@ -1,9 +1,7 @@
 //! Work left to ports: what a peer that was told nothing receives is right, and what a port says of what it received is true.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{alone, eal, ip, write_pcap};
+use crate::common::{alone, eal, ip, write_pcap};
 use dpdk::{Batch, Checked, Headers, Mempool, Offloads, Port, PortConfig, RxQueue, TxQueue, TxWork};
 use packet::frame::{
     Devices, Fill, Layer, Left, PayloadLayer, Recipe, Segmentation, Sizes, TcpLayer, compose, compose_for,

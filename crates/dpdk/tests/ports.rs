@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{alone, eal, frames};
+use crate::common::{alone, eal, frames};
 use dpdk::{BURST, Batch, Mempool, Port, PortConfig, Rss, RxQueue, TxQueue};
 use packet::rss::By;
 

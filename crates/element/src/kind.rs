@@ -54,7 +54,7 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
         Vec::new()
     }
 
-    /// Files that the options name, to be written: the key, and the name, which may be changed.
+    /// Files that the options name, read or written: the key, and the name, which may be changed.
     fn files(&mut self) -> Vec<(&'static str, &mut String)> {
         Vec::new()
     }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::eal;
+use crate::common::eal;
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
 use engine::affinity::{RoundRobin, SymmetricFlow};
 use engine::{Affinity, Cx, Element, Engine, Graph, Options, Parser, Placement};

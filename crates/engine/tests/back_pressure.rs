@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{Seen, eal, number, numbers};
+use crate::common::{Seen, eal, number, numbers};
 use dpdk::{BURST, Batch, Mbuf};
 use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
 use std::collections::VecDeque;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{Seen, eal, number, numbers};
+use crate::common::{Seen, eal, number, numbers};
 use dpdk::{BURST, Batch};
 use engine::{About, ControlError, Cx, Element, Engine, Graph, Mail, Options, Placement, Request};
 use std::time::Duration;

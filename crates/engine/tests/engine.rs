@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{Seen, Sort, eal, numbers};
+use crate::common::{Seen, Sort, eal, numbers};
 use dpdk::{BURST, Batch, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::eal;
+use crate::common::eal;
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{
     About, Affinity, Cx, Element, ElementStats, Engine, EngineError, Graph, GraphError, Options, Parser,

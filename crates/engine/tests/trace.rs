@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::{Seen, Sort, eal, number, numbers};
+use crate::common::{Seen, Sort, eal, number, numbers};
 use dpdk::{BURST, Batch, Mempool};
 use engine::trace::{BYTES, Filter, PACKETS, Step, Traced, Verdict};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};

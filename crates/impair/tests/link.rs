@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod host;
-
-use host::Host;
+use crate::host::Host;
 use impair::spec::LinkSpec;
 use impair::tap::{Link, Options, Place, Tap};
 use impair::{Direction, Stats};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{End, config, frame, pass, wait};
+use crate::common::{End, config, frame, pass, wait};
 use memif::{BURST, Role};
 use nix::sys::eventfd::EventFd;
 use nix::sys::memfd::{MFdFlags, memfd_create};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
-mod common;
-
-use common::{End, config, frame, pass, wait};
+use crate::common::{End, config, frame, pass, wait};
 use memif::{BURST, Role};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind,

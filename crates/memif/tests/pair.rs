@@ -1,8 +1,6 @@
 //! A server and a client of ours.
 
-mod common;
-
-use common::{End, config, frame, pair, pass, receive, send, wait};
+use crate::common::{End, config, frame, pair, pass, receive, send, wait};
 use memif::{BURST, Config, Error, Memif, Role};
 
 const LENGTHS: [usize; 6] = [60, 64, 65, 1500, 9000, 1];

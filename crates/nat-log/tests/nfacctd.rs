@@ -1,8 +1,6 @@
 //! What nfacctd (pmacct), a collector that is not ours, reads of a log: the ports of blocks too.
 
-mod common;
-
-use common::{AT, events, listens};
+use crate::common::{AT, events, listens};
 use nat_log::{Logger, Sender, Transport, ipfix, queue};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};

@@ -1,8 +1,6 @@
 //! What nfcapd, a collector that is not ours, stores of a log.
 
-mod common;
-
-use common::{AT, events, listens};
+use crate::common::{AT, events, listens};
 use nat_log::{Logger, Sender, Transport, ipfix, queue};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;

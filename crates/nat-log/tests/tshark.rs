@@ -1,8 +1,6 @@
 //! What Wireshark's dissectors make of the messages.
 
-mod common;
-
-use common::{AT, events};
+use crate::common::{AT, events};
 use nat_log::{ipfix, syslog};
 use std::process::Command;
 

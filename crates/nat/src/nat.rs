@@ -94,6 +94,10 @@ impl ElementKind for Options {
     const OWNED: bool = true;
     const EXAMPLE: &'static str = r#"{"subscribers": ["10.0.0.0/8"]}"#;
 
+    fn files(&mut self) -> Vec<(&'static str, &mut String)> {
+        self.leases.iter_mut().map(|leases| ("leases.file", &mut leases.file)).collect()
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = addresses::not_ipv4("subscribers", &self.subscribers);
         problems.extend(addresses::not_ipv4("reverse_path", &self.reverse_path));

@@ -6,7 +6,7 @@ use crate::lease::{LEASE, Lease};
 use crate::links::Links;
 use crate::log::Tail;
 use crate::outbox::Outbox;
-use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
+use crate::rpc::{Error, NOT_WRITER};
 use crate::run::Run;
 use crate::session::Session;
 use crate::stream::{FarEnd, Stream};
@@ -98,9 +98,7 @@ impl Core {
         trial: &Trial,
     ) -> Result<Arc<Run>, Error> {
         self.free()?;
-        let mut profile =
-            crate::profiles::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
-        files.of_profile(&mut profile)?;
+        let profile = crate::profiles::load(&profile.to_string(), files)?;
         let id = format!("{}-{}", profile.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let run = Run::load(id, profile, trial, &self.watchers)?;
         self.as_writer(session)?;

@@ -60,13 +60,8 @@ impl Files<'_> {
             *name = self.file(&at, name)?.to_string_lossy().into_owned();
             Ok::<(), Error>(())
         };
-        for (i, group) in profile.groups.iter_mut().enumerate() {
-            if let Some(ca) = group.tls.as_mut().and_then(|tls| tls.ca.as_mut()) {
-                meant(format!("groups[{i}].tls.ca"), ca)?;
-            }
-            if let Some(replay) = group.frame.as_mut().and_then(|frame| frame.replay.as_mut()) {
-                meant(format!("groups[{i}].frame.replay.file"), &mut replay.file)?;
-            }
+        for (at, file) in profile.files_mut() {
+            meant(at, file)?;
         }
         let Transport::Dpdk(dpdk) = &mut profile.transport else { return Ok(()) };
         for (name, element) in &mut dpdk.elements {

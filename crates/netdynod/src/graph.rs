@@ -1,5 +1,6 @@
 //! The graph of a profile, of the run, or of a link between ports, for those who watch.
 
+use crate::files::Files;
 use crate::profiles;
 use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::Run;
@@ -9,13 +10,13 @@ use run::graph::GraphView;
 use serde_json::Value;
 use stream::Dpdk;
 
-fn load(profile: &Value) -> Result<Profile, Error> {
-    profiles::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))
+fn load(profile: &Value, files: Files<'_>) -> Result<Profile, Error> {
+    Ok(profiles::load(&profile.to_string(), files)?)
 }
 
 /// The profile with its elements named, as what its ports' roles stand for.
-pub fn expanded(profile: &Value) -> Result<Profile, Error> {
-    let profile = load(profile)?;
+pub fn expanded(profile: &Value, files: Files<'_>) -> Result<Profile, Error> {
+    let profile = load(profile, files)?;
     match &profile.transport {
         Chosen::Sockets(_) => Err(none()),
         Chosen::Dpdk(_) => {
@@ -25,8 +26,8 @@ pub fn expanded(profile: &Value) -> Result<Profile, Error> {
 }
 
 /// Of a profile: nothing is opened or started.
-pub fn planned(profile: &Value) -> Result<Box<dyn GraphView>, Error> {
-    let profile = load(profile)?;
+pub fn planned(profile: &Value, files: Files<'_>) -> Result<Box<dyn GraphView>, Error> {
+    let profile = load(profile, files)?;
     match &profile.transport {
         Chosen::Sockets(_) => None,
         Chosen::Dpdk(settings) => Dpdk::new(settings)?.graph(),

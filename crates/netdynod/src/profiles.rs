@@ -1,10 +1,38 @@
-//! Profiles as the daemon takes them: right by themselves, and with a graph that its elements can make.
+//! Profiles as the daemon takes them: with files that may be named, right by themselves, and with a graph that its elements
+//! can make.
 
+use crate::files::Files;
+use crate::rpc::{self, BAD_PROFILE};
 use profile::{Error, Profile};
 
-/// Read and check a profile, and the graph of its ports.
-pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
-    let profile = profile::load(text)?;
+/// Why a profile is not taken.
+#[derive(Debug)]
+pub enum Refusal {
+    /// All that is wrong with it.
+    Faults(Vec<Error>),
+    /// It names what this caller may not name: nothing of it was opened.
+    NotAllowed(rpc::Error),
+}
+
+impl From<Vec<Error>> for Refusal {
+    fn from(faults: Vec<Error>) -> Self {
+        Self::Faults(faults)
+    }
+}
+
+impl From<Refusal> for rpc::Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Faults(faults) => Self::all(BAD_PROFILE, &faults),
+            Refusal::NotAllowed(error) => error,
+        }
+    }
+}
+
+/// Read and check a profile, and the graph of its ports; its files are those that `files` lets be named.
+pub fn load(text: &str, files: Files<'_>) -> Result<Profile, Refusal> {
+    let profile =
+        profile::load_resolved(text, |profile| files.of_profile(profile).map_err(Refusal::NotAllowed))?;
     let faults = stream::graph::check(&profile);
-    if faults.is_empty() { Ok(profile) } else { Err(faults) }
+    if faults.is_empty() { Ok(profile) } else { Err(faults.into()) }
 }

@@ -1,5 +1,7 @@
 //! `netdynod validate`: what is wrong with profiles, impairments and graphs.
 
+use crate::files::{Door, Files};
+use crate::profiles::Refusal;
 use crate::{graphs, links, print, profiles, tell};
 use anyhow::Result;
 use clap::Args;
@@ -36,13 +38,14 @@ pub fn run(args: &Validate) -> Result<bool> {
                 found.err().into_iter().collect()
             }
             Ok(text) if args.graph => graphs::check(&text).err().unwrap_or_default(),
-            Ok(text) => match profiles::load(&text) {
+            Ok(text) => match profiles::load(&text, Files { door: Door::Socket, folder: None }) {
                 Ok(profile) => {
                     advice = profile::advise(&profile);
                     advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
                     Vec::new()
                 }
-                Err(errors) => errors,
+                Err(Refusal::Faults(faults)) => faults,
+                Err(Refusal::NotAllowed(_)) => Vec::new(), // the owner may name any file
             },
             Err(e) => {
                 let what = format!("it cannot be read ({e})");

@@ -22,7 +22,7 @@ const ROWS_MAX: usize = 10_000_000;
 #[serde(untagged)]
 pub enum Tables {
     /// A CSV file; the table is called as the file without `.csv`.
-    File(String),
+    File(#[schemars(extend("format" = "file"))] String),
     /// Tables by name.
     Named(#[serde(deserialize_with = "bounded::map::<_, _, TABLES>")] BTreeMap<String, Source>),
 }
@@ -38,7 +38,7 @@ impl Default for Tables {
 #[serde(untagged)]
 pub enum Source {
     /// A CSV file; each device keeps one row.
-    File(String),
+    File(#[schemars(extend("format" = "file"))] String),
     /// A CSV file, and which row a message takes.
     Rows(Rows),
 }
@@ -48,6 +48,7 @@ pub enum Source {
 #[serde(deny_unknown_fields)]
 pub struct Rows {
     /// The file: comma-separated, UTF-8, with the names of the columns in its first line; at most 256 MiB.
+    #[schemars(extend("format" = "file"))]
     pub file: String,
     /// Which row a message takes. Default `device`.
     #[serde(default)]

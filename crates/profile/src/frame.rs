@@ -166,6 +166,7 @@ pub enum Gaps {
 #[serde(deny_unknown_fields)]
 pub struct Replay {
     /// A pcap or pcapng file of Ethernet frames.
+    #[schemars(extend("format" = "file"))]
     pub file: String,
     /// Keep the recording's own gaps; then no rate is given. Default false: at the rate given.
     #[serde(default)]

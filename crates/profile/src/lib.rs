@@ -19,6 +19,7 @@ pub mod impairment;
 mod load;
 mod metric;
 mod model;
+mod named_files;
 mod offload;
 mod placement;
 mod resolve;
@@ -37,7 +38,7 @@ pub use check::{check_capture, check_port};
 pub use error::Error;
 pub use frame::Frame;
 pub use impairment::{DirectionTimeline, Impairment};
-pub use load::{load, read, read_value};
+pub use load::{load, load_resolved, read, read_value};
 pub use metric::{Metric, MetricKind, Stat};
 pub use model::that as models_that;
 pub use offload::{Offload, Offloads, Rule};
@@ -207,14 +208,17 @@ fn five_seconds() -> Interval {
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
     /// File with the CA certificates to trust (PEM). Default: the web's public authorities.
+    #[schemars(extend("format" = "file"))]
     pub ca: Option<String>,
     /// Accept any certificate. For test beds only. Default false.
     pub insecure: bool,
     /// Name to ask for and to check, when it is not the target's host.
     pub server_name: Option<String>,
     /// File with the client's certificate and those of the CAs between (PEM), for servers that ask for one. Default: none.
+    #[schemars(extend("format" = "file"))]
     pub cert: Option<String>,
     /// File with the key of `cert` (PEM, without a passphrase). Default: the file of `cert`.
+    #[schemars(extend("format" = "file"))]
     pub key: Option<String>,
 }
 

@@ -15,6 +15,21 @@ const SIZE_MAX: usize = 16 << 20;
 
 /// Read and check a profile. Bad form gives one error, bad content gives all there are.
 pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
+    load_resolved(text, |_| Ok::<(), Vec<Error>>(()))
+}
+
+/// The same of a profile whose files are resolved, or refused, by `resolve` before any of them is opened.
+pub fn load_resolved<E: From<Vec<Error>>>(
+    text: &str,
+    resolve: impl FnOnce(&mut Profile) -> Result<(), E>,
+) -> Result<Profile, E> {
+    let mut profile = parse(text)?;
+    resolve(&mut profile)?;
+    Ok(checked(profile)?)
+}
+
+/// Read a profile without a look at its content.
+fn parse(text: &str) -> Result<Profile, Vec<Error>> {
     if text.len() > SIZE_MAX {
         return Err(vec![Error::new(
             SYNTAX,
@@ -29,7 +44,10 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
         let what = "a profile is a JSON object, and this is not one";
         return Err(vec![Error::new(BAD_VALUE, "", what, fix)]);
     }
-    let mut profile: Profile = typed(text).map_err(|error| vec![error])?;
+    typed(text).map_err(|error| vec![error])
+}
+
+fn checked(mut profile: Profile) -> Result<Profile, Vec<Error>> {
     let mut errors = match &mut profile.transport {
         Transport::Dpdk(dpdk) => dpdk.settle_roles(),
         Transport::Sockets(_) => Vec::new(),

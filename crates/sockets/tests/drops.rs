@@ -1,8 +1,6 @@
 //! Our own receive queue: what it drops is neither the network's loss nor part of a valid measurement.
 
-mod lab;
-
-use lab::{profile, run_with};
+use crate::lab::{profile, run_with};
 use serde_json::json;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};

@@ -1,9 +1,7 @@
 //! What the network refuses or has no room for: counted under its reason, and no reason to send less.
 
-mod lab;
-
-use lab::net::{Host, alone, sh};
-use lab::{profile, run, total};
+use crate::lab::net::{Host, alone, sh};
+use crate::lab::{profile, run, total};
 use run::result::GroupResult;
 use serde_json::{Value, json};
 use std::net::UdpSocket;

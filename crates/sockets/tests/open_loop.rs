@@ -1,8 +1,6 @@
 //! OpenLoop that nobody has time for are counted all the same.
 
-mod lab;
-
-use lab::{profile, run, run_with};
+use crate::lab::{profile, run, run_with};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::time::Duration;

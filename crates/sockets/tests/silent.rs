@@ -1,10 +1,8 @@
 //! Servers that stop answering: each message without an answer is a failure of the measure phase, whenever its flow
 //! began.
 
-mod lab;
-
-use lab::net::{Host, alone, sh};
-use lab::{profile, run_until, run_with};
+use crate::lab::net::{Host, alone, sh};
+use crate::lab::{profile, run_until, run_with};
 use protocol::meter::Failure;
 use run::Control;
 use run::result::{GroupResult, TrialResult};

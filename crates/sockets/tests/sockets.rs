@@ -1,8 +1,6 @@
 //! The sockets transport against real sockets on loopback: what it says it did, the other side saw.
 
-mod lab;
-
-use lab::{profile, run, run_with, total};
+use crate::lab::{profile, run, run_with, total};
 use outcome::Machine;
 use run::result::TrialResult;
 use serde_json::json;

@@ -1,7 +1,5 @@
 //! Workers that cannot all be started: the start fails with the reason, and none of them stays behind.
 
-mod lab;
-
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use run::{Control, Plan, SetupError, Transport, Trial};
 use serde_json::json;
@@ -15,7 +13,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Start four workers while something is short.
 fn start() -> SetupError {
-    let profile = lab::profile(json!([{"name": "s", "target": "udp://127.0.0.1:9", "devices": 4,
+    let profile = crate::lab::profile(json!([{"name": "s", "target": "udp://127.0.0.1:9", "devices": 4,
         "model": {"stream": {"echo": false}}}]));
     let profile = profile::load(&profile.to_string()).expect("a good profile");
     let plan = Arc::new(Plan::new(profile, &Trial::default()).expect("a plan"));

@@ -1,8 +1,6 @@
 //! TLS against a server of its own certificate: trusted, not trusted, not looked at, and not TLS at all.
 
-mod lab;
-
-use lab::{profile, run, total};
+use crate::lab::{profile, run, total};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
-use lab::net::{alone, sh};
-use lab::run;
+use crate::lab::net::{alone, sh};
+use crate::lab::run;
 use run::{Control, SetupError};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
@@ -15,7 +13,7 @@ use std::time::Duration;
 const MAC: &str = "02:00:00:00:00:0a";
 
 fn run_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, SetupError> {
-    lab::run_with(profile, |_| (), |_, control| steer(control))
+    crate::lab::run_with(profile, |_| (), |_, control| steer(control))
 }
 
 /// A stream from port `a` to `target`.
@@ -109,7 +107,7 @@ fn a_kernel_host_pings_our_port() {
     if !alone() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     cable();
     // One port, an address of each kind; and those that its streams come from.
     let port = json!({"name": "a", "device": "af_packet:left", "ip": ["10.9.1.1", "fd09:1::1"], "mac": MAC});
@@ -141,7 +139,7 @@ fn a_kernel_host_is_found_over_ipv6() {
     if !alone() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     cable();
     echo("[fd09:1::2]:7");
     let port = json!([{"name": "a", "device": "af_packet:left", "ip": "fd09:1::1"}]);
@@ -167,7 +165,7 @@ fn a_port_that_starts_tells_whose_its_address_is() {
     if !alone() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     cable();
     for ip in ["10.9.1.1", "fd09:1::1"] {
         sh(&format!("ip neighbour replace {ip} lladdr 02:00:00:00:00:99 dev right nud stale"));
@@ -241,7 +239,7 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
     if !alone() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let router = Router::new();
     for (ip, gateway, host, nobody, table, name) in [
         ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", Some("10.9.1.253"), "snmp", "ForwDatagrams"),
@@ -276,7 +274,7 @@ fn neighbours_find_each_other_in_their_vlan() {
     if !alone() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     cable();
     let layers = json!([{"ethernet": {}}, {"vlan": {"id": 300}}, {"ipv4": {}}, {"udp": {}}]);
     let own = json!({"layers": layers, "size": {"fixed": "100B"}});
@@ -316,7 +314,7 @@ fn neighbours_find_each_other_in_their_vlan() {
 
 #[test]
 fn plain_streams_have_the_tags_of_their_port() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let ports = |theirs: Value| {
         json!([
             {"name": "a", "device": "pair:vlan", "ip": "10.9.4.1", "vlan": [200, 100]},

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
-use lab::net::{alone, sh};
-use lab::run;
+use crate::lab::net::{alone, sh};
+use crate::lab::run;
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 
@@ -47,7 +45,7 @@ fn a_closed_port_refuses_and_nothing_is_delivered() {
         return;
     }
     cable();
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     for (ip, target) in [("10.9.1.1", "udp://10.9.1.2:7"), ("fd09:1::1", "udp://[fd09:1::2]:7")] {
         let port = json!({"name": "a", "device": "af_packet:left", "ip": ip});
         for echo in [true, false] {
@@ -84,7 +82,7 @@ fn an_address_that_is_prohibited_is_unreachable() {
     cable();
     sh("sysctl -qw net.ipv4.ip_forward=1");
     sh("ip route add prohibit 198.51.100.0/24");
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let port = json!({"name": "a", "device": "af_packet:left", "ip": "10.9.1.1/24", "gateway": "10.9.1.2"});
     let wanted = profile(port, "udp://198.51.100.1:7", json!({"rate": "200/s"}));
     let result = run(&wanted).unwrap_or_else(|e| panic!("{e}"));
@@ -118,7 +116,7 @@ fn a_reflector_that_changes_replies_is_found_out() {
             count += 1;
         }
     });
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let port = json!({"name": "a", "device": "af_packet:left", "ip": "10.9.1.1"});
     let wanted = profile(port, "udp://10.9.1.2:7", json!({"rate": "200/s", "size": "300B"}));
     let result = run(&wanted).unwrap_or_else(|e| panic!("{e}"));

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use run::SetupError;
@@ -35,8 +33,8 @@ fn profile(cable: &str, groups: Vec<Value>) -> Value {
 }
 
 fn start(profile: &Value) -> Result<Value, SetupError> {
-    let _alone = lab::alone();
-    lab::run(profile)
+    let _alone = crate::lab::alone();
+    crate::lab::run(profile)
 }
 
 /// What was intended, sent, delivered, and the bytes sent. On a busy machine not all that is intended is sent.

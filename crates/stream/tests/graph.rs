@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
 use run::Transport;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -11,7 +9,7 @@ use stream::Dpdk;
 
 #[test]
 fn the_graph_is_the_one_that_runs_and_its_packets_can_be_followed() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let profile = json!({
         "name": "graph",
         "phases": {"warmup": "0s", "measure": "60s", "drain": "1s", "sample": "100ms"},
@@ -25,7 +23,7 @@ fn the_graph_is_the_one_that_runs_and_its_packets_can_be_followed() {
         "groups": [{"name": "s", "model": {"stream": {"rate": "1k/s", "size": "18B"}}, "target": "udp://10.9.0.2:7"}]
     });
     let mut view = None;
-    let result = lab::run_with(&profile, planned, |transport, control| {
+    let result = crate::lab::run_with(&profile, planned, |transport, control| {
         follow(transport);
         view = transport.graph();
         control.stop();
@@ -127,7 +125,7 @@ fn element<'a>(result: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn what_a_role_stands_for_runs_as_the_role_does() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let (a, b) = (json!({"ip": "10.9.0.1"}), json!({"ip": "10.9.0.2", "role": "reflector"}));
     let with = |port: &Value, key: &str, value: Value| {
         let mut port = port.clone();
@@ -167,7 +165,7 @@ fn what_a_role_stands_for_runs_as_the_role_does() {
         assert!(edges.iter().all(|edge| written.contains(edge)), "{name}: {written:#?}");
         assert_eq!(shape(&profile), shape(&named), "{name}");
         assert_eq!(expanded(&named), named, "{name}: it stands for itself");
-        let [by_role, by_name] = [&profile, &named].map(|one| lab::run(one).unwrap());
+        let [by_role, by_name] = [&profile, &named].map(|one| crate::lab::run(one).unwrap());
         for result in [&by_role, &by_name] {
             let total = &result["groups"][0]["total"];
             let count = |name: &str| total[name].as_u64().unwrap();
@@ -184,7 +182,7 @@ fn what_a_role_stands_for_runs_as_the_role_does() {
 
 #[test]
 fn elements_of_ones_own_are_part_of_a_run() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let mut profile =
         cable("own", [json!({"ip": "10.9.0.1"}), json!({"ip": "10.9.0.2", "role": "reflector"})]);
     profile = expanded(&profile);
@@ -199,7 +197,7 @@ fn elements_of_ones_own_are_part_of_a_run() {
         "acl.pass -> b.reflector -> b.tx",
         "acl.deny -> denied"
     ]);
-    let result = lab::run(&profile).unwrap();
+    let result = crate::lab::run(&profile).unwrap();
     let total = &result["groups"][0]["total"];
     let (sent, back) =
         (total["messages_sent"].as_u64().unwrap(), total["messages_delivered"].as_u64().unwrap());

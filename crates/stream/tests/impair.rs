@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
 use dataplane::port_bridge::{Options, PortBridge};
 use dpdk::{BURST, Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use impair::{Burst, Direction, LinkSpec, Live, PacketStore, Path, Stats};
@@ -19,9 +17,9 @@ fn eal() -> &'static Eal {
 }
 
 fn run(profile: &Value) -> Value {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     eal();
-    lab::run(profile).unwrap_or_else(|why| panic!("{why}"))
+    crate::lab::run(profile).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Two generators at the ends of a cable, which measure each other's frames; `b` is the end that `there` leads to.
@@ -225,7 +223,7 @@ impl Bump {
 
 #[test]
 fn two_ports_are_joined_changed_live_and_recorded() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     for two_threads in [false, true] {
         let spec = json!({"a_to_b": {"loss": {"periodic": 5}}, "b_to_a": {"duplicate": "100%"}});
         let options = Options { memory: 64 << 20, two_threads, ..Options::default() };
@@ -251,7 +249,7 @@ fn two_ports_are_joined_changed_live_and_recorded() {
 
 #[test]
 fn what_is_no_port_is_refused_by_its_end() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     eal();
     let options = Options { memory: 64 << 20, ..Options::default() };
     let refused = |a: &str, b: &str| {
@@ -268,7 +266,7 @@ fn a_port_that_vanishes_is_named_and_ends_cleanly() {
     if !outcome::network_namespace() {
         return;
     }
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     eal();
     let ip = |words: &str| assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
     ip("link add left type veth peer name right");

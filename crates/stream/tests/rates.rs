@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
 use serde_json::{Value, json};
 
 /// Length of the measure phase and of the warm-up before it, seconds.
@@ -68,9 +66,9 @@ fn counts_agree(result: &Value) {
 
 #[test]
 fn what_was_asked_is_what_the_port_sent() {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let machine = outcome::Machine::watch();
-    let result = lab::run(&profile()).unwrap();
+    let result = crate::lab::run(&profile()).unwrap();
     counts_agree(&result);
     let reasons = result["validity"]["reasons"].as_array().unwrap();
     let words = |reason: &Value, key: &str| reason[key].as_str().unwrap().to_owned();

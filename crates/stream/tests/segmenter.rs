@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
-use lab::net::{alone, sh};
-use lab::{alone as one_at_a_time, run, run_with};
+use crate::lab::net::{alone, sh};
+use crate::lab::{alone as one_at_a_time, run, run_with};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod lab;
-
 use capture::{Capture, Status};
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -31,8 +29,8 @@ fn cable(name: &str, stream: Value) -> Value {
 
 /// Start it when no other is at work.
 fn start_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, SetupError> {
-    let _alone = lab::alone();
-    lab::run_with(profile, |_| (), |_, control| steer(control))
+    let _alone = crate::lab::alone();
+    crate::lab::run_with(profile, |_| (), |_, control| steer(control))
 }
 
 fn start(profile: &Value) -> Result<Value, SetupError> {
@@ -306,7 +304,7 @@ fn a_reflector_of_another_run_answers_over_veth() {
     let mut result = Value::Null;
     // The reflector's run goes on while the other one asks for its address, sends, and ends.
     let reflected = start_with(&reflector, |control| {
-        result = lab::run(&profile).unwrap_or_else(|why| panic!("{why}"));
+        result = crate::lab::run(&profile).unwrap_or_else(|why| panic!("{why}"));
         control.stop();
     })
     .unwrap();
@@ -393,10 +391,10 @@ fn begin(transport: &Dpdk, settings: Value, path: &Path) -> Result<Capture, Setu
 
 /// Run it, and capture from before it begins until after it ended.
 fn captured(profile: &Value, settings: Value, path: &Path) -> (Value, Status) {
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let mut capture = None;
     let prepare = |transport: &Dpdk| capture = Some(begin(transport, settings, path).unwrap());
-    let result = lab::run_with(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
+    let result = crate::lab::run_with(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
     (result, capture.unwrap().stop())
 }
 
@@ -496,7 +494,7 @@ fn captures_come_and_go_while_a_run_goes_on() {
     profile["phases"]["measure"] = json!("60s");
     profile["transport"]["dpdk"]["placement"] =
         json!([{"elements": ["a.generator", "a.receiver"]}, {"elements": ["b.reflector"]}]);
-    let _alone = lab::alone();
+    let _alone = crate::lab::alone();
     let mut statuses = Vec::new();
     let steer = |transport: &Dpdk, control: &Control| {
         for i in 0..3 {
@@ -506,7 +504,7 @@ fn captures_come_and_go_while_a_run_goes_on() {
         }
         control.stop();
     };
-    all_came_back(&lab::run_with(&profile, |_| (), steer).unwrap_or_else(|why| panic!("{why}")));
+    all_came_back(&crate::lab::run_with(&profile, |_| (), steer).unwrap_or_else(|why| panic!("{why}")));
     for (i, status) in statuses.iter().enumerate() {
         assert_eq!((status.state, status.dropped), ("stopped", 0));
         let (received, sent) = directions(&packets(&path(i)));

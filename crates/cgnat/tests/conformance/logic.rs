@@ -1,6 +1,6 @@
 //! The NAT's logic carries a case.
 
-use crate::play::{Carrier, Seen, Sent, endpoint};
+use super::play::{Carrier, Seen, Sent, endpoint};
 use cgnat::config::{Config, SECOND};
 use cgnat::{Endpoint, Frame, Nat, Side, Verdict, What};
 use std::collections::HashMap;

@@ -13,7 +13,7 @@
 //! `$name` is an endpoint that is not known beforehand: where it first stands in an expected packet it becomes what is seen there. `$name@`
 //! is its address alone, `$name+1` its address with the next port.
 
-use crate::packet::{Packet, text};
+use super::packet::{Packet, text};
 use cgnat::config::{
     Config, Exemption, Filtering, IpOptions, Mapping, PoolAddress, Prefix, Rule, SECOND, StaticForward,
 };

@@ -141,7 +141,7 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
                 "it is a profile's graph, or that of a link or of one's own",
             ));
         }
-        Some(profile) => (None, planned(&profile)?),
+        Some(profile) => (None, planned(&profile, caller.files())?),
         None => Whose::of(caller, params.link, params.graph)
             .map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?,
     };
@@ -160,8 +160,8 @@ pub struct Expand {
 }
 
 /// The DPDK transport of a profile with its elements, edges and placement named, as what its ports' roles stand for.
-pub fn expand(_: &Caller, params: Expand) -> Answer {
-    let profile = json!(expanded(&params.profile)?);
+pub fn expand(caller: &Caller, params: Expand) -> Answer {
+    let profile = json!(expanded(&params.profile, caller.files())?);
     let mut transport = profile["transport"].clone();
     for port in transport["dpdk"]["ports"].as_array_mut().into_iter().flatten() {
         // The elements say it.

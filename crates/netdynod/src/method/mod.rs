@@ -32,7 +32,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "core.shutdown" => core::shutdown(caller, take(params)?),
         "ports.list" => ports::list(caller, take(params)?),
         "profile.schema" => profile::schema(take(params)?),
-        "profile.validate" => profile::validate(take(params)?),
+        "profile.validate" => profile::validate(caller, take(params)?),
         "control.hello" => control::hello(take(params)?),
         "control.acquire" => control::acquire(caller, take(params)?),
         "control.heartbeat" => control::heartbeat(caller, take(params)?),

@@ -1,6 +1,8 @@
 //! `profile.*`: the format, and what is wrong with one.
 
 use super::{Answer, Nothing};
+use crate::caller::Caller;
+use crate::profiles::{self, Refusal};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,11 +19,15 @@ pub struct Validate {
 }
 
 /// All that is wrong with it.
-pub fn validate(params: Validate) -> Answer {
+pub fn validate(caller: &Caller, params: Validate) -> Answer {
     let text = match params.profile {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let errors = crate::profiles::load(&text).err().unwrap_or_default();
+    let errors = match profiles::load(&text, caller.files()) {
+        Ok(_) => Vec::new(),
+        Err(Refusal::Faults(faults)) => faults,
+        Err(Refusal::NotAllowed(error)) => return Err(error),
+    };
     Ok(json!({"errors": errors}))
 }

@@ -1,7 +1,7 @@
 //! What a request can make of the daemon: no file of others', no wait without end, no more memory than there is.
 
-use crate::daemon::{Client, Daemon, TOKEN, error, loaded, profile, request, sink, until};
-use crate::graph::over_a_cable;
+use crate::rpc::daemon::{Client, Daemon, TOKEN, error, loaded, profile, request, sink, until};
+use crate::rpc::graph::over_a_cable;
 use capture::read::frames;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -109,6 +109,29 @@ fn over_tcp_files_are_those_of_one_folder() {
     secret["groups"][0] = json!({"name": "s", "target": "https://127.0.0.1:9/", "model": {"http": {}},
         "tls": {"ca": "/etc/shadow"}});
     not_allowed(guest.fails("run.load", json!({"profile": secret}), -32006), "groups[0].tls.ca");
+    // Nothing of a file that may not be named is read, and not even whether it is there: by no method.
+    let table = outside.path().join("users.csv");
+    std::fs::write(&table, "user,password\nroot,hunter2\n").unwrap();
+    for (group, data, at) in [
+        (json!({"tls": {"cert": "/etc/shadow"}}), json!({}), "groups[0].tls.cert"),
+        (json!({"tls": {"cert": "log", "key": "/etc/shadow"}}), json!({}), "groups[0].tls.key"),
+        (json!({}), json!({"u": table}), "data.u"),
+        (json!({}), json!({"u": {"file": table}}), "data.u.file"),
+        (json!({}), json!(table), "data"),
+        (json!({}), json!({"u": "/nowhere/at/all"}), "data.u"),
+    ] {
+        let mut named = json!({"name": "s", "data": data, "groups": [
+            {"name": "s", "target": "https://127.0.0.1:9/", "model": {"http": {"path": "/{u.no}"}}}]});
+        named["groups"][0].as_object_mut().unwrap().extend(group.as_object().unwrap().clone());
+        for method in ["run.load", "profile.validate", "graph.describe", "graph.expand"] {
+            not_allowed(guest.fails(method, json!({"profile": named}), -32006), at);
+        }
+    }
+    let lease = json!({"file": "/etc/shadow", "server": "kea"});
+    let nat = json!({"ports": {"a": {"device": "null"}},
+        "elements": {"n": {"kind": "nat", "leases": lease, "subscribers": ["10.0.0.0/8"]}},
+        "edges": ["a.rx -> n", "n -> a.tx"]});
+    not_allowed(guest.fails("graph.run", json!({"graph": nat}), -32006), "elements.n.leases.file");
     // Of the folder they can be named; this one is none.
     secret["groups"][0]["tls"]["ca"] = json!("log");
     let data = guest.fails("run.load", json!({"profile": secret}), -32002);

@@ -1,6 +1,6 @@
 //! Lines: one request each, however they come, and whatever is in them.
 
-use crate::daemon::{Daemon, PATIENCE, error, request};
+use crate::rpc::daemon::{Daemon, PATIENCE, error, request};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;

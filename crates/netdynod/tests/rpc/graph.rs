@@ -1,6 +1,6 @@
 //! Watching the graph of elements, beside the one who writes.
 
-use crate::daemon::{Client, Daemon, error, loaded, request, sink, until};
+use crate::rpc::daemon::{Client, Daemon, error, loaded, request, sink, until};
 use serde_json::{Value, json};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -148,7 +148,7 @@ fn sockets_have_no_graph() {
     let mut viewer = loaded(&daemon, &sink, "1s");
     let data = viewer.fails("graph.describe", json!({}), -32004);
     assert!(data["what"].as_str().unwrap().contains("sockets"));
-    let profile = crate::daemon::profile(&sink, "1s");
+    let profile = crate::rpc::daemon::profile(&sink, "1s");
     viewer.fails("graph.describe", json!({"profile": profile}), -32004);
     let mut wrong = over_a_cable();
     wrong["transport"]["dpdk"]["ports"] = json!([]);

@@ -3,7 +3,7 @@
 #[path = "../../../impair/tests/host/mod.rs"]
 mod host;
 
-use crate::daemon::{Client, Daemon, until};
+use crate::rpc::daemon::{Client, Daemon, until};
 use host::Host;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, UdpSocket};

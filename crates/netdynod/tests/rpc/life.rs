@@ -1,6 +1,6 @@
 //! The daemon's beginning and end.
 
-use crate::daemon::{Daemon, loaded, sink};
+use crate::rpc::daemon::{Daemon, loaded, sink};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

@@ -1,6 +1,6 @@
 //! So many, and no more.
 
-use crate::daemon::{Daemon, error, until};
+use crate::rpc::daemon::{Daemon, error, until};
 use serde_json::{Value, json};
 
 const CONNECTIONS: usize = 64;

@@ -1,6 +1,6 @@
 //! What is asked of a NAT that is not there.
 
-use crate::daemon::{Client, Daemon};
+use crate::rpc::daemon::{Client, Daemon};
 use serde_json::json;
 
 const METHODS: [&str; 5] = ["nat.sessions", "nat.subscribers", "nat.sites", "nat.status", "nat.clear"];

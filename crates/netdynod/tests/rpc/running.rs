@@ -1,6 +1,6 @@
 //! A run from its profile to its result.
 
-use crate::daemon::{Client, Daemon, loaded, profile, sink, states};
+use crate::rpc::daemon::{Client, Daemon, loaded, profile, sink, states};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
 //! TCP: for those who show the token, in time.
 
-use crate::daemon::{Client, Daemon, TOKEN, error, request, until};
+use crate::rpc::daemon::{Client, Daemon, TOKEN, error, request, until};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Subscriptions: everything, in order, and nobody holds another back.
 
-use crate::daemon::{Daemon, loaded, profile, request, sink, states, until};
+use crate::rpc::daemon::{Daemon, loaded, profile, request, sink, states, until};
 use serde_json::json;
 
 #[test]

@@ -1,6 +1,6 @@
 //! One writes, and must be heard from; others watch.
 
-use crate::daemon::{Daemon, loaded, profile, sink, states, until};
+use crate::rpc::daemon::{Daemon, loaded, profile, sink, states, until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

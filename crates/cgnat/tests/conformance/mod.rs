@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod logic;
-mod packet;
+pub mod packet;
 mod play;
 
 use std::collections::BTreeSet;

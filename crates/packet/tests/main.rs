@@ -1,0 +1,6 @@
+//! The tests of `packet` over its public interface, one module a subject.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod frames;
+mod udp;

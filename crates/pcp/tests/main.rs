@@ -1,0 +1,7 @@
+//! The tests of `pcp` over its public interface, one module a subject.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod noise;
+mod peers;
+mod requests;
