@@ -1,5 +1,6 @@
 //! Requests at the start of a flow, and values that are taken from responses.
 
+use super::description::SCHEMES;
 use super::*;
 use crate::data::Data;
 use crate::describe::ModelParams;

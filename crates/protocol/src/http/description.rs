@@ -3,7 +3,7 @@
 use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
 use crate::target::Scheme;
 
-const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
+pub(super) const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
 pub(super) const CONNECT: usize = 0;
 pub(super) const RESPONSE: usize = 1;
 pub(super) const FIRST_BYTE: usize = 2;

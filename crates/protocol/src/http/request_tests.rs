@@ -1,5 +1,6 @@
 //! Requests that HTTP allows, and none that it forbids.
 
+use super::description::SCHEMES;
 use super::*;
 use crate::describe::ModelParams;
 use crate::target::Target;

@@ -1,8 +1,10 @@
+use super::description::SCHEMES;
 use super::wire::HEAD_MAX;
 use super::*;
 use crate::describe::ModelParams;
 use crate::meter::{Phase, Window};
 use crate::model::{FlowEnd, Link};
+use crate::target::Scheme;
 use crate::target::Target;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
