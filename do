@@ -12,16 +12,6 @@ for flag in avx avx2 bmi1 bmi2 f16c fma abm movbe; do
         export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-cpu=x86-64-v2"
 done
 
-# package, or package/command: the command will do, wherever it comes from
-BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clang libnuma-dev libpcap-dev
-    git/git curl/curl ca-certificates)
-RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
-    iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
-    libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
-    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox)
-[ "$(uname -m)" != x86_64 ] || RUN+=(qemu-system-x86/qemu-system-x86_64)
-SERVICES=(mosquitto nginx nfdump kea-dhcp4-server nftables) # packages of the above whose services would start by themselves
-
 say() { printf '• %s\n' "$*"; }
 die() { # CODE WHAT
     printf 'error: %s\n' "$2" >&2
@@ -62,200 +52,16 @@ at_exit() {
 AHEAD=
 trap at_exit EXIT
 
-# ---------------------------------------------------------------------------------------- packages
-
-missing() { # PACKAGE[/COMMAND]... → the packages that are not there, one a line
-    local entry installed
-    installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${@%%/*}" 2>/dev/null |
-        sed -n 's/ installed$//p' || true)
-    for entry in "$@"; do
-        grep -qxF "${entry%%/*}" <<<"$installed" && continue
-        [ "${entry##*/}" != "$entry" ] && have "${entry##*/}" && continue
-        echo "${entry%%/*}"
-    done
-}
-
-UPDATED=
-apt_update() {
-    [ -z "$UPDATED" ] || return 0
-    UPDATED=yes
-    say "reading the package lists"
-    root apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null ||
-        say "the package lists could not be read; going on with the old ones"
-}
-
-known() { # is there such a package to install?
-    [[ $(apt-cache policy "$1" 2>/dev/null) == *'Candidate: '[^\(]* ]]
-}
-
-install() { # PACKAGE[/COMMAND]... : installs what is missing and starts no service
-    local need=() services=() package log
-    have apt-get || die 92 "no apt-get here: install the equivalents of: ${*%%/*}"
-    mapfile -t need < <(missing "$@")
-    [ ${#need[@]} -gt 0 ] || return 0
-    apt_update
-    say "installing ${need[*]}"
-    for package in "${need[@]}"; do
-        known "$package" || die 92 "the package $package is not to be had here; check the network and /etc/apt"
-        [[ " ${SERVICES[*]} " != *" $package "* ]] || services+=("$package")
-    done
-    [ ${#services[@]} = 0 ] || hold_services "${services[@]}"
-    log=$(mktemp)
-    if ! root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get -y -qq -o DPkg::Lock::Timeout=300 \
-        install --no-install-recommends --no-remove "${need[@]}" >"$log" 2>&1 </dev/null; then
-        tail -n 15 "$log" >&2
-        [ ${#services[@]} = 0 ] || release_services "${services[@]}"
-        die 92 "apt-get could not install them; the whole log is $log"
-    fi
-    rm -f "$log"
-    [ ${#services[@]} = 0 ] || release_services "${services[@]}"
-}
-
-# A service that is newly installed for its program must not take the ports of this machine. A policy of our own
-# (it ends with this process, whatever happens to it) denies the start; somebody else's policy is left as it is,
-# and systemd holds the units down until the next boot at most. Services that were there before are not touched.
-POLICY=/usr/sbin/policy-rc.d
-MARK='netdyno: written by ./do while it installs; of no effect after'
-
-hold_services() {
-    if [ ! -e "$POLICY" ] || grep -qsF "$MARK" "$POLICY"; then
-        root tee "$POLICY" >/dev/null <<-END
-			#!/bin/sh
-			# $MARK
-			case " $* " in *" \${1%.service} "*) [ -d /proc/$$ ] && exit 101 ;; esac
-			exit 0
-		END
-        root chmod 755 "$POLICY"
-    elif [ -d /run/systemd/system ]; then
-        root systemctl --quiet --runtime mask "${@/%/.service}" || true
-    fi
-}
-
-release_services() {
-    local name
-    if grep -qsF "$MARK" "$POLICY"; then root rm -f "$POLICY"; fi
-    for name in "$@"; do
-        if have systemctl; then
-            [ ! -d /run/systemd/system ] || root systemctl --quiet --runtime unmask "$name.service" || true
-            root systemctl --quiet disable "$name.service" >/dev/null 2>&1 || true
-            [ ! -d /run/systemd/system ] || root systemctl --quiet stop "$name.service" || true
-        elif have update-rc.d; then
-            root update-rc.d "$name" disable >/dev/null 2>&1 || true
-        fi
-        say "$name is installed for its program; its service stays off (systemctl enable --now $name turns it on)"
-    done
-}
-
-virtual_machines() { # what they are made of beside QEMU, which is there on x86-64
-    [ "$(uname -m)" = x86_64 ] || return 0
-    # QEMU brought its own until version 8
-    [ -x /usr/lib/qemu/virtiofsd ] || [ -x /usr/libexec/virtiofsd ] || ! known virtiofsd || install virtiofsd
-    kernel || say "no kernel for virtual machines could be had: tune reproduce does without"
-}
-
-# A kernel that virtual machines boot, where this machine has none on its disk, as in a container: that of Debian's cloud
-# images, put below target/vm and not installed.
-kernel() {
-    local release deb folder
-    release=$(uname -r)
-    if [ -e "/boot/vmlinuz-$release" ] && grep -qs virtiofs "/lib/modules/$release/modules".{dep,builtin}; then return; fi
-    compgen -G 'target/vm/lib/modules/*/modules.dep' >/dev/null && return
-    known linux-image-cloud-amd64 || apt_update
-    deb=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n1)
-    [ -n "$deb" ] || return 1
-    say "getting $deb for virtual machines, not installing it"
-    folder=$(mktemp -d)
-    if (cd "$folder" && apt-get -qq download "$deb" 2>/dev/null) && rm -rf target/vm && mkdir -p target/vm &&
-        dpkg-deb -x "$folder"/*.deb target/vm; then
-        for release in target/vm/lib/modules/*; do busybox depmod -b target/vm "${release##*/}"; done
-    fi
-    rm -rf "$folder"
-    compgen -G 'target/vm/lib/modules/*/modules.dep' >/dev/null
-}
-
-# ------------------------------------------------------------------------------------------- rust
-
-at_least() { # HAVE WANT
-    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]
-}
-
-rust_fits() {
-    local version
-    version=$(RUSTUP_AUTO_INSTALL=0 rustc --version 2>/dev/null | cut -d' ' -f2) && [ -n "$version" ] && have cargo &&
-        at_least "$version" "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
-}
-
-rust() {
-    rust_fits && return
-    if ! have rustup; then
-        known rustup || apt_update
-        # beside the distribution's own rustc its rustup cannot be installed: leave that one alone
-        if known rustup && [ -n "$(missing rustc)" ]; then
-            install rustup
-        fi
-    fi
-    if have rustup; then
-        export RUSTUP_TOOLCHAIN=$RUST
-        rust_fits && return
-        say "installing Rust $RUST beside what is there (rustup)"
-        rustup toolchain install "$RUST" --profile minimal --component clippy --component rustfmt --no-self-update ||
-            die 92 "Rust $RUST could not be downloaded; check the network"
-    else
-        say "installing Rust $RUST (rustup's installer)"
-        curl --proto '=https' --tlsv1.2 -fsSL https://sh.rustup.rs |
-            RUSTUP_INIT_SKIP_PATH_CHECK=yes sh -s -- -y -q --no-modify-path --profile minimal \
-                --component clippy --component rustfmt --default-toolchain "$RUST" ||
-            die 92 "rustup could not be downloaded; check the network, or install Rust $RUST yourself"
-        hash -r
-    fi
-    rust_fits || die 92 "Rust is installed but rustc does not run; see: rustup show"
-}
-
-build() {
-    local quiet=(--quiet)
-    if [ -t 2 ]; then quiet=(); fi
-    [ -x target/release/netdynod ] || say "building netdynod (minutes, the first time)"
-    cargo build --release --locked -p netdynod "${quiet[@]}" ||
-        die 1 "netdynod does not build; the compiler's words are above"
-}
-
-# ----------------------------------------------------------------------------------------- python
-
-python() { # the first Python that is new enough and can make environments
-    local name
-    for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do
-        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-            echo "$name"
-            return
-        fi
-    done
-    return 1
-}
-
-environment() {
-    local stamp program
-    stamp=$(cat python/pyproject.toml <(echo "$PWD") | sha256sum)
-    if [ -x .venv/bin/python ] && [ "$(cat .venv/.stamp 2>/dev/null)" = "$stamp" ] &&
-        .venv/bin/python -c 'import netdyno' 2>/dev/null; then
-        return
-    fi
-    program=$(python) || {
-        install python3-venv
-        program=$(python) || die 92 "Python 3.11 or newer is needed"
-    }
-    say "making .venv with $("$program" --version)"
-    rm -f .venv/.stamp
-    "$program" -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --editable 'python[dev]' </dev/null ||
-        die 92 "the Python packages could not be installed; check the network"
-    .venv/bin/python -m compileall -q python/netdyno
-    echo "$stamp" >.venv/.stamp
-}
+# shellcheck source=tools/install.sh
+. tools/install.sh
+# shellcheck source=tools/test.sh
+. tools/test.sh
 
 # ------------------------------------------------------------------------------------------ verbs
 
 setup() { # [COMMAND] -- and what to begin as soon as there is a compiler
     install "${BUILD[@]}" "${RUN[@]}"
+    ! known mold || install mold/mold
     rust
     environment &
     local environment=$!
@@ -291,91 +97,6 @@ browser() { # what the browser tests need
     fi
 }
 
-# Runs one stage, shows what it says, and counts what its test runners counted.
-PASSED=0 FAILED=0 SKIPPED=0 INCONCLUSIVE=0 BROKEN=() TIMES=()
-stage() { # NAME COMMAND...
-    local name=$1 log=target/do/$1.log start=$SECONDS status=0 passed failed skipped inconclusive
-    shift
-    mkdir -p target/do
-    say "$name"
-    "$@" </dev/null 2>&1 | tee "$log" || status=$?
-    # Rust knows no other end of a test than passed and failed: what was skipped is among the passed, and says so itself
-    skipped=$(said "$log" SKIPPED | wc -l) inconclusive=$(said "$log" INCONCLUSIVE | wc -l)
-    passed=$(($(count "$log" passed) - skipped - inconclusive))
-    skipped=$((skipped + $(count "$log" skipped))) inconclusive=$((inconclusive + $(count "$log" inconclusive)))
-    failed=$(($(count "$log" failed) + $(count "$log" 'errors?')))
-    bounded "$log" "$((passed + failed + inconclusive))" "$inconclusive" && needed "$log" || status=1
-    [ "$status" = 0 ] || BROKEN+=("$name")
-    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
-    SKIPPED=$((SKIPPED + skipped)) INCONCLUSIVE=$((INCONCLUSIVE + inconclusive))
-    TIMES+=("$name $((SECONDS - start)) s")
-}
-
-count() { # LOG WORD -- cargo: `test result: ok. 3 passed; 0 failed;…`; pytest: `1 failed, 3 passed in 2s`
-    awk -v word="^($2)[,;]?\$" '
-        /^test result: |^(=+ )?[0-9]+ [a-z]+(, [0-9]+ [a-z]+)* in [0-9.]+s/ {
-            for (i = 1; i < NF; i++) if ($(i + 1) ~ word) n += $i
-        }
-        END {print n + 0}' "$1"
-}
-
-said() { # LOG SKIPPED|INCONCLUSIVE -- what Rust tests say of themselves (crates/outcome): `RUST SKIPPED: NAME: REASON`
-    grep -oE "RUST $2: .*" "$1" || true
-}
-
-# An inconclusive test could not measure, for a cause that was measured. That is not let become a habit: at most one test
-# of ten in a stage, and no test in three runs of its stage one after the other.
-bounded() { # LOG RAN INCONCLUSIVE
-    local streaks=${1%.log}.inconclusive new often
-    new=$(mktemp)
-    grep -oE 'INCONCLUSIVE: [^ ]+' "$1" | sed 's/.*: //; s/:$//' | sort -u |
-        awk -v old="$streaks" 'BEGIN {while ((getline < old) > 0) n[$2] = $1} {print n[$1] + 1, $1}' >"$new" || true
-    mv "$new" "$streaks"
-    often=$(awk '$1 >= 3 {print $2}' "$streaks")
-    [ "$3" = 0 ] || say "$3 of $2 inconclusive: the machine took their time away"
-    [ -z "$often" ] || say "inconclusive three times in a row, which counts as failed: ${often//$'\n'/ }"
-    [ $(($3 * 10)) -le "$2" ] || say "more than one of ten is inconclusive: repeat on a quieter machine"
-    [ -z "$often" ] && [ $(($3 * 10)) -le "$2" ]
-}
-
-# What ./do setup installs and builds, and what root may do, is there: who skips a test for the want of it is wrong.
-needed() { # LOG
-    local reasons='is not installed|is not built|could not import' skipped
-    if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then reasons+='|needs? root|CAP_NET_RAW'; fi
-    # ./do setup gets a kernel for virtual machines, where the distribution has one
-    [ -z "${CI:-}" ] || reasons+='|no kernel to boot'
-    [ -z "$QUICK" ] || return 0
-    skipped=$(grep -E 'SKIPPED(:| \[)' "$1" | grep -E "$reasons" || true)
-    [ -z "$skipped" ] || say "skipped without need: $skipped"
-    [ -z "$skipped" ]
-}
-
-pytests() { # ARGS -- as root where that is possible: network namespaces need it. Why tests are skipped is shown.
-    local status=0 cache
-    cache=$(mktemp -d)
-    as_tester .venv/bin/python -m pytest -rs --durations=20 --durations-min=5 -o "cache_dir=$cache" "$@" || status=$?
-    rm -rf "$cache" 2>/dev/null || root rm -rf "$cache"
-    return "$status"
-}
-
-as_tester() { # PROGRAM ARGS
-    local program=$PWD/$1
-    shift
-    if [ "$(id -u)" != 0 ] && have sudo && sudo -n true 2>/dev/null; then
-        sudo env PATH="$PATH" "${TRACELESS[@]}" "$program" "$@"
-    else
-        "$program" "$@"
-    fi
-}
-rust_programs() { # FILE -- compile the Rust tests; their programs are listed in FILE
-    mkdir -p "${1%/*}"
-    cargo test --workspace --locked --no-run --quiet --message-format json-render-diagnostics >"$1"
-}
-test_rust() {
-    local programs=target/do/rust-tests.json
-    rust_programs "$programs" && .venv/bin/python tools/rust_tests.py "$programs"
-}
-
 # Most tests wait, and compilers want processors: what lint and rust compile is compiled beside the other stages, by a session
 # that gets what they leave of the processors. It only fills the caches of cargo and mypy: what is good, the stages say.
 verb_ahead() {
@@ -385,65 +106,10 @@ verb_ahead() {
     cargo test --workspace --locked --no-run
     [ ! -e .venv/.stamp ] || mypy
 }
-ahead() {
-    mkdir -p target/do
-    setsid nice -n 19 ./do ahead >target/do/ahead.log 2>&1 </dev/null &
-    AHEAD=$!
-}
-ahead_is_done() {
-    # now that it is waited for it is as good as others
-    [ -z "$AHEAD" ] || { echo 0 >"/proc/$AHEAD/autogroup"; } 2>/dev/null || true
-    [ -z "$AHEAD" ] || tail --pid="$AHEAD" -f /dev/null # a stage is no parent of it, and cannot wait
-    AHEAD=
-}
-
-# most tests wait for something, so more of them than there are cores run beside each other
-test_python() { pytests -c python/pyproject.toml --rootdir python -n 6 "$@"; }
-test_e2e() {
-    local status=0 e2e=(-c python/pyproject.toml --rootdir . tests)
-    pytests "${e2e[@]}" -m 'not alone' -n 6 || status=$?
-    ahead_is_done
-    say "those that depend on how fast the machine is"
-    pytests "${e2e[@]}" -m alone || status=$?
-    return "$status"
-}
-
-# Neither root, nor a network other than loopback, nor packages beyond those that building takes. Left out are network
-# namespaces, DPDK ports on interfaces of the kernel, real servers, browsers, and what takes minutes.
-QUICK=
-quick_python() { .venv/bin/python -m pytest -rs -c python/pyproject.toml --rootdir python -n 4 \
-    -m 'not root and not browser and not slow and not long' python/tests; }
-# --bins takes fuzz targets too, which are no tests and include modules without what those are tested with
-quick_rust() { NETDYNO_TESTS=quick cargo test --workspace --exclude fuzz --locked --no-fail-fast --lib --bins; }
-test_quick() {
-    QUICK=yes
-    install "${BUILD[@]}"
-    rust
-    environment
-    TIMES+=("setup $((SECONDS - $1)) s")
-    stage quick-python quick_python
-    stage quick-rust quick_rust
-}
 
 #: test quick -- what needs neither root nor a network, within five minutes
+#: test full -- all of it: sweeps of which other runs draw a sample, and long simulations; before a release
 #: test --stress NAME [TIMES] -- the tests that match NAME, or all, 20 times in a row while a busy loop holds every core
-stress() { # NAME [TIMES]
-    local name=${1:-} times=${2:-20} programs=()
-    if [ -z "$name" ] || [ $# -gt 2 ]; then
-        die 104 "./do test --stress takes the name of tests, and how many times (20)"
-    fi
-    [[ $times =~ ^[1-9][0-9]*$ ]] || die 104 "TIMES is a whole number from 1 on, not '$times'"
-    setup
-    if [ "$name" = all ] || grep -rqE "fn [a-z0-9_]*${name##*::}" crates --include='*.rs'; then
-        programs=(target/do/rust-tests.json)
-        rust_programs "${programs[0]}" ||
-            die 1 "the tests do not compile; the compiler's words are above"
-    fi
-    set -- tools/stress.py "$name" "$times" "${programs[@]}"
-    if [ "$(id -u)" != 0 ] && have sudo && sudo -n true 2>/dev/null; then set -- "$@" --end-with-parent; fi
-    as_tester .venv/bin/python "$@"
-}
-
 verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one kind
     local start=$SECONDS only=${1:-}
     if [ "$only" = --stress ]; then
@@ -451,8 +117,12 @@ verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one k
         stress "$@"
         return
     fi
-    [ $# -le 1 ] || die 104 "./do test takes one word: quick, lint, rust, python, e2e or web"
-    case $only in '' | quick | lint | rust | python | e2e | web) ;; *) die 104 "no tests are called '$only'; there are: quick, lint, rust, python, e2e, web" ;; esac
+    [ $# -le 1 ] || die 104 "./do test takes one word: quick, full, lint, rust, python, e2e or web"
+    case $only in '' | quick | full | lint | rust | python | e2e | web) ;; *) die 104 "no tests are called '$only'; there are: quick, full, lint, rust, python, e2e, web" ;; esac
+    if [ "$only" = full ]; then
+        export NETDYNO_TESTS=full
+        only=
+    fi
     if [ "$only" = quick ]; then test_quick "$start"; else test_all "$only" "$start"; fi
     say "took $((SECONDS - start)) s: $(printf '%s, ' "${TIMES[@]}" | sed 's/, $//')"
     if [ ${#BROKEN[@]} -gt 0 ]; then say "failed: ${BROKEN[*]} (target/do/*.log)"; fi
@@ -461,20 +131,6 @@ verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one k
         echo "$PASSED passed, $FAILED failed, $SKIPPED skipped, $INCONCLUSIVE inconclusive"
     fi
     [ ${#BROKEN[@]} = 0 ] && [ "$FAILED" = 0 ]
-}
-test_all() { # ONLY START
-    local only=$1
-    case $only in '') setup ahead ;; *) setup ;; esac
-    TIMES+=("setup $((SECONDS - $2)) s")
-    case $only in '' | python | e2e | web) browser ;; esac
-    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
-        say "neither root nor sudo without a password: tests that need network namespaces will be skipped"
-    case $only in '' | python) stage python test_python python/tests ;; esac
-    case $only in '' | e2e) [ ! -d tests ] || stage e2e test_e2e ;; esac
-    ahead_is_done
-    case $only in '' | lint) stage lint verb_lint ;; esac
-    case $only in '' | rust) stage rust test_rust ;; esac
-    case $only in web) stage web test_python python/tests/report ;; esac
 }
 
 verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files that are out of date
@@ -495,7 +151,7 @@ verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files 
     check ruff check
     check ruff format --check
     check mypy python
-    check shellcheck ./do .ci/run
+    check shellcheck -x ./do .ci/run tools/*.sh
     check imports downwards
     check generated files
     return "$bad"
@@ -557,7 +213,7 @@ verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
         fi
     fi
     if have rustup && [[ $(rustup toolchain list) == *nightly* ]]; then
-        fuzz=(cargo +nightly fuzz)
+        fuzz=(command cargo +nightly fuzz)
     else # the sanitizer flags are nightly's; this compiler takes them when told that it may
         fuzz=(env RUSTC_BOOTSTRAP=1 cargo fuzz)
     fi

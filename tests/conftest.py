@@ -16,7 +16,7 @@ LIMIT = 240
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
-pytest_plugins = ["inconclusive"]
+pytest_plugins = ["inconclusive", "sampled"]
 
 TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""

@@ -100,6 +100,7 @@ def reach(base: Path) -> str:
     return "\n".join([*lines, "ip link set lo up", 'exec "$@"'])
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.limit(240)
 @pytest.mark.parametrize(
     ("name", "user"),

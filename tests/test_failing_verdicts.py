@@ -23,6 +23,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         yield Far(cable, tmp_path_factory.mktemp("far"))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", URLS, ids=lambda case: case.name)
 def test_the_verdict_on_a_url(lab: Lab, far: Far, case: Case) -> None:
     assert case.protocol.url is not None

@@ -81,6 +81,7 @@ def started(lab: Lab, wire: Wire, way: str, device: str) -> subprocess.Popen[str
     return child
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("device", "way", "killed"),
     [

@@ -91,6 +91,7 @@ def seen(place: Lab, cable: Wire) -> dict[str, GroupResult]:
     return {one.name: one for one in done.trial.groups}
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("path", [*odd_http.PLAIN, *IDLE, "close-after-each", "says-timeout", "nginx"])
 def test_a_server_that_does_what_http_allows_is_healthy(seen: dict[str, GroupResult], path: str) -> None:
     result, total = seen[path], seen[path].total

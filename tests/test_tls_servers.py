@@ -166,6 +166,7 @@ def listening(cable: Wire) -> set[int]:
     return {int(line.split()[3].rpartition(":")[2]) for line in lines}
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_handshake_with_a_real_server_ends(seen: dict[str, GroupResult], name: str) -> None:
     total = seen[name].total

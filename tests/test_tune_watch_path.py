@@ -24,6 +24,7 @@ ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("control", ["reno", "bbr"])
 def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     lab: Lab, control: str, verdict: Verdict
@@ -83,6 +84,7 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     assert str(sysctl.read(way.far, RMEM)).split()[2] == str(SMALL)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.limit(150)
 @pytest.mark.parametrize(
     "name",

@@ -86,7 +86,9 @@ def programs(listed: str) -> Iterator[Program]:
 def modules(program: str) -> dict[str, list[str]]:
     """The tests of an integration test by their module; by the program's name where they are in none."""
     found: dict[str, list[str]] = {}
-    listed = subprocess.run((program, "--list", "--format", "terse"), capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        (program, "--list", "--format", "terse"), capture_output=True, text=True, check=True
+    )
     for line in listed.stdout.splitlines():
         test, _, kind = line.rpartition(": ")
         if kind == "test":

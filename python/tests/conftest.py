@@ -17,7 +17,7 @@ from netdyno.core.daemon import Daemon
 
 from .command import PROFILE
 
-pytest_plugins = ["inconclusive"]
+pytest_plugins = ["inconclusive", "sampled"]
 
 # a busy machine is no failure
 settings.register_profile("netdyno", deadline=None)

@@ -72,6 +72,7 @@ def leftovers(folder: Path, state: Path) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("at", range(1, STEPS + 3))
 def test_killed_at_every_point(at: int, tmp_path: Path, state: Path) -> None:
     child = subprocess.run(

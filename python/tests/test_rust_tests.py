@@ -31,7 +31,9 @@ def built(folder: Path, name: str, kind: str, script: str | None, test: bool = T
     program = None
     if script is not None:
         program = folder / name
-        program.write_text(f"#!/bin/sh\n{script}\n")
+        # an integration test is asked for its tests first
+        listed = f"case $1 in --list) printf '{name}::first: test\\n{name}::second: test\\n'; exit;; esac"
+        program.write_text(f"#!/bin/sh\n{listed if kind == 'test' else ''}\n{script}\n")
         program.chmod(0o755)
     return json.dumps(
         {
@@ -68,6 +70,24 @@ def test_programs_run_beside_each_other_in_the_folder_of_their_crate(
     assert out.count(f"{tmp_path / 'crate'}\n{tmp_path / 'crate'}\n") == 2
     heads = sorted(line.rpartition(" (")[0] for line in out.splitlines() if line.startswith("Running "))
     assert heads == ["Running crate", "Running crate/two", "Running documentation"]
+
+
+def test_modules_of_a_program_run_in_processes_of_their_own(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "all"
+    tests = "a::first: test\na::deep::second: test\nb::first: test\nbare: test\nc::speed: benchmark\n"
+    script = f"case $1 in --list) printf '{tests}'.encode();; *) echo $$ $*;; esac".replace(".encode()", "")
+    line = built(tmp_path, "all", "bin", script).replace('"bin"', '"test"')
+    assert tool.modules(str(program)) == {
+        "a": ["a::first", "a::deep::second"],
+        "b": ["b::first"],
+        "all": ["bare"],
+    }
+    assert run(tool, tmp_path, monkeypatch, line) == 0
+    said = [one.split() for one in capsys.readouterr().out.splitlines() if "--exact" in one]
+    assert len({one[0] for one in said}) == 3
+    assert sorted(one[2:] for one in said) == [["a::first", "a::deep::second"], ["b::first"], ["bare"]]
 
 
 def test_each_program_that_fails_is_named(

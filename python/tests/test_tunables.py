@@ -53,6 +53,7 @@ def test_an_entry_is_whole(name: str) -> None:
         assert len(one.choices) > 1
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", [n for n in NAMES if registry().tunables[n].values == "number"])
 def test_a_bound_is_taken_and_what_is_beyond_is_not(name: str) -> None:
     one = registry().tunables[name]
@@ -191,6 +192,7 @@ OTHERS = ("coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_tx_frames", "coale
 """A tap shows all of coalescing and takes received frames only; of others its reader decides."""
 
 
+@pytest.mark.sampled(30)
 @root
 @pytest.mark.parametrize("name", NAMES)
 def test_it_reads_takes_both_bounds_and_is_put_back(name: str, space: str) -> None:

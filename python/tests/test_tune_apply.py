@@ -146,6 +146,7 @@ print(number - 1)
 
 
 # before each line of the journal, each write, and each write that undoes: after one is before the next
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("what", "least"), [("applying", 4 * STEPS), ("restoring", STEPS)])
 def test_killed_at_every_point(space: str, what: str, least: int, tmp_path: Path) -> None:
     tests = str(Path(__file__).resolve().parents[1])

@@ -1,0 +1,60 @@
+"""Sweeps of which each run draws a sample (`tests/shared/sampled.py`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sampled import drawn
+
+SHARED = Path(__file__).resolve().parents[2] / "tests" / "shared"
+TESTS = """
+import pytest
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", range(20))
+def test_sweep(case): pass
+def test_plain(): pass
+@pytest.mark.full
+def test_long(): pass
+"""
+
+
+def ran(folder: Path, *arguments: str, tests: str = "") -> set[str]:
+    """The tests that run."""
+    (folder / "conftest.py").write_text('pytest_plugins = ["sampled"]\n')
+    (folder / "test_it.py").write_text(TESTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(SHARED), "NETDYNO_TESTS": tests},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return {line.split()[0].partition("::")[2] for line in done.stdout.splitlines() if "PASSED" in line}
+
+
+def test_a_run_takes_a_sample_and_a_full_one_takes_all(tmp_path: Path) -> None:
+    some = ran(tmp_path)
+    assert len(some) == 4 and "test_plain" in some and "test_long" not in some
+    assert ran(tmp_path) == some
+    assert len(ran(tmp_path, tests="full")) == 22
+
+
+def test_a_case_that_is_named_runs(tmp_path: Path) -> None:
+    for case in range(20):
+        if f"test_sweep[{case}]" not in ran(tmp_path):
+            assert ran(tmp_path, f"test_it.py::test_sweep[{case}]") == {f"test_sweep[{case}]"}
+            return
+    pytest.fail("all cases of a sample of three of twenty ran")
+
+
+def test_other_commits_draw_other_cases_and_in_the_long_run_all() -> None:
+    cases = [f"case[{number}]" for number in range(20)]
+    samples = [drawn(cases, 3, f"{commit:040x}") for commit in range(200)]
+    assert all(len(sample) == 3 for sample in samples)
+    assert drawn(cases[::-1], 3, "a") == drawn(cases, 3, "a")
+    assert set().union(*samples) == set(cases)
