@@ -67,8 +67,8 @@ class Program:
 def programs(listed: str) -> Iterator[Program]:
     """Those that cargo has built; of a crate's integration tests one for each module.
 
-    The modules of an integration test are linked into one program, and each runs in a process of its own: DPDK
-    can be started once in a process.
+    The modules of an integration test are linked into one program, and each runs in a process of its own:
+    DPDK can be started once in a process.
     """
     for line in listed.splitlines():
         built = json.loads(line) if line.startswith("{") else {}
