@@ -46,7 +46,7 @@ def test_commands_name_the_program_where_setup_puts_it(page: Path) -> None:
 
 def test_every_test_in_the_specification_exists() -> None:
     named = re.findall(r"`([\w/.-]+\.(?:rs|py))::(\w+)`", (TOP / "SPECIFICATION.md").read_text())
-    assert len(named) > 80
+    assert len(named) > 30
     missing = [
         f"{file}::{test}"
         for file, test in named
