@@ -103,6 +103,7 @@ CODES: dict[str, str] = {
     "ND-92-44": "A virtual machine cannot be started",
     "ND-92-45": "The active NAT of a pair takes no standby now",
     "ND-92-46": "A device is gone, of which a value was to be put back",
+    "ND-92-47": "The daemon behind a socket is another user's",
     "ND-92-50": "A fault of netdyno itself",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",

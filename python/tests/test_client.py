@@ -1,8 +1,10 @@
 """The client's contract, over the stand-in and (where built) the real daemon."""
 
+import json
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from netdyno.cli import app
 from netdyno.core.address import TOKEN_FILE, Address
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
@@ -36,6 +39,64 @@ def test_describe(daemon: Daemon) -> None:
         about = client.call("core.describe")
     assert about["pid"] == daemon.pid
     assert {"mqtt", "http", "ping", "stream"} <= {p["name"] for p in about["models"]}
+
+
+def squatted(path: Path, user: int) -> int:
+    """A socket on which a process of another user listens; returns that process."""
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgid(user)
+        os.setuid(user)
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(path))
+        server.listen()
+        os.write(told, b".")
+        while True:
+            one, _ = server.accept()
+            # what it is sent, it keeps
+            got = one.recv(65536)
+            with Path(f"{path}.got").open("ab") as file:
+                file.write(got or b"")
+    assert os.read(ready, 1) == b"."
+    os.close(ready)
+    os.close(told)
+    return child
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a process of another user")
+def test_a_socket_of_another_user_is_sent_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        path = Path(folder) / "s.sock"
+        child = squatted(path, 65534)
+        try:
+            path.chmod(0o666)
+            profile = Path(folder) / "p.json"
+            profile.write_text(json.dumps(PROFILE))
+            with pytest.raises(Error) as e:
+                Client(path)
+            assert (e.value.code, e.value.at) == ("ND-92-47", str(path))
+            assert "user 65534" in e.value.what
+            for verb in (
+                ["run", str(profile), "--socket", str(path)],
+                ["daemon", "status", "--socket", str(path)],
+                ["daemon", "stop", "--socket", str(path)],
+                ["describe", "--socket", str(path)],
+            ):
+                assert app.call(verb) == 92, verb
+                assert "ND-92-47" in capfd.readouterr().err, verb
+            got = Path(f"{path}.got")
+            assert not got.exists() or got.read_bytes() == b""
+            # who called sudo has a daemon of their own
+            monkeypatch.setenv("SUDO_UID", "65534")
+            Client(path).close()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_a_run_from_load_to_result(daemon: Daemon) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import socket
 import struct
@@ -82,6 +83,13 @@ CREDENTIALS = struct.Struct("iII")
 """struct ucred of unix(7): process, user and group of the other end."""
 
 
+def trusted_users() -> set[int]:
+    """Users whose daemon is told secrets: this one and root; of root only who called sudo besides."""
+    own = os.geteuid()
+    caller = os.environ.get("SUDO_UID", "") if own == 0 else ""
+    return {0, own} | ({int(caller)} if caller.isdecimal() else set())
+
+
 class Client:
     """One connection to a daemon."""
 
@@ -102,10 +110,17 @@ class Client:
                 fix="Start one with `netdyno daemon start`" + (" --tcp" if self.address.remote else ""),
             ) from e
         if not self.address.remote:
-            pid, _, _ = CREDENTIALS.unpack(
+            self.process, user, _ = CREDENTIALS.unpack(
                 self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
             )
-            self.process = pid
+            if user not in trusted_users():
+                self._socket.close()
+                raise Error(
+                    "ND-92-47",
+                    f"the daemon behind this socket is of user {user}, who would learn all that it is sent",
+                    at=self.path,
+                    fix="Start one of your own with `netdyno daemon start`, and name its socket",
+                )
         self._sending = threading.Lock()
         self._last = 0
         self._waiting: dict[int, queue.Queue[dict[str, Any] | Error]] = {}
