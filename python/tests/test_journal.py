@@ -1,5 +1,6 @@
 """The journal under fault: whatever moment a run is killed at, a restore leaves nothing behind."""
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.system import journal as module
 from netdyno.system import proc
@@ -124,6 +126,101 @@ def test_a_torn_last_line_is_tolerated(tmp_path: Path, state: Path) -> None:
     assert len(restore().undone) == 1
     assert not victim.exists()
     assert not path.exists()
+
+
+HEAD = json.dumps({"owner": 4194303, "start": 1, "boot": proc.boot_id()}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "undone", "kept", "says"),
+    [
+        (b"", False, True, "it is empty"),
+        (b"\n\n", False, True, "it is empty"),
+        (b"\0\0\0garbage\nENTRY\n", True, True, "line 1 cannot be read, and no line says which process"),
+        (b"ENTRY\n", True, True, "no line says which process"),
+        (b"[]\nHEAD\nENTRY\n", True, True, "line 1 cannot be read"),
+        (b"ENTRY\nHEAD\n", True, False, ""),
+        (b"HEAD\n\xff\xfe\nENTRY\n{}\n", True, True, "lines 2, 4 cannot be read"),
+        (b'HEAD\n{"seq": 7, "ki\nENTRY\n{"s', True, False, ""),
+    ],
+)
+def test_a_damaged_journal_is_kept_and_named(
+    content: bytes,
+    undone: bool,
+    kept: bool,
+    says: str,
+    tmp_path: Path,
+    state: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    victim = tmp_path / "nd-x"
+    victim.touch()
+    entry = json.dumps({"seq": 1, "kind": "path", "path": str(victim)}).encode()
+    path = dead_journal(state)
+    path.write_bytes(content.replace(b"HEAD", HEAD).replace(b"ENTRY", entry))
+    for code in (92, 92) if kept else (0,):
+        assert app.call(["restore"]) == code
+        told = capfd.readouterr()
+        assert victim.exists() is not undone
+        assert path.exists() is kept
+        if kept:
+            assert "ND-92-31" in told.err
+            assert str(path) in "".join(told.err.split())
+            assert says in " ".join(told.err.split())
+            assert "nothing was left behind" not in told.out
+
+
+def test_of_a_journal_that_says_no_boot_no_process_is_ended(state: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        entry = {"seq": 1, "kind": "process", "pid": sleeper.pid, "start": proc.start_time(sleeper.pid)}
+        path = dead_journal(state)
+        path.write_bytes(json.dumps(entry).encode())
+        report = restore()
+        assert sleeper.poll() is None
+        assert f"process {sleeper.pid}" in report.damaged[str(path)]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_living_owner_is_known_by_the_name_of_a_damaged_journal(state: Path) -> None:
+    own = state / "journal" / f"{os.getpid()}-{proc.start_time(os.getpid())}.jsonl"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_bytes(b"")
+    assert restore().damaged == {}
+    assert module.open_of(own)[0] == os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("number", "user", "fix"),
+    [
+        (errno.EINVAL, 0, module.AGAIN),
+        (errno.EACCES, 0, module.AGAIN),
+        (errno.EINVAL, 1000, module.AGAIN),
+        (errno.EACCES, 1000, "Run it with sudo"),
+    ],
+)
+def test_advice_is_what_fits(
+    number: int,
+    user: int,
+    fix: str,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def failing(entry: object, **_: object) -> bool:
+        raise OSError(number, os.strerror(number), "/proc/sys/x")
+
+    monkeypatch.setattr(module, "undo", failing)
+    path = dead_journal(state, {"seq": 1, "kind": "sysctl", "path": "/proc/sys/x", "old": "1"})
+    found = module.Report()
+    with path.open("r+b") as file:
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        module._replay(path, file, found, lambda _: True, False)
+    assert found.failed == [f"sysctl /proc/sys/x, 1: {os.strerror(number)} (/proc/sys/x)"]
+    assert list(found.advice.values()) == [fix]
+    assert path.exists()
 
 
 def test_undo_goes_backwards_and_skips_what_is_undone(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from netdyno.store import Store
 from netdyno.store.store import stored
 from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
+from netdyno.system.journal import DAMAGED
 from netdyno.system.undo import FORCE
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def put_back() -> None:
         console.note(f"put back what an earlier run left: {line}")
     for line in report.failed:
         console.error(f"ND-92-31: left by an earlier run and not put back: {line}")
+    for path, what in report.damaged.items():
+        console.error(f"ND-92-31: at {path}: left by an earlier run: {what}. {DAMAGED}")
     for line in report.left:
         console.note(f"not put back after an earlier run: {line}; {FORCE}")
     for line in report.gone:

@@ -12,10 +12,10 @@ from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.system import journal
 from netdyno.system.device import CODE, GoneError
-from netdyno.system.journal import Report
+from netdyno.system.journal import AGAIN, DAMAGED, Report
 from netdyno.system.undo import FORCE
 
-Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left, gone} as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left, gone, damaged} as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Also restore values that others changed since.")]
 
 
@@ -44,18 +44,26 @@ def told(report: Report, as_json: bool, nothing: str) -> None:
     """Say what was put back, and raise where something was not."""
     if as_json:
         console.document(
-            {"undone": report.undone, "failed": report.failed, "left": report.left, "gone": report.gone}
+            {
+                "undone": report.undone,
+                "failed": report.failed,
+                "left": report.left,
+                "gone": report.gone,
+                "damaged": report.damaged,
+            }
         )
     else:
         for line in report.undone:
             console.out().print(f"put back: {line}", markup=False)
-        if not (report.undone or report.failed or report.left or report.gone):
+        if not (report.undone or report.failed or report.left or report.gone or report.damaged):
             console.out().print(nothing)
-    findings = [_finding("ND-92-31", line, "Run it with sudo") for line in report.failed]
+    findings = [_finding("ND-92-31", what, DAMAGED, path) for path, what in report.damaged.items()]
+    findings += [_finding("ND-92-31", line, report.advice.get(line, AGAIN)) for line in report.failed]
     findings += [_finding("ND-92-41", line, FORCE) for line in report.left]
     findings += [_finding(CODE, line, GoneError(line).fix) for line in report.gone]
-    if report.failed:
-        raise Error("ND-92-31", "not everything could be put back", fix="Run it with sudo", all=findings)
+    if report.failed or report.damaged:
+        fix = next(iter(findings))["fix"]
+        raise Error("ND-92-31", "not everything could be put back", fix=fix, all=findings)
     if report.left:
         raise Error("ND-92-41", "; ".join(report.left), fix=FORCE, all=findings)
     if report.gone:
@@ -63,5 +71,5 @@ def told(report: Report, as_json: bool, nothing: str) -> None:
         raise Error(CODE, gone.what, fix=gone.fix, all=findings)
 
 
-def _finding(code: str, what: str, fix: str) -> dict[str, str]:
-    return {"code": code, "what": what, "at": "", "fix": fix}
+def _finding(code: str, what: str, fix: str, at: str = "") -> dict[str, str]:
+    return {"code": code, "what": what, "at": at, "fix": fix}

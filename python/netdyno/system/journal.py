@@ -16,17 +16,17 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from netdyno import files, paths
 from netdyno.errors import Error
-from netdyno.system import proc
+from netdyno.system import journal_text, proc
 from netdyno.system.device import GoneError
 from netdyno.system.proc import boot_id, start_time
-from netdyno.system.undo import FORCE, TakenOverError, undo
+from netdyno.system.undo import FORCE, TakenOverError, outlives_boot, undo
 
 
 @dataclass
@@ -39,6 +39,15 @@ class Report:
     """What somebody else has changed since, and is left as it is."""
     gone: list[str] = field(default_factory=list)
     """What could not be put back, as the device is gone that it was set of."""
+    advice: dict[str, str] = field(default_factory=dict)
+    """What helps where something failed."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Journals that cannot be read as a whole and are kept, with what is wrong with them."""
+
+    def fail(self, what: str, fix: str) -> None:
+        """Note what could not be undone, and what helps."""
+        self.failed.append(what)
+        self.advice[what] = fix
 
 
 class Journal:
@@ -96,7 +105,7 @@ class Journal:
                     # there is nothing to try again on
                     gone.append(e.what)
                 except (OSError, Error) as e:
-                    failed.append(f"{describe(entry)}: {e}")
+                    failed.append(f"{describe(entry)}: {_why(e)}")
                     continue
                 del self._open[number]
                 # without this line it would be undone once more, which does nothing
@@ -229,7 +238,7 @@ def restore(
                 if path.exists():
                     _replay(path, file, report, wanted, force)
         except OSError as e:
-            report.failed.append(f"{path}: {e.strerror or e}")
+            report.fail(f"{path}: {e.strerror or e}", advice(e))
     return report
 
 
@@ -261,39 +270,27 @@ def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
     """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
     try:
         with _opened(path) as file:
-            head, left = _open_of(list(_entries(file.read())))
+            text = journal_text.read(file.read())
     except (FileNotFoundError, PermissionError):
         return None, []
-    return (int(head["owner"]) if _lives(head) else None), left
-
-
-def _lives(head: dict[str, Any]) -> bool:
-    return head.get("boot") == boot_id() and start_time(int(head["owner"])) == head["start"]
-
-
-def _open_of(entries: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    head = entries[0] if entries and "owner" in entries[0] else {}
-    done = set[int]()
-    made: dict[int, Any] = {}
-    for entry in entries:
-        made |= {int(number): value for number, value in entry.get("became", {}).items()}
-        undone = entry.get("undone", [])
-        done |= set(undone if isinstance(undone, list) else [undone])
-    left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
-    return head, [e | {"made": made[e["seq"]]} if e["seq"] in made else e for e in left]
+    if not text.lives(path):
+        return None, text.left
+    return int(text.head["owner"] if text.head else path.stem.partition("-")[0]), text.left
 
 
 def _replay(
     path: Path, file: IO[bytes], report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
 ) -> None:
-    head, left = _open_of(list(_entries(file.read())))
-    if _lives(head):
+    text = journal_text.read(file.read())
+    if text.lives(path):
         return
-    same_boot = head.get("boot") == boot_id()
     over = []
-    for entry in filter(wanted, reversed(left)):
+    for entry in filter(wanted, reversed(text.left)):
+        if text.head is None and not outlives_boot(entry):
+            # of another boot it would be about something else that has the same name or number
+            continue
         try:
-            if undo(entry, same_boot=same_boot, force=force):
+            if undo(entry, same_boot=text.same_boot, force=force):
                 report.undone.append(describe(entry))
             over.append(entry)
         except TakenOverError as e:
@@ -302,8 +299,14 @@ def _replay(
             report.gone.append(e.what)
             over.append(entry)
         except (OSError, Error) as e:
-            report.failed.append(f"{describe(entry)}: {e}")
-    if len(over) == len(left):
+            report.fail(f"{describe(entry)}: {_why(e)}", advice(e))
+        except (LookupError, TypeError, ValueError) as e:
+            report.fail(f"{describe(entry)}: the entry in {path} is damaged ({e!r})", DAMAGED)
+    if fault := text.fault():
+        kept = [describe(entry) for entry in text.left if entry not in over]
+        still = f"; not undone: {'; '.join(kept)}" if kept else ""
+        report.damaged[str(path)] = f"the journal is damaged and is kept: {fault}{still}"
+    elif len(over) == len(text.left):
         path.unlink(missing_ok=True)
         return
     # without these lines they would be undone once more, which does nothing
@@ -311,15 +314,22 @@ def _replay(
         file.write(b"".join(b"\n" + json.dumps({"undone": e["seq"]}).encode() + b"\n" for e in over))
 
 
-def _entries(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.split(b"\n"):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            # the last line of a writer that was killed: its change had not begun
-            continue
-        if isinstance(entry, dict):
-            yield entry
+AGAIN = "Run `netdyno restore` again once the cause is gone"
+DAMAGED = "Undo by hand what it names, then remove the file"
+
+
+def advice(e: OSError | Error) -> str:
+    """What helps where something could not be undone."""
+    if isinstance(e, Error) and e.fix:
+        return e.fix
+    denied = isinstance(e, OSError) and e.errno in (errno.EPERM, errno.EACCES)
+    return "Run it with sudo" if denied and os.geteuid() != 0 else AGAIN
+
+
+def _why(e: OSError | Error) -> str:
+    if isinstance(e, Error):
+        return e.what
+    return f"{e.strerror or e}" + (f" ({e.filename})" if e.filename else "")
 
 
 def _own(folder: Path) -> None:

@@ -54,6 +54,12 @@ def undo(entry: dict[str, Any], same_boot: bool = True, force: bool = False) -> 
     return function({key: value for key, value in entry.items() if key != "made"} if force else entry)
 
 
+def outlives_boot(entry: dict[str, Any]) -> bool:
+    """Whether a change is there after the machine started again."""
+    kind = KINDS.get(str(entry.get("kind")))
+    return kind is not None and kind.outlives_boot
+
+
 def undo_namespace(entry: dict[str, Any]) -> bool:
     """A namespace, and all that is in it; another that has its name by now is somebody else's."""
     name, made = str(entry["name"]), entry.get("made")

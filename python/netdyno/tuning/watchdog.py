@@ -95,4 +95,4 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     report = watch(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
-    sys.exit(bool(report.failed or report.gone))
+    sys.exit(bool(report.failed or report.gone or report.damaged))
