@@ -9,9 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.nat.log_files import NAMES, Coverage, Holder, Place, Record, stamp
+from netdyno.nat.log_records import EVER, NAMES, Coverage, Gap, Holder, Place, Record, stamp
 
-NOBODY, SEVERAL = "ND-99-22", "ND-99-23"
+NOBODY, SEVERAL, UNKNOWN = "ND-99-22", "ND-99-23", "ND-99-24"
+BACKWARDS = 1.0
+"""Seconds by which records that came by UDP may be out of order."""
+SHOWN = 10
+"""Gaps that are told one by one."""
 MOST = 200_000
 """Sessions and blocks of one port that are kept in mind."""
 
@@ -76,6 +80,14 @@ class Seen:
         else:
             self.goes = _sooner(self.goes, record)
 
+    def known(self, coverage: Coverage, early: float, late: float) -> bool:
+        """Whether it was held for sure: no record that may be missing can say otherwise."""
+        if self.begun is not None and not any(coverage.between(self.begun.at, late)):
+            return True
+        goes, again = self.goes, self.again
+        after = goes is not None and (again is None or again.at > goes.at)
+        return after and goes is not None and not any(coverage.between(early, goes.at))
+
     @property
     def held(self) -> bool:
         """Whether it was held at the time."""
@@ -113,6 +125,15 @@ class Found:
     holder: Holder
     seen: Seen
     near: bool
+    certain: bool = True
+    """No record that may be missing can say otherwise."""
+    proof: Record | None = None
+    """A key of a configuration that says so."""
+
+    @property
+    def subscriber(self) -> tuple[str, tuple[int, ...], int | None]:
+        """Whose it is."""
+        return self.holder.inside, self.holder.vlans, self.holder.instance
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -129,13 +150,17 @@ class Found:
             "remote": self.holder.remote,
             "from": None if begun is None else stamp(begun.at),
             "until": None if until is None else stamp(until.at),
+            "instance": self.holder.instance,
             "within_tolerance": self.near,
+            "certain": self.certain,
             "evidence": [_place(one.place) for one in self.records],
         }
 
     @property
     def records(self) -> list[Record]:
         """Those that prove it."""
+        if self.proof is not None:
+            return [self.proof]
         return [one for one in (self.seen.begun, self.seen.goes) if one is not None]
 
 
@@ -150,11 +175,24 @@ class Answer:
     found: list[Found]
     coverage: Coverage
     notes: list[str] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    """What the answer depends on and may be missing."""
+    ended: Record | None = None
+    """The last end before that time, where nobody had it."""
+    configured: str | None = None
+    """Why a configuration says that nobody had it, or that it cannot know."""
 
     @property
     def subscribers(self) -> list[tuple[str, tuple[int, ...]]]:
         """Inside addresses with their VLANs; more than one where the logs do not tell."""
-        return sorted({(one.holder.inside, one.holder.vlans) for one in self.found})
+        return sorted({one.subscriber[:2] for one in self.found})
+
+    @property
+    def certain(self) -> bool:
+        """Whether one had it for sure, or for sure nobody."""
+        if not self.found:
+            return not self.gaps and self.coverage.address
+        return len({one.subscriber for one in self.found}) == 1 and any(one.certain for one in self.found)
 
 
 def search(
@@ -164,8 +202,10 @@ def search(
     early, late = at - tolerance, at + tolerance
     number = None if protocol is None else _NUMBERS[protocol]
     holders: dict[Holder, Seen] = {}
+    order = _Order(coverage, max(tolerance, BACKWARDS))
     for record in records:
         holder = record.holder
+        order.heed(record)
         if number is not None and holder.protocol not in (None, number):
             continue
         if holder not in holders:
@@ -174,18 +214,121 @@ def search(
                 raise Error("ND-104-32", what, fix="Add --protocol, or name only the logs around the time")
             holders[holder] = Seen()
         holders[holder].heed(record, early, late)
-    found = [Found(holder, seen, seen.near(early, late)) for holder, seen in holders.items() if seen.held]
-    # of one that certainly had it, and others that began or ended just then, the certain one did
-    certain = [one for one in found if not one.near and one.seen.begun is not None]
-    if certain and len({(one.holder.inside, one.holder.vlans) for one in certain}) == 1:
-        whose = (certain[0].holder.inside, certain[0].holder.vlans)
-        found = [one for one in found if (one.holder.inside, one.holder.vlans) == whose]
+    _give_way(holders, early)
+    found = [
+        Found(holder, seen, seen.near(early, late), seen.known(coverage, early, late))
+        for holder, seen in holders.items()
+        if seen.held
+    ]
+    found = _narrowed(found, number)
     found.sort(key=lambda one: (one.holder.kind != "session", one.holder.inside, one.records[0].at))
-    return Answer(found, coverage, _notes(coverage, found, early, late))
+    answer = Answer(found, coverage)
+    if not found:
+        answer.gaps = _unseen(holders, coverage, early, late)
+        answer.ended = max((seen.ended for seen in holders.values() if seen.ended), key=_at, default=None)
+    elif not answer.certain:
+        answer.gaps = [
+            gap for one in found if not one.certain for gap in _depends(one, coverage, early, late)
+        ]
+        answer.gaps = list(dict.fromkeys(answer.gaps))
+    answer.notes = _notes(coverage, found, early, late)
+    return answer
+
+
+def _give_way(holders: dict[Holder, Seen], early: float) -> None:
+    """Who has a port block after another one ends what that one had, also where no record says so."""
+    blocks = [(holder, seen) for holder, seen in holders.items() if holder.kind == "port block"]
+    last = [
+        (holder, record)
+        for holder, seen in blocks
+        for record in (seen.begun, seen.ended)
+        if record is not None and record.at < early
+    ]
+    later: dict[int | None, list[tuple[Holder, Record]]] = {}
+    for holder, record in sorted(last, key=lambda one: -one[1].at):
+        those = later.setdefault(holder.instance, [])
+        # of each instance the last holder, and the last one that is another
+        if not those or (len(those) == 1 and those[0][0] != holder):
+            those.append((holder, record))
+    for holder, seen in blocks:
+        for other, record in later.get(holder.instance, ()):
+            if other != holder and seen.begun is not None and seen.begun.at < record.at:
+                seen.ended = _later(seen.ended, record)
+
+
+class _Order:
+    """Whether the records of a port, which one worker of the NAT wrote, are in the order of their times."""
+
+    def __init__(self, coverage: Coverage, most: float) -> None:
+        self._coverage, self._most = coverage, most
+        self._file, self._latest = "", -EVER
+        self._known: set[tuple[float, str, Holder]] = set()
+
+    def heed(self, record: Record) -> None:
+        """Tell when the clock that stamps them was set back: then they do not say which was first."""
+        if record.place.file != self._file or len(self._known) > MOST:
+            self._file, self._latest = record.place.file, -EVER
+            self._known.clear()
+        one = (record.at, record.what, record.holder)
+        # over TCP a NAT sends again what was not confirmed
+        if one in self._known:
+            return
+        self._known.add(one)
+        if record.at < self._latest - self._most:
+            self._coverage.gap("its records go back in time", record.at - 0.001, self._latest + 0.001)
+        self._latest = record.at
+
+
+def _at(record: Record) -> float:
+    return record.at
+
+
+def _narrowed(found: list[Found], number: int | None) -> list[Found]:
+    """Without those whom another one, who certainly had it, leaves no room for."""
+    doubts = any(not one.certain for one in found)
+    certain = [
+        one for one in found if one.certain and not one.near and (one.seen.begun is not None or doubts)
+    ]
+    # a port forward in somebody's port block is the forward's, for its protocol
+    own = [one for one in certain if number is not None and one.holder.kind != "port block"]
+    certain = own or certain
+    if len({one.subscriber for one in certain}) != 1:
+        return found
+    of = {one.holder.protocol for one in certain}
+    every = number is not None or None in of
+    return [
+        one
+        for one in found
+        if one.subscriber == certain[0].subscriber or not (every or one.holder.protocol in of)
+    ]
+
+
+def _depends(one: Found, coverage: Coverage, early: float, late: float) -> list[Gap]:
+    begun, goes = one.seen.begun, one.seen.goes
+    if begun is not None:
+        return list(coverage.between(begun.at, late))
+    return list(coverage.between(early, EVER if goes is None else goes.at))
+
+
+def _unseen(holders: dict[Holder, Seen], coverage: Coverage, early: float, late: float) -> list[Gap]:
+    """The gaps in which somebody may have begun to have it: none where records show that it was free."""
+    gaps = coverage.gaps()
+    blocks = [seen for holder, seen in holders.items() if holder.kind == "port block"]
+    if gaps and blocks:
+        ended = max((seen.ended.at for seen in blocks if seen.ended), default=-EVER)
+        again = min((seen.again.at for seen in blocks if seen.again), default=EVER)
+        for start, end in ((ended, late), (early, again)):
+            if abs(start) < EVER > end and not any(gap.meets(start, end) for gap in gaps):
+                return []
+    return gaps
 
 
 def _notes(coverage: Coverage, found: list[Found], early: float, late: float) -> list[str]:
     notes = list(coverage.notes)
+    gaps = coverage.gaps()
+    notes += [gap.told() for gap in gaps[:SHOWN]]
+    if len(gaps) > SHOWN:
+        notes.append(f"and {len(gaps) - SHOWN:,} more gaps")
     if coverage.lost:
         notes.append(
             f"the NAT says that it could not log {coverage.lost:,} records: one of them may be missing here"
@@ -199,25 +342,75 @@ def _notes(coverage: Coverage, found: list[Found], early: float, late: float) ->
     return notes
 
 
-def nobody(answer: Answer, what: str, at: float) -> Error:
+def error(answer: Answer, what: str, at: float, address: str) -> Error | None:
+    """Why it is not known who had it, or that nobody had; None: one had it."""
+    if not answer.found:
+        return _nobody(answer, what, at, address)
+    if len({one.subscriber for one in answer.found}) > 1:
+        return _several(answer, what)
+    return None if answer.certain else _doubtful(answer, what)
+
+
+def _nobody(answer: Answer, what: str, at: float, address: str) -> Error:
     """Nobody had it, as far as the logs go."""
     coverage = answer.coverage
-    if coverage.first is None or coverage.last is None:
+    if answer.configured is not None:
         return Error(
-            NOBODY, f"nobody had {what}: the logs have no record of a NAT", fix="Name the NAT's logs"
+            NOBODY, f"nobody had {what}: {answer.configured}", fix="Check address, port and time zone"
         )
+    if answer.gaps:
+        return Error(UNKNOWN, f"it is not known who had {what}: {_because(answer)}", fix=WHOLE)
+    if coverage.first is None or coverage.last is None:
+        what = f"it is not known who had {what}: the logs have no record of a NAT"
+        return Error(UNKNOWN, what, fix="Name the NAT's logs")
     span = f"{stamp(coverage.first)} to {stamp(coverage.last)}"
     if not coverage.first <= at <= coverage.last:
-        return Error(NOBODY, f"nobody had {what}: the logs are of {span}", fix="Name the logs of that time")
+        what = f"it is not known who had {what}: the logs are of {span}"
+        return Error(UNKNOWN, what, fix="Name the logs of that time")
+    if not coverage.address:
+        what = f"it is not known who had {what}: the logs, of {span}, have no record of {address}"
+        fix = (
+            "Name the NAT's configuration with --config: neither deterministic ports nor `exempt` traffic "
+            "leave records; or name the logs of the NAT that has this address"
+        )
+        return Error(UNKNOWN, what, fix=fix)
+    since = ""
+    if answer.ended is not None:
+        since = f"; {answer.ended.holder.inside} had it until {stamp(answer.ended.at)}"
     fix = "Check address, port and time zone; port blocks are logged unless a log has sessions only"
-    return Error(NOBODY, f"nobody had {what} by these logs, of {span}", fix=fix)
+    return Error(NOBODY, f"nobody had {what} by these logs, of {span}{since}", fix=fix)
 
 
-def several(answer: Answer, what: str) -> Error:
+WHOLE = "Name a whole copy of the file, or another collector's log of that time"
+
+
+def _because(answer: Answer) -> str:
+    first, *more = answer.gaps
+    return f"{first.told()}{f', and {len(more):,} more gaps' if more else ''}"
+
+
+def _doubtful(answer: Answer, what: str) -> Error:
+    """One had it, unless records that are missing say otherwise."""
+    name = whose(*answer.subscribers[0])
+    return Error(UNKNOWN, f"{what} may have been {name}; {_because(answer)}", fix=WHOLE)
+
+
+def _several(answer: Answer, what: str) -> Error:
     """More than one may have had it."""
-    names = ", ".join(whose(*one) for one in answer.subscribers)
+    several = len(answer.subscribers) < len({one.subscriber for one in answer.found})
+    names = ", ".join(
+        sorted(
+            {
+                whose(*one.subscriber[:2]) + (f" of NAT instance {one.holder.instance}" if several else "")
+                for one in answer.found
+            }
+        )
+    )
     fix = "Add --protocol, a lower --tolerance, or more of the logs before that time"
-    return Error(SEVERAL, f"the logs do not tell who had {what}: {names}", fix=fix)
+    if several:
+        fix = "Name the logs of one NAT instance only"
+    because = f"; {_because(answer)}" if answer.gaps else ""
+    return Error(SEVERAL, f"the logs do not tell who had {what}: {names}{because}", fix=fix)
 
 
 def whose(inside: str, vlans: tuple[int, ...]) -> str:

@@ -23,7 +23,7 @@ import pytest
 from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.nat import who
-from netdyno.nat.log_files import stamp
+from netdyno.nat.log_records import stamp
 
 Said = pytest.CaptureFixture[str]
 
@@ -179,7 +179,9 @@ def test_nobody_is_said_with_what_the_logs_cover(log: Path, capsys: Said) -> Non
         )
         assert (code, found["found"]) == (99, []), (when, port)
     assert app.call(["nat", "who", f"{OUTSIDE}:1024", str(log), "--at", at(5000)]) == 99
-    assert f"ND-99-22: nobody had {OUTSIDE}:1024" in (err := capsys.readouterr().err) and at(20) in err
+    assert "ND-99-24: it is not known who had" in (err := capsys.readouterr().err) and at(20) in err
+    assert app.call(["nat", "who", f"{OUTSIDE}:5000", str(log), "--at", at(15)]) == 99
+    assert f"ND-99-22: nobody had {OUTSIDE}:5000" in (err := capsys.readouterr().err) and at(20) in err
     log.write_text("nothing of a NAT\n")
     assert app.call(["nat", "who", f"{OUTSIDE}:1024", str(log), "--at", at(5)]) == 99
     assert "the logs have no record of a NAT" in capsys.readouterr().err
@@ -340,7 +342,7 @@ def test_messages_in_a_file(tmp_path: Path, capsys: Said) -> None:
 def test_damage_in_a_file_is_said(tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "x.ipfix"
     file.write_bytes(next(exported()) + b"garbage that is no message of IPFIX")
-    assert app.call(["nat", "who", f"{OUTSIDE}:1025", str(file), "--at", at(30)]) == 0
+    assert app.call(["nat", "who", f"{OUTSIDE}:1025", str(file), "--at", at(30)]) == 99
     assert "no IPFIX message at byte" in capsys.readouterr().err
     # whatever is in it
     chance = random.Random(3)
@@ -354,13 +356,13 @@ def test_damage_in_a_file_is_said(tmp_path: Path, capsys: Said) -> None:
     capsys.readouterr()
 
 
-@pytest.mark.skipif(not shutil.which("nfcapd"), reason="nfcapd is not installed (Debian: nfdump)")
-def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
+def stored_by_nfcapd(folder: Path, messages: list[bytes]) -> Path:
+    """The file that nfcapd makes of messages."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         port = own.getsockname()[1]
     collector = subprocess.Popen(
-        ["nfcapd", "-b", "127.0.0.1", "-p", str(port), "-l", str(tmp_path), "-t", "60"],
+        ["nfcapd", "-b", "127.0.0.1", "-p", str(port), "-l", str(folder), "-t", "60"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -370,7 +372,7 @@ def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
             while not _listens(port):
                 assert time.monotonic() < end, "nfcapd does not listen"
                 time.sleep(0.05)
-            for one in exported():
+            for one in messages:
                 own.sendto(one, ("127.0.0.1", port))
             while not _read_all(port):
                 assert time.monotonic() < end, "nfcapd does not read"
@@ -378,7 +380,13 @@ def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
     finally:
         collector.terminate()
         collector.wait(60)
-    (stored,) = tmp_path.glob("nfcapd.2*")
+    (stored,) = folder.glob("nfcapd.2*")
+    return stored
+
+
+@pytest.mark.skipif(not shutil.which("nfcapd"), reason="nfcapd is not installed (Debian: nfdump)")
+def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
+    stored = stored_by_nfcapd(tmp_path, list(exported()))
     code, found = asked(f"{OUTSIDE}:9000", str(stored), "--at", at(30), capsys=capsys)
     assert (code, found["subscribers"]) == (0, [{"inside": "10.0.0.9", "vlans": []}])
     assert (found["found"][0]["from"], found["found"][0]["remote"]) == (at(5), "198.51.100.9:53")
