@@ -36,7 +36,7 @@ pub enum Verdict {
     Forward(Forward),
     /// It goes nowhere.
     Drop(Reason),
-    /// The NAT keeps a copy, and decides later: a fragment before the first one, an unsolicited SYN; or it sends it in pieces.
+    /// The NAT keeps a copy, and decides later: a fragment before the first one; or it sends it in pieces.
     Held,
 }
 

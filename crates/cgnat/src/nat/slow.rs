@@ -236,12 +236,12 @@ impl Nat {
             None => match self.accept(way, carried, flags) {
                 Ok(index) => index,
                 // An unsolicited SYN is answered later or never (RFC 5382 REQ-4); one that goes back in as well.
-                Err(Reason::NoMapping | Reason::Filtered)
+                Err(reason @ (Reason::NoMapping | Reason::Filtered))
                     if carried == protocol::TCP
                         && tcp::opens(flags)
                         && self.pool.has(destination.address) =>
                 {
-                    return Err(self.hold_syn(frame, way));
+                    return Err(self.hold_syn(frame, way, reason).into());
                 }
                 Err(reason) => return Err(reason.into()),
             },

@@ -1,4 +1,5 @@
 //! SYNs from the outside that nobody asked for (RFC 5382 REQ-4): answered after 6 s, unless the inside opens the same connection by then.
+//! They are never forwarded, so each is dropped, and counted, when it comes; what is kept is what its answer quotes.
 
 use super::Nat;
 use super::icmp_reply::Error;
@@ -6,7 +7,7 @@ use super::way::Way;
 use crate::config::Config;
 use crate::key::Endpoint;
 use crate::reason::Reason;
-use crate::verdict::{Forward, Side, Stop};
+use crate::verdict::{Forward, Side};
 use packet::layers::protocol;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -39,19 +40,19 @@ impl SynHold {
 }
 
 impl Nat {
-    /// Hold a SYN; one that finds no room is dropped.
-    pub(crate) fn hold_syn(&mut self, frame: &[u8], way: &Way) -> Stop {
+    /// Answer a SYN that is dropped for `reason`, later; one that finds no room gets no answer. Why it is dropped.
+    pub(crate) fn hold_syn(&mut self, frame: &[u8], way: &Way, reason: Reason) -> Reason {
         let Some(packet) = frame.get(way.headers.l3.into()..).and_then(|packet| packet.first_chunk()) else {
-            return Reason::Truncated.into();
+            return Reason::Truncated;
         };
         // One that goes back in has no sender outside to answer to.
         if !way.hop || self.syns.queue.len() >= self.syns.capacity {
-            return Reason::NoMapping.into();
+            return reason;
         }
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let until = way.now.saturating_add(self.syns.wait);
         self.syns.queue.push_back(Held { until, source, destination, packet: *packet });
-        Stop::Held
+        reason
     }
 
     /// Answer those whose time has come.
