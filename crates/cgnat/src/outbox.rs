@@ -1,5 +1,6 @@
 //! Packets that the NAT sends by itself, in memory that is there from the beginning.
 
+use crate::config::Config;
 use crate::verdict::Forward;
 use std::collections::VecDeque;
 
@@ -25,6 +26,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// How many packets there is room for: the fragments that may wait, and some of the NAT's own.
+    pub fn places(config: &Config) -> usize {
+        (config.held_fragments + 64).min(usize::from(u16::MAX))
+    }
+
     /// With `places` for packets as long as links with this MTU take.
     pub fn new(places: usize, mtu: u16) -> Self {
         let places = places.min(usize::from(u16::MAX));

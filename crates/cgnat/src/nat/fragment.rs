@@ -13,9 +13,6 @@ use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
 use std::collections::{HashMap, VecDeque};
 
-/// Pieces of one packet that may wait.
-const WAITING: usize = 8;
-
 /// What pieces of one packet have in common (RFC 791 section 3.2), and where they come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Whole {
@@ -41,11 +38,19 @@ struct Translation {
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// The first piece did not come yet; these wait.
-    Waiting([Slot; WAITING], u8),
+    Waiting(Chain),
     /// The first piece was translated.
     Translated(Translation),
     /// The first piece was dropped.
     Dropped,
+}
+
+/// Pieces of one packet that wait, in the order in which they came.
+#[derive(Debug, Clone, Copy, Default)]
+struct Chain {
+    first: Slot,
+    last: Slot,
+    count: u16,
 }
 
 /// Packets whose pieces are under way.
@@ -58,6 +63,8 @@ pub struct Fragments {
     /// Pieces that wait, and how many may.
     held: usize,
     most_held: usize,
+    /// Of each piece that waits the one after it: a packet may have as many as there is room for.
+    next: Vec<Slot>,
     wait: u64,
 }
 
@@ -72,6 +79,7 @@ impl Fragments {
             capacity,
             held: 0,
             most_held: config.held_fragments,
+            next: vec![0; Outbox::places(config)],
             wait: config.timeouts.fragment,
         }
     }
@@ -81,15 +89,33 @@ impl Fragments {
         let mut dropped = 0;
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             let Some((_, whole)) = self.order.pop_front() else { break };
-            if let Some(Known::Waiting(slots, count)) = self.known.remove(&whole) {
-                for slot in slots.iter().take(count.into()) {
-                    outbox.discard(*slot);
+            if let Some(Known::Waiting(mut chain)) = self.known.remove(&whole) {
+                dropped += usize::from(chain.count);
+                while let Some(slot) = self.take(&mut chain) {
+                    outbox.discard(slot);
                 }
-                dropped += usize::from(count);
             }
         }
         self.held -= dropped;
         dropped
+    }
+
+    /// Let a piece wait behind those of its packet.
+    fn put(&mut self, chain: &mut Chain, slot: Slot) {
+        if chain.count == 0 {
+            chain.first = slot;
+        } else if let Some(next) = self.next.get_mut(usize::from(chain.last)) {
+            *next = slot;
+        }
+        (chain.last, chain.count) = (slot, chain.count + 1);
+    }
+
+    /// The first piece that waits does not any more.
+    fn take(&self, chain: &mut Chain) -> Option<Slot> {
+        chain.count = chain.count.checked_sub(1)?;
+        let slot = chain.first;
+        chain.first = self.next.get(usize::from(slot)).copied().unwrap_or(slot);
+        Some(slot)
     }
 
     /// Remember what is known. `false`: of as many packets as may be something is known already.
@@ -157,10 +183,10 @@ impl Nat {
         if worth {
             self.fragments.learn(whole, known, now);
         }
-        if let Some(Known::Waiting(slots, count)) = before {
-            self.fragments.held -= usize::from(count);
-            for slot in slots.iter().take(count.into()) {
-                self.release(*slot, known, side, now);
+        if let Some(Known::Waiting(mut chain)) = before {
+            self.fragments.held -= usize::from(chain.count);
+            while let Some(slot) = self.fragments.take(&mut chain) {
+                self.release(slot, known, side, now);
             }
         }
         result
@@ -186,19 +212,18 @@ impl Nat {
                 if !self.is_ours(&whole) {
                     return Err(Reason::NoMapping.into());
                 }
-                let (mut slots, count) = match waiting {
-                    Some(Known::Waiting(slots, count)) => (slots, count),
-                    _ => ([0; WAITING], 0),
+                let mut chain = match waiting {
+                    Some(Known::Waiting(chain)) => chain,
+                    _ => Chain::default(),
                 };
                 let fragments = &mut self.fragments;
                 let room = fragments.held < fragments.most_held
-                    && usize::from(count) < WAITING
                     && (waiting.is_some() || fragments.known.len() < fragments.capacity);
                 let packet = frame.get(headers.l3.into()..headers.end.into()).unwrap_or(&[]);
                 let slot = room.then(|| self.outbox.keep(packet)).flatten().ok_or(Reason::FragmentsFull)?;
-                slots[usize::from(count)] = slot;
+                fragments.put(&mut chain, slot);
                 fragments.held += 1;
-                fragments.learn(whole, Known::Waiting(slots, count + 1), now);
+                fragments.learn(whole, Known::Waiting(chain), now);
                 Err(Stop::Held)
             }
         }
