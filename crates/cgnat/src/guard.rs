@@ -15,11 +15,14 @@ use std::net::Ipv4Addr;
 /// Bytes of an IP header without options.
 const BARE: usize = 20;
 
-/// Whether an address is no single host's on any network that packets are forwarded to or from: 0/8, 127/8, 169.254/16, groups, and
-/// what is reserved, with the limited broadcast (RFC 6890 section 2.2.2, RFC 1812 section 5.3.7).
+/// Whether an address is no single host's on any network that packets are forwarded to or from: groups (RFC 1812 section 5.3.7), and
+/// what RFC 6890 and its registry call not forwardable: 0/8, 127/8, 169.254/16, 240/4 with the limited broadcast, and 192.0.0.0/24 but
+/// for 192.0.0.0/29, 192.0.0.9 and 192.0.0.10. Prefixes for documentation are forwarded: labs use them.
 #[inline]
 pub fn is_martian(address: u32) -> bool {
-    matches!(address >> 24, 0 | 127 | 224..) || address >> 16 == 0xa9fe
+    matches!(address >> 24, 0 | 127 | 224..)
+        || address >> 16 == 0xa9fe
+        || address >> 8 == 0x00c0_0000 && !matches!(address & 0xff, 0..=7 | 9 | 10)
 }
 
 impl IpOptions {
@@ -74,7 +77,21 @@ impl Nat {
     /// Whether a packet that came in by `side` may be forwarded, by its addresses and options.
     pub(crate) fn guard(&self, side: Side, frame: &[u8], headers: &Headers) -> Result<(), Reason> {
         self.config.guard.options.check(frame, headers)?;
-        self.guard_addresses(side, headers)
+        match self.guard_addresses(side, headers) {
+            // Many routers outside have private addresses; without their errors nobody finds out the MTU of a path (RFC 6752 section 5,
+            // RFC 5508 REQ-4). What they quote says more than where they say to be.
+            Err(Reason::SpoofedSource) if self.is_report_of_outside(side, frame, headers) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether it is an ICMP error about what a subscriber has sent, by a router whose address could be a subscriber's.
+    fn is_report_of_outside(&self, side: Side, frame: &[u8], headers: &Headers) -> bool {
+        let source = headers.source();
+        side == Side::Outside
+            && !self.config.is_own(source.address)
+            && !self.pool.is_here(source)
+            && self.reports_sent(frame, headers)
     }
 
     /// Whether a subscriber's endpoint may begin a session with a remote one, as a packet would.
@@ -107,6 +124,7 @@ impl Nat {
             Side::Inside if is_martian(destination) || self.config.is_nobodys(destination) => {
                 Err(Reason::MartianDestination)
             }
+            Side::Inside if self.config.is_own(destination) => Err(Reason::OwnDestination),
             Side::Inside if self.is_inside(destination) && !self.config.is_outside(destination) => {
                 Err(Reason::InsideDestination)
             }
@@ -150,12 +168,32 @@ mod tests {
             "239.255.255.255",
             "240.0.0.0",
             "255.255.255.255",
+            "192.0.0.8",
+            "192.0.0.11",
+            "192.0.0.170",
+            "192.0.0.255",
         ] {
             assert!(is(martian), "{martian}");
         }
-        for good in
-            ["1.0.0.0", "126.255.255.255", "128.0.0.0", "169.253.255.255", "169.255.0.0", "223.255.255.255"]
-        {
+        for good in [
+            "1.0.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "169.255.0.0",
+            "223.255.255.255",
+            "192.0.0.0",
+            "192.0.0.7",
+            "192.0.0.9",
+            "192.0.0.10",
+            "192.0.1.0",
+            "191.255.255.255",
+            "10.0.0.1",
+            "100.64.0.1",
+            "172.16.0.1",
+            "192.168.0.1",
+            "198.18.0.1",
+        ] {
             assert!(!is(good), "{good}");
         }
     }

@@ -47,7 +47,9 @@ pub use event::{Event, What};
 pub use explicit::{Explicit, RemoteFilter, Stands, Unmapped, Wanted};
 pub use headers::Headers;
 pub use key::{Endpoint, Realm};
-pub use nat::{BURST, ClearBounds, Forwarded, InUse, Left, Memory, Nat, reported_subscriber};
+pub use nat::{
+    BURST, ClearBounds, Forwarded, InUse, Left, Memory, Nat, reported_sender, reported_subscriber,
+};
 pub use ownership::Ownership;
 pub use pool::{Pool, PoolChange, Usage};
 pub use reason::{Drops, Reason};

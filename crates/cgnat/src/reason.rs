@@ -78,6 +78,8 @@ reasons! {
     SpoofedSource = "spoofed_source",
     /// From the inside, to an address that nothing is forwarded to.
     MartianDestination = "martian_destination",
+    /// From the inside, to an address of the box: what is for it does not come this way.
+    OwnDestination = "own_destination",
     /// From the inside, to the subscribers' space.
     InsideDestination = "inside_destination",
     /// It has IP options that are not forwarded.

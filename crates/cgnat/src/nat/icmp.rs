@@ -92,14 +92,39 @@ impl Quote {
 /// The subscriber whom a packet from the inside reports to have got something, if it is an ICMP error: a router between may have sent
 /// it (RFC 5508 REQ-5).
 pub fn reported_subscriber(frame: &[u8], headers: &Headers) -> Option<u32> {
+    reported(frame, headers).map(|quote| quote.destination.address)
+}
+
+/// The same for one from the outside: who has sent what it quotes (RFC 5508 REQ-4).
+pub fn reported_sender(frame: &[u8], headers: &Headers) -> Option<u32> {
+    reported(frame, headers).map(|quote| quote.source.address)
+}
+
+/// What an ICMP error quotes.
+fn reported(frame: &[u8], headers: &Headers) -> Option<Quote> {
     let kind = Kind::of(*frame.get(usize::from(headers.l4))?);
     let is_error =
         headers.protocol == protocol::ICMP && !headers.is(Headers::FRAGMENT) && kind == Kind::Error;
-    let quote = is_error.then(|| Quote::of(frame, headers.l4.into(), headers.end.into()).ok())??;
-    Some(quote.destination.address)
+    is_error.then(|| Quote::of(frame, headers.l4.into(), headers.end.into()).ok())?
 }
 
 impl Nat {
+    /// Whether it is an ICMP error about what a subscriber has sent outside.
+    pub(crate) fn reports_sent(&self, frame: &[u8], headers: &Headers) -> bool {
+        let Some(quote) = reported(frame, headers) else { return false };
+        let session = self.find_down(quote.destination, quote.source, quote.protocol);
+        headers.destination().address == quote.source.address
+            && (session.is_some() || self.has_sent_untranslated(&quote))
+    }
+
+    /// Whether a subscriber may have sent a packet without translation. Of one that has not sent anything nobody can have an error to report.
+    fn has_sent_untranslated(&self, quote: &Quote) -> bool {
+        let subscriber = quote.source.address;
+        self.is_exempt(quote.destination)
+            && self.is_inside(subscriber)
+            && self.untranslated.whereabouts(subscriber) != Whereabouts::Unknown
+    }
+
     /// An ICMP message.
     pub(crate) fn icmp(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
         let Headers { l4, end, .. } = way.headers;
@@ -189,12 +214,7 @@ impl Nat {
         let session = self
             .find_down(quote.destination, quote.source, quote.protocol)
             .and_then(|index| self.sessions.at(index).copied());
-        // Of one that has not sent anything nobody can have an error to report.
-        let subscriber = quote.source.address;
-        let untranslated = self.is_exempt(quote.destination)
-            && self.is_inside(subscriber)
-            && self.untranslated.whereabouts(subscriber) != Whereabouts::Unknown;
-        if session.is_none() && !untranslated {
+        if session.is_none() && !self.has_sent_untranslated(&quote) {
             return Err(Reason::IcmpNoSession.into());
         }
         if way.headers.destination().address != quote.source.address {

@@ -30,7 +30,7 @@ pub(crate) use changes::Change;
 pub use clear::ClearBounds;
 pub use fast::{BURST, Left};
 pub(crate) use icmp::Quote;
-pub use icmp::reported_subscriber;
+pub use icmp::{reported_sender, reported_subscriber};
 pub(crate) use lifecycle::Flow;
 pub(crate) use mapping::Mapped;
 
@@ -232,7 +232,7 @@ impl Nat {
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
-            outbox: Outbox::new(config.held_fragments + 64, config.mtu.inside.max(config.mtu.outside)),
+            outbox: Outbox::new(Outbox::places(&config), config.mtu.inside.max(config.mtu.outside)),
             events: Events::new(config.events),
             drops: Drops::default(),
             late_drops: Drops::default(),

@@ -2,6 +2,7 @@ cases! {
     acl_decides_what_begins
     mss_is_clamped
     rfc1191_too_big_is_reported_both_ways
+    rfc1812_sec5_2_3_what_is_for_the_box_is_not_forwarded
     rfc1812_sec5_3_7_martians_are_dropped
     rfc1858_pieces_of_a_dropped_packet_are_dropped
     rfc2827_spoofed_sources_are_dropped
@@ -61,6 +62,7 @@ cases! {
     rfc5508_req8_refused_on_the_way_back_in
     rfc5508_req9_own_errors_are_limited
     rfc5508_sec4_nested_errors_are_dropped
+    rfc6752_routers_outside_may_have_private_addresses
     rfc6888_req11_nothing_is_evicted
     rfc6888_req12_destinations_need_not_be_logged
     rfc6888_req14_a_block_is_one_record
