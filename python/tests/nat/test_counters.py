@@ -132,11 +132,11 @@ def test_metrics_are_what_prometheus_reads() -> None:
         return found[f"netdyno_nat_{name}", tuple(sorted({"nat": "cgn", **labels}.items()))]
 
     assert one("uptime_seconds") == 12.5
-    assert one("sessions", element="conntrack#0") == 3
-    assert one("port_blocks_free", element="conntrack#1") == 61
-    assert one("forwarded_packets_total", element="conntrack#0", direction="up") == 6
-    assert one("log_lost_records_total", element="conntrack#1") == 5
-    assert one("log_suppressed_refusals_total", element="conntrack#1") == 7
+    assert one("sessions", element="conntrack", replica="0") == 3
+    assert one("port_blocks_free", element="conntrack", replica="1") == 61
+    assert one("forwarded_packets_total", element="conntrack", replica="0", direction="up") == 6
+    assert one("log_lost_records_total", element="conntrack", replica="1") == 5
+    assert one("log_suppressed_refusals_total", element="conntrack", replica="1") == 7
     assert one("worker_pauses_total", worker="0") == 2
     assert one("worker_paused_seconds_total", worker="0") == 0.0315
     assert one("dropped_packets_total", element="conntrack", reason="no_mapping") == 3
@@ -146,7 +146,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
     assert one("port_bytes_total", port="inside", direction="receive") == 1500
     assert one("port_packets_total", port="outside", direction="transmit") == 11
     assert one("ports_lost") == 1
-    assert one("pcp_answers_total", element="conntrack#0", result="SUCCESS") == 4
+    assert one("pcp_answers_total", element="conntrack", replica="0", result="SUCCESS") == 4
 
 
 # ---- the verbs
