@@ -120,6 +120,13 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     server = hosts.script(hosts.box, SERVE, BOX)
     assert heard(server) == "up"
     assert heard(hosts.script(hosts.subscribers, ASK, BOX)) == "10.0.0.1"
+    # subscribers reach it at the box's other address as well, and nobody translates that
+    other = hosts.script(hosts.box, SERVE, OUTSIDE)
+    assert heard(other) == "up"
+    assert heard(hosts.script(hosts.subscribers, ASK, OUTSIDE)) == "10.0.0.1"
+    assert "spoofed_source" not in counted(name, "conntrack")["drops"]
+    # fragments are put together by the kernel
+    assert "1 received" in hosts.from_inside("ping", "-c1", "-W5", "-s", "3000", BOX)
     outwards = ("ping", "-c1", "-W1", OUTSIDE)
     until(
         lambda: "1 received" in hosts.from_outside(*outwards, check=False),

@@ -307,6 +307,48 @@ def test_routers_inside_report_and_lead_to_subscribers(lab: Lab, hosts: Hosts, r
     assert subscribers(lab, name) == ["100.64.0.2"]
 
 
+def test_a_router_outside_with_a_private_address_reports(lab: Lab, hosts: Hosts) -> None:
+    # behind the gateway a router numbered from 10.200.0.0/24, as many networks number theirs, in front of a narrow link (RFC 6752)
+    middle, far = f"{hosts.world}-mid", f"{hosts.world}-far"
+    for space in (middle, far):
+        sh("ip", "netns", "add", space)
+        sh("ip", "-n", space, "link", "set", "lo", "up")
+        sh("ip", "netns", "exec", space, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+    try:
+        for space, link, address, peer, end, answer, mtu in (
+            (hosts.world, "m0", "10.200.0.1/24", middle, "w0", "10.200.0.2/24", "1500"),
+            (middle, "f0", "10.201.0.1/24", far, "m0", "10.201.0.2/24", "1300"),
+        ):
+            sh("ip", "-n", space, "link", "add", link, "type", "veth", "peer", end, "netns", peer)
+            for where, name, ip in ((space, link, address), (peer, end, answer)):
+                off = ("tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
+                sh("ip", "netns", "exec", where, "ethtool", "-K", name, *off)
+                sh("ip", "-n", where, "addr", "add", ip, "dev", name)
+                sh("ip", "-n", where, "link", "set", name, "mtu", mtu, "up")
+        sh("ip", "-n", far, "addr", "add", f"{FAR}/32", "dev", "lo")
+        sh("ip", "-n", hosts.world, "route", "add", f"{FAR}/32", "via", "10.200.0.2")
+        sh("ip", "-n", middle, "route", "add", f"{FAR}/32", "via", "10.201.0.2")
+        sh("ip", "-n", middle, "route", "add", "default", "via", "10.200.0.1")
+        # it says nothing of its own MTU: the path tells
+        sh("ip", "-n", far, "route", "add", "default", "via", "10.201.0.1", "advmss", "1460")
+        name = f"t{hosts.box[3:-4]}-rfc"[:32]
+        listening(hosts, far, SINK, FAR, "80")
+        begin(lab, hosts, configuration(name), (hosts.subscribers, "ping", "-c1", "-W1", FAR))
+        assert heard(hosts.script(hosts.subscribers, SEND, FAR, "80")) == "300000 1300"
+        seen = json.loads(heard(hosts.script(hosts.subscribers, TRACE, FAR, "9", "4")))
+        hops = [[11, 0, BOX], [11, 0, "203.0.113.1"], [11, 0, "10.200.0.2"], [3, 3, FAR]]
+        assert seen == hops
+        assert drops(name)["spoofed_source"] == 0
+        # what is no error of a session is as spoofed as ever
+        hosts.from_outside("ping", "-c1", "-W1", "-I", "10.200.0.1", MAPPED, check=False)
+        until(lambda: drops(name)["spoofed_source"] > 0, 60, "it is believed")
+    finally:
+        for space in (far, middle):
+            for pid in sh("ip", "netns", "pids", space, check=False).split():
+                sh("kill", pid, check=False)
+            sh("ip", "netns", "del", space, check=False)
+
+
 def checksum(data: bytes) -> int:
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -356,6 +398,75 @@ while True:
     own.sendto(said, peer)
 """
 """Asks how it is seen, and then echoes what comes, as many a service does."""
+
+
+def echo(source: str, target: str) -> bytes:
+    """An echo request, from whomever it says."""
+    body = struct.pack("!BBHHH", 8, 0, 0, 1, 1)
+    body = body[:2] + struct.pack("!H", checksum(body)) + body[4:]
+    head = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 28, 1, 0, 64, 1, 0, socket.inet_aton(source), socket.inet_aton(target)
+    )
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
+
+
+HEAR = """
+import socket, sys
+own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+own.bind((sys.argv[1], 0))
+print("up", flush=True)
+while True:
+    frame = own.recv(2048)
+    if frame[23] == 1 and frame[34] == 0:
+        print(socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34]), flush=True)
+"""
+"""Tells of each answer to an echo request between whom it is."""
+
+
+def test_the_box_answers_whom_it_would_forward(lab: Lab, hosts: Hosts) -> None:
+    name = f"t{hosts.box[3:-4]}-own"[:32]
+    begin(lab, hosts, configuration(name), (hosts.subscribers, "ping", "-c1", "-W1", SERVER))
+    macs = {
+        link: json.loads(sh("ip", "-n", hosts.box, "-j", "link", "show", link))[0]["address"].replace(":", "")
+        for link in ("in0", "out0")
+    }
+    # RFC 1812 section 4.3.3.6: either of its addresses answers; nothing of that goes to the router
+    assert "1 received" in hosts.from_inside("ping", "-c1", "-W5", BOX)
+    assert "1 received" in hosts.from_inside("ping", "-c1", "-W5", "203.0.113.2")
+    hosts.from_inside("ping", "-c1", "-W1", "-s", "3000", BOX, check=False)
+    hosts.from_inside("bash", "-c", "echo > /dev/udp/203.0.113.2/53", check=False)
+    until(lambda: drops(name)["fragmented"] == 3 and drops(name)["own_destination"] == 1, 60, "not dropped")
+    assert drops(name)["spoofed_source"] == 0
+    before = drops(name)
+    for space, link, port, target, right, false in (
+        (
+            hosts.world, "o0", "out0", "203.0.113.2", "203.0.113.1",
+            {
+                "martian_source": ["203.0.113.255", "203.0.113.0", "0.0.0.0", "127.0.0.1"],
+                "spoofed_source": ["10.0.0.1", "10.0.0.254", "203.0.113.17", "192.168.9.9"],
+            },
+        ),
+        (
+            hosts.subscribers, "s0", "in0", BOX, "10.0.0.1",
+            {
+                "martian_source": ["10.0.0.255", "10.0.0.0", "203.0.113.2", "0.0.0.0"],
+                "not_inside": ["203.0.113.17", "8.8.8.8"],
+            },
+        ),
+    ):  # fmt: skip
+        ears = hosts.script(space, HEAR, link)
+        assert heard(ears) == "up"
+        packets = [echo(source, target) for listed in false.values() for source in listed]
+        made = hosts.script(
+            space, INJECT, link, macs[port], *(packet.hex() for packet in [*packets, echo(right, target)])
+        )
+        assert heard(made) == "sent"
+        # the first answer of all is to the last request
+        assert heard(ears) == f"{target} {right}"
+        for reason, listed in false.items():
+            before[reason] += len(listed)
+            found = drops(name)[reason]
+            assert found == before[reason], f"{reason}: {found}, not {before[reason]}"
 
 
 def test_nothing_comes_by_a_false_address(lab: Lab, hosts: Hosts) -> None:

@@ -159,7 +159,8 @@ fn what_comes_is_announced_and_what_goes_is_answered_for_until_it_is_given_up() 
     let came = Ipv4Addr::new(203, 0, 113, 40);
     let leaving: LeavingList = [Leaving::new(POOL, 2)].into();
     let answers_for = vec![came.into()];
-    let told = Answering { added: answers_for.clone(), answers_for, leaving: Arc::clone(&leaving) };
+    let told =
+        Answering { added: answers_for.clone(), answers_for, leaving: Arc::clone(&leaving), sources: None };
     run.view().request("host", told, Duration::from_secs(60)).unwrap();
     let announced = Arp::parse(&far.take(1)[0]).unwrap();
     assert_eq!((announced.sender, announced.target, announced.sender_mac), (came, came, OWN));

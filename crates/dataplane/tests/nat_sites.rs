@@ -256,6 +256,14 @@ fn answers(who: Who, (_, address, port): Seen) -> [Vec<Vec<u8>>; 3] {
     [vec![packet(17, back, &answer[20..], 0)], vec![error], pieces]
 }
 
+/// An echo request to the box.
+fn echo(source: Ipv4Addr) -> Vec<u8> {
+    let to = Ipv4Addr::new(203, 0, 113, 2);
+    let mut head = [0; ipv4::LEN];
+    ipv4::Ipv4 { source, destination: to, protocol: 1, ttl: 64, dscp: 0, payload: 8 }.emit(&mut head);
+    [&[2, 0, 0, 0, 9, 2][..], &ROUTER.1, &[8, 0], &head, &[8, 0, 0xf7, 0xff, 0, 0, 0, 0], &[0; 18]].concat()
+}
+
 /// To which host a frame goes, by its tag and its address.
 fn whom(frame: &[u8]) -> Who {
     assert_eq!(frame[12..14], [0x81, 0]);
@@ -308,6 +316,18 @@ fn two_workers_divide_sites(name: &str, more: &Value) {
     let answered = world.heard.iter().filter_map(|frame| Arp::parse(frame));
     let answered = answered.filter(|arp| arp.operation == Operation::Reply);
     assert_eq!(answered.map(|arp| (arp.sender, arp.sender_mac)).collect::<BTreeSet<_>>(), has_address);
+    // The box answers the router's echo, and nobody who says to be a site.
+    let of_site = *has_address.first().map(|(address, _)| address).unwrap();
+    world.heard.clear();
+    world.far.send(&[echo(of_site), echo(ROUTER.0)]);
+    world.hear();
+    let is_reply = |frame: &&Vec<u8>| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 0;
+    let replies: Vec<_> = world.heard.iter().filter(is_reply).map(|frame| frame[30..34].to_vec()).collect();
+    assert_eq!(replies, [ROUTER.0.octets()]);
+    let elements = world.view.elements();
+    let drops = elements.into_iter().filter(|one| one.name == "sites").flat_map(|one| one.drops);
+    let spoofed: u64 = drops.filter(|(reason, _)| reason == "spoofed_source").map(|(_, count)| count).sum();
+    assert_eq!(spoofed, 1);
     // The server swaps the addresses of two sites of different workers, as they renew.
     let of = |worker| *sites.iter().find(|(_, site)| site.worker == worker).unwrap().0;
     let (one, other) = (of(0), of(1));

@@ -18,8 +18,9 @@ pub enum Part {
 
 /// What of a frame on a port with these addresses is the host's. `None`: it is for somebody else.
 ///
-/// A kernel takes what is for any of its addresses, by whatever interface it comes; so only what is for the port's own goes there.
-pub fn part(frame: &[u8], addrs: &InterfaceAddrs) -> Option<Part> {
+/// A kernel takes what is for any of its addresses, by whatever interface it comes; so only what is for the port's own goes there, and IPv4
+/// for `also`.
+pub fn part(frame: &[u8], addrs: &InterfaceAddrs, also: &[IpAddr]) -> Option<Part> {
     let bare = addrs.bare();
     let (to, from) = (frame.get(..6)?, frame.get(6..12)?);
     let for_us = to == bare.mac || to[0] & 1 == 1;
@@ -37,7 +38,8 @@ pub fn part(frame: &[u8], addrs: &InterfaceAddrs) -> Option<Part> {
         }
         kind::IPV4 => {
             let (_, to) = ipv4::addresses(frame, at)?;
-            (to.is_multicast() || to.is_broadcast() || own(to.into())).then_some(Part::Traffic)
+            let ours = to.is_multicast() || to.is_broadcast() || own(to.into()) || also.contains(&to.into());
+            ours.then_some(Part::Traffic)
         }
         kind::IPV6 => {
             let (_, to) = ipv6::addresses(frame, at)?;
@@ -64,6 +66,10 @@ mod tests {
     const OTHER: Mac = [2, 0, 0, 0, 0, 1];
     const BOX: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
     const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn part(frame: &[u8], addrs: &InterfaceAddrs) -> Option<Part> {
+        super::part(frame, addrs, &[])
+    }
 
     fn addrs(vlans: &[u16]) -> InterfaceAddrs {
         InterfaceAddrs::new(OWN, Tags::vlans(vlans).expect("tags"), &[BOX.into()], &[])
@@ -100,6 +106,8 @@ mod tests {
             assert_eq!(part(&udp(OWN, OTHER, to), &own), Some(Part::Traffic), "{to}");
         }
         assert_eq!(part(&udp([0xff; 6], OTHER, "255.255.255.255:67"), &own), Some(Part::Traffic));
+        let also = Ipv4Addr::new(192, 0, 2, 1).into();
+        assert_eq!(super::part(&udp(OWN, OTHER, "192.0.2.1:22"), &own, &[also]), Some(Part::Traffic));
         // Another address of this host, maybe; and frames of others.
         assert_eq!(part(&udp(OWN, OTHER, "192.0.2.1:22"), &own), None);
         assert_eq!(part(&udp([2, 0, 0, 0, 0, 7], OTHER, "10.0.0.254:22"), &own), None);

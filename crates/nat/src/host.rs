@@ -8,12 +8,14 @@ use crate::exception::{self, Part};
 use crate::leaving::{self, LeavingList};
 use crate::link;
 use crate::neighbours::Neighbour;
+use crate::origin::{Origins, Sources, Stranger};
 use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{About, Cx, Element, Mail, Request};
-use packet::ethernet::Tags;
+use packet::ethernet::{self, Tags, kind};
+use packet::ipv4;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -25,7 +27,16 @@ use std::sync::mpsc::Receiver;
 
 /// The kind of elements that understand [`Answering`].
 pub const KIND: &str = "nat-host";
-const DROPS: [&str; 3] = ["not_for_us", "segmented", "standby"];
+const DROPS: [&str; 8] = [
+    "not_for_us",
+    "segmented",
+    "standby",
+    "martian_source",
+    "spoofed_source",
+    "not_inside",
+    "own_destination",
+    "fragmented",
+];
 /// With a kernel for the box's own address.
 const OUTPUTS: [&str; 3] = ["out", "host", "resolution"];
 const HOST: usize = 1;
@@ -33,6 +44,11 @@ const RESOLUTION: usize = 2;
 const NOT_FOR_US: usize = 0;
 const SEGMENTED: usize = 1;
 const STANDBY: usize = 2;
+const MARTIAN_SOURCE: usize = 3;
+const SPOOFED_SOURCE: usize = 4;
+const NOT_INSIDE: usize = 5;
+const OWN_DESTINATION: usize = 6;
+const FRAGMENTED: usize = 7;
 
 /// Time between two questions for the router's address, ns: while it is unknown, and to learn that it is another one.
 const ASK: u64 = 1_000_000_000;
@@ -44,7 +60,8 @@ const QUERIES: usize = 64;
 
 /// A NAT's own addresses on a port: answers ARP, neighbour discovery and echo for them, and ARP for those of the pool. Towards the
 /// outside it asks for the router's Ethernet address, to which everything is sent; towards the inside for those of silent subscribers. With `host` the port's own address is the
-/// kernel's of this host: what is for it leaves by `host`, and ARP and neighbour discovery by `resolution`.
+/// kernel's of this host: what is for it leaves by `host`, and ARP and neighbour discovery by `resolution`. An echo request in fragments
+/// is answered by a kernel alone.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -67,6 +84,15 @@ pub struct Options {
     /// has no tag; in other VLANs it is answered here all the same. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host: bool,
+    /// Addresses of the box at its other ports, for which it answers echo here, too, and no ARP. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Ipv4Addr>,
+    /// With `host`, whether those of `also` are the kernel's as well: what is for them leaves by `host`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub also_host: bool,
+    /// From whom it takes IPv4 packets. Default: from all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Sources>,
     /// Whether the NAT is one of a pair: then it says and answers nothing while the other translates, and announces all of its
     /// addresses when it begins to. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -92,6 +118,8 @@ pub struct Answering {
     pub added: Vec<IpAddr>,
     /// Those that it goes on answering for until they are given up.
     pub leaving: LeavingList,
+    /// From whom it takes packets from now on.
+    pub sources: Option<Sources>,
 }
 
 impl Request for Answering {
@@ -105,8 +133,14 @@ pub fn answering(old: &Options, new: &Options) -> Option<Answering> {
     };
     let (was, is) = (all(old), all(new));
     let added = is.difference(&was).copied().collect();
-    let changed = was != is;
-    changed.then(|| Answering { answers_for: is.into_iter().collect(), added, leaving: Vec::new().into() })
+    let changed = was != is || old.sources != new.sources;
+    let sources = new.sources.clone();
+    changed.then(|| Answering {
+        answers_for: is.into_iter().collect(),
+        added,
+        leaving: Vec::new().into(),
+        sources,
+    })
 }
 
 impl ElementKind for Options {
@@ -132,6 +166,11 @@ impl ElementKind for Options {
                     "Name a router of the port's own network",
                 ));
             }
+        }
+        problems.extend(self.sources.iter().flat_map(Sources::check));
+        if self.also_host && !self.host {
+            let what = "without host the kernel has no address here";
+            problems.push(Problem::new("also_host", what, "Leave it out, or say host"));
         }
         if self.pair && self.host {
             let what = "the kernel would answer for the box on both NATs of a pair";
@@ -196,6 +235,9 @@ impl ElementKind for Options {
             None
         };
         let (answers_for, newcomers) = (all.answering_for(more), Newcomers::default());
+        let also = all.answering_for(self.also.iter().copied().map(IpAddr::V4).collect());
+        let also_host = self.also_host;
+        let origins = self.sources.as_ref().map(Origins::from).unwrap_or_default();
         let kernel = self.host.then_some(addrs);
         let addrs = InterfaceAddrs::new(bare.mac, bare.tags, &own, &[]);
         let (leaving, pool) = (Vec::new(), cx.pool.clone());
@@ -206,6 +248,9 @@ impl ElementKind for Options {
             announces: !self.answers_for.is_empty(),
             newcomers,
             kernel,
+            also,
+            also_host,
+            origins,
             router,
             subscribers,
             announcer,
@@ -252,6 +297,11 @@ struct Host {
     newcomers: Newcomers,
     /// The port's own addresses, if they are the host's kernel's.
     kernel: Option<InterfaceAddrs>,
+    /// The box's addresses at other ports, and whether they are the kernel's, too.
+    also: InterfaceAddrs,
+    also_host: bool,
+    /// From whom it takes packets.
+    origins: Origins,
     router: Option<Router>,
     subscribers: Option<Subscribers>,
     /// Of a NAT that is one of a pair.
@@ -270,20 +320,58 @@ impl Host {
     fn take(&self, mut mbuf: Mbuf, heard: bool, cx: &mut Cx<'_>) -> Option<Mbuf> {
         let ours = |kernel: &&InterfaceAddrs| kernel.bare().tags.same_vlans(&Tags::of(mbuf.data()));
         let Some(kernel) = self.kernel.as_ref().filter(ours) else {
-            let answered = self.addrs.respond(&mut mbuf) || self.respond(&mut mbuf);
+            let answered =
+                self.addrs.respond(&mut mbuf) || self.respond(&mut mbuf) || self.respond_also(&mut mbuf);
             // What is no question has done its work.
-            cx.count(NOT_FOR_US, u64::from(!answered && !heard));
+            cx.count(self.unanswered(mbuf.data()), u64::from(!answered && !heard));
             return answered.then_some(mbuf);
         };
-        if self.respond(&mut mbuf) {
+        if self.respond(&mut mbuf) || !self.also_host && self.respond_also(&mut mbuf) {
             return Some(mbuf);
         }
-        match exception::part(mbuf.data(), kernel) {
+        let also: &[IpAddr] = if self.also_host { self.also.all() } else { &[] };
+        match exception::part(mbuf.data(), kernel, also) {
             Some(Part::Traffic) => cx.emit(HOST, mbuf),
             Some(Part::Resolution) => cx.emit(RESOLUTION, mbuf),
-            None => cx.count(NOT_FOR_US, u64::from(!heard)),
+            None => cx.count(self.unanswered(mbuf.data()), u64::from(!heard)),
         }
         None
+    }
+
+    /// Answer an echo request to the box's address at another port. Who asks by ARP is not told that it is here.
+    fn respond_also(&self, mbuf: &mut Mbuf) -> bool {
+        let is_ip = |frame: &[u8]| ethernet::carried(frame).is_some_and(|(carried, _)| carried == kind::IPV4);
+        !self.also.all().is_empty() && is_ip(mbuf.data()) && self.also.respond(mbuf)
+    }
+
+    /// Why a packet that nobody answers is dropped.
+    fn unanswered(&self, frame: &[u8]) -> usize {
+        let ip = ethernet::carried(frame).filter(|(carried, _)| *carried == kind::IPV4).map(|(_, at)| at);
+        let Some((at, to)) = ip.and_then(|at| Some((at, IpAddr::V4(ipv4::addresses(frame, at)?.1)))) else {
+            return NOT_FOR_US;
+        };
+        // More fragments, or an offset (RFC 791 section 3.1).
+        let is_piece = frame.get(at + 6..at + 8).is_some_and(|place| place[0] & 0x3f != 0 || place[1] != 0);
+        let also = self.also.owns(to);
+        if is_piece && (also || self.addrs.owns(to)) {
+            FRAGMENTED
+        } else if also {
+            OWN_DESTINATION
+        } else {
+            NOT_FOR_US
+        }
+    }
+
+    /// Why a packet is dropped for where it says to come from, if it is.
+    fn stranger(&self, frame: &[u8]) -> Option<usize> {
+        let is_own = |ip| self.addrs.owns(ip) || self.also.owns(ip);
+        let answers_for = |ip| self.answers_for.owns(ip) || is_leaving(&self.leaving, ip);
+        let why = self.origins.check(frame, is_own, answers_for).err()?;
+        Some(match why {
+            Stranger::Martian => MARTIAN_SOURCE,
+            Stranger::Spoofed => SPOOFED_SOURCE,
+            Stranger::NotInside => NOT_INSIDE,
+        })
     }
 
     /// Answer for an address that is not the port's own.
@@ -296,7 +384,8 @@ impl Host {
 
     /// Answer for other addresses from now on.
     fn change(&mut self, told: Answering, now: u64) {
-        let Answering { answers_for, added, leaving } = told;
+        let Answering { answers_for, added, leaving, sources } = told;
+        self.origins = sources.as_ref().map(Origins::from).unwrap_or_default();
         self.answers_for = self.answers_for.answering_for(answers_for);
         self.leaving.retain(|list| list.iter().any(leaving::Leaving::is_there));
         if !leaving.is_empty() {
@@ -371,6 +460,10 @@ impl Element for Host {
         batch.filter_map(|mbuf| {
             if !mbuf.is_whole() {
                 cx.count(SEGMENTED, 1);
+                return None;
+            }
+            if let Some(reason) = self.stranger(mbuf.data()) {
+                cx.count(reason, 1);
                 return None;
             }
             let heard = self.hear(mbuf.data());

@@ -34,6 +34,7 @@ pub mod log;
 mod nat;
 mod neighbours;
 mod options;
+mod origin;
 mod own_file;
 mod owner;
 mod pair;

@@ -32,8 +32,8 @@ const LOCAL: usize = 1;
 const DHCP_CLIENT: u16 = 68;
 
 /// Finds the headers of packets that come in by a port and verifies their checksums; what is broken is dropped by its fault.
-/// IPv4 for others goes on. What is no IPv4, is for a group in IP or in Ethernet, or goes to an address of the port itself leaves by
-/// `local`.
+/// IPv4 for others goes on. What is no IPv4, is for a group in IP or in Ethernet, or goes to an address of the port itself or one of
+/// `also` leaves by `local`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -46,6 +46,10 @@ pub struct Options {
     /// where the `conntrack` behind it has `pcp`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pcp: bool,
+    /// Addresses of the box at its other ports: what goes there leaves by `local`, as what goes to those of the port itself. Default:
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Ipv4Addr>,
     /// Answers of DHCP servers, UDP to port 68, leave by `local` whatever address they go to. Default false.
     #[serde(default)]
     pub dhcp: bool,
@@ -104,7 +108,8 @@ impl ElementKind for Options {
         let mac = self.own_mac.then(|| port.addrs.bare().mac);
         let macs =
             self.macs.as_ref().map_or(Macs::new([0; 6], 0), |its| Macs::new(its.first, its.count as usize));
-        Ok(Box::new(Validity { parser, mac, macs, own: own.collect(), pcp: self.pcp, dhcp: self.dhcp }))
+        let own = own.chain(self.also.iter().copied()).collect();
+        Ok(Box::new(Validity { parser, mac, macs, own, pcp: self.pcp, dhcp: self.dhcp }))
     }
 }
 
@@ -124,7 +129,7 @@ struct Validity {
     mac: Option<Mac>,
     /// Others that are the box's as well.
     macs: Macs,
-    /// The port's own addresses.
+    /// The port's own addresses, and the box's at other ports.
     own: Vec<Ipv4Addr>,
     pcp: bool,
     dhcp: bool,
@@ -148,15 +153,16 @@ impl Validity {
         self.macs.number(to).map_or(Found::Broken(OTHER_MAC), |_| in_ip)
     }
 
-    /// Whether a packet for the box comes from an address that no other host has (RFC 1812 section 5.3.7). Who has none yet asks for
-    /// one by DHCP.
+    /// Whether a packet for the box comes from an address that no other host has (RFC 1812 section 5.3.7). Who has none yet asks all for
+    /// one by DHCP (RFC 2131 section 4.1): it could not get what the box answers to it alone.
     #[cold]
     fn is_of_nobody(&self, mbuf: &Mbuf) -> bool {
         let meta =
             mbuf.meta().filter(|meta| meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP));
         let addresses = meta.and_then(|meta| ipv4::addresses(mbuf.data(), meta.l3.into()));
-        addresses.is_some_and(|(from, _)| {
-            !from.is_unspecified() && is_martian(from.to_bits()) || self.own.contains(&from)
+        addresses.is_some_and(|(from, to)| {
+            let asks_all = from.is_unspecified() && (to.is_broadcast() || to.is_multicast());
+            is_martian(from.to_bits()) && !asks_all || self.own.contains(&from)
         })
     }
 

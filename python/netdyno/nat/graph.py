@@ -227,6 +227,9 @@ def _elements(nat: Nat) -> dict[str, Any]:
     pair = {"pair": True} if "pair" in nat.conntrack else {}
     # what keeps sessions answers for mappings, so that requests go there
     pcp = {"pcp": True} if "pcp" in nat.conntrack else {}
+    # subscribers reach the box at either address; if both are the kernel's, so is what goes to the other one
+    other = str(nat.outside.address.ip)
+    also_host = {"also_host": True} if nat.inside.kernel and nat.outside.kernel else {}
     # ports are promiscuous: what a switch floods is another router's
     validity: dict[str, Any] = {"kind": "validity", "verify": True, "own_mac": True}
     out_validity: dict[str, Any] = validity | {"port": "outside"}
@@ -243,7 +246,7 @@ def _elements(nat: Nat) -> dict[str, Any]:
         others["never"] = [str(nat.inside.address.network)]
         sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | others
     return {
-        "in-validity": validity | {"port": "inside"} | pcp,
+        "in-validity": validity | {"port": "inside"} | pcp | {"also": [other]},
         "out-validity": out_validity,
         "nat": {"kind": "nat"}
         | _subscribers(nat)
@@ -256,10 +259,30 @@ def _elements(nat: Nat) -> dict[str, Any]:
             on_link=_on_link(nat),
             routes=[dict(route) for route in nat.routes] or None,
             host=nat.inside.kernel and True,
-        ),
+        )
+        | also_host
+        | {"also": [other], "sources": _from_inside(nat)},
         **sites,
-        "out-host": out_host | pair | _given(host=nat.outside.kernel and True),
+        "out-host": out_host
+        | pair
+        | _given(host=nat.outside.kernel and True)
+        | {"sources": _from_outside(nat)},
     }
+
+
+def _from_inside(nat: Nat) -> dict[str, Any]:
+    """From whom the box takes packets inside: subscribers, those on the link, and behind routers there."""
+    routed = [str(nat.inside.address.network), *(route["to"] for route in nat.routes)]
+    only = _reverse_path(nat) or list(dict.fromkeys([*(nat.subscribers or SUBSCRIBERS), *routed]))
+    return {"nobody": _nobody(nat.inside, nat.outside), "only": only}
+
+
+def _from_outside(nat: Nat) -> dict[str, Any]:
+    """From whom it takes none outside, as the sessions do: nobody there has an address of the inside."""
+    other_side = [*(nat.subscribers or SUBSCRIBERS), str(nat.inside.address.ip)]
+    exempt = nat.conntrack.get("exempt", ())
+    sources: dict[str, Any] = {"nobody": _nobody(nat.inside, nat.outside), "other_side": other_side}
+    return sources | _given(**{"except": list(dict.fromkeys([*_outside(nat), *exempt])) or None})
 
 
 def _nobody(*sides: Side) -> list[str]:

@@ -34,6 +34,36 @@ ALL = [
 ]
 
 
+PRIVATE = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
+NETWORKS = ["10.0.0.0", "10.0.0.255", "203.0.113.0", "203.0.113.255"]
+
+
+def test_the_box_takes_packets_from_whom_it_forwards_them() -> None:
+    """Inside: subscribers, the link, and what routers there lead to. Outside: nobody of the inside, but for what is outside all the same."""
+    found = made(
+        machine(1, 2),
+        subscribers=["100.64.0.0/10"],
+        inside__routes=[{"to": "100.64.0.0/16", "via": "10.0.0.1"}],
+        outside_prefixes=["100.70.0.0/16"],
+        exempt=["100.71.0.0/24"],
+    )["elements"]
+    assert found["in-host"]["sources"]["only"] == ["100.64.0.0/10", "10.0.0.0/24", "100.64.0.0/16"]
+    assert found["out-host"]["sources"] == {
+        "nobody": NETWORKS,
+        "other_side": ["100.64.0.0/10", "10.0.0.254"],
+        "except": ["100.70.0.0/16", "100.71.0.0/24"],
+    }
+    strict = made(machine(1, 2), reverse_path="strict")["elements"]
+    assert strict["in-host"]["sources"]["only"] == ["10.0.0.0/24"]
+
+
+def test_what_goes_to_the_other_address_is_the_kernels_only_if_both_are() -> None:
+    both = made(machine(1, 2), inside__host="nat-in", outside__host="nat-out")["elements"]
+    assert (both["in-host"]["also"], both["in-host"]["also_host"]) == (["203.0.113.2"], True)
+    for one in ({"inside__host": "nat-in"}, {"outside__host": "nat-out"}):
+        assert "also_host" not in made(machine(1, 2), **one)["elements"]["in-host"]
+
+
 def made(there: Topology, **changes: Any) -> dict[str, Any]:
     settings = nat(**changes)
     return graph.document(settings, graph.layout(settings, there))
@@ -54,7 +84,13 @@ def test_what_is_left_out_is_left_out() -> None:
             "outside": {"device": "0000:83:00.1", "ip": "203.0.113.2/24"},
         },
         "elements": {
-            "in-validity": {"kind": "validity", "port": "inside", "verify": True, "own_mac": True},
+            "in-validity": {
+                "kind": "validity",
+                "port": "inside",
+                "verify": True,
+                "own_mac": True,
+                "also": ["203.0.113.2"],
+            },
             "out-validity": {"kind": "validity", "port": "outside", "verify": True, "own_mac": True},
             "nat": {"kind": "nat", "nobody": ["10.0.0.254", "10.0.0.0", "10.0.0.255"]},
             "conntrack": {
@@ -64,12 +100,19 @@ def test_what_is_left_out_is_left_out() -> None:
                 "pool": ["203.0.113.16/28"],
                 "nobody": ["10.0.0.0", "10.0.0.255", "203.0.113.0", "203.0.113.255"],
             },
-            "in-host": {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"]},
+            "in-host": {
+                "kind": "nat-host",
+                "port": "inside",
+                "on_link": ["10.0.0.0/24"],
+                "also": ["203.0.113.2"],
+                "sources": {"nobody": NETWORKS, "only": [*PRIVATE, "10.0.0.0/24"]},
+            },
             "out-host": {
                 "kind": "nat-host",
                 "port": "outside",
                 "answers_for": ["203.0.113.16/28"],
                 "gateway": "203.0.113.1",
+                "sources": {"nobody": NETWORKS, "other_side": [*PRIVATE, "10.0.0.254"]},
             },
         },
         "edges": EDGES,

@@ -30,7 +30,8 @@ use dhcp::client::Verdict;
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{About, Cx, Element, Mail};
 use packet::arp::{Arp, FRAME};
-use packet::ethernet::Tags;
+use packet::ethernet::{self, Tags, kind};
+use packet::ipv4;
 use profile::Error;
 use protocol::problem::Problem;
 use rand::TryRngCore;
@@ -42,9 +43,10 @@ use std::path::Path;
 pub const KIND: &str = "nat-sites";
 const OUTPUTS: [&str; 2] = ["out", "tx"];
 const TX: usize = 1;
-const DROPS: [&str; 2] = ["dhcp_ignored", "address_conflict"];
+const DROPS: [&str; 3] = ["dhcp_ignored", "address_conflict", "spoofed_source"];
 const DHCP_IGNORED: usize = 0;
 const ADDRESS_CONFLICT: usize = 1;
+const SPOOFED_SOURCE: usize = 2;
 
 /// Time between two turns, ns.
 const TURN: u64 = 1_000_000;
@@ -170,6 +172,13 @@ impl Sites {
         InterfaceAddr { mac, ip, tags: self.tags }.respond(mbuf).then_some(())
     }
 
+    /// Whether a packet for the box says to come from a site's address.
+    fn is_of_site(&self, frame: &[u8]) -> bool {
+        let ip = ethernet::carried(frame).filter(|(carried, _)| *carried == kind::IPV4);
+        let addresses = ip.and_then(|(_, at)| ipv4::addresses(frame, at));
+        addresses.is_some_and(|(from, _)| self.leasing.holder(from).is_some())
+    }
+
     fn turn(&mut self, now: u64) {
         for _ in 0..SUBSCRIBERS {
             let Ok(Subscriber { inside, realm, there }) = self.end.subscribers.try_recv() else { break };
@@ -240,6 +249,11 @@ impl Element for Sites {
                 return None;
             }
             match self.leasing.receive(mbuf.data(), now) {
+                // Nobody outside has the address of a site.
+                Verdict::NotOurs if self.is_of_site(mbuf.data()) => {
+                    cx.count(SPOOFED_SOURCE, 1);
+                    None
+                }
                 Verdict::NotOurs => Some(mbuf),
                 Verdict::Accepted => None,
                 Verdict::Ignored(_) => {

@@ -135,7 +135,7 @@ fn both_hosts(was: &ElementSpec, is: &ElementSpec) -> bool {
     was.kind == host::KIND && is.kind == host::KIND
 }
 
-/// What differs beside the tracker, and the addresses that hosts answer for: all of that needs a restart.
+/// What differs beside the tracker, the addresses that hosts answer for, and from whom they take packets: all of that needs a restart.
 fn others(old: &GraphFile, new: &GraphFile) -> Vec<Fault> {
     let (was, is) = (json!(old), json!(new));
     let mut faults = Vec::new();
@@ -153,6 +153,7 @@ fn others(old: &GraphFile, new: &GraphFile) -> Vec<Fault> {
             for options in [&mut was, &mut is].into_iter().filter_map(|value| value.as_mut()?.as_object_mut())
             {
                 options.remove("answers_for");
+                options.remove("sources");
             }
         }
         differ(&format!("elements.{name}"), was.as_ref(), is.as_ref(), &mut faults);
@@ -225,6 +226,10 @@ mod tests {
         assert_eq!(added, ["203.0.113.40"]);
         let none = file(|graph| graph["elements"]["out-host"] = json!({"kind": "nat-host", "port": "b"}));
         assert_eq!(hosts(&old, &none)[0].1.answers_for.len(), 0);
+        let sources = json!({"other_side": ["10.0.0.0/8"], "except": ["10.9.0.0/16"]});
+        let filters = file(|graph| graph["elements"]["out-host"]["sources"] = sources.clone());
+        assert!(others(&old, &filters).is_empty());
+        assert_eq!(json!(hosts(&old, &filters)[0].1.sources), sources);
         let other = file(|graph| graph["elements"]["out-host"]["port"] = json!("a"));
         assert_eq!(others(&old, &other).len(), 1);
     }
