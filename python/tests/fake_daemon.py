@@ -538,9 +538,11 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["validate"]:
         file = sys.argv[2]
-        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text())
-        errors = graph_faults(document) if "--graph" in sys.argv else validate(document)
-        print(json.dumps({"file": file, "errors": errors}))
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        for one in text.splitlines() if "--lines" in sys.argv else [text]:
+            document = json.loads(one)
+            errors = graph_faults(document) if "--graph" in sys.argv else validate(document)
+            print(json.dumps({"file": file, "errors": errors}))
         sys.exit(104 if errors else 0)
     parser = argparse.ArgumentParser()
     if sys.argv[1:2] == ["reflect"]:

@@ -219,10 +219,12 @@ def test_a_run_that_ended_early_is_resumed(
 def test_a_search_over_a_wrong_profile_is_refused_as_a_run_is(
     frame: dict[str, Any], devices: Any, tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(*_: Any) -> Any:
-        yield {"code": "ND-104-05", "at": "groups", "what": "the core says why", "fix": ""}
+    def told(profiles: Any) -> Any:
+        return [[{"code": "ND-104-05", "at": "groups", "what": "the core says why", "fix": ""}]] * len(
+            profiles
+        )
 
-    monkeypatch.setattr(validation, "of_profile", told)
+    monkeypatch.setattr(validation, "of_profiles", told)
     group = {"name": "x", "target": "peer", "devices": devices, "model": {"stream": {}}, "frame": frame}
     ports = [{"name": name, "device": "pair:x"} for name in "ab"]
     wrong = PROFILE | {

@@ -238,5 +238,21 @@ def test_validate_finds_what_a_run_would_only_find_later(
     duts: dict[str, Any], code: str | None, at: str | None
 ) -> None:
     legs = [{"name": "a", "profile": PROFILE, "topology": TOPOLOGY, "duts": duts}]
-    found = list(validation.of_duts(load({"name": "e", "legs": legs}, "e"), Path()))
+    found = list(validation.of_duts(variants(load({"name": "e", "legs": legs}, "e"), Path())))
     assert [(one["code"], one["at"]) for one in found] == ([(code, at)] if code else [])
+
+
+def test_all_variants_are_validated_by_one_program(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    run = validation.subprocess.run
+
+    def counted(*args: Any, **options: Any) -> Any:
+        started.append(len(options["input"].splitlines()))
+        return run(*args, **options)
+
+    monkeypatch.setattr(validation.subprocess, "run", counted)
+    levels = {"profile.groups.0.devices": list(range(1, 65)), "trial.load": [1 + i / 100 for i in range(32)]}
+    wanted = load({"name": "e", "legs": [{"name": "a", "profile": PROFILE}], "factors": levels}, "e")
+    validation.check(wanted, Path())
+    # the load is the trial's: there are as many profiles as numbers of devices
+    assert started == [64]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from netdyno.errors import Error
 from netdyno.system import journal as module
 from netdyno.system import proc
 from netdyno.system.interrupt import interrupted
-from netdyno.system.journal import Journal, restore
+from netdyno.system.journal import Journal, journal, restore, run_journal
 from netdyno.system.process import Process
 
 STEPS = 12
@@ -325,3 +326,33 @@ def test_sysctl_is_put_back(tmp_path: Path) -> None:
     number = notes.write("sysctl", path=str(key), old="4096\t131072")
     notes.undo(number)
     assert key.read_text() == "4096\t131072"
+
+
+def test_a_run_undoes_its_own_changes_alone(state: Path) -> None:
+    outside = journal()
+    kept = outside.write("path", path="/tmp/nd-nothing-kept")
+    both, done = threading.Barrier(2), threading.Event()
+    left: dict[str, int] = {}
+
+    def run(name: str) -> None:
+        with run_journal() as own:
+            assert journal() is own
+            own.write("path", path=f"/tmp/nd-nothing-{name}")
+            both.wait(10)
+            if name == "second":
+                done.wait(10)
+            left[name] = own.open_entries
+            journal().undo_all()
+            left[f"{name} after"] = own.open_entries
+            if name == "first":
+                done.set()
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert left == {"first": 1, "first after": 0, "second": 1, "second after": 0}
+    assert journal() is outside and outside.open_entries == 1
+    outside.undo(kept)
+    assert not list((state / "journal").glob("*.jsonl"))

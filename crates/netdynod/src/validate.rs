@@ -5,7 +5,7 @@ use crate::profiles::Refusal;
 use crate::{graphs, links, print, profiles, tell};
 use anyhow::Result;
 use clap::Args;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 /// Which, and how it is told.
@@ -23,62 +23,109 @@ pub struct Validate {
     /// They are graphs of packet elements.
     #[arg(long, conflicts_with = "impair")]
     graph: bool,
+    /// Standard input has a document on each line, and each gets an answer.
+    #[arg(long)]
+    lines: bool,
+}
+
+/// What is found in one document.
+#[derive(Default)]
+struct Found {
+    errors: Vec<profile::Error>,
+    advice: Vec<profile::Error>,
+    /// The whole of an impairment.
+    spec: Option<serde_json::Value>,
 }
 
 /// Whether all are good.
 pub fn run(args: &Validate) -> Result<bool> {
     let mut good = true;
     for file in &args.files {
-        let shown = file.to_string_lossy();
-        let shown = profile::printable(&shown);
-        let (mut spec, mut advice) = (None, Vec::new());
-        let errors = match read(file) {
-            Ok(text) if args.impair => {
-                let found = links::read(&text).map(|found| spec = Some(found));
-                found.err().into_iter().collect()
+        if args.lines && file == Path::new("-") {
+            let mut input = io::stdin().lock();
+            while let Some(text) = line(&mut input) {
+                good &= answer(args, file, text)?;
             }
-            Ok(text) if args.graph => graphs::check(&text).err().unwrap_or_default(),
-            Ok(text) => match profiles::load(&text, Files { door: Door::Socket, folder: None }) {
-                Ok(profile) => {
-                    advice = profile::advise(&profile);
-                    advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
-                    Vec::new()
-                }
-                Err(Refusal::Faults(faults)) => faults,
-                Err(Refusal::NotAllowed(_)) => Vec::new(), // the owner may name any file
-            },
-            Err(e) => {
-                let what = format!("it cannot be read ({e})");
-                vec![profile::Error::new(
-                    "ND-104-08",
-                    "",
-                    what,
-                    "Check the path; what is no file goes to -, standard input",
-                )]
-            }
-        };
-        good &= errors.is_empty();
-        if args.json {
-            let mut answer = serde_json::json!({"file": file, "errors": errors, "advice": advice});
-            if let Some(spec) = spec {
-                answer["spec"] = serde_json::json!(spec);
-            }
-            print(&format!("{}\n", answer))?;
-        } else if errors.is_empty() {
-            print(&format!("{shown}: good\n"))?;
-        }
-        for one in advice.iter().filter(|_| !args.json) {
-            tell(&format!("{shown}: look again: {one}"));
-        }
-        for error in errors.iter().filter(|_| !args.json) {
-            tell(&format!("{shown}: {error}"));
+        } else {
+            good &= answer(args, file, read(file))?;
         }
     }
     Ok(good)
 }
 
+/// Say what is found in a document; whether it is good.
+fn answer(args: &Validate, file: &Path, text: io::Result<String>) -> Result<bool> {
+    let shown = file.to_string_lossy();
+    let shown = profile::printable(&shown);
+    let Found { errors, advice, spec } = match text {
+        Ok(text) => check(args, &text),
+        Err(e) => {
+            let what = format!("it cannot be read ({e})");
+            let fix = "Check the path; what is no file goes to -, standard input";
+            Found { errors: vec![profile::Error::new("ND-104-08", "", what, fix)], ..Found::default() }
+        }
+    };
+    if args.json {
+        let mut answer = serde_json::json!({"file": file, "errors": errors, "advice": advice});
+        if let Some(spec) = spec {
+            answer["spec"] = spec;
+        }
+        print(&format!("{answer}\n"))?;
+        return Ok(errors.is_empty());
+    }
+    if errors.is_empty() {
+        print(&format!("{shown}: good\n"))?;
+    }
+    for one in advice {
+        tell(&format!("{shown}: look again: {one}"));
+    }
+    for error in &errors {
+        tell(&format!("{shown}: {error}"));
+    }
+    Ok(errors.is_empty())
+}
+
+fn check(args: &Validate, text: &str) -> Found {
+    if args.impair {
+        return match links::read(text) {
+            Ok(spec) => Found { spec: Some(serde_json::json!(spec)), ..Found::default() },
+            Err(error) => Found { errors: vec![error], ..Found::default() },
+        };
+    }
+    if args.graph {
+        return Found { errors: graphs::check(text).err().unwrap_or_default(), ..Found::default() };
+    }
+    match profiles::load(text, Files { door: Door::Socket, folder: None }) {
+        Ok(profile) => {
+            let mut advice = profile::advise(&profile);
+            advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
+            Found { advice, ..Found::default() }
+        }
+        Err(Refusal::Faults(errors)) => Found { errors, ..Found::default() },
+        Err(Refusal::NotAllowed(_)) => Found::default(), // the owner may name any file
+    }
+}
+
 /// More than this is no profile, whatever comes after it.
 const MOST: u64 = 17 << 20;
+
+/// The next line; the rest of one that is too long is read over.
+fn line(input: &mut impl BufRead) -> Option<io::Result<String>> {
+    let mut bytes = Vec::new();
+    match input.by_ref().take(MOST + 1).read_until(b'\n', &mut bytes) {
+        Ok(0) => return None,
+        Err(e) => return Some(Err(e)),
+        Ok(_) => {}
+    }
+    if bytes.len() as u64 > MOST && bytes.last() != Some(&b'\n') {
+        return Some(input.skip_until(b'\n').and(Err(too_long())));
+    }
+    Some(String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8")))
+}
+
+fn too_long() -> io::Error {
+    io::Error::other(format!("it has more than {MOST} bytes"))
+}
 
 fn read(file: &Path) -> io::Result<String> {
     if file != Path::new("-") {
@@ -87,9 +134,5 @@ fn read(file: &Path) -> io::Result<String> {
     }
     let mut text = String::new();
     io::stdin().take(MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST {
-        Err(io::Error::other(format!("it has more than {MOST} bytes")))
-    } else {
-        Ok(text)
-    }
+    if text.len() as u64 > MOST { Err(too_long()) } else { Ok(text) }
 }

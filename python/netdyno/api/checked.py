@@ -29,12 +29,7 @@ def findings(name: str) -> Found:
             # the files that it names are beside it
             return validation.reviewed(spec.resolve_profile(data, path.parent))
         wanted = spec.load(data, "")
-        errors, advice = validation.review_experiment(wanted, path.parent)
-        return [
-            *errors,
-            *validation.of_links(wanted, path.parent),
-            *validation.of_duts(wanted, path.parent),
-        ], advice
+        return validation.review_experiment(wanted, path.parent)
     except Error as e:
         if e.exit_code != CONFIGURATION or interrupt.came():
             raise

@@ -131,13 +131,12 @@ def validate(what: str | Path | Mapping[str, Any] | Sequence[str]) -> Valid:
             return Valid(None, {}, [Error.of(one) for one in hints])
     chosen = _chosen(what, quick.Quick())
     wanted, found, advice = chosen.experiment, list[validation.Finding](), list[validation.Finding]()
-    profiles = {}
-    for one in variants(wanted, chosen.folder):
-        profiles[one.name] = validation.as_run(one.leg, one.profile)
-        faults, hints = validation.reviewed(profiles[one.name])
-        for told, here in ((found, faults), (advice, hints)):
-            told += [each | {"at": chosen.place(one.name, str(each.get("at") or ""))} for each in here]
-    found += [*validation.of_links(wanted, chosen.folder), *validation.of_duts(wanted, chosen.folder)]
+    each_of_them = variants(wanted, chosen.folder)
+    profiles = {one.name: validation.as_run(one.leg, one.profile) for one in each_of_them}
+    for name, answer in zip(profiles, validation.review(list(profiles.values())), strict=True):
+        for told, here in zip((found, advice), answer, strict=True):
+            told += [each | {"at": chosen.place(name, str(each.get("at") or ""))} for each in here]
+    found += [*validation.of_links(each_of_them), *validation.of_duts(each_of_them)]
     if found:
         raise validation.error(found)
     return Valid(wanted, profiles, [Error.of(one) for one in advice])

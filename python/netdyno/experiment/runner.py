@@ -28,7 +28,7 @@ from netdyno.experiment.view import Live, Plan
 from netdyno.store import Store
 from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
-from netdyno.system.journal import journal
+from netdyno.system.journal import journal, run_journal
 
 FLOWS = (
     "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
@@ -65,6 +65,10 @@ class Campaign:
 
     def run(self) -> tuple[Result, Path]:
         """Run all trials; the result is whole also when it ended early."""
+        with run_journal():
+            return self._run()
+
+    def _run(self) -> tuple[Result, Path]:
         schedule = self.schedule or Fixed(self.experiment, variants(self.experiment, self.base))
         found = {variant.name: variant for variant in schedule.variants}
         identity = run_id(self.experiment.name)

@@ -14,14 +14,15 @@ from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.errors import Error, placed
 from netdyno.experiment import ports
-from netdyno.experiment.spec import Experiment, LegSpec, bind_targets, table, variants
+from netdyno.experiment.spec import Experiment, LegSpec, Variant, bind_targets, table, variants
 from netdyno.lab import topology
 from netdyno.lab.dut import DRIVERS, Place
 from netdyno.lab.dut.server import Server
 
 CPUS = Path("/sys/devices/system/cpu")
 Finding = dict[str, Any]
-Ask = Callable[[Any], list[Finding]]
+Ask = Callable[[Sequence[Any]], list[list[Finding]]]
+"""Of each profile, what is wrong with it."""
 
 
 def _anywhere() -> dict[str, str]:
@@ -33,28 +34,39 @@ def _anywhere() -> dict[str, str]:
     }
 
 
-def of_profile(profile: Any) -> list[Finding]:
-    """What the core's program finds wrong with a profile."""
-    return reviewed(profile)[0]
+def of_profiles(profiles: Sequence[Any]) -> list[list[Finding]]:
+    """What the core's program finds wrong with each profile."""
+    return [errors for errors, _ in review(profiles)]
+
+
+def review(profiles: Sequence[Any]) -> list[tuple[list[Finding], list[Finding]]]:
+    """The same, and what it advises to look at again where nothing is wrong. The program is started once."""
+    resolved = [secret.resolve(profile) for profile in profiles]
+    texts = [json.dumps(made, default=str) for made, _, wrong in resolved if not wrong]
+    distinct = list(dict.fromkeys(texts))
+    said = dict(zip(distinct, _core(distinct), strict=True))
+    each = iter(texts)
+    return [(wrong, []) if wrong else _findings(said[next(each)]) for _, _, wrong in resolved]
+
+
+def _findings(said: dict[str, Any]) -> tuple[list[Finding], list[Finding]]:
+    return [placed(error) for error in said["errors"]], [placed(one) for one in said["advice"]]
 
 
 def reviewed(profile: Any) -> tuple[list[Finding], list[Finding]]:
-    """The same, and what it advises to look at again where nothing is wrong."""
-    made, _, wrong = secret.resolve(profile)
-    if wrong:
-        return wrong, []
-    said = _core(made)
-    return [placed(error) for error in said["errors"]], [placed(one) for one in said["advice"]]
+    """Of one profile what is wrong, and what to look at again."""
+    (found,) = review([profile])
+    return found
 
 
 def of_impairment(spec: Any) -> list[Finding]:
     """What it finds wrong with how a link is to be impaired."""
-    return [placed(error) for error in _core(spec, "--impair")["errors"]]
+    return [placed(error) for error in _said(spec, "--impair")["errors"]]
 
 
 def impairment(spec: Any, at: str) -> dict[str, Any]:
     """How a link is to be impaired, with all that was left out; raises when it makes no sense."""
-    found = _core(spec, "--impair")
+    found = _said(spec, "--impair")
     for error in found["errors"]:
         raise Error.of(under(at, placed(error)))
     return dict(found["spec"])
@@ -62,7 +74,7 @@ def impairment(spec: Any, at: str) -> dict[str, Any]:
 
 def of_graph(graph: Any) -> list[Finding]:
     """What it finds wrong with a graph of packet elements."""
-    return [placed(error) for error in _core(graph, "--graph")["errors"]]
+    return [placed(error) for error in _said(graph, "--graph")["errors"]]
 
 
 def quoted(graph: Any, at: str) -> None:
@@ -79,49 +91,62 @@ def error(found: Sequence[Finding]) -> Error:
     return Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
 
 
-def _core(document: Any, *options: str) -> dict[str, Any]:
-    """What the core's program says of a document."""
+def _said(document: Any, option: str) -> dict[str, Any]:
+    """What the core's program says of one document."""
+    (said,) = _core([json.dumps(document, default=str)], option)
+    return said
+
+
+def _core(texts: Sequence[str], *options: str) -> list[dict[str, Any]]:
+    """What the core's program says of each document."""
+    if not texts:
+        return []
     done = subprocess.run(
-        [str(daemon.program()), "validate", "-", "--json", *options],
-        input=json.dumps(document, default=str),
+        [str(daemon.program()), "validate", "-", "--lines", "--json", *options],
+        input="".join(text + "\n" for text in texts),
         capture_output=True,
         text=True,
         check=False,
     )
     try:
-        said = json.loads(done.stdout)
-        return {
-            "errors": list(said["errors"]),
-            "advice": list(said.get("advice") or ()),
-            "spec": said.get("spec"),
-        }
-    except (ValueError, KeyError, TypeError) as e:
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        found = [
+            {"errors": list(one["errors"]), "advice": list(one.get("advice") or ()), "spec": one.get("spec")}
+            for one in answers
+        ]
+    except (ValueError, KeyError, TypeError):
+        found = []
+    if len(found) != len(texts):
         words = done.stderr.strip().splitlines()
         what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
-        raise Error("ND-92-21", what, at=str(daemon.program()), fix="Build it again with `./do setup`") from e
+        raise Error("ND-92-21", what, at=str(daemon.program()), fix="Build it again with `./do setup`")
+    return found
 
 
-def of_experiment(wanted: Experiment, folder: Path, ask: Ask = of_profile) -> Iterator[tuple[str, Finding]]:
+def of_variants(found: Sequence[Variant], ask: Ask = of_profiles) -> Iterator[tuple[str, Finding]]:
     """What is wrong with each variant: its name and the finding, whose place is one in its profile."""
-    for variant in variants(wanted, folder):
-        for finding in ask(as_run(variant.leg, variant.profile)):
+    answers = ask([as_run(variant.leg, variant.profile) for variant in found])
+    for variant, findings in zip(found, answers, strict=True):
+        for finding in findings:
             yield variant.name, finding
 
 
 def review_experiment(wanted: Experiment, folder: Path) -> tuple[list[Finding], list[Finding]]:
-    """What is wrong with all its variants, and what to look at again."""
+    """What is wrong with an experiment's variants, links and DUTs, and what to look at again."""
     errors: list[Finding] = []
     advice: list[Finding] = []
-    for variant in variants(wanted, folder):
+    found = variants(wanted, folder)
+    answers = review([as_run(variant.leg, variant.profile) for variant in found])
+    for variant, answer in zip(found, answers, strict=True):
         at = f"legs.{variant.name}.profile"
-        for found, said in zip((errors, advice), reviewed(as_run(variant.leg, variant.profile)), strict=True):
-            found.extend(under(at, one) for one in said)
-    return errors, advice
+        for all_of_them, said in zip((errors, advice), answer, strict=True):
+            all_of_them.extend(under(at, one) for one in said)
+    return [*errors, *of_links(found), *of_duts(found)], advice
 
 
-def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+def of_links(found: Sequence[Variant]) -> Iterator[Finding]:
     """What is wrong with the impaired links of each variant's topology."""
-    for variant in variants(wanted, folder):
+    for variant in found:
         topology = variant.leg.topology
         for number, link in enumerate(topology.links if topology else ()):
             if link.impair is not None:
@@ -129,9 +154,9 @@ def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:
                 yield from (under(at, finding) for finding in of_impairment(link.impair))
 
 
-def of_duts(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+def of_duts(found: Sequence[Variant]) -> Iterator[Finding]:
     """What a run would find out about the devices under test only when their network is up."""
-    for variant in variants(wanted, folder):
+    for variant in found:
         taken: dict[tuple[str | None, int, int], str] = {}
         for name, spec in variant.leg.duts.items():
             at = f"legs.{variant.name}.duts.{name}"
@@ -189,14 +214,16 @@ def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:
 def with_daemon(socket: Address) -> Ask:
     """Asks a daemon that runs already."""
 
-    def ask(profile: Any) -> list[Finding]:
-        made, _, wrong = secret.resolve(profile)
-        if wrong:
-            return wrong
+    def ask(profiles: Sequence[Any]) -> list[list[Finding]]:
         with Client(socket) as client:
-            return [placed(error) for error in client.call("profile.validate", profile=made)["errors"]]
+            return [_asked(client, profile) for profile in profiles]
 
     return ask
+
+
+def _asked(client: Client, profile: Any) -> list[Finding]:
+    made, _, wrong = secret.resolve(profile)
+    return wrong or [placed(error) for error in client.call("profile.validate", profile=made)["errors"]]
 
 
 Placing = Callable[[str, str], str]
@@ -219,8 +246,9 @@ def refuse(
 
 def check(experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg) -> None:
     """Refuse what is wrong, whoever asks."""
-    ask = with_daemon(socket) if socket else of_profile
-    found = [one | {"at": place(leg, one["at"])} for leg, one in of_experiment(experiment, base, ask)]
-    found += [*of_links(experiment, base), *of_duts(experiment, base)]
+    ask = with_daemon(socket) if socket else of_profiles
+    all_of_them = variants(experiment, base)
+    found = [one | {"at": place(leg, one["at"])} for leg, one in of_variants(all_of_them, ask)]
+    found += [*of_links(all_of_them), *of_duts(all_of_them)]
     if found:
         raise error(found)

@@ -1,10 +1,10 @@
 """The journal: what a run changes outside itself, written down before it is changed.
 
-Each process appends to a file of its own, fsynced entry by entry, so that concurrent runs never touch each
-other's. A file whose owner is dead (pid, start time and boot do not match a living process) is replayed
-backwards by the next start or by `netdyno restore`. Undoing is idempotent: an entry says what *may* have
-been changed. An entry that is `kept` is a change made to last, as a NIC's driver is; only `netdyno restore`
-undoes those. The ways to undo are in `undo.py`.
+Each run, and each process for what is of no run, appends to a file of its own, fsynced entry by entry, so
+that concurrent runs never touch each other's. A file whose owner is dead (pid, start time and boot do not
+match a living process) is replayed backwards by the next start or by `netdyno restore`. Undoing is
+idempotent: an entry says what *may* have been changed. An entry that is `kept` is a change made to last, as a
+NIC's driver is; only `netdyno restore` undoes those. The ways to undo are in `undo.py`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -51,9 +53,10 @@ class Report:
 
 
 class Journal:
-    """The journal of this process."""
+    """A journal of this process: of one run, which has a number, or of all that is of no run."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, number: int = 0) -> None:
+        self._number = number
         self.folder = folder or paths.state() / "journal"
         self._lock = threading.RLock()
         self._file: int | None = None
@@ -141,7 +144,8 @@ class Journal:
     @property
     def path(self) -> Path:
         """The file; there is one while something is not undone."""
-        return self.folder / f"{os.getpid()}-{start_time(os.getpid())}.jsonl"
+        number = f"-{self._number}" if self._number else ""
+        return self.folder / f"{os.getpid()}-{start_time(os.getpid())}{number}.jsonl"
 
     @property
     def open_entries(self) -> int:
@@ -174,7 +178,7 @@ class Journal:
         self._owner = os.getpid()
         _own(self.folder)
         born = start_time(self._owner)
-        path = self.folder / f"{self._owner}-{born}.jsonl"
+        path = self.path
         fresh = path.with_suffix(".new")
         self._path = path
         fresh.unlink(missing_ok=True)
@@ -260,7 +264,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _clear(folder: Path) -> None:
     """Take away journals that a process was killed over before it had begun: they say nothing."""
     for path in folder.glob("*.new"):
-        pid, _, born = path.stem.partition("-")
+        pid, born, *_ = [*path.stem.split("-"), ""]
         if not (pid.isdecimal() and born.isdecimal() and proc.alive(int(pid), int(born))):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -351,10 +355,25 @@ def _sync_folder(folder: Path) -> None:
 
 
 _journal: Journal | None = None
+_of_run: ContextVar[Journal | None] = ContextVar("journal of the run", default=None)
+_runs = itertools.count(1)
+
+
+@contextlib.contextmanager
+def run_journal() -> Iterator[Journal]:
+    """Give what this thread does in between a journal of its own: what it undoes is of no other run."""
+    own = Journal(number=next(_runs))
+    before = _of_run.set(own)
+    try:
+        yield own
+    finally:
+        _of_run.reset(before)
 
 
 def journal() -> Journal:
-    """This process's journal."""
+    """The journal of the run that this thread carries out; outside of runs, that of this process."""
+    if own := _of_run.get():
+        return own
     global _journal  # noqa: PLW0603 - one per process is the point
     if _journal is None or _journal.folder != paths.state() / "journal":
         _journal = Journal()

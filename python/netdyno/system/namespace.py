@@ -7,6 +7,7 @@ in the namespace in which it was made, wherever it is used later.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import ctypes
 import errno
 import itertools
@@ -91,7 +92,8 @@ def in_thread(work: Callable[[], T]) -> T:
         except BaseException as e:  # noqa: BLE001 - handed to the caller's thread
             failure.append(e)
 
-    thread = threading.Thread(target=run, name="elsewhere")
+    # what is of this run is so there, too
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="elsewhere")
     thread.start()
     thread.join()
     if failure:
