@@ -12,7 +12,7 @@ from lab import Lab, root, wire
 
 pytestmark = root
 
-MACHINE = {"ND-90-01", "ND-90-02", "ND-90-03"}
+MACHINE = {"ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"}
 """Reasons of a machine that is busy with other things; a run from a URL has no say in them."""
 
 

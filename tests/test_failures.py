@@ -152,6 +152,7 @@ def test_nobody_there_is_no_pass(lab: Lab, cable: Wire) -> None:
         "ND-90-01",
         "ND-90-02",
         "ND-90-03",
+        "ND-90-08",
     }, done.text
     assert "refused" in done.out
     assert done.trial.groups[0].total.messages_delivered == 0

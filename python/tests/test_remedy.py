@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from netdyno.cli import console, summary
-from netdyno.core.model import Distribution, Reason, WorkerSample
+from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Reason, WorkerSample
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.stats.remedy import remedy, targets
 
 
-def _run(code: str, command: str = "run http://127.0.0.1", what: str = "late") -> Result:
+def _run(
+    code: str,
+    command: str = "run http://127.0.0.1",
+    cpu: float = 0.95,
+    delivered: float = 1948.0,
+    late: int = 5000,
+    starved: float = 0.0,
+    steal: float = 0.0,
+) -> Result:
+    rates = {"messages_intended": 100.0, "messages_sent": 1948.0, "messages_delivered": delivered}
     group = GroupSummary(
-        name="http", target="http://127.0.0.1", rates={"messages_sent": Estimate(n=1, mean=1948.0)}
+        name="http", target="http://127.0.0.1", devices=10, lateness=Distribution(count=late),
+        rates={name: Estimate(n=1, mean=rate) for name, rate in rates.items()},
+    )  # fmt: skip
+    came = GroupResult(
+        name="http", total=Counts(messages_sent=9, messages_delivered=round(delivered)), confirmed=True
     )
-    repetition = Repetition(run="r", workers=[WorkerSample(worker=0, core=1)])
+    worker = WorkerSample(worker=0, core=1, cpu=cpu, starved=starved)
+    repetition = Repetition(run="r", workers=[worker], groups=[came], phases=Phases(measure=4), steal=steal)
+    reason = Reason.model_validate({"code": code, "group": "http", "leg": "sockets"})
     return Result(
-        id="r", name="http", started="", command=["netdyno", *command.split()],
-        reasons=[Reason(code=code, what=what)],
+        id="r", name="http", started="", command=["netdyno", *command.split()], reasons=[reason],
         legs=[Leg(name="sockets", repetitions=[repetition], summary=Summary(n=1, groups=[group]))],
     )  # fmt: skip
 
@@ -40,10 +56,42 @@ def test_the_remedy_is_in_words_of_the_command_that_was_given() -> None:
     assert "server" not in str(found)
 
 
-def test_a_slow_server_is_not_cured_by_more_cores() -> None:
-    assert (
-        remedy(_run("ND-90-01", what="…; the server is too slow, or stopped answering"), shared=True) is None
-    )
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("code", ["ND-90-01", "ND-90-02"])
+def test_cpu_is_named_only_where_it_was_short(code: str, shared: bool) -> None:
+    assert "CPU" in str(remedy(_run(code), shared))
+    assert "CPU" in str(remedy(_run(code, cpu=0.05, starved=0.15), shared))
+    assert "CPU" in str(remedy(_run(code, cpu=0.05, steal=0.06), shared))
+    idle = str(remedy(_run(code, cpu=0.05), shared))
+    assert not re.search(r"limit: CPU|more cores|off core", idle), idle
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_connections_that_are_all_busy_are_the_limit(shared: bool) -> None:
+    # Little's law: 10 connections at 20/s are busy 0.5 s each; 100/s need 50, and a tenth for their spread
+    said = str(remedy(_run("ND-90-08", cpu=0.005, delivered=20.0), shared))
+    assert said == "limit: the connections: 10 connections × 500 ms = 20/s; use --devices 55 or more"
+    said = str(remedy(_run("ND-90-08", "run mine.yaml", cpu=0.005, delivered=20.0), shared))
+    assert said.endswith("use devices: 55 or more")
+    assert str(remedy(_run("ND-90-08", delivered=19.7), shared)).endswith("--devices 56 or more")
+
+
+def test_a_closed_loop_is_not_told_to_add_a_rate_to_it() -> None:
+    # --closed --rate is refused (ND-104-07)
+    said = str(remedy(_run("ND-90-03", "run http://127.0.0.1 --closed"), shared=True))
+    assert "replace --closed by --rate 500/s" in said
+
+
+def test_few_messages_are_cured_by_more_of_them() -> None:
+    said = str(remedy(_run("ND-90-02", cpu=0.01, late=60), shared=True))
+    assert "60 messages" in said
+    assert said.endswith("--duration 30s")
+    assert "--rate" not in said
+
+
+@pytest.mark.parametrize("code", ["ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"])
+def test_nothing_delivered_is_cured_by_no_load(code: str) -> None:
+    assert remedy(_run(code, delivered=0), shared=True) is None
 
 
 def test_the_targets_are_those_of_the_groups() -> None:

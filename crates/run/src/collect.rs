@@ -278,6 +278,7 @@ impl Collector {
         let cut = measured_ns.saturating_add(planned / 100) < planned;
         let validity = validity::judge(&Evidence {
             plan: &self.plan,
+            measured_ns,
             groups: &self.groups,
             workers: &workers,
             ports: &self.ports,

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Evidence<'a> {
     /// The plan.
     pub plan: &'a Plan,
+    /// How long the measure phase was, ns.
+    pub measured_ns: u64,
     /// The sums per group, in the plan's order.
     pub groups: &'a [GroupSum],
     /// CPU time of each worker over the measure phase.
@@ -37,7 +39,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
     let mut reasons = Vec::new();
     let groups = || evidence.groups.iter().zip(&evidence.plan.groups);
     for (sum, plan) in groups() {
-        offered(evidence.plan, sum, plan, &mut reasons);
+        offered(evidence, sum, plan, &mut reasons);
         lateness(evidence.plan, sum, plan, &mut reasons);
         let local = sum.measured.counts.failures[Failure::Local as usize];
         let what = || format!("{local} failures of the generator's own (ports, descriptors, buffers)");
@@ -79,17 +81,23 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
     Validity { valid: reasons.is_empty(), reasons }
 }
 
-/// ND-90-01: less was offered than intended.
-fn offered(plan: &Plan, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
+/// ND-90-01 and ND-90-08: less was offered than intended, by the generator or for want of connections. What the server kept from being
+/// offered, by stalls, is no reason: it is a result, which fails.
+fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
     let (measured, happened) = (&sum.measured.counts, &sum.happened);
     let flows = (measured.flows_intended, measured.flows_started, happened.flows_started);
     let messages = (measured.messages_intended, measured.messages_sent, happened.messages_sent);
-    let limit = plan.profile.validity.offered;
+    let limit = evidence.plan.profile.validity.offered;
     for ((intended, offered, left), is_flows) in [(flows, true), (messages, false)] {
         let share = if intended == 0 { 1.0 } else { offered as f64 / intended as f64 };
         if share >= limit {
             continue;
         }
+        let (code, why) = match held_back(evidence, sum, group, is_flows) {
+            HeldBack::Server => continue,
+            HeldBack::Connections => ("ND-90-08", busy(evidence, group, intended, left)),
+            HeldBack::Generator => ("ND-90-01", String::new()),
+        };
         let what = if is_flows { "flows started" } else { "messages sent" };
         // What is meant for the phase hardly gets its turn behind a backlog from before it.
         let backlog = match left > offered {
@@ -97,29 +105,89 @@ fn offered(plan: &Plan, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Rea
             false => String::new(),
         };
         let short = (1.0 - share) * 100.0;
-        let held = held_back(sum, group, is_flows);
-        let what = format!("{offered} of {intended} intended {what} (−{short:.1} %){backlog}{held}");
-        reasons.push(Reason { code: "ND-90-01", group: Some(group.name.clone()), what, value: share, limit });
+        let what = format!("{offered} of {intended} intended {what} (−{short:.1} %){backlog}{why}");
+        reasons.push(Reason { code, group: Some(group.name.clone()), what, value: share, limit });
     }
 }
 
-/// That it was the server, and not the generator, which kept devices from offering what was intended.
-fn held_back(sum: &GroupSum, plan: &GroupPlan, flows: bool) -> String {
-    // with a device free, it was the generator that had no time
-    let busy =
-        flows && matches!(plan.load, Load::Open(_)) && sum.points.1 > 0 && 2 * sum.points.1 >= sum.points.0;
-    if busy {
-        let devices = plan.devices;
-        return format!(
-            "; all {devices} devices were waiting for replies: more `devices`, or the server is too slow"
-        );
+/// Why less was offered than intended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeldBack {
+    /// The generator had no time.
+    Generator,
+    /// Every connection was waiting for an answer, none for very long: more of them would carry the load.
+    Connections,
+    /// Connections were stalled: answers took longer than the profile allows.
+    Server,
+}
+
+/// Share of its time from which on a worker may be what limits the load.
+const FULL: f64 = 0.9;
+/// Share of the load that was not offered which stalls must account for to be its cause.
+const MOST: f64 = 0.5;
+/// By how much a mean taken from counts may exceed the longest wait.
+const ROUNDING: f64 = 1.05;
+
+fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flows: bool) -> HeldBack {
+    let (measured, happened) = (&sum.measured.counts, &sum.happened);
+    let (intended, left) = match is_flows {
+        true => (measured.flows_intended, happened.flows_started),
+        false => (measured.messages_intended, happened.messages_sent),
+    };
+    // A worker without time reads answers late: connections seem to wait for the server.
+    let validity = &evidence.plan.profile.validity;
+    let pressed = |worker: &WorkerPoint| worker.cpu >= FULL || worker.starved > validity.starved;
+    let late = Distribution::brief(&sum.measured.lateness).p99 > validity.lateness_p99.ns();
+    if late || evidence.workers.iter().any(pressed) {
+        return HeldBack::Generator;
     }
-    match sum.stalled.filter(|stalled| !flows && plan.waits && stalled.time > 0) {
-        Some(stalled) => format!(
-            "; devices were stalled for {:.1} s of device time: the server is too slow, or stopped answering",
-            stalled.time as f64 / 1e9
-        ),
-        None => String::new(),
+    let device_time = f64::from(group.devices) * evidence.measured_ns as f64;
+    let stalled = sum.stalled.filter(|_| group.waits);
+    let missing = 1.0 - left as f64 / intended as f64;
+    if stalled.is_some_and(|stalled| stalled.time as f64 >= MOST * missing * device_time && stalled.time > 0)
+    {
+        return HeldBack::Server;
+    }
+    let busy = match is_flows {
+        // with a device free, it was the generator that had no time
+        true => matches!(group.load, Load::Open(_)) && sum.points.1 > 0 && 2 * sum.points.1 >= sum.points.0,
+        // Little's law: a connection that never rests takes as long per message as its answers
+        false => stalled.is_some_and(|stalled| {
+            happened.messages_delivered > 0
+                && device_time / happened.messages_delivered as f64 <= ROUNDING * stalled.longest as f64
+        }),
+    };
+    if busy { HeldBack::Connections } else { HeldBack::Generator }
+}
+
+/// What so many connections carry, by Little's law: number = rate × time.
+fn busy(evidence: &Evidence<'_>, group: &GroupPlan, intended: u64, left: u64) -> String {
+    let devices = group.devices;
+    let who = if devices == 1 { "the device was" } else { &format!("all {devices} devices were") };
+    let waiting = format!("; {who} waiting for replies");
+    let seconds = evidence.measured_ns as f64 / 1e9;
+    if left == 0 || seconds <= 0.0 {
+        return waiting;
+    }
+    let per_second = |count: u64| count as f64 / seconds;
+    let each = f64::from(devices) / per_second(left) * 1e3;
+    format!(
+        "{waiting}: {devices} × {each:.3} ms = {:.4}/s of {:.4}/s",
+        Short(per_second(left)),
+        Short(per_second(intended)),
+        each = Short(each),
+    )
+}
+
+/// A number with so many significant digits, and no more.
+struct Short(f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = f.precision().unwrap_or(3) as i32;
+        let whole = self.0.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 + 1;
+        let factor = 10f64.powi(digits - whole);
+        write!(f, "{}", (self.0 * factor).round() / factor)
     }
 }
 

@@ -33,9 +33,17 @@ def show(result: Result, search: SearchReport) -> None:
     console.out().print(title)
     rows = [row(search, part, one) for part in search.parts for one in part.findings]
     if rows:
+        heads = ("frame", "goal", "found", "bit/s", "of line", "between", "limit", "trials")
+        sized = len(search.parts) > 1 or any(part.frame for part in search.parts)
+        # what no finding has does not apply
+        kept = [
+            i for i, head in enumerate(heads)
+            if (head != "frame" or sized)
+            and (head not in ("bit/s", "of line") or any(cells[i] != "–" for cells in rows))
+        ]  # fmt: skip
         console.table(
-            ("frame", "goal", "found", "bit/s", "of line", "between", "limit", "trials"),
-            rows,
+            [heads[i] for i in kept],
+            [[cells[i] for i in kept] for cells in rows],
             right=("found", "bit/s", "of line"),
             spare=("limit", "bit/s"),
         )

@@ -11,9 +11,11 @@ from netdyno.cli import bench_view, console
 from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
-from netdyno.experiment.quick import here
 from netdyno.stats import percentile, remedy
+from netdyno.stats.answered import until
 from netdyno.stats.metric import GroupMetric
+from netdyno.stats.summary import is_unconfirmed
+from netdyno.system.here import here
 
 SHOWN = ("p50", "p90", "p95", "p99")
 """Percentiles of the table."""
@@ -69,7 +71,7 @@ def show(result: Result, folder: Path | None = None) -> None:
         for group in leg.summary.groups:
             if said := addresses(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
-            for line in failures(group):
+            for line in failures(group, until(leg.repetitions, group.name)):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
                 out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)
@@ -138,9 +140,9 @@ def _estimate(of: Estimate | None, unit: str) -> str:
     return console.number(of.mean, unit) + spread
 
 
-def failures(group: GroupSummary) -> list[str]:
+def failures(group: GroupSummary, until: str = "") -> list[str]:
     """Whose failures they are, why, what to check, and what the first one looked like."""
-    return causes.lines(group.name, group.target, causes.known(group.errors, group.measured))
+    return causes.lines(group.name, group.target, causes.known(group.errors, group.measured), until)
 
 
 def addresses(group: GroupSummary) -> str:
@@ -261,7 +263,7 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
         group.name,
         str(group.devices),
         rate("messages_sent"),
-        rate("messages_delivered"),
+        "–" if is_unconfirmed(group) else rate("messages_delivered"),
         console.number(group.loss.mean, "ratio") if group.loss else "–",
         name,
         *map(quantile, SHOWN),

@@ -141,8 +141,11 @@ def known(errors: Sequence[ErrorCount], counts: Counts) -> list[ErrorCount]:
     return [by.get(kind, ErrorCount(kind=kind, count=n)) for kind, n in counts.failures.items() if n]
 
 
-def lines(name: str, target: str, errors: Sequence[ErrorCount]) -> list[str]:
-    """Failures of a group: what, how often, what to do, and what the first one looked like."""
+def lines(name: str, target: str, errors: Sequence[ErrorCount], until: str = "") -> list[str]:
+    """Failures of a group: what, how often, what to do, and what the first one looked like.
+
+    `until`: when it answered for the last time, if it ever did.
+    """
     said = []
     for error in errors:
         causes = of_error(error)
@@ -151,7 +154,9 @@ def lines(name: str, target: str, errors: Sequence[ErrorCount]) -> list[str]:
         for cause in error.causes[:SHOWN]:
             if cause.count:
                 by.setdefault(advice(error.kind, cause.cause), []).append(cause.cause)
-        if len(by) <= 1:
+        if error.kind == "refused" and until:
+            said.append(f"{head}; it answered until {until}, then refused connections: see its log")
+        elif len(by) <= 1:
             said.append(f"{head}; {next(iter(by), advice(error.kind))}")
         else:
             said.append(head)

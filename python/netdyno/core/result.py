@@ -274,13 +274,14 @@ class CheckResult(Model):
     """Where it was judged."""
     group: str
     """The group."""
-    check: Literal["delivery", "stalls"]
-    """`delivery`: something was delivered; `stalls`: devices did not wait for answers that do not come."""
+    check: Literal["delivery", "stalls", "load"]
+    """`delivery`: something was delivered; `stalls`: devices did not wait for answers that do not come;
+    `load`: stalls did not keep devices from offering the load."""
     value: float | None
     """Of the worst repetition. Delivery: messages delivered and flows completed in the measure phase; stalls:
-    share of the time spent in stalls."""
+    share of the time spent in stalls; load: share of the intended load that was offered."""
     limit: float
-    """Delivery: at least; stalls: at most."""
+    """Delivery and load: at least; stalls: at most."""
     passed: bool
     """Whether it holds."""
     what: str = ""
@@ -381,6 +382,8 @@ class Result(Model):
             return "no verdict: the run was interrupted"
         if self.error:
             return f"no verdict: the run ended early ({self.error.get('code')})"
+        if not self.valid and self.thresholds:
+            return "no verdict: the measurement is not valid"
         if self.search:
             return "no verdict: a search finds a figure and judges none"
         return "no verdict: there are no thresholds to judge by"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +14,7 @@ from netdyno.core import models
 from netdyno.core.models import Description, Scheme
 from netdyno.errors import Error
 from netdyno.experiment import quick_request
+from netdyno.system.here import here
 from netdyno.units import bound
 
 
@@ -196,24 +195,6 @@ def _modest(about: Description, url: str, o: Quick) -> bool:
     given = about.defaults.get(about.name, about.defaults)
     paced = given.get(quick.interval) not in (None, 0, "0s") or (quick.rate and given.get(quick.rate))
     return not paced and here(url)
-
-
-def here(url: str) -> bool:
-    """Whether a URL names this machine: by loopback, by one of its addresses, or by its own name."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost") or host == socket.gethostname().lower():
-        return True
-    try:
-        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # an address that is not ours cannot be bound
-            probe.bind((host, 0))
-    except (OSError, ValueError):
-        return False
-    return not ip_address(host).is_multicast
 
 
 def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int) -> dict[str, Any]:

@@ -69,7 +69,13 @@ def verdict(result: Result) -> Literal["pass", "fail", "none"]:
         return "none"
     if result.aborted:
         return "fail"
-    if not (all(t.passed for t in result.thresholds) and all(c.passed for c in result.checks)):
+    if not all(c.passed for c in result.checks):
+        return "fail"
+    failed = [t for t in result.thresholds if not t.passed]
+    if not result.valid and failed and all(t.value is None for t in failed):
+        # nothing that they judge was measured, and it was not the system under test that prevented it
+        return "none"
+    if failed:
         return "fail"
     return "pass" if result.thresholds else "none"
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from netdyno import files
 from netdyno.core import causes
-from netdyno.core.result import Result, ThresholdResult
+from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
+from netdyno.stats.answered import until
 
 
 def junit(result: Result) -> str:
@@ -34,11 +35,13 @@ def junit(result: Result) -> str:
     for threshold in result.thresholds:
         bound = units.exact(_shown(threshold.metric, threshold.bound))
         case = _case(suite, f"{threshold.metric} {threshold.side} {bound}", threshold.leg or result.name)
-        if not threshold.passed:
+        if not result.valid and not result.error:
+            ET.SubElement(case, "skipped", message="not judged: the measurement is invalid")
+        elif not threshold.passed:
             value = "nothing was measured"
             if threshold.value is not None:
                 value = f"measured {_shown(threshold.metric, threshold.value)}"
-            message = f"{threshold.metric}: {value}, {threshold.side} {bound}"
+            message = f"{threshold.metric}: {value}, required {threshold.side} {bound}"
             failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
             failure.text = "\n".join([_basis(threshold), *_failures(result, threshold.leg, threshold.metric)])
         elif unjudged:
@@ -90,8 +93,13 @@ def _failures(result: Result, leg: str = "", metric: str = "") -> list[str]:
         if not leg or one.name == leg
         for group in one.summary.groups
         if metric.partition(".")[0] in ("", group.name)
-        for line in causes.lines(group.name, group.target, causes.known(group.errors, group.measured))
+        for line in _lines(one, group)
     ]
+
+
+def _lines(leg: Leg, group: GroupSummary) -> list[str]:
+    errors = causes.known(group.errors, group.measured)
+    return causes.lines(group.name, group.target, errors, until(leg.repetitions, group.name))
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdyno.core.model import GroupResult
-from netdyno.core.result import Leg, Repetition, ThresholdResult
+from netdyno.core.result import GroupSummary, Leg, Repetition, ThresholdResult
 from netdyno.errors import Error
 from netdyno.report import units
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.thresholds import limit
 from netdyno.report.verdict import STATS, stat_name
 from netdyno.stats.metric import VARIATION, GroupMetric
+from netdyno.stats.summary import is_unconfirmed
 
 
 @dataclass(frozen=True)
@@ -65,34 +65,44 @@ def _limits(judged: Sequence[_Judged], alone: bool) -> tuple[Msg | None, str]:
     return M("{group}: {value}, limit {limit}", group=Data(metric.group), value=value, limit=limit(t)), mark
 
 
-def messages(groups: Sequence[GroupResult]) -> tuple[int, int, int]:
-    """Intended, sent and delivered messages of all of them."""
-    counts = [g.measured for g in groups]
-    return (
-        sum(c.messages_intended for c in counts),
-        sum(c.messages_sent for c in counts),
-        sum(c.messages_delivered for c in counts),
-    )
+def _total(groups: Sequence[GroupSummary], rate: str) -> float | None:
+    """Per second over several groups, averaged over repetitions."""
+    found = [g.rates[rate].mean for g in groups if rate in g.rates]
+    return sum(found) if found else None
 
 
 def _throughput(leg: Leg, mine: Sequence[_Judged], alone: bool) -> Figure:
-    every = [g for r in leg.repetitions for g in r.groups]
-    intended, _, delivered = messages(every)
-    time = sum(r.phases.measure for r in leg.repetitions)
-    rate = delivered / time if time else None
-    note = None
-    if intended:
-        note = M("{share} of the intended load", share=units.percent(delivered / intended))
+    """Delivered per second; of messages that nobody confirms, sent per second."""
+    groups = leg.summary.groups
+    told = [g for g in groups if not is_unconfirmed(g)]
     judged = [(t, m) for t, m in mine if (m.name, m.stat) == ("messages_delivered", "rate")]
+    if groups and not told:
+        sent = _total(groups, "messages_sent")
+        return Figure(M("Throughput"), units.rate(sent), sent, M("sent; delivery is not confirmed"))
+    rate, intended = _total(told, "messages_delivered"), _total(told, "messages_intended")
+    note = None
+    if rate is not None and intended:
+        note = M("{share} of the intended load", share=units.percent(rate / intended))
     return Figure(M("Throughput"), units.rate(rate), rate, note, *_limits(judged, alone))
 
 
 def _loss(leg: Leg, mine: Sequence[_Judged], alone: bool) -> Figure:
-    _, sent, delivered = messages([g for r in leg.repetitions for g in r.groups])
-    loss = (sent - delivered) / sent if sent else None
-    note = M("{lost} of {sent} messages", lost=units.count(sent - delivered), sent=units.count(sent))
+    """Of all messages whose delivery is known."""
+    told = [(g.loss.mean, g.measured.messages_sent) for g in leg.summary.groups if g.loss is not None]
+    if not told and any(is_unconfirmed(g) for g in leg.summary.groups):
+        return Figure(M("Loss"), units.NONE, None, _unconfirmed(leg))
+    sent = sum(n for _, n in told)
+    lost = sum(loss * n for loss, n in told)
+    loss = lost / sent if sent else None
+    note = M("{lost} of {sent} messages", lost=units.count(round(lost)), sent=units.count(sent))
     judged = [(t, m) for t, m in mine if m.kind == "loss"]
     return Figure(M("Loss"), units.percent(loss), loss, note if sent else None, *_limits(judged, alone))
+
+
+def _unconfirmed(leg: Leg) -> Msg:
+    """Why no loss is known."""
+    quality = {g.protocol for g in leg.summary.groups} == {"mqtt"}
+    return M("not confirmed at QoS 0") if quality else M("delivery is not confirmed")
 
 
 def _delay(leg: Leg, mine: Sequence[_Judged]) -> Figure:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from netdyno.core.model import Distribution
 from netdyno.core.result import Estimate, FigureWarning, Leg, Repetition
 from netdyno.report import flows, tables, units
-from netdyno.report.figures import Figure, messages
+from netdyno.report.figures import Figure
 from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
 from netdyno.stats import percentile
 from netdyno.stats.percentile import parts
+from netdyno.stats.summary import is_unconfirmed
 
 
 @dataclass
@@ -214,11 +215,13 @@ def repetitions(reps: Sequence[Repetition]) -> Table:
         ],
     )
     for i, rep in enumerate(reps):
-        intended, sent, delivered = messages(rep.groups)
+        intended = sum(g.measured.messages_intended for g in rep.groups)
+        told = [g for g in rep.groups if not is_unconfirmed(g)]
+        known = [(g.loss, g.measured.messages_sent) for g in told if g.loss is not None]
         ratios = (
-            sent / intended if intended else None,
-            delivered / rep.phases.measure if rep.phases.measure else None,
-            (sent - delivered) / sent if sent else None,
+            sum(g.measured.messages_sent for g in rep.groups) / intended if intended else None,
+            sum(g.rates.get("messages_delivered", 0.0) for g in told) if told else None,
+            sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None,
         )
         errors = sum(map(tables.all_errors, rep.groups))
         by_name = {g.name: g.delays for g in rep.groups}

@@ -82,7 +82,14 @@ def _found(search: SearchReport) -> Table:
     for part in search.parts:
         for one in part.findings:
             table.add(*_row(search, part, one))
-    return table
+    found = [one for part in search.parts for one in part.findings]
+    has = [any(one.bits for one in found), any(one.line for one in found)]
+    return table.keep(_sized(search), True, True, *has, *[True] * 3)
+
+
+def _sized(search: SearchReport) -> bool:
+    """Whether parts differ in their frames, or are of several legs: elsewhere their names say nothing."""
+    return len(search.parts) > 1 or any(part.frame for part in search.parts)
 
 
 def _row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[Cell]:
@@ -123,7 +130,7 @@ def _figures(search: SearchReport) -> Table:
             is_time = "_time" in name
             shown = units.duration(value * 1e9 if is_time else value)
             table.add(data(part.name), data(name), number(shown, value))
-    return table
+    return table.keep(_sized(search), True, True)
 
 
 def _trials(search: SearchReport) -> Table:
@@ -153,7 +160,8 @@ def _trials(search: SearchReport) -> Table:
                 data(", ".join(one.met) or units.NONE),
                 data(one.why),
             )
-    return table
+    left_out = any(one.why for part in search.parts for one in part.trials)
+    return table.keep(True, _sized(search), *[True] * 5, left_out)
 
 
 def _charts(search: SearchReport) -> list[dict[str, Any]]:

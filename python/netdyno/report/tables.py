@@ -11,6 +11,7 @@ from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
 from netdyno.stats import percentile
 from netdyno.stats.pauses import total
+from netdyno.stats.summary import is_unconfirmed
 
 
 def groups(rep: Repetition) -> Table:
@@ -46,8 +47,7 @@ def groups(rep: Repetition) -> Table:
             number(units.count(m.flows_failed), m.flows_failed),
             number(units.count(m.messages_intended), m.messages_intended),
             number(units.count(m.messages_sent), m.messages_sent),
-            number(units.count(m.messages_delivered), m.messages_delivered),
-            number(units.rate(rate("messages_delivered")), rate("messages_delivered")),
+            *_delivered(g, m.messages_delivered, rate("messages_delivered")),
             number(units.percent(g.loss), g.loss),
             number(units.count(m.duplicates), m.duplicates),
             number(units.count(m.reordered), m.reordered),
@@ -65,6 +65,13 @@ def groups(rep: Repetition) -> Table:
         True,
         True,
     )
+
+
+def _delivered(group: GroupResult, count: int, rate: float | None) -> list[Cell]:
+    """Messages whose delivery is known, and per second; nothing where nobody confirms any."""
+    if is_unconfirmed(group):
+        return [Cell(units.NONE, note=M("delivery is not confirmed")), Cell(units.NONE)]
+    return [number(units.count(count), count), number(units.rate(rate), rate)]
 
 
 def _stalls(stalls: Stalls | None) -> list[Cell]:

@@ -11,7 +11,9 @@ from netdyno.core.search import SearchFinding, SearchReport
 from netdyno.report import units
 from netdyno.report.search import UNITS
 from netdyno.report.text import Data, M, Msg
+from netdyno.stats import remedy
 from netdyno.stats.percentile import parts, percent
+from netdyno.system.here import here
 
 STATS = {
     "min": M("minimum"),
@@ -38,6 +40,8 @@ STALLS = {
 }
 
 
+CONNECTIONS = "ND-90-08"
+"""Reason: every connection was waiting for an answer."""
 MOST = 6
 """Failing conditions that the verdict says; the tables have all."""
 
@@ -65,9 +69,11 @@ def verdict(result: Result) -> Verdict:
     if not result.thresholds:
         passing = M("No thresholds were set.")
     if not result.valid:
-        lead = M(
-            "The generator did not do what was asked. Do not judge the system under test by these numbers."
-        )
+        lead = M("The load was not offered as intended. Do not judge the system under test by these numbers.")
+        if {r.code for r in result.reasons} == {CONNECTIONS}:
+            lead = M(
+                "The connections were too few for the load. Do not judge the system under test at this load."
+            )
         if not result.reasons:
             lead = M("There is no complete measurement. Nothing can be said about the system under test.")
         said = Verdict("invalid", M("Not valid"), lead)
@@ -75,6 +81,8 @@ def verdict(result: Result) -> Verdict:
         said.points = reasons[:MOST]
         if len(reasons) > MOST:
             said.points.append(M("{n} more reasons stand at the trials.", n=str(len(reasons) - MOST)))
+        if advice := remedy.remedy(result, any(map(here, remedy.targets(result)))):
+            said.points.append(M("What to do: {remedy}", remedy=Data(str(advice))))
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         return Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
@@ -117,6 +125,8 @@ def _found(search: SearchReport) -> Verdict | None:
     _, first = found[0]
     asked = first.words or first.goal
     lead = M("The highest load that passed: {goal}.", goal=Data(asked))
+    if first.goal == "thresholds":
+        lead = M("The highest load at which every threshold passes.")
     said = Verdict("same", M("Found: {load}", load=load(first)), lead)
     rest = [
         M("{name}, {goal}: {load}", name=Data(p.name), goal=Data(one.goal), load=load(one))
@@ -140,7 +150,7 @@ def worst_reasons(reasons: Sequence[Reason]) -> list[Msg]:
         alike.setdefault((r.code, leg, r.group or ""), []).append(r)
     said = []
     for (code, *_), found in alike.items():
-        too_little = code in ("ND-90-01", "ND-90-05")
+        too_little = code in ("ND-90-01", "ND-90-05", CONNECTIONS)
         found.sort(key=lambda r: r.value or 0.0, reverse=not too_little)
         worst = reason(found[0])
         if len(found) > 1:
@@ -165,6 +175,14 @@ def reason(r: Reason) -> Msg:
         case "ND-90-01":
             return M(
                 "{who}: offered {value} of the intended load; at least {limit} is needed.",
+                who=who,
+                value=units.percent(value),
+                limit=units.exact(units.percent(limit)),
+            )
+        case "ND-90-08":
+            return M(
+                "{who}: offered {value} of the intended load, as every connection was waiting for an answer; "
+                "at least {limit} is needed.",
                 who=who,
                 value=units.percent(value),
                 limit=units.exact(units.percent(limit)),
@@ -264,6 +282,14 @@ def failing(c: CheckResult) -> Msg:
             share=units.percent(c.value),
             limit=units.exact(units.percent(c.limit)),
         )
+    if c.check == "load":
+        return M(
+            "{group}: the server is too slow for the load: {share} of it was offered, as devices waited for "
+            "answers; at least {limit} is needed.",
+            group=group,
+            share=units.percent(c.value),
+            limit=units.exact(units.percent(c.limit)),
+        )
     return M("{group}: nothing was delivered. A run without an answer cannot pass.", group=group)
 
 
@@ -283,6 +309,10 @@ def missed(t: ThresholdResult) -> Msg:
             confidence=units.exact(units.percent(t.confidence)),
             **values,
         )
+    if t.strict and t.kind == "max":
+        return M("{name}: {value}, below {bound} required ({margin}).", margin=margin(t) or "", **values)
+    if t.strict:
+        return M("{name}: {value}, above {bound} required ({margin}).", margin=margin(t) or "", **values)
     if t.kind == "max":
         return M("{name}: {value}, at most {bound} allowed ({margin}).", margin=margin(t) or "", **values)
     return M("{name}: {value}, at least {bound} wanted ({margin}).", margin=margin(t) or "", **values)

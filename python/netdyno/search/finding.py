@@ -86,8 +86,13 @@ def finding(
         (False, "generator did not offer"),
         (True, "receiver did not take all that reached it at"),
     ):
-        if of := [one.load for one in never if one.overrun == overrun]:
+        if of := [one.load for one in never if one.overrun == overrun and not one.connections]:
             notes.append(f"our own {what} {shown(min(of))}: no evidence against the DUT")
+    if few := [one for one in never if one.connections]:
+        first = min(few, key=lambda one: one.load)
+        notes.append(
+            f"too few connections for {shown(first.load)}: {first.connections}; use more devices (--devices)"
+        )
     if limit == "offered" and load is not None:
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")
     if limit == "lowest":

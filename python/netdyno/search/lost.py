@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from netdyno.core import causes
@@ -20,6 +19,7 @@ from netdyno.errors import Error
 from netdyno.search import words
 from netdyno.search.trial import Ask, LoadTrial, Silence
 from netdyno.search.wanted import Part
+from netdyno.stats.answered import clock, last
 from netdyno.stats.checks import answers
 
 TAIL = 0.25
@@ -45,7 +45,7 @@ def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True)
         if group.name not in names or not asked:
             continue
         if not came(group):
-            found.append(Silence(group.name))
+            found.append(Silence(group.name, last(repetition, group.name)))
         elif tail and (since := _fell_silent(repetition, group)) is not None:
             found.append(Silence(group.name, since))
     return tuple(found)
@@ -89,6 +89,7 @@ class Watch:
         self._passed: dict[str, Ask] = {}
         self._parts: dict[str, Part] = {}
         self._mute: set[str] = set()
+        self._ever: set[str] = set()
         self._fixed = False
 
     def see(self, part: Part, ask: Ask, seen: LoadTrial, *, fixed: bool = False) -> bool:
@@ -96,6 +97,7 @@ class Watch:
 
         `fixed`: what a load is follows from the length of its trial, so that no other is offered.
         """
+        self._hear(part, seen)
         if not seen.silent:
             if seen.answered and not seen.short:
                 self._note(part, ask)
@@ -106,11 +108,20 @@ class Watch:
         self._fixed = fixed
         return True
 
+    def _hear(self, part: Part, seen: LoadTrial) -> None:
+        """Any answer, in whatever phase of whatever trial, tells that something answers there."""
+        if seen.heard:
+            self._ever.add(part.name)
+
     def _note(self, part: Part, ask: Ask) -> None:
         """That the DUT answered at a load."""
         self._parts[part.name] = part
         if part.name not in self._passed or ask.load < self._passed[part.name].load:
             self._passed[part.name] = ask
+
+    def has_passed(self, part: Part) -> bool:
+        """Whether a load of a part was answered in a trial that counts."""
+        return part.name in self._passed
 
     def check(self) -> tuple[Part, Ask] | None:
         """The check that is due."""
@@ -132,6 +143,7 @@ class Watch:
         """Take the check's trial. `answers`: the strategy may see the trial that was in question."""
         suspect = self.suspect
         assert suspect is not None
+        self._hear(suspect.elsewhere or suspect.part, seen)
         if not seen.silent and seen.answered:
             if suspect.elsewhere is not None:
                 # what is special of this part never passes, and the DUT works
@@ -149,7 +161,9 @@ class Watch:
         if others:
             suspect.elsewhere, suspect.checks = self._parts[others[-1]], CHECKS - 1
             return "again"
-        return "never" if seen.silent else self._unknown()
+        if not seen.silent:
+            return self._unknown()
+        return "lost" if suspect.part.name in self._ever else "never"
 
     def _unknown(self) -> Verdict:
         # nothing was asked of it in a check that is so light: no evidence against it
@@ -157,7 +171,9 @@ class Watch:
         return "answers"
 
 
-def error(verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetition, ask: Ask) -> Error:
+def error(
+    verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetition, ask: Ask, *, passed: bool = True
+) -> Error:
     """What is said when the DUT is lost: since when, and how its requests failed."""
     names = {one.group for one in suspect.seen.silent}
     groups = [one for one in (*check.groups, *trial.groups) if one.name in names]
@@ -172,14 +188,17 @@ def error(verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetiti
         first = next((one.cause for one in worst.causes if one.count), "")
         advice = causes.advice(worst.kind, first)
         advice = f"{advice[:1].upper()}{advice[1:]}"
-    if verdict == "never":
+    if verdict == NEVER:
         what = f"{who}: nothing was delivered at any load, down to {words.load(ask.load, unit)}: {how}"
         return Error("ND-91-30", what, at=target, fix=advice)
-    load = words.load(suspect.seen.load, unit)
+    load, light = words.load(suspect.seen.load, unit), words.load(ask.load, unit)
+    before = ", which it did before" if passed else ""
     what = (
         f"{who}: the DUT stopped answering {_when(suspect.seen, trial)} (trial {suspect.seen.number}, "
-        f"{load}), and does not answer at {words.load(ask.load, unit)} either, which it did before: {how}"
+        f"{load}), and does not answer at {light} either{before}: {how}"
     )
+    if worst is not None and worst.kind == "refused":
+        advice = "It refuses connections now"
     fix = "See why it stopped; start it again and resume with --resume"
     return Error("ND-91-29", what, at=target, fix=f"{advice}. {fix}" if advice else fix)
 
@@ -187,11 +206,9 @@ def error(verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetiti
 def _when(seen: LoadTrial, trial: Repetition) -> str:
     """Since when, UTC."""
     since = [one.since for one in seen.silent]
-    try:
-        began = datetime.fromisoformat(trial.started).astimezone(UTC)
-    except ValueError:
+    if not clock(trial, 0):
         return "during the search"
-    if None in since:
-        return f"before {began:%H:%M:%S} UTC"
-    last = min(one for one in since if one is not None)
-    return f"at about {began + timedelta(seconds=last):%H:%M:%S} UTC, {last:.1f} s after the start"
+    known = [one for one in since if one is not None]
+    if not known or len(known) < len(since):
+        return f"before {clock(trial, 0)}"
+    return f"at about {clock(trial, min(known))}, {min(known):.1f} s after the start"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,14 @@ from netdyno.search.lost import came, silent
 from netdyno.search.paused import excused
 from netdyno.search.trial import Ask, Goal, LoadTrial
 from netdyno.stats import hdr, lateness
+from netdyno.stats.checks import kept_back
+from netdyno.stats.connections import needed
 from netdyno.stats.pairs import Limits
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
 
-LOST = "ND-90-04"
-OURS = frozenset({"ND-90-01", LOST, "ND-90-21"})
+LOST, CONNECTIONS = "ND-90-04", "ND-90-08"
+OURS = frozenset({"ND-90-01", LOST, "ND-90-08", "ND-90-21"})
 """Reasons of invalidity that say that we, or a link that we make, cannot carry the load."""
 MOST = 0.9
 """Share of the lost frames from which on our receiver refused all of them: it is known no better."""
@@ -72,6 +74,8 @@ def observed(
         for one in profile.get("thresholds") or []
         if not judge("", one, [repetition]).passed
     )
+    # a load that stalls kept from being offered is one that the DUT does not carry
+    broken += tuple(f"{name}.load" for name in sorted(load) if kept_back(repetition, name, profile))
     trial = LoadTrial(
         load=ask.load,
         seconds=ask.seconds,
@@ -80,10 +84,12 @@ def observed(
         broken=broken,
         short=short,
         overrun=short and _dropped(repetition),
+        connections=_connections(repetition, load) if short else "",
         figures=_figures(repetition),
         late=_late(repetition),
         silent=silent(repetition, {group.name for group, *_ in judged}, tail=by_loss),
         answered=any(came(group) for group, *_ in judged),
+        heard=any(group.total.messages_delivered or came(group) for group, *_ in judged),
         number=number,
         shape=ask.shape,
     )
@@ -96,6 +102,13 @@ def observed(
     if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
         return replace(trial, short=True, overrun=True)
     return replace(trial, disturbed=disturbed or (_mostly_late(trial) if timed else ""))
+
+
+def _connections(repetition: Repetition, names: Collection[str]) -> str:
+    """What connections carried that were all busy; nothing where they were not the limit."""
+    busy = {reason.group for reason in repetition.validity.reasons if reason.code == CONNECTIONS}
+    short = [group for group in repetition.groups if group.name in names and group.name in busy]
+    return "; ".join(str(one) for group in short if (one := needed(group)))
 
 
 def _mostly_late(trial: LoadTrial) -> str:

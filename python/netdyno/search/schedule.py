@@ -144,7 +144,7 @@ class Search:
         broken = part.repetitions[silent.number]
         for one in (broken, *(part.repetitions[check.number] for check in part.checks if check.silent)):
             one.digest = ""
-        raise error(verdict, suspect, broken, repetition, ask)
+        raise error(verdict, suspect, broken, repetition, ask, passed=self._watch.has_passed(suspect.part))
 
     def conclude(self, result: Result) -> None:
         """The section `search` of the result."""
@@ -193,7 +193,7 @@ class Search:
         )
 
     def _trial(self, part: Part, one: LoadTrial) -> SearchTrial:
-        why = one.disturbed or (SHORT[one.overrun] if one.short else "")
+        why = one.disturbed or (_short(one) if one.short else "")
         return SearchTrial(
             number=one.number,
             leg=part.legs[one.number],
@@ -207,6 +207,11 @@ class Search:
             counts=not why,
             why=why,
         )
+
+
+def _short(one: LoadTrial) -> str:
+    """Why an end of ours bounds a trial."""
+    return f"too few connections: {one.connections}" if one.connections else SHORT[one.overrun]
 
 
 def turns(parts: Sequence[Part], seed: int) -> Iterator[Part]:

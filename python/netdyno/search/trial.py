@@ -55,6 +55,8 @@ class LoadTrial:
     """An end of ours did not carry the load: it bounds us, and says nothing of the DUT."""
     overrun: bool = False
     """The receiver: it did not take all that reached it; else the generator, which did not offer it."""
+    connections: str = ""
+    """What its connections carried, where all were waiting for answers: more of them would carry the load."""
     disturbed: str = ""
     """What disturbed it, by no fault of the DUT; nothing: nothing did."""
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +67,8 @@ class LoadTrial:
     """Groups that nobody answered, in the whole trial or at its end."""
     answered: bool = True
     """Whether anything was delivered."""
+    heard: bool = False
+    """Whether anything was delivered in any phase, the warm-up among them."""
     number: int = 0
     """Its place in the order in which all ran, from 1."""
     shape: str = ""

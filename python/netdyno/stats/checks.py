@@ -24,7 +24,8 @@ def checks(leg: str, profile: Mapping[str, Any], trials: Sequence[Trial]) -> lis
     found: list[CheckResult] = []
     for name in dict.fromkeys(group.name for trial in trials for group in trial.groups):
         groups = [group for trial in trials for group in trial.groups if group.name == name]
-        found += _delivery(leg, groups, specs.get(name, {}))
+        found += _delivery(leg, groups, specs.get(name, {}), max(trial.phases.measure for trial in trials))
+        found += _load(leg, name, trials, profile)
         if name not in own:
             found += _no_stalls(leg, groups)
     return found
@@ -54,21 +55,75 @@ def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
     return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
 
 
-def _delivery(leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any]) -> list[CheckResult]:
+def _delivery(
+    leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any], seconds: float
+) -> list[CheckResult]:
     asked = [group for group in groups if asks(group, spec)]
     if not asked:
         return []
-    worst = min(asked, key=answers)
+    worst = min(asked, key=lambda group: (answers(group), came_late(group)))
     counts, failed = worst.measured, sum(worst.measured.failures.values())
     came = answers(worst)
     what = f"{counts.messages_delivered:,} messages delivered, {counts.flows_completed:,} flows completed"
-    if not came:
+    if not came and not failed and (rate := came_late(worst)):
+        came = max(1, round(rate * seconds))
+        what = f"{rate:,.3g}/s delivered, all of it a backlog that fell due in the warm-up"
+    elif not came:
         why = causes.brief(causes.known(worst.errors, counts))
         what = f"nothing was delivered: {counts.messages_sent:,} messages sent, {failed:,} failures"
         what += f": {why}" if why else ""
     return [
         CheckResult(
             leg=leg, group=worst.name, check="delivery", value=came, limit=1, passed=came > 0, what=what
+        )
+    ]
+
+
+def came_late(group: GroupResult) -> float:
+    """Answers per second of the measure phase to what fell due before it, where nothing else was sent."""
+    return 0.0 if group.measured.messages_sent else group.rates.get("messages_delivered", 0.0)
+
+
+def offered(group: GroupResult) -> tuple[int, int]:
+    """What was offered of what was intended: flows of an open loop, else messages."""
+    counts = group.measured
+    if counts.flows_intended:
+        return counts.flows_started, counts.flows_intended
+    return counts.messages_sent, counts.messages_intended
+
+
+def kept_back(trial: Trial, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
+    """The group, if stalls kept it from offering its load; for any other cause the trial is not valid."""
+    limit = float((profile.get("validity") or {}).get("offered", 0.99))
+    known = {reason.code for reason in trial.validity.reasons if reason.group == name}
+    for group in trial.groups:
+        sent, intended = offered(group)
+        stalled = group.stalls is not None and group.stalls.time > 0
+        if group.name == name and stalled and sent < limit * intended and not known & SHORT:
+            return group
+    return None
+
+
+SHORT = frozenset({"ND-90-01", "ND-90-08"})
+"""Less was offered than intended, for want of time or of connections."""
+
+
+def _load(leg: str, name: str, trials: Sequence[Trial], profile: Mapping[str, Any]) -> list[CheckResult]:
+    short = [group for trial in trials if (group := kept_back(trial, name, profile))]
+    if not short:
+        return []
+    worst = min(short, key=lambda group: offered(group)[0] / offered(group)[1])
+    sent, intended = offered(worst)
+    assert worst.stalls is not None
+    unit = "flows started" if worst.measured.flows_intended else "messages sent"
+    what = (
+        f"the server is too slow: {sent:,} of {intended:,} {unit}, as {worst.devices:,} devices waited for "
+        f"answers, the longest {worst.stalls.longest / 1e9:.3g} s"
+    )
+    limit = float((profile.get("validity") or {}).get("offered", 0.99))
+    return [
+        CheckResult(
+            leg=leg, group=name, check="load", value=sent / intended, limit=limit, passed=False, what=what
         )
     ]
 

@@ -65,6 +65,11 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     )
 
 
+def is_unconfirmed(group: GroupSummary | GroupResult) -> bool:
+    """Whether messages were sent whose delivery nobody confirms, and nobody measured."""
+    return group.loss is None and group.measured.messages_sent > 0
+
+
 def _addresses(parts: Sequence[GroupResult]) -> list[AddressReach]:
     """Each address once, in the order of the first repetition that had it."""
     found: dict[str, AddressReach] = {}

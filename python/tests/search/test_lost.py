@@ -304,3 +304,22 @@ def test_a_check_that_asks_nothing_is_no_evidence() -> None:
     while (due := watch.check()) is not None:
         verdicts.append(watch.checked(replace(empty, load=due[1].load)))
     assert verdicts == ["again"] * (CHECKS - 1) + ["answers"]
+
+
+class Warm(Server):
+    """It answers in the warm-up of each trial, and never after."""
+
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        outcome = super().measure(asked, seed)
+        assert outcome.repetition is not None
+        outcome.repetition.groups[0].total = Counts(messages_sent=900, messages_delivered=300)
+        return outcome
+
+
+@pytest.mark.parametrize(("server", "code"), [(Warm, "ND-91-29"), (Server, "ND-91-30")])
+def test_an_answer_in_the_warm_up_is_one(tmp_path: Path, server: type[Server], code: str) -> None:
+    broken = server()
+    broken.breaks_at = 0
+    result = searched(tmp_path, broken, "rate", None)
+    assert result.error is not None
+    assert result.error["code"] == code

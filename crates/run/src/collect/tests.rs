@@ -138,55 +138,6 @@ fn one_that_leaves_early_strands_no_sample_of_the_others() {
 }
 
 #[test]
-fn an_open_loop_out_of_devices_says_so() {
-    let reason = |active: u32| {
-        let text = r#"{"name": "t", "phases": {"warmup": "0s", "measure": "2s", "drain": "1s"}, "groups": [
-            {"name": "g", "target": "http://127.0.0.1:9", "devices": 4, "model": {"http": {"requests": 1}},
-             "load": {"open": {"rate": "10/s"}}}]}"#;
-        let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
-        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
-        let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
-        for mut sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)] {
-            let counts = &mut sample.groups[0][Phase::Measure as usize].counts;
-            (counts.flows_intended, counts.flows_started) = (10, 5);
-            sample.active = vec![active];
-            collector.take(sample);
-        }
-        let reasons = finish(collector).validity.reasons;
-        reasons.into_iter().find(|r| r.code == "ND-90-01").expect("short of flows").what
-    };
-    assert!(
-        reason(2)
-            .ends_with("; all 4 devices were waiting for replies: more `devices`, or the server is too slow")
-    );
-    assert!(!reason(1).contains("devices"), "two were free: the generator had no time");
-}
-
-#[test]
-fn messages_that_stalled_devices_did_not_send_are_the_servers_doing() {
-    let reason = |model: &str| {
-        let text = format!(
-            r#"{{"name": "t", "phases": {{"warmup": "0s", "measure": "2s", "drain": "1s"}}, "groups": [
-            {{"name": "g", "target": "udp://127.0.0.1:9", "devices": 4, "model": {model}}}]}}"#
-        );
-        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
-        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
-        let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
-        for mut sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2400)] {
-            sample.groups[0][Phase::Measure as usize].counts.messages_intended = 10;
-            collector.take(sample);
-        }
-        let reasons = finish(collector).validity.reasons;
-        reasons.into_iter().find(|r| r.code == "ND-90-01").expect("short of messages").what
-    };
-    let waits = reason(r#"{"stream": {"echo": true}}"#);
-    let expected =
-        "; devices were stalled for 2.0 s of device time: the server is too slow, or stopped answering";
-    assert!(waits.ends_with(expected), "{waits}");
-    assert!(!reason(r#"{"stream": {"echo": false}}"#).contains("stalled"), "nothing to wait for");
-}
-
-#[test]
 fn stalls_add_up_over_workers() {
     let of = |model: &str| {
         let text = format!(
@@ -273,4 +224,99 @@ fn pauses_of_the_measure_phase_add_up() {
     let points: Vec<_> =
         result.series.iter().map(|point| point.workers[0].pauses.map(|one| one.ns[0])).collect();
     assert_eq!(points, [Some(150_000), Some(120_000), Some(190_000)]);
+}
+
+/// The reasons of a run of 4 devices that offered a quarter of what was intended, after `change` to each of its samples.
+fn short_of(group: &str, change: impl Fn(&mut Sample)) -> Vec<(&'static str, String)> {
+    let text = format!(
+        r#"{{"name": "t", "phases": {{"warmup": "0s", "measure": "2s", "drain": "1s"}},
+            "groups": [{{"name": "g", "devices": 4, {group}}}]}}"#
+    );
+    let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+    let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+    let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+    for mut sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)] {
+        change(&mut sample);
+        collector.take(sample);
+    }
+    finish(collector).validity.reasons.into_iter().map(|reason| (reason.code, reason.what)).collect()
+}
+
+/// Of each sample: what was intended, offered, and answered.
+fn counted(sample: &mut Sample, flows: bool, [intended, offered, answered]: [u64; 3]) {
+    let counts = &mut sample.groups[0][Phase::Measure as usize].counts;
+    if flows {
+        (counts.flows_intended, counts.flows_started) = (intended, offered);
+    } else {
+        (counts.messages_intended, counts.messages_sent) = (intended, offered);
+    }
+    counts.messages_delivered = answered;
+}
+
+const OPEN: &str = r#""target": "http://127.0.0.1:9", "model": {"http": {"requests": 1}}, "load": {"open": {"rate": "10/s"}}"#;
+const ECHO: &str = r#""target": "udp://127.0.0.1:9", "model": {"stream": {"echo": true}}"#;
+
+#[test]
+fn an_open_loop_out_of_devices_says_what_they_carry() {
+    // 40 of each 2 s intended; 10 started by the two samples of the measure phase: 4 devices / 5/s = 800 ms each
+    let of = |active: u32, ran: u64| {
+        short_of(OPEN, |sample| {
+            counted(sample, true, [10, 5, 5]);
+            (sample.active, sample.ran) = (vec![active], ran);
+        })
+    };
+    let [(code, what)] = &of(2, 0)[..] else { panic!("one reason") };
+    assert_eq!(*code, "ND-90-08");
+    let expected = "; all 4 devices were waiting for replies: 4 × 800 ms = 5/s of 20/s";
+    assert!(what.starts_with("20 of 40 intended flows started (−50.0 %)"), "{what}");
+    assert!(what.ends_with(expected), "{what}");
+    let [(code, what)] = &of(1, 0)[..] else { panic!("one reason") };
+    assert_eq!(
+        (*code, what.contains("devices")),
+        ("ND-90-01", false),
+        "two were free: the generator had no time"
+    );
+    let [(code, what)] = &of(2, 2_000_000_000)[..] else { panic!("one reason") };
+    assert_eq!(
+        (*code, what.contains("devices")),
+        ("ND-90-01", false),
+        "a worker at its limit reads answers late"
+    );
+}
+
+#[test]
+fn connections_that_never_rest_limit_messages_by_littles_law() {
+    // two samples of 1 message each in 2 s: 4 devices / 1/s = 4 s per message
+    let of = |longest: u64| {
+        short_of(ECHO, |sample| {
+            counted(sample, false, [10, 1, 1]);
+            sample.stalls = vec![Stalls { time: 0, longest, waiting: 0 }];
+        })
+    };
+    let [(code, what)] = &of(4_000_000_000)[..] else { panic!("one reason") };
+    assert_eq!(*code, "ND-90-08");
+    assert!(what.ends_with("; all 4 devices were waiting for replies: 4 × 4000 ms = 1/s of 20/s"), "{what}");
+    let [(code, _)] = &of(2_000_000_000)[..] else { panic!("one reason") };
+    assert_eq!(*code, "ND-90-01", "no wait was as long: connections rested");
+}
+
+#[test]
+fn messages_that_stalled_devices_did_not_send_are_the_servers_doing() {
+    let of = |group: &str, time: u64, ran: u64| {
+        let found = short_of(group, |sample| {
+            counted(sample, false, [10, 1, 1]);
+            sample.stalls = vec![Stalls { time, longest: 4_000_000_000, waiting: 1 }];
+            sample.ran = ran;
+        });
+        found.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(ECHO, 1_900_000_000, 0),
+        [""; 0],
+        "95 % of 8 s of device time: a result, and no fault of ours"
+    );
+    assert_eq!(of(ECHO, 900_000_000, 0), ["ND-90-08"], "45 % do not explain 95 % that are missing");
+    assert_eq!(of(ECHO, 1_900_000_000, 2_000_000_000), ["ND-90-01"], "a worker at its limit");
+    let one_way = ECHO.replace("true", "false");
+    assert_eq!(of(&one_way, 1_900_000_000, 0), ["ND-90-01"], "nothing to wait for");
 }
