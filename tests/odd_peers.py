@@ -40,6 +40,8 @@ class Session:
     received: set[int] = field(default_factory=set)
     """Identifiers of QoS 2 messages that were not released (5.0 section 4.3.3)."""
     published: int = 0
+    owed: list[bytes] = field(default_factory=list)
+    """Identifiers whose PUBACK is sent once the client is back, as mochi does."""
     lost: bool = False
 
 
@@ -85,7 +87,9 @@ def broker(sock: socket.socket) -> None:
                     sock.settimeout(1.5)
                 present = int(one.connections > 1 and not body[7] & 2)
                 note(client, "CONNECT", present)
-                sock.sendall(bytes([0x20, 3 + len(said), present, 0, len(said)]) + said)
+                owed = b"".join(b"\x40\x02" + number for number in one.owed)
+                one.owed.clear()
+                sock.sendall(bytes([0x20, 3 + len(said), present, 0, len(said)]) + said + owed)
             elif kind == 3:
                 size, qos = int.from_bytes(body[:2]), first >> 1 & 3
                 number = int.from_bytes(body[2 + size : 4 + size])
@@ -99,6 +103,11 @@ def broker(sock: socket.socket) -> None:
                     len(open_),
                     body[5 + size :].decode(),
                 )
+                if client.startswith("owed") and one.connections == 1:
+                    one.owed.append(body[2 + size : 4 + size])
+                    if one.published == 4:
+                        break
+                    continue
                 if client.startswith("few"):
                     if one.connections == 1:
                         if one.published == 4:

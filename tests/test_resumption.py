@@ -84,6 +84,11 @@ def test_an_odd_broker_gets_all_that_was_not_acknowledged_and_no_more_at_a_time(
         ),
         flow(
             target,
+            "owed",
+            {"mqtt": {**mqtt, "client_id": "owed", "qos": 1, "max_inflight": 4}},
+        ),
+        flow(
+            target,
             "alive",
             {
                 "mqtt": {
@@ -96,8 +101,8 @@ def test_an_odd_broker_gets_all_that_was_not_acknowledged_and_no_more_at_a_time(
         ),
         measure="4s",
     )
-    comp, few, alive = (total(done, name) for name in ("comp", "few", "alive"))
-    for one in (comp, few):
+    comp, few, owed, alive = (total(done, name) for name in ("comp", "few", "owed", "alive"))
+    for one in (comp, few, owed):
         assert one.messages_sent == one.messages_delivered == 10
         assert one.failures == {"closed": 1}
         assert (one.sessions, one.sessions_resumed, one.flows_completed) == (2, 1, 1)

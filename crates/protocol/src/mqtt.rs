@@ -246,6 +246,8 @@ struct Rare {
     client_id: String,
     /// PUBCOMPs due for PUBRELs of messages that are done with: the broker sent PUBREC twice.
     pubcomps: u16,
+    /// Identifiers of messages that were sent again in this connection: a second answer to each may come.
+    resent: Vec<u16>,
 }
 
 /// One virtual device.

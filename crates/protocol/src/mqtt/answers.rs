@@ -41,16 +41,21 @@ impl Device {
             }
             Packet::Publish(publish) => self.incoming(cx, publish)?,
             Packet::PubAck(ack) => {
-                let at = self.find("PUBACK", ack.id, |awaits| awaits == Awaits::Ack)?;
-                self.done(cx, at, "PUBACK", ack);
+                // one that waits to be sent again may have its answer from the former connection
+                let qos1 = self.config.message.qos == 1;
+                let answers = |awaits| awaits == Awaits::Ack || qos1 && awaits == Awaits::Resend;
+                match self.find("PUBACK", ack.id, answers) {
+                    Ok(at) => self.done(cx, at, "PUBACK", ack),
+                    Err(unasked) => self.second_answer(ack.id, unasked)?,
+                }
             }
             Packet::PubRec(ack) => self.recorded(cx, ack)?,
             Packet::PubComp(ack) => match self.find("PUBCOMP", ack.id, Awaits::released) {
                 Ok(at) => self.done(cx, at, "PUBCOMP", ack),
-                Err(unasked) => {
-                    let due = self.rare.as_mut().map(|rare| &mut rare.pubcomps).filter(|due| **due > 0);
-                    *due.ok_or(unasked)? -= 1;
-                }
+                Err(unasked) => match self.rare.as_mut().map(|rare| &mut rare.pubcomps) {
+                    Some(due) if *due > 0 => *due -= 1,
+                    _ => self.second_answer(ack.id, unasked)?,
+                },
             },
             Packet::PubRel(ack) => {
                 let known =
@@ -152,7 +157,7 @@ impl Device {
                 self.send(cx, &Packet::PubRel(Ack { code, ..Ack::of(ack.id) }));
                 return Ok(());
             }
-            Err(unasked) => return Err(unasked),
+            Err(unasked) => return self.second_answer(ack.id, unasked),
         };
         if self.inflight[at].awaits.released() {
             self.another_pubcomp();
@@ -177,6 +182,16 @@ impl Device {
             }
             Awaits::Ack | Awaits::Rec => self.inflight[at].awaits = Awaits::Comp,
         }
+        Ok(())
+    }
+
+    /// An acknowledgement for a message that is done with. In a resumed session the broker may still owe one of the former
+    /// connection: it crosses what is sent again (§4.4), which it acknowledges too.
+    fn second_answer(&mut self, id: u16, unasked: Malformed) -> Result<(), Malformed> {
+        let resent = self.rare.as_mut().map(|rare| &mut rare.resent);
+        let at = resent.as_ref().and_then(|ids| ids.iter().position(|known| *known == id));
+        let (Some(ids), Some(at)) = (resent, at) else { return Err(unasked) };
+        ids.swap_remove(at);
         Ok(())
     }
 
@@ -252,7 +267,7 @@ impl Device {
     }
 }
 
-/// A packet that says no: as a cause, and in words, with those of the broker (§2.2.2.2 Reason String).
+/// A packet that says no: as a cause, and in words, with those of the broker (Reason String, Server Reference).
 fn refusal(
     version: Version,
     kind: Failure,
@@ -265,6 +280,11 @@ fn refusal(
     if let Some(words) = said.text(property::REASON_STRING).filter(|words| !words.is_empty()) {
         what += ": ";
         what += words;
+    }
+    // §4.11: the names of other servers
+    if let Some(servers) = said.text(property::SERVER_REFERENCE).filter(|servers| !servers.is_empty()) {
+        what += "; server reference: ";
+        what += servers;
     }
     (Cause { kind, detail: Detail::Reason(name, code, meaning) }, what)
 }

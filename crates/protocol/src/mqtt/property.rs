@@ -14,6 +14,8 @@ pub const SESSION_EXPIRY: u8 = 0x11;
 pub const ASSIGNED_CLIENT_ID: u8 = 0x12;
 /// Server Keep Alive.
 pub const SERVER_KEEP_ALIVE: u8 = 0x13;
+/// Server Reference.
+pub const SERVER_REFERENCE: u8 = 0x1c;
 /// Reason String.
 pub const REASON_STRING: u8 = 0x1f;
 /// Receive Maximum.

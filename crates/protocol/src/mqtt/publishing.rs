@@ -31,6 +31,7 @@ impl Device {
             if message.awaits.released() {
                 message.awaits = Awaits::CompAgain;
                 let id = message.id;
+                self.rare.get_or_insert_default().resent.push(id);
                 self.send(cx, &Packet::PubRel(Ack::of(id)));
             } else {
                 message.awaits = Awaits::Resend;
@@ -62,6 +63,7 @@ impl Device {
                 continue;
             }
             self.inflight[at].awaits = self.first_answer();
+            self.rare.get_or_insert_default().resent.push(message.id);
             self.since = cx.now;
             cx.count(message.intended, PUBLISHES_RESENT);
             self.count(cx, before);

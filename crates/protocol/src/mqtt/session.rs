@@ -27,6 +27,7 @@ impl Device {
         self.resumed = false;
         if let Some(rare) = &mut self.rare {
             rare.pubcomps = 0;
+            rare.resent.clear();
         }
         self.window = self.config.window;
         self.keep_alive = self.config.keep_alive;

@@ -15,9 +15,14 @@ pub(super) fn meaning(version: Version, code: u8) -> &'static str {
         (Version::V311, 3) => "server unavailable",
         (Version::V311, 4) => "bad user name or password",
         (Version::V311, 5) => "not authorized",
-        // 5.0 §2.4
+        // 3.1.1 §3.9.3
+        (Version::V311, 0x80) => "failure",
+        // 5.0 §2.4, table 2-6
+        (_, 0x00) => "normal disconnection",
+        (_, 0x80) => "unspecified error",
         (_, 0x81) => "malformed packet",
         (_, 0x82) => "protocol error",
+        (_, 0x83) => "implementation specific error",
         (_, 0x85) => "client identifier not valid",
         (_, 0x86) => "bad user name or password",
         (_, 0x87) => "not authorized",
@@ -25,6 +30,7 @@ pub(super) fn meaning(version: Version, code: u8) -> &'static str {
         (_, 0x89) => "server busy",
         (_, 0x8a) => "banned",
         (_, 0x8b) => "server shutting down",
+        (_, 0x8c) => "bad authentication method",
         (_, 0x8d) => "keep alive timeout",
         (_, 0x8e) => "session taken over",
         (_, 0x8f) => "topic filter invalid",
@@ -32,12 +38,21 @@ pub(super) fn meaning(version: Version, code: u8) -> &'static str {
         (_, 0x91) => "packet identifier in use",
         (_, 0x92) => "packet identifier not found",
         (_, 0x93) => "receive maximum exceeded",
+        (_, 0x94) => "topic alias invalid",
         (_, 0x95) => "packet too large",
+        (_, 0x96) => "message rate too high",
         (_, 0x97) => "quota exceeded",
+        (_, 0x98) => "administrative action",
         (_, 0x99) => "payload format invalid",
         (_, 0x9a) => "retain not supported",
         (_, 0x9b) => "QoS not supported",
+        (_, 0x9c) => "use another server",
+        (_, 0x9d) => "server moved",
+        (_, 0x9e) => "shared subscriptions not supported",
         (_, 0x9f) => "connection rate exceeded",
+        (_, 0xa0) => "maximum connect time",
+        (_, 0xa1) => "subscription identifiers not supported",
+        (_, 0xa2) => "wildcard subscriptions not supported",
         _ => "refused",
     }
 }
@@ -110,5 +125,23 @@ impl fmt::Display for Shown<'_> {
             Value::Data(data) => write!(f, " {id:#04x}={data:x?}"),
             Value::Pair(name, value) => write!(f, " {name:?}={value:?}"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_code_of_the_standard_has_a_name_of_its_own() {
+        // MQTT 5.0 table 2-6: 0x80 to 0xa2
+        let mut names: Vec<&str> = (0x80..=0xa2).map(|code| meaning(Version::V5, code)).collect();
+        assert!(!names.contains(&"refused"));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 35);
+        assert_eq!(meaning(Version::V5, 0xa3), "refused");
+        assert_eq!(meaning(Version::V5, 0x9d), "server moved");
+        assert_eq!(meaning(Version::V311, 0x80), "failure");
     }
 }

@@ -213,6 +213,63 @@ fn a_broker_that_sends_pubrec_again_is_answered() {
 }
 
 #[test]
+fn an_answer_that_crosses_what_is_sent_again_is_no_fault() {
+    // §4.4: the broker still owes the PUBACK of the former connection, and answers the PUBLISH with DUP too
+    let of = |rest: &str| {
+        kept(&format!(
+            r#""version": "5.0", "session_expiry": "1min", "interval": "0s", "max_inflight": 2, "count": 3, {rest}"#
+        ))
+    };
+    let mut talk = of(r#""qos": 1"#);
+    talk.heard();
+    talk.back();
+    talk.accept(true, &[]);
+    for id in [1, 2, 1, 3, 2] {
+        talk.ack(id);
+    }
+    assert_eq!(
+        (talk.measured().messages_delivered, talk.end),
+        (3, Some(FlowEnd::Completed)),
+        "{:?}",
+        talk.complaints
+    );
+    // once for each, and not in a session that was not resumed
+    let mut talk = of(r#""qos": 1"#);
+    talk.back();
+    talk.accept(true, &[]);
+    [1, 1, 1].iter().for_each(|id| talk.ack(*id));
+    assert_eq!(talk.complaints, ["PUBACK for packet 1, which waits for none"]);
+    let mut talk = of(r#""qos": 1"#);
+    [1, 1].iter().for_each(|id| talk.ack(*id));
+    assert_eq!(talk.complaints, ["PUBACK for packet 1, which waits for none"]);
+    // PUBREC that refuses, and PUBCOMP
+    let mut talk = of(r#""qos": 2"#);
+    talk.rec(1);
+    talk.back();
+    talk.accept(true, &[]);
+    (0..2).for_each(|_| talk.say(&Packet::PubRec(Ack { code: 0x97, ..Ack::of(2) })));
+    talk.comp(1, 0);
+    talk.comp(1, 0x92);
+    let counts = (talk.measured().messages_delivered, talk.failures(Failure::Rejected));
+    assert_eq!((counts, talk.failures(Failure::Protocol)), ((1, 1), 0), "{:?}", talk.complaints);
+}
+
+#[test]
+fn puback_for_a_message_that_waits_to_be_sent_again_is_enough() {
+    let mut talk = kept(
+        r#""version": "5.0", "session_expiry": "1min", "interval": "0s", "max_inflight": 3, "count": 3"#,
+    );
+    talk.heard();
+    talk.back();
+    talk.accept(true, &[(property::RECEIVE_MAXIMUM, 1)]);
+    talk.ack(3);
+    talk.ack(1);
+    talk.ack(2);
+    assert_eq!(talk.measured().messages_delivered, 3, "{:?}", talk.complaints);
+    assert_eq!(talk.heard(), "PUBLISH q1 #1 dup nd/0 0\nPUBLISH q1 #2 dup nd/0 1\nDISCONNECT\n");
+}
+
+#[test]
 fn pubrec_for_a_message_that_waits_to_be_sent_again_is_enough() {
     let mut talk = kept(
         r#""version": "5.0", "session_expiry": "1min", "qos": 2, "interval": "0s", "max_inflight": 3, "count": 3"#,

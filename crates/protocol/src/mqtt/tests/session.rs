@@ -38,8 +38,12 @@ fn what_a_version_5_broker_asks_is_done() {
     talk.heard();
     let mut why = Vec::new();
     property::put(&mut why, property::REASON_STRING, Value::Text("maintenance"));
-    talk.say(&Packet::Disconnect { code: 0x8b, properties: property::written(&why) });
-    assert_eq!(talk.complaints[1], "DISCONNECT 0x8b, server shutting down: maintenance");
+    property::put(&mut why, property::SERVER_REFERENCE, Value::Text("mqtt2.example:8883"));
+    talk.say(&Packet::Disconnect { code: 0x9c, properties: property::written(&why) });
+    assert_eq!(
+        talk.complaints[1],
+        "DISCONNECT 0x9c, use another server: maintenance; server reference: mqtt2.example:8883"
+    );
     talk.run_to_ms(4000);
     talk.connected();
     assert!(talk.heard().starts_with("CONNECT \"yours\" "), "keeps the name it was given");
