@@ -23,6 +23,8 @@ pub struct ConnError {
     pub times: u64,
     /// Whether it showed while sending: what the peer said before may still be unread.
     pub sending: bool,
+    /// Whether it ended without saying so, as TLS without close_notify does: what came may not be all.
+    pub truncated: bool,
     what: Cow<'static, str>,
     errno: Option<Errno>,
 }
@@ -31,7 +33,21 @@ impl ConnError {
     /// A connection that is gone.
     pub fn new(why: impl Into<Cause>, what: impl Into<Cow<'static, str>>) -> Self {
         let Cause { kind: why, detail } = why.into();
-        Self { why, detail, gone: true, times: 1, sending: false, what: what.into(), errno: None }
+        Self {
+            why,
+            detail,
+            gone: true,
+            times: 1,
+            sending: false,
+            truncated: false,
+            what: what.into(),
+            errno: None,
+        }
+    }
+
+    /// One that the other side has closed; whether all that it sent is here.
+    pub fn closed(what: &'static str, complete: bool) -> Self {
+        Self { truncated: !complete, ..Self::new(Failure::Closed, what) }
     }
 
     /// One that an error of the system ended.

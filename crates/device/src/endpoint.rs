@@ -73,7 +73,10 @@ pub enum Input {
     /// So many datagrams found our own receive queue full: no loss of the network's.
     Dropped(u64),
     /// The peer has closed.
-    End,
+    End {
+        /// Whether all is here that it sent. TLS that ends without close_notify does not know (RFC 8446 section 6.1).
+        complete: bool,
+    },
 }
 
 /// Opens connections and moves their bytes. Nothing here waits but [`poll`](Self::poll).

@@ -210,7 +210,7 @@ pub struct Tls {
     /// File with the CA certificates to trust (PEM). Default: the web's public authorities.
     #[schemars(extend("format" = "file"))]
     pub ca: Option<String>,
-    /// Accept any certificate. For test beds only. Default false.
+    /// Accept any server: neither its certificate nor its signature is checked. For test beds only. Default false.
     pub insecure: bool,
     /// Name to ask for and to check, when it is not the target's host.
     pub server_name: Option<String>,

@@ -193,6 +193,9 @@ pub struct Cx<'a> {
     pub excused: bool,
     /// The peer has closed its side of the connection that the event is of. What it sent before may still be unread.
     pub ended: bool,
+    /// In [`Model::closed`]: the connection ended without the alert by which TLS says so (close_notify): what came may not be
+    /// all that was sent.
+    pub truncated: bool,
     /// Payload bytes queued by this call, by the phase of their message: the transport counts them as they leave.
     pub queued: [u64; 3],
 }
@@ -227,6 +230,7 @@ impl<'a> Cx<'a> {
             complaint: None,
             excused: false,
             ended: false,
+            truncated: false,
             queued: [0; 3],
         }
     }

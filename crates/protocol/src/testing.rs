@@ -1,5 +1,6 @@
 //! A test that plays the server: drives one device with made-up time and shows what it does.
 
+use crate::cause::Cause;
 use crate::describe::{Description, ModelParams, bit};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
 use crate::model::{Ask, ConnId, Cx, FlowEnd, Link, Model, Outbox};
@@ -31,6 +32,10 @@ pub struct Bench<M> {
     pub excused: bool,
     /// Whether the server has closed its side of the connection.
     pub ended: bool,
+    /// Whether connections end without saying so (TLS without close_notify).
+    pub truncated: bool,
+    /// The last cause of a failure that it gave.
+    pub cause: Option<Cause>,
     /// What it complained about.
     pub complaints: Vec<String>,
     /// Its summary.
@@ -62,6 +67,8 @@ impl<M> Bench<M> {
             end: None,
             excused: false,
             ended: false,
+            truncated: false,
+            cause: None,
             complaints: Vec::new(),
             tally: DeviceTally::default(),
             asks: Vec::new(),
@@ -86,6 +93,7 @@ impl<M> Bench<M> {
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
         cx.conn = conn;
         cx.ended = self.ended;
+        cx.truncated = self.truncated;
         let answer = f(&mut self.model, &mut cx);
         let (link, wake, end, complaint) = (cx.link, cx.wake, cx.end, cx.complaint.take());
         let queued = cx.queued;
@@ -111,6 +119,7 @@ impl<M> Bench<M> {
         }
         self.wake = wake.unwrap_or(self.wake);
         self.end = end.or(self.end);
+        self.cause = complaint.as_ref().map(|(cause, _)| *cause).or(self.cause);
         self.complaints.extend(complaint.map(|(_, what)| what));
         answer
     }

@@ -3,6 +3,7 @@
 use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::receive_queue::{self, not_sent};
+use crate::session::Session;
 use device::conn_error::CONNECT;
 use device::{ConnError, Connection, Input, To};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -15,8 +16,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind,
     connect, getsockname, ipproto, listen, recv, recvfrom, send, sendto, socket_with, sockopt as opt,
 };
-use rustls::ClientConnection;
-use std::io::{Read, Write};
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -57,7 +57,7 @@ pub(crate) struct Conn {
 #[derive(Debug)]
 enum Wire {
     Tcp,
-    Tls(Box<ClientConnection>),
+    Tls(Box<Session>),
     Udp {
         gso: usize,
     },
@@ -129,13 +129,7 @@ impl Conn {
             Err(e) => return Err(ConnError::route(e, format!("connect to {address}"))),
         }
         let wire = match &group.tls {
-            Some((config, name)) => {
-                let mut session = ClientConnection::new(config.clone(), name.clone())
-                    .map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
-                // what is written to the session leaves it at once: a message may be larger than its buffer
-                session.set_buffer_limit(None);
-                Wire::Tls(Box::new(session))
-            }
+            Some((config, name)) => Wire::Tls(Box::new(Session::new(config, name)?)),
             None => wire,
         };
         Ok(Self::new(fd, wire, group.scheme.carrier != Carrier::Stream))
@@ -240,14 +234,7 @@ impl Conn {
     /// Move the handshake on: send what TLS wants to send.
     fn flush_tls(&mut self) -> Result<(), ConnError> {
         if let Wire::Tls(tls) = &mut self.wire {
-            let mut records = std::mem::take(&mut self.out);
-            while tls.wants_write() {
-                match tls.write_tls(&mut records) {
-                    Ok(written) => self.given += written as u64,
-                    Err(e) => return Err(ConnError::new(Failure::Tls, e.to_string())),
-                }
-            }
-            self.out = records;
+            self.given += tls.take_records(&mut self.out)?;
         }
         self.flush()
     }
@@ -258,7 +245,7 @@ impl Conn {
             return Ok(());
         }
         if let Wire::Tls(tls) = &mut self.wire {
-            tls.writer().write_all(&outbox.bytes).map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
+            tls.write(&outbox.bytes)?;
             outbox.bytes.clear();
             return self.flush_tls();
         }
@@ -378,7 +365,7 @@ impl Conn {
     pub fn read(&mut self, buffer: &mut [u8], cipher: &mut [u8]) -> Result<Input, ConnError> {
         self.reads += usize::from(self.is_datagram());
         if let Wire::Tls(tls) = &mut self.wire {
-            return read_tls(tls, &self.fd, buffer, cipher);
+            return tls.read(&self.fd, buffer, cipher);
         }
         loop {
             let (read, from) = match self.wire {
@@ -396,7 +383,7 @@ impl Conn {
                 _ => (recv(&self.fd, &mut *buffer, RecvFlags::empty()), None),
             };
             return match read {
-                Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End),
+                Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End { complete: true }),
                 Ok((n, _)) => match self.wire {
                     Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
                         Some(at) => {
@@ -424,7 +411,7 @@ impl Conn {
     /// Say that nothing more will be sent (TLS: close_notify).
     pub fn goodbye(&mut self) {
         if let Wire::Tls(tls) = &mut self.wire {
-            tls.send_close_notify();
+            tls.end();
             let _nothing_to_lose = self.flush_tls();
         }
     }
@@ -480,64 +467,6 @@ impl Connection for Conn {
 impl AsFd for Conn {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// Cipher text taken at once. With a record that it completes it is less than [`read_tls`]'s buffer holds.
-const CIPHER_MAX: usize = 16 * 1024;
-
-fn read_tls(
-    tls: &mut ClientConnection,
-    fd: &OwnedFd,
-    buffer: &mut [u8],
-    cipher: &mut [u8],
-) -> Result<Input, ConnError> {
-    let failed = |e: rustls::Error, bytes: &[u8]| {
-        let (cause, what) = run::tls_failure(&e, bytes);
-        ConnError::new(cause, what)
-    };
-    loop {
-        let shaking = tls.is_handshaking();
-        let size = cipher.len().min(CIPHER_MAX);
-        let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
-            Ok((n, _)) => n,
-            // the last bytes and the close_notify may have come together, and no FIN: who sent it may wait for ours
-            Err(Errno::AGAIN) => {
-                let closed = tls.process_new_packets().is_ok_and(|state| state.peer_has_closed());
-                return Ok(if closed { Input::End } else { Input::Dry });
-            }
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(ConnError::remote(e, "receive")),
-        };
-        let mut records = &cipher[..got];
-        let mut filled = 0;
-        let mut over = got == 0;
-        loop {
-            // the session holds one record's plain text at most: it is taken out before more goes in
-            tls.read_tls(&mut records).map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
-            let state = tls.process_new_packets().map_err(|e| failed(e, &cipher[..got]))?;
-            over |= state.peer_has_closed();
-            let mut plain = state.plaintext_bytes_to_read();
-            while plain > 0 && filled < buffer.len() {
-                match tls.reader().read(&mut buffer[filled..]) {
-                    Ok(n) if n > 0 => (filled, plain) = (filled + n, plain.saturating_sub(n)),
-                    _ => break,
-                }
-            }
-            if records.is_empty() {
-                break;
-            }
-        }
-        if filled > 0 {
-            return Ok(Input::Bytes { len: filled, dry: false });
-        }
-        if over {
-            return Ok(Input::End);
-        }
-        // the server's last flight may ask for no reply (RFC 5246 section 7.3), and yet the handshake is over with it
-        if shaking || tls.wants_write() {
-            return Ok(Input::Aside);
-        }
     }
 }
 

@@ -6,6 +6,7 @@ mod endpoint;
 mod icmp;
 pub mod receive_queue;
 pub mod reflector;
+mod session;
 #[cfg(test)]
 mod several_tests;
 

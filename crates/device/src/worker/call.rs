@@ -22,9 +22,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         intended: Time,
         conn: ConnId,
         cause: &mut Cause,
+        truncated: bool,
     ) -> (Option<FlowEnd>, bool) {
         let mut explained = None;
         let ((), ended, excused) = self.call_on(i, intended, conn, None, |device, cx| {
+            cx.truncated = truncated;
             device.closed(cx, cause.kind);
             explained = cx.complaint.as_ref().map(|(why, _)| *why);
         });

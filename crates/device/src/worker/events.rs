@@ -96,8 +96,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             match self.endpoint.receive(&mut conn.inner, &mut buffer) {
                 Ok(Input::Dry) => break,
-                Ok(Input::End) => {
-                    self.broke(i, ConnError::new(Failure::Closed, "the server closed the connection"));
+                Ok(Input::End { complete }) => {
+                    self.broke(i, ConnError::closed("the server closed the connection", complete));
                     break;
                 }
                 Err(broken) if !broken.gone => self.refused(i, broken),
@@ -293,7 +293,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             let (begun, why) = (slot.begun, broken.why);
             let g = usize::from(slot.group);
-            let (ended, excused) = self.call_closed(i, begun, ConnId::FIRST, &mut cause);
+            let (ended, excused) = self.call_closed(i, begun, ConnId::FIRST, &mut cause, broken.truncated);
             if !broken.gone {
                 if ended.is_some() {
                     self.hang_up(i);

@@ -101,8 +101,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             match self.endpoint.receive(&mut other.conn.inner, &mut buffer) {
                 Ok(Input::Dry) => break,
-                Ok(Input::End) => {
-                    self.other_broke(at, ConnError::new(Failure::Closed, "the peer closed the connection"));
+                Ok(Input::End { complete }) => {
+                    self.other_broke(at, ConnError::closed("the peer closed the connection", complete));
                     break;
                 }
                 Err(broken) if !broken.gone => self.other_refused(at, broken),
@@ -214,7 +214,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         let why = broken.why;
         let mut cause = broken.cause();
-        let (ended, excused) = self.call_closed(i, begun, id, &mut cause);
+        let (ended, excused) = self.call_closed(i, begun, id, &mut cause, broken.truncated);
         if broken.gone && !(excused || (why == Failure::Closed && ended == Some(FlowEnd::Completed))) {
             self.count_caused(i, cause, broken);
         }
