@@ -7,7 +7,7 @@ import pytest
 from netdyno.cli.live_frame import render_frame
 from netdyno.cli.live_state import State, take
 from netdyno.cli.plain import PlainLines
-from netdyno.cli.summary import failures
+from netdyno.cli.summary import failures, redirects
 from netdyno.core import causes
 from netdyno.core.model import CauseCount, Counts, ErrorCount, GroupResult, GroupSample, Sample
 from netdyno.core.result import CheckResult, GroupSummary, Leg, Repetition, Result, Summary, ThresholdResult
@@ -72,6 +72,20 @@ def result(*errors: ErrorCount) -> Result:
         ("tls", "alert handshake_failure", "cipher"),
         ("tls", "alert protocol_version", "version"),
         ("closed", "closed during the TLS handshake", "TLS"),
+        ("tls", "client certificate required", "--cert"),
+        ("tls", "alert certificate_required", "--cert"),
+        ("tls", "renegotiation", "first handshake"),
+        ("tls", "alert handshake_failure after ServerHello", "see its log"),
+        ("tls", "", "see the server's log"),
+        ("closed", "ended without TLS close_notify", "close_notify"),
+        ("reset", "in the body", "cut"),
+        ("rejected", "no value to capture", "check the capture"),
+        ("rejected", "600", "the server failed"),
+        ("rejected", "CONNACK 0x9d server moved", "use another server"),
+        ("closed", "DISCONNECT 0x9c use another server", "use another server"),
+        ("rejected", "CONNACK 0x8c bad authentication method", "authenticate"),
+        ("closed", "DISCONNECT 0x98 administrative action", "operator"),
+        ("rejected", "SUBACK 0x9e shared subscriptions not supported", "subscription"),
         ("rejected", "", "see its log"),
         ("refused", "", "nothing listens"),
         ("unheard-of", "x", "see the report"),
@@ -89,6 +103,18 @@ def test_every_advice_can_be_reached() -> None:
         sample = pattern.split("|")[0] if "(" not in pattern else ""
         if sample and not set(sample) & set("\\[.*"):
             assert causes.advice(kind or "closed", sample) == what, pattern
+
+
+def test_a_redirect_is_said_not_to_be_followed() -> None:
+    def said(**own: int) -> str:
+        counts = Counts(messages_sent=10, **own)  # type: ignore[arg-type]
+        one = group().model_copy(update={"measured": counts, "total": counts})
+        return redirects(summarise([Repetition(run="r", groups=[one])]).groups[0])
+
+    assert said(responses_2xx=10, responses_3xx=0) == ""
+    assert said(responses_2xx=1, responses_3xx=3).startswith(
+        "web: responses_3xx 75%: redirects are measured and not"
+    )
 
 
 def test_statuses_are_told_apart_with_the_first_example() -> None:

@@ -67,7 +67,7 @@ def test_a_group_that_delivered_nothing_fails_whatever_its_thresholds_say() -> N
         assert all(t.passed for t in found.thresholds)
         (check,) = found.checks
         assert (check.check, check.value, check.passed) == ("delivery", 0, False)
-        assert "10 messages sent, 10 failures" in check.what
+        assert "of 10 messages; in that time 10 failures" in check.what
 
 
 def test_flows_that_end_well_do_not_stand_for_answers() -> None:

@@ -7,6 +7,7 @@
 
 mod capture;
 mod config;
+mod cut;
 mod description;
 mod params;
 mod request;
@@ -52,6 +53,7 @@ impl Config {
             reading: None,
             said: None,
             captured: (self.captures > 0).then(|| Box::new(Captured::new(self.captures))),
+            length: 0,
             status: 0,
             emitted: 0,
             retried: 0,
@@ -103,6 +105,8 @@ pub struct Device {
     said: Option<Box<Said>>,
     /// Values taken from responses, where any are.
     captured: Option<Box<Captured>>,
+    /// Bytes of the body being read, if that is known and less than `u32::MAX`.
+    length: u32,
     status: u16,
     /// How many of `waiting` were sent on this connection.
     emitted: u16,
@@ -168,14 +172,17 @@ impl Model for Device {
         }
         if self.deadline() <= cx.now {
             let what = if self.state == State::Up { "no response in time" } else { "no connection in time" };
-            self.fail(cx, Cause::named(Failure::Timeout, what), || what.into());
+            let begun =
+                self.begun.then(|| format!("no whole response in time: it stopped {}", self.place().1));
+            self.fail(cx, Cause::named(Failure::Timeout, what), || begun.unwrap_or_else(|| what.into()));
         } else {
             self.pump(cx);
         }
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
-        if self.state == State::Up && why == Failure::Closed && self.reading == Some(Body::UntilClose) {
+        let whole = self.reading == Some(Body::UntilClose) && !cx.truncated;
+        if self.state == State::Up && why == Failure::Closed && whole {
             cx.excuse();
             self.answered(cx);
             if self.state != State::Idle {
@@ -190,23 +197,7 @@ impl Model for Device {
                 self.idle_close(cx);
                 return self.pump(cx);
             }
-            if self.may_retry() {
-                cx.explain(Cause::named(why, "idle close"), || {
-                    format!(
-                        "the server closed the idle connection as a {} was on its way, which may not be sent again \
-                         (RFC 9110 section 9.2.2)",
-                        self.oldest().method
-                    )
-                });
-            } else if self.retried > 0 {
-                cx.explain(Cause::named(why, "closed twice"), || {
-                    "the server closed the connection twice before it answered this request".into()
-                });
-            } else if !self.begun {
-                // a server that expects TLS closes so as well
-                let what = "before any response";
-                cx.explain(Cause::named(why, what), || "the connection ended before any response".into());
-            }
+            self.explain(cx, why);
         }
         if self.state != State::Idle {
             self.end(cx);
@@ -253,6 +244,7 @@ impl Device {
         self.said = None;
         self.begun = false;
         self.close = false;
+        self.status = 0;
     }
 
     /// Whether the connection was an idle one, to the server, and what is on its way on it was not sent again before.
@@ -342,44 +334,49 @@ impl Device {
                 // RFC 9110 §15.2: interim responses come before the one that counts
                 match head.status {
                     101 => return Err(Malformed::Switched),
-                    100..=199 => {}
+                    100..=199 => self.status = head.status,
                     _ => {
                         self.status = head.status;
                         self.close = head.close || !config.keep_alive;
-                        if let Some(into) = &mut capture {
-                            exchange.captures.head(&bytes[..head.len], into);
-                        }
                         self.idle_by = head.idle.map_or(Time::NEVER, |secs| idle_by(cx.now, secs));
+                        self.length = match head.body {
+                            Body::Length(all) => u32::try_from(all).unwrap_or(u32::MAX),
+                            _ => 0,
+                        };
                         self.reading = Some(head.body);
+                        // a request that was not served gives no values; those there are may be in what the server says
                         if !exchange.expects(head.status) {
                             self.said = Some(Box::new(Said::of(&bytes[..head.len])));
+                        } else if let Some(into) = &mut capture {
+                            exchange.captures.head(&bytes[..head.len], into);
                         }
                     }
                 }
                 head.len
             }
             Some(body) => {
-                let used = match body {
+                // the data, without the chunked coding around them
+                let said = &mut self.said;
+                let mut keep = |data: &[u8]| {
+                    if let Some(said) = said {
+                        said.more(data);
+                    } else if let Some(into) = &mut capture {
+                        exchange.captures.body(data, into);
+                    }
+                };
+                match body {
                     Body::Length(left) => {
                         let step = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                         *left -= step as u64;
+                        keep(&bytes[..step]);
                         step
                     }
-                    Body::Chunked(chunked) => match &mut capture {
-                        Some(into) => chunked.take_to(bytes, |data| exchange.captures.body(data, into))?,
-                        None => chunked.take(bytes)?,
-                    },
-                    Body::UntilClose => bytes.len(),
-                };
-                if let Some(into) = &mut capture
-                    && !matches!(body, Body::Chunked(_))
-                {
-                    exchange.captures.body(&bytes[..used], into);
+                    Body::Chunked(chunked) => chunked.take_to(bytes, keep)?,
+                    Body::UntilClose => {
+                        keep(bytes);
+                        bytes.len()
+                    }
                 }
-                if let Some(said) = &mut self.said {
-                    said.more(&bytes[..used]);
-                }
-                used
             }
         };
         if first {
@@ -426,15 +423,16 @@ impl Device {
         self.retried = self.retried.saturating_sub(1);
         let seq = self.next - self.waiting.len() as u64;
         if let Some(Waiting { intended, .. }) = self.waiting.pop_front() {
-            let status = self.status;
-            if let Some(class) = usize::from(status / 100).checked_sub(2).filter(|class| *class < 4) {
-                cx.count(intended, CLASS_2XX + class);
+            let status = std::mem::take(&mut self.status);
+            // RFC 9110 §15: a status that is no known class, of 600 and above, is an error of the server
+            if let Some(class) = usize::from(status / 100).checked_sub(2) {
+                cx.count(intended, CLASS_2XX + class.min(3));
             }
             let exchange = self.config.exchange(seq);
             let first = seq < self.config.before();
             let missing: Option<String> = match &mut self.captured {
                 Some(into) if self.said.is_none() && !exchange.captures.is_empty() => {
-                    exchange.captures.end(into).map(str::to_owned)
+                    exchange.captures.end(into)
                 }
                 _ => None,
             };
@@ -448,10 +446,9 @@ impl Device {
                     return self.done();
                 }
                 (Some(said), _) => (said.cause(status), said.words(status, secrets)),
-                (None, Some(name)) => (
-                    Cause::named(Failure::Rejected, NO_VALUE),
-                    format!("status {status}, and no value for the capture {name}"),
-                ),
+                (None, Some(what)) => {
+                    (Cause::named(Failure::Rejected, NO_VALUE), format!("status {status}, and {what}"))
+                }
             };
             if first {
                 // what comes later builds on it

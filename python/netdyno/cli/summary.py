@@ -77,6 +77,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)
             if said := disorder(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
+            if said := redirects(group):
+                out.print(Text(f"  {said}"), soft_wrap=True)
             if said := own(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
         for repetition in leg.repetitions:
@@ -216,6 +218,16 @@ def disorder(group: GroupSummary) -> str:
     if counts.corrupted:
         said.append(f"{counts.corrupted:,} broken")
     return f"{group.name}: {'; '.join(said)}" if said else ""
+
+
+def redirects(group: GroupSummary) -> str:
+    """That redirects are what was measured, where there were any: they are not followed."""
+    by = {name: n for name, n in group.measured.own.items() if name.startswith("responses_")}
+    if not (found := by.get("responses_3xx", 0)):
+        return ""
+    share = console.number(found / sum(by.values()), "ratio")
+    said = f"{group.name}: responses_3xx {share}: redirects are measured and not followed"
+    return f"{said}; `curl -I` shows where they lead"
 
 
 def own(group: GroupSummary) -> str:

@@ -70,7 +70,8 @@ def _delivery(
         what = f"{rate:,.3g}/s delivered, all of it a backlog that fell due in the warm-up"
     elif not came:
         why = causes.brief(causes.known(worst.errors, counts))
-        what = f"nothing was delivered: {counts.messages_sent:,} messages sent, {failed:,} failures"
+        # failures count in the phase in which they happen, whenever their message was sent
+        what = f"nothing was delivered of {counts.messages_sent:,} messages; in that time {failed:,} failures"
         what += f": {why}" if why else ""
     return [
         CheckResult(

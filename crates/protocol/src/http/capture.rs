@@ -1,5 +1,6 @@
 //! Values taken from responses, for later requests of the same device: `{response.token}`.
 
+use super::said;
 use crate::problem::Problem;
 use crate::template::CAPTURED_MAX;
 use regex::bytes::{Regex, RegexBuilder};
@@ -92,8 +93,9 @@ impl Captures {
         }
     }
 
-    /// The response is complete: take what is in the body. The name of the first capture without a value, if there is one.
-    pub(super) fn end(&self, into: &mut Captured) -> Option<&str> {
+    /// The response is complete: take what is in the body. Which is the first capture without a value, and what was there
+    /// instead, if there is one.
+    pub(super) fn end(&self, into: &mut Captured) -> Option<String> {
         let body = std::mem::take(&mut into.body);
         let json = self.rules.iter().any(|(_, _, rule)| matches!(rule, Rule::Json(_)));
         let document: Option<serde_json::Value> =
@@ -121,12 +123,37 @@ impl Captures {
                 value.clear();
             }
             if value.is_empty() && missing.is_none() {
-                missing = Some(name.as_ref());
+                missing = Some(format!(
+                    "no value for the capture {name}: {}",
+                    rule.nothing(&body, document.as_ref())
+                ));
             }
         }
         into.body = body;
         into.body.clear();
         missing
+    }
+}
+
+impl Rule {
+    /// What it looked for in vain, and the beginning of the body that it looked at.
+    fn nothing(&self, body: &[u8], document: Option<&serde_json::Value>) -> String {
+        let (what, seen) = match self {
+            Self::Header(name) => return format!("no header field {name} with a value that can be used"),
+            Self::Json(_) if document.is_none() && body.len() >= BODY_MAX => {
+                ("the body is longer than the 1 MiB that captures look at".into(), said::outline(body, None))
+            }
+            Self::Json(_) if document.is_none() => ("the body is no JSON".into(), said::outline(body, None)),
+            Self::Json(pointer) => {
+                let what = format!("JSON pointer {pointer:?} matched no value that can be used");
+                (what, said::outline(body, document))
+            }
+            Self::Regex(regex) => (
+                format!("the expression {:?} matched nothing in the body", regex.as_str()),
+                said::outline(body, document),
+            ),
+        };
+        if seen.is_empty() { what } else { format!("{what}: {seen}") }
     }
 }
 
@@ -190,7 +217,7 @@ mod tests {
         let (captures, mut captured) = captures(json);
         captures.head(head.as_bytes(), &mut captured);
         body.iter().for_each(|piece| captures.body(piece, &mut captured));
-        let missing = captures.end(&mut captured).map(str::to_owned);
+        let missing = captures.end(&mut captured);
         let text = |value: &Vec<u8>| String::from_utf8_lossy(value).into_owned();
         (captured.values.iter().map(text).collect(), missing)
     }
@@ -219,8 +246,41 @@ mod tests {
             // a value that would end the line of a header field
             (r#"{"t": {"json": "/t"}}"#, b"{\"t\": \"a\\r\\nb\"}", "t"),
         ] {
-            assert_eq!(taken(json, HEAD, &[body]), (vec![String::new()], Some(missing.into())), "{json}");
+            let (values, said) = taken(json, HEAD, &[body]);
+            assert_eq!(values, [""], "{json}");
+            assert!(
+                said.is_some_and(|said| said.starts_with(&format!("no value for the capture {missing}: "))),
+                "{json}"
+            );
         }
+    }
+
+    #[test]
+    fn what_was_there_instead_is_shown_without_values() {
+        let said = |json: &str, body: &[u8]| taken(json, HEAD, &[body]).1.expect(json);
+        let wrong = said(
+            r#"{"t": {"json": "/data/tok"}}"#,
+            br#"{"data": {"token": "eyJhbGciOi", "n": 7, "ok": true}}"#,
+        );
+        assert_eq!(
+            wrong,
+            "no value for the capture t: JSON pointer \"/data/tok\" matched no value that can be used: \
+             {\"data\":{\"n\":***,\"ok\":true,\"token\":\"***\"}}"
+        );
+        let page = b"<h1>Sign in</h1> session 0123456789abcdef0123 has ended";
+        assert_eq!(
+            said(r#"{"t": {"json": "/t"}}"#, page),
+            "no value for the capture t: the body is no JSON: Sign in session *** has ended"
+        );
+        let long = said(r#"{"t": {"regex": "id=([0-9]+)"}}"#, "word ".repeat(2000).as_bytes());
+        assert!(long.starts_with(
+            "no value for the capture t: the expression \"id=([0-9]+)\" matched nothing in the body: word"
+        ));
+        assert!(long.len() < 400, "{long}");
+        assert_eq!(
+            said(r#"{"t": {"header": "Location"}}"#, b""),
+            "no value for the capture t: no header field Location with a value that can be used"
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub const DESCRIPTION: Description = Description {
         Counter {
             name: "responses_5xx",
             unit: Unit::Messages,
-            about: "Whole responses with a status from 500 to 599.",
+            about: "Whole responses with a status from 500 on; 600 and above count as 5xx (RFC 9110 section 15).",
             better: Better::Less,
         },
         Counter {
@@ -70,7 +70,7 @@ pub const DESCRIPTION: Description = Description {
     indices: &[Index {
         name: "server_errors",
         unit: Unit::Ratio,
-        about: "Share of the responses whose status is 500 to 599.",
+        about: "Share of the responses whose status is 500 or above.",
         better: Better::Less,
         over: &["responses_5xx"],
         under: &["responses_2xx", "responses_3xx", "responses_4xx", "responses_5xx"],

@@ -2,6 +2,7 @@
 
 use crate::cause::{Cause, Detail, TLS_PORT};
 use crate::meter::Failure;
+use serde_json::Value;
 
 /// First bytes of a body that are looked at.
 const BODY_MAX: usize = 512;
@@ -87,6 +88,63 @@ fn mask_end(text: &mut String, captured: &[Vec<u8>]) {
     if let Some(n) = values(captured).filter_map(starts).max() {
         text.truncate(text.len() - n);
         text.push_str(MASK);
+    }
+}
+
+/// Bytes of a body of which an outline is made.
+const OUTLINED: usize = 4096;
+/// Characters of an outline.
+const OUTLINE_MAX: usize = 200;
+/// Words this long may be tokens.
+const TOKEN_MIN: usize = 16;
+
+/// The beginning of a body without what may be a secret: of JSON, `document`, the names and no texts or numbers; of another
+/// text, no long words.
+pub(super) fn outline(body: &[u8], document: Option<&Value>) -> String {
+    let mut shown = String::new();
+    match document {
+        Some(document) => names(document, &mut shown),
+        None => {
+            let cut = body.len() > OUTLINED;
+            let text = text(&body[..body.len().min(OUTLINED)]);
+            let whole = if cut { text.rsplit_once(' ').map_or("", |(words, _)| words) } else { &text };
+            for word in whole.split(' ') {
+                shown += if word.len() < TOKEN_MIN { word } else { MASK };
+                shown.push(' ');
+            }
+        }
+    }
+    let end = shown.char_indices().nth(OUTLINE_MAX).map_or(shown.len(), |(at, _)| at);
+    shown.truncate(end);
+    shown.trim_end().to_owned()
+}
+
+/// A JSON document with its names, and without its texts and numbers.
+fn names(of: &Value, shown: &mut String) {
+    if shown.len() > OUTLINE_MAX * 4 {
+        return;
+    }
+    match of {
+        Value::Null | Value::Bool(_) => shown.push_str(&of.to_string()),
+        Value::Number(_) => shown.push_str(MASK),
+        Value::String(_) => shown.push_str(&format!("\"{MASK}\"")),
+        Value::Array(all) => {
+            shown.push('[');
+            for (i, one) in all.iter().take(OUTLINE_MAX).enumerate() {
+                shown.push_str(if i > 0 { "," } else { "" });
+                names(one, shown);
+            }
+            shown.push(']');
+        }
+        Value::Object(all) => {
+            shown.push('{');
+            for (i, (name, one)) in all.iter().take(OUTLINE_MAX).enumerate() {
+                shown.push_str(if i > 0 { "," } else { "" });
+                shown.push_str(&format!("{}:", Value::from(name.as_str())));
+                names(one, shown);
+            }
+            shown.push('}');
+        }
     }
 }
 

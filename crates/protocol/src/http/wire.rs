@@ -111,9 +111,12 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
                 }
             }
             17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                coded = true;
-                let last = field.value.rsplit(|b| *b == b',').next().unwrap_or_default();
-                chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                // RFC 9110 §5.6.1.2: empty elements of a list do not count
+                let mut codings = field.value.rsplit(|b| *b == b',').map(<[u8]>::trim_ascii);
+                if let Some(last) = codings.find(|coding| !coding.is_empty()) {
+                    coded = true;
+                    chunked = last.eq_ignore_ascii_case(b"chunked");
+                }
             }
             10 if field.name.eq_ignore_ascii_case("connection") => {
                 for option in field.value.split(|b| *b == b',') {
@@ -295,6 +298,12 @@ mod tests {
         assert_eq!(body("Transfer-Encoding: gzip, chunked\r\n"), Ok(chunked));
         assert_eq!(body("Transfer-Encoding: gzip\r\n"), Ok(Body::UntilClose));
         assert_eq!(body(""), Ok(Body::UntilClose));
+        // RFC 9110 §5.6.1.2: a recipient ignores empty list elements
+        for list in ["chunked,", ", chunked ,,", "gzip, chunked, "] {
+            assert_eq!(body(&format!("Transfer-Encoding: {list}\r\n")), Ok(chunked), "{list}");
+        }
+        assert_eq!(body("Transfer-Encoding: chunked\r\nTransfer-Encoding: ,\r\n"), Ok(chunked));
+        assert_eq!(body("Transfer-Encoding: ,\r\nContent-Length: 3\r\n"), Ok(Body::Length(3)));
         for bad in ["", "-1", "1x", "99999999999999999999", "1, 2", "1,"] {
             assert_eq!(body(&format!("Content-Length: {bad}\r\n")), Err(Malformed::Length), "{bad}");
         }
