@@ -45,6 +45,19 @@ pub struct BlockRecord {
     pub ports: (u16, u16),
 }
 
+/// A mapping that is there whether it has sessions or not: a static forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappingRecord {
+    /// The subscriber's endpoint.
+    pub inside: Endpoint,
+    /// Its tags.
+    pub realm: Realm,
+    /// What stands for it outside.
+    pub outside: Endpoint,
+    /// 6 or 17.
+    pub protocol: u8,
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
@@ -58,6 +71,10 @@ pub enum What {
     BlockAllocated(BlockRecord),
     /// A subscriber's port block is free again.
     BlockReleased(BlockRecord),
+    /// A static forward is there.
+    MappingCreated(MappingRecord),
+    /// A static forward is there no more.
+    MappingDeleted(MappingRecord),
     /// A new flow was refused for the want of sessions or ports, or by a limit.
     Refused(crate::Reason, Ipv4Addr, Realm),
 }

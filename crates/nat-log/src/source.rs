@@ -1,8 +1,8 @@
 //! From the records of a NAT worker to events of the log.
 
-use crate::event::{Block, Endpoint, Event, Quota, Session, Tags, Volume, What};
+use crate::event::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
 use crate::queue::Producer;
-use cgnat::event::{BlockRecord, SessionRecord};
+use cgnat::event::{BlockRecord, MappingRecord, SessionRecord};
 use cgnat::{Nat, Realm, Reason};
 use std::net::Ipv4Addr;
 
@@ -69,6 +69,8 @@ impl Source {
             }
             cgnat::What::BlockAllocated(record) => What::BlockAllocated(block(record)),
             cgnat::What::BlockReleased(record) => What::BlockReleased(block(record)),
+            cgnat::What::MappingCreated(record) => What::MappingCreated(mapping(record)),
+            cgnat::What::MappingDeleted(record) => What::MappingDeleted(mapping(record)),
             cgnat::What::Refused(reason, inside, realm) => refusal(reason, inside, tags(realm), config)?,
         };
         Some(Event { at_ms: self.clock.zero_ms.saturating_add(event.at / 1_000_000), what })
@@ -110,6 +112,15 @@ fn session(record: SessionRecord) -> Session {
     }
 }
 
+fn mapping(record: MappingRecord) -> Mapping {
+    Mapping {
+        inside: endpoint(record.inside),
+        tags: tags(record.realm),
+        outside: endpoint(record.outside),
+        protocol: record.protocol,
+    }
+}
+
 fn block(record: BlockRecord) -> Block {
     let (first, last) = record.ports;
     Block { inside: record.inside, tags: tags(record.realm), outside: record.outside, first, last }
@@ -146,6 +157,15 @@ mod tests {
             event(cgnat::What::SessionCreated(record)),
             Some(Event { at_ms, what: What::SessionCreated(want) })
         );
+        let forward =
+            cgnat::event::MappingRecord { inside: of(7, 1), realm, outside: of(8, 2), protocol: 17 };
+        let want = Mapping { inside: at(7, 1), tags, outside: at(8, 2), protocol: 17 };
+        for (what, told) in [
+            (cgnat::What::MappingCreated(forward), What::MappingCreated(want)),
+            (cgnat::What::MappingDeleted(forward), What::MappingDeleted(want)),
+        ] {
+            assert_eq!(event(what), Some(Event { at_ms, what: told }));
+        }
         let refused = |reason| event(cgnat::What::Refused(reason, inside, realm)).map(|event| event.what);
         assert_eq!(refused(Reason::SessionsFull), Some(What::QuotaExceeded(Quota::Sessions { limit: 9 })));
         assert_eq!(

@@ -459,6 +459,7 @@ impl Conntrack {
             .as_mut()
             .is_none_or(|pair| pair.turn(&mut self.nat, (&mut self.hops, neighbours), log.as_mut(), now));
         if active && let Some(log) = log {
+            log.begin_forwards(&mut self.nat, now);
             let _more_next_time = (0..DRAINS).all(|_| log.drain(&mut self.nat, now));
         }
         self.turns += 1;

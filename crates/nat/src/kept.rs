@@ -36,6 +36,7 @@ impl Kept {
             ended.extend(self.keeper.as_ref().map(|keeper| keeper.not_kept()).into_iter().flatten());
         } else {
             while log.drain(nat, now) {}
+            log.end_forwards(nat, now, self.until());
             if let Some(keeper) = &self.keeper
                 && let Ok(nat) = nat.take()
             {

@@ -367,22 +367,40 @@ impl Log {
     /// Nothing comes any more, and all that is there ends: hand that over, and wait for room in the queue, but not beyond `until`. What
     /// finds no room then is counted.
     pub fn end(&mut self, nat: &mut Nat, now: u64, until: Instant) {
-        let mut hand_over = |nat: &mut Nat| {
-            while self.drain(nat, now) {}
-            while self.source.room() < ENDED && Instant::now() < until {
-                std::thread::sleep(WAIT);
-            }
-        };
         // A block of an address that drains is there as long as the sessions are that it was left for.
         let mut from = (nat.config().log_sessions || !nat.passing().is_empty()).then_some(0);
         while let Some(line) = from {
             from = nat.end_from(line, LINES, now);
-            hand_over(nat);
+            self.hand_over(nat, now, until);
         }
         from = Some(0);
         while let Some(line) = from {
             from = nat.release_from(line, LINES, now);
-            hand_over(nat);
+            self.hand_over(nat, now, until);
+        }
+        self.end_forwards(nat, now, until);
+    }
+
+    /// The NAT translates: static forwards that came have begun.
+    pub fn begin_forwards(&mut self, nat: &mut Nat, now: u64) {
+        let room = usize::try_from(self.source.room()).unwrap_or(usize::MAX);
+        nat.log_forwards(now, room.min(BUDGET));
+    }
+
+    /// The NAT stops, and so do its static forwards, also where sessions are kept for the next start: until then nobody has them.
+    pub fn end_forwards(&mut self, nat: &mut Nat, now: u64, until: Instant) {
+        let mut more = true;
+        while more {
+            self.hand_over(nat, now, until);
+            more = nat.end_forwards(now, ENDED as usize);
+        }
+        while self.drain(nat, now) {}
+    }
+
+    fn hand_over(&mut self, nat: &mut Nat, now: u64, until: Instant) {
+        while self.drain(nat, now) {}
+        while self.source.room() < ENDED && Instant::now() < until {
+            std::thread::sleep(WAIT);
         }
     }
 

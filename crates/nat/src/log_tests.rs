@@ -325,3 +325,44 @@ fn the_end_waits_no_longer_than_it_may() {
     assert_eq!(nat.session_count(), 0);
     until("the loss is counted", || log.lost() >= 202 - 64);
 }
+
+/// Forwards begin in the log when the NAT translates, and end there when it stops, whatever the queue has room for at once.
+#[test]
+fn forwards_begin_and_end_in_the_log() {
+    const FORWARDS: u16 = 300;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let to = format!("tcp://{}", listener.local_addr().expect("an address"));
+    let reader = std::thread::spawn(move || {
+        let (mut all, mut stream) = (String::new(), listener.accept().expect("a connection").0);
+        std::io::Read::read_to_string(&mut stream, &mut all).expect("text");
+        all
+    });
+    let options = options(json!({"syslog": to, "queue": 64}));
+    let mut config = config();
+    options.configure(&mut config);
+    let outside = config.pool[0].address;
+    let forward = |number| cgnat::StaticForward {
+        protocol: 6,
+        outside: (outside, 2_000 + number),
+        inside: (*inside(7, 0).ip(), 80 + number),
+        realm: 0,
+    };
+    config.static_forwards = (0..FORWARDS).map(forward).collect();
+    let (mut nat, mut log) =
+        (Nat::new(config).expect("a NAT"), Log::start(&options, 0, &Endings::default()).expect("a log"));
+    for _ in 0..FORWARDS {
+        until("room", || log.source.room() > 8);
+        log.begin_forwards(&mut nat, NOW);
+        while log.drain(&mut nat, NOW) {}
+    }
+    // Sessions that are kept for the next start do not keep forwards.
+    log.end_forwards(&mut nat, NOW, Instant::now() + WAIT);
+    log.end(&mut nat, NOW, Instant::now() + WAIT);
+    assert_eq!((log.lost(), nat.events_lost()), (0, 0));
+    drop(log);
+    let all = reader.join().expect("all of it");
+    for kind in ["mapping-create", "mapping-delete"] {
+        assert_eq!(all.matches(&format!(" {kind} ")).count(), usize::from(FORWARDS), "{kind}");
+    }
+    assert!(all.contains(r#"in="10.0.0.7" inport="80" out="203.0.113.1" outport="2000""#), "{all}");
+}

@@ -2,6 +2,7 @@
 
 use super::{Mapped, Nat};
 use crate::config::{Config, StaticForward};
+use crate::event::What;
 use crate::key::Endpoint;
 use crate::pool::class;
 use crate::session::Session;
@@ -103,11 +104,13 @@ impl Nat {
             if forward.protocol != FREE && !config.static_forwards.contains(&forward) {
                 self.unindex_forward(number);
                 self.forwards[number].protocol = FREE;
+                self.forward_log.removed(&forward);
                 self.removed.forwards.push(forward);
                 self.removed.cursor = Some(0);
             }
         }
         for forward in added {
+            self.forward_log.added(forward);
             let free = self.forwards.iter().position(|place| place.protocol == FREE);
             let number = free.unwrap_or(self.forwards.len());
             match free {
@@ -137,6 +140,9 @@ impl Nat {
         }
         self.removed.cursor = None;
         for forward in std::mem::take(&mut self.removed.forwards) {
+            if !self.live_forwards().any(|other| *other == forward) && self.forward_log.ended(&forward) {
+                self.events.push(now, What::MappingDeleted(forward.record()));
+            }
             let of = (forward.protocol, forward.outside);
             if !self.live_forwards().any(|other| (other.protocol, other.outside) == of) {
                 self.pool.unreserve(forward.outside_endpoint(), class(forward.protocol), now);

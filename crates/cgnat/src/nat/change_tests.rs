@@ -71,6 +71,49 @@ fn forwards_come_and_go_and_their_sessions_with_them() {
     nat.audit().unwrap();
 }
 
+/// What the log has of forwards: `+` or `-`, and the outside and inside port.
+fn logged(nat: &mut Nat, now: u64) -> Vec<(char, u16, u16, u64)> {
+    nat.log_forwards(now, usize::MAX);
+    let mut told: Vec<_> = std::iter::from_fn(|| nat.pop_event())
+        .filter_map(|event| match event.what {
+            What::MappingCreated(it) => Some(('+', it.outside.port, it.inside.port, event.at / SECOND)),
+            What::MappingDeleted(it) => Some(('-', it.outside.port, it.inside.port, event.at / SECOND)),
+            _ => None,
+        })
+        .collect();
+    told.sort_unstable();
+    told
+}
+
+#[test]
+fn forwards_begin_and_end_in_the_log() {
+    let mut nat = Nat::new(with(&[forward(2000, 80), forward(2001, 81)])).unwrap();
+    assert_eq!(logged(&mut nat, SECOND), [('+', 2000, 80, 1), ('+', 2001, 81, 1)]);
+    assert_eq!(logged(&mut nat, 2 * SECOND), []);
+    assert!(reaches(&mut nat, 2000, SECOND));
+    // One goes with its sessions, one leads elsewhere, one is new.
+    nat.change(&with(&[forward(2001, 99), forward(2002, 82)]));
+    while nat.advance(3 * SECOND, 1) {}
+    let moved = [('+', 2001, 99, 3), ('+', 2002, 82, 3), ('-', 2000, 80, 3), ('-', 2001, 81, 3)];
+    assert_eq!(logged(&mut nat, 3 * SECOND), moved);
+    // One that goes and comes back before its sessions were looked for was there all the time; one that was never logged has no end.
+    nat.change(&with(&[forward(2001, 99), forward(2003, 83)]));
+    nat.change(&with(&[forward(2001, 99), forward(2002, 82)]));
+    while nat.advance(4 * SECOND, 1) {}
+    assert_eq!(logged(&mut nat, 4 * SECOND), []);
+    // A standby logs nothing; who takes over says all anew.
+    nat.set_standby(true);
+    assert_eq!(logged(&mut nat, 5 * SECOND), []);
+    nat.set_standby(false);
+    let all = [('+', 2001, 99, 6), ('+', 2002, 82, 6)];
+    assert_eq!(logged(&mut nat, 6 * SECOND), all);
+    // When the NAT stops they end, once.
+    assert!(nat.end_forwards(7 * SECOND, 1));
+    assert!(!nat.end_forwards(7 * SECOND, 1));
+    assert!(!nat.end_forwards(8 * SECOND, 1));
+    assert_eq!(logged(&mut nat, 8 * SECOND), [('-', 2001, 99, 7), ('-', 2002, 82, 7)]);
+}
+
 #[test]
 fn a_forward_takes_nobody_its_port() {
     let mut nat = Nat::new(config()).unwrap();

@@ -8,6 +8,7 @@ mod cut;
 mod ending;
 mod expire;
 mod fast;
+mod forward_log;
 mod fragment;
 mod hop;
 mod icmp;
@@ -38,6 +39,7 @@ use self::ahead::Ahead;
 use self::change::Removed;
 use self::changes::Changes;
 use self::ending::Endings;
+use self::forward_log::ForwardLog;
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
 use self::repool::Drain;
@@ -167,6 +169,7 @@ pub struct Nat {
     pub(crate) pool: Pool,
     pub(crate) sites: Option<Sites>,
     pub(crate) forwards: Vec<StaticForward>,
+    pub(crate) forward_log: ForwardLog,
     /// The first forward of each subscriber that has some.
     pub(crate) forwarded_to: HashMap<(u32, Realm), u32>,
     /// Where subscribers are that are spoken to without translation; all workers share it.
@@ -245,6 +248,7 @@ impl Nat {
             is_standby: false,
             pool,
             sites: config.sites.map(Sites::new),
+            forward_log: ForwardLog::new(&forwards),
             forwards,
             forwarded_to: HashMap::new(),
             untranslated,

@@ -194,6 +194,9 @@ impl Nat {
 
     /// Whether another NAT says when sessions and subscribers are over, and not how long they are idle here.
     pub fn set_standby(&mut self, is_standby: bool) {
+        if is_standby && !self.is_standby {
+            self.forward_log.forget();
+        }
         self.is_standby = is_standby;
     }
 

@@ -27,6 +27,8 @@ impl Logic {
                 What::SessionInterim(..) => "interim",
                 What::BlockAllocated(_) => "block+",
                 What::BlockReleased(_) => "block-",
+                What::MappingCreated(_) => "mapping+",
+                What::MappingDeleted(_) => "mapping-",
                 What::Refused(_, of, _) => {
                     *self.logged.entry(format!("refused-of-{of}")).or_default() += 1;
                     "refused"
