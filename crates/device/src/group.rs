@@ -2,6 +2,7 @@
 
 use crate::addresses::Reach;
 use crate::load_shape::{ClosedLoop, OpenLoop};
+use crate::quota::Quota;
 use profile::Load;
 use protocol::cause::Causes;
 use protocol::describe::Description;
@@ -30,7 +31,7 @@ pub(super) struct Group {
     pub done: u32,
     pub retiring: u32,
     /// Its devices, and where to look for the next that is to retire.
-    slots: Range<u32>,
+    pub slots: Range<u32>,
     retire_at: u32,
     /// Closed loop: rest between flows, and flows per device (0: no limit).
     pub flow_interval: Duration,
@@ -39,6 +40,8 @@ pub(super) struct Group {
     pub idle: VecDeque<u32>,
     /// Devices with a flow under way.
     pub active: u32,
+    /// How many messages are left to send.
+    pub quota: Quota,
     /// How long its devices wait, if they wait for anything.
     pub waits: Option<GroupWaits>,
     /// Tallies since the last sample.
@@ -73,6 +76,7 @@ impl Group {
             flows_each: 0,
             idle: slots.clone().collect(),
             active: 0,
+            quota: Quota::new(group.share(worker, workers)),
             waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             reach: Reach::new(&group.addresses),
@@ -95,6 +99,10 @@ impl Group {
     /// Open loop: take one flow that is due at `now`, for a device that is free.
     pub fn arrival(&mut self, now: Time, window: Window) -> Option<Time> {
         let arrivals = self.arrivals.as_mut().filter(|a| a.next() <= now && a.next() < window.drain)?;
+        if !self.quota.has_room() {
+            return None;
+        }
+        self.quota.begin();
         let due = arrivals.pop();
         let phase = usize::from(due >= window.measure);
         self.taken[phase] += 1;
@@ -105,8 +113,9 @@ impl Group {
     /// Open loop: count what is due before `now` as asked for, taken or not.
     fn count_due(&mut self, now: Time, window: Window) {
         let Some(arrivals) = &self.arrivals else { return };
-        let warmup = arrivals.pending(now.min(window.measure));
-        let all = arrivals.pending(now.min(window.drain));
+        let free = self.quota.free();
+        let warmup = arrivals.pending(now.min(window.measure)).min(free);
+        let all = arrivals.pending(now.min(window.drain)).min(free);
         self.ask_for(0, self.taken[0] + warmup);
         self.ask_for(1, self.taken[1] + all.saturating_sub(warmup));
     }
@@ -152,7 +161,7 @@ impl Group {
         match &self.arrivals {
             _ if draining => Time::NEVER,
             // until a device is free
-            Some(_) if self.idle.is_empty() => Time::NEVER,
+            Some(_) if self.idle.is_empty() || !self.quota.has_room() => Time::NEVER,
             Some(arrivals) => arrivals.next(),
             // there were too many to tell at once
             None if self.at_work() > self.wanted => Time::ZERO,
@@ -163,6 +172,9 @@ impl Group {
     /// Count what is due and not sent as intended, once: what was behind before and has been sent since was counted
     /// as intended again when it was sent. `behind` may fall short of what there is, and is made up for later.
     pub fn count_behind(&mut self, behind: [u64; 2]) {
+        // devices draw on one total: together they are behind with no more than is left of it
+        let warmup = behind[0].min(self.quota.left);
+        let behind = [warmup, behind[1].min(self.quota.left - warmup)];
         for ((tally, counted), behind) in self.meter.iter_mut().zip(&mut self.behind).zip(behind) {
             let intended = &mut tally.counts.messages_intended;
             // nothing that was said to be intended is taken back

@@ -129,6 +129,26 @@ fn name(at: &str, name: &str) -> Option<Error> {
     })
 }
 
+/// A total is of messages that the model counts, from the start of the run.
+fn check_total(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    let Some(total) = group.total else { return };
+    if total == 0 {
+        add(Some(Error::new(OUT_OF_RANGE, at, "a total of 0 sends nothing", "Use 1 or more")));
+    }
+    if profile.phases.warmup.ns() > 0 {
+        let what = "a load with a total has no warm-up: every message counts";
+        add(Some(Error::new(CONFLICT, "phases.warmup", what, "Use \"0s\"")));
+    }
+    if !matches!(profile.transport, Transport::Sockets(_)) {
+        let what = "a total needs the transport sockets";
+        add(Some(Error::new(CONFLICT, at, what, "Leave it out, and use the model's count")));
+    }
+    if group.model.paced().is_none() {
+        let what = format!("this load of {} has no messages to count", group.model.name());
+        add(Some(Error::new(CONFLICT, at, what, "Leave it out")));
+    }
+}
+
 fn check_group(
     profile: &Profile,
     group: &Group,
@@ -136,6 +156,7 @@ fn check_group(
     at: &str,
     add: &mut impl FnMut(Option<Error>),
 ) {
+    check_total(profile, group, &format!("{at}.total"), add);
     for (i, text) in group.source.iter().enumerate() {
         if let Err(what) = crate::source::expand(text) {
             let key = format!("{at}.source[{i}]");

@@ -164,6 +164,11 @@ pub struct Group {
     /// When flows begin. Default: closed loop, every device starts again when it is done.
     #[serde(default)]
     pub load: Load,
+    /// Messages to send over all devices, exactly; the run ends when those of every group are sent and answered. A flow that
+    /// fails before it sends one counts as one. `phases.measure` is the longest that it may take. There can be no warm-up.
+    /// Default: no total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
     /// Local addresses to send from, used in turn: `"10.0.0.1"`, `"10.0.0.0/28"` (its hosts) or
     /// `"10.0.0.1-10.0.0.9"`. One address has about 28,000 ports towards one server; more devices need
     /// more addresses. Default: the kernel chooses.

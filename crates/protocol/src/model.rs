@@ -198,6 +198,8 @@ pub struct Cx<'a> {
     pub truncated: bool,
     /// Payload bytes queued by this call, by the phase of their message: the transport counts them as they leave.
     pub queued: [u64; 3],
+    /// How many messages the load has left to send; without a total there is no end to them.
+    pub left: u64,
 }
 
 impl<'a> Cx<'a> {
@@ -232,6 +234,7 @@ impl<'a> Cx<'a> {
             ended: false,
             truncated: false,
             queued: [0; 3],
+            left: u64::MAX,
         }
     }
 
@@ -361,6 +364,7 @@ impl<'a> Cx<'a> {
         tally.counts.messages_intended += 1;
         tally.counts.messages_sent += 1;
         self.tally.sent += 1;
+        self.left = self.left.saturating_sub(1);
         self.sent_bytes(intended, bytes);
     }
 
@@ -428,8 +432,8 @@ impl<'a> Cx<'a> {
         record(&mut self.at(since).delays[delay], took);
     }
 
-    /// Whether the load is still on at this moment.
+    /// Whether the load is still on at this moment: its time is not over, and its total is not sent.
     pub fn loading(&self) -> bool {
-        self.window.phase(self.now) != Phase::Drain
+        self.left > 0 && self.window.phase(self.now) != Phase::Drain
     }
 }

@@ -77,6 +77,8 @@ impl Pace {
         let over = Time(cx.now.0.saturating_add(1));
         let warmup = self.pending(base, next, count, cx.window.measure.min(over));
         let all = self.pending(base, next, count, cx.window.drain.min(over));
+        // of what another device has sent, or is to send, nothing is missed
+        let (warmup, all) = (warmup.min(cx.left), all.min(cx.left));
         cx.meter[Phase::Warmup as usize].counts.messages_intended += warmup;
         cx.meter[Phase::Measure as usize].counts.messages_intended += all - warmup;
     }
@@ -110,6 +112,12 @@ mod tests {
         assert_eq!(bench.counts(Phase::Drain).messages_intended, 0);
         bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 7));
         assert_eq!(bench.counts(Phase::Warmup).messages_intended, 7);
+        // ten were due, of a load with three messages left
+        bench.call(|(), cx| {
+            cx.left = 3;
+            pace.missed(cx, Time(100), 0, 0);
+        });
+        assert_eq!(bench.counts(Phase::Measure).messages_intended, 13);
     }
 
     proptest! {

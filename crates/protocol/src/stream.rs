@@ -404,7 +404,7 @@ impl Device {
         let mut due = Time::NEVER;
         if self.more(cx) {
             let left = if config.count == 0 { u64::MAX } else { config.count - self.next };
-            let most = left.min(config.batch as u64);
+            let most = left.min(config.batch as u64).min(cx.left);
             let stream = cx.device & signature::STREAM_MAX;
             let first = self.replies.as_ref().map_or(0, |replies| replies.first);
             let mut sent = 0;

@@ -275,7 +275,10 @@ impl Collector {
         let workers: Vec<WorkerPoint> =
             self.cpu.iter().enumerate().map(|(w, c)| c.point(w, self.cores[w])).collect();
         let planned = self.plan.profile.phases.measure.ns();
-        let cut = measured_ns.saturating_add(planned / 100) < planned;
+        // a load that has a total ends with it
+        let has_total = !self.plan.groups.is_empty() && self.plan.groups.iter().all(|g| g.total.is_some());
+        let done = has_total && header.stopped.is_none() && end < window.drain;
+        let cut = !done && measured_ns.saturating_add(planned / 100) < planned;
         let validity = validity::judge(&Evidence {
             plan: &self.plan,
             measured_ns,
@@ -285,6 +288,7 @@ impl Collector {
             elements: &self.elements,
             error: self.error.as_ref(),
             lost: lost.iter().map(|worker| (*worker, self.ends[*worker])).collect(),
+            done,
             cut: cut.then_some((phases.measure, planned as f64 / 1e9)),
         });
         let groups =

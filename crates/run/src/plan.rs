@@ -81,6 +81,8 @@ pub struct GroupPlan {
     pub connections: u32,
     /// When flows begin.
     pub load: Load,
+    /// How many messages all devices send together.
+    pub total: Option<u64>,
     /// Addresses to send from, in turn; empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
     /// Longest wait for a connection.
@@ -110,6 +112,15 @@ impl Plan {
                 "trial.measure",
                 what,
                 "Give it a length, like \"10s\"",
+            )]);
+        }
+        if phases.warmup.ns() > 0 && profile.groups.iter().any(|group| group.total.is_some()) {
+            let what = "a load with a total has no warm-up: every message counts";
+            return Err(vec![SetupError::new(
+                "ND-104-07",
+                "trial.warmup",
+                what,
+                "Leave it out, or use \"0s\"",
             )]);
         }
         phases.sample = spacing(phases, profile.groups.len());
@@ -232,6 +243,7 @@ impl GroupPlan {
             devices: group.devices,
             connections: group.model.connections(),
             load: group.load.clone(),
+            total: group.total,
             sources,
             connect_timeout: group.connect_timeout.ns(),
             receive_room: group.model.replies().map_or(receive_room::LEAST, |replies| {
@@ -244,6 +256,14 @@ impl GroupPlan {
     /// The address that is tried first; for transports that know no other, the only one.
     pub fn address(&self) -> SocketAddr {
         self.addresses.first()
+    }
+
+    /// How many messages worker `number` of `workers` sends: those of its devices, over which the total is spread evenly.
+    pub fn share(&self, number: usize, workers: usize) -> Option<u64> {
+        let (total, devices) = (self.total?, u64::from(self.devices.max(1)));
+        let mine = (number as u64..devices).step_by(workers.max(1));
+        let (each, rest) = (total / devices, total % devices);
+        Some(mine.map(|device| each + u64::from(device < rest)).sum())
     }
 
     /// Where device `index` sends from.
@@ -404,6 +424,21 @@ mod tests {
             assert_eq!((why.code, why.at.as_str()), ("ND-92-03", "groups[0].target"));
             assert!(why.what.contains(what) && why.fix.contains(fix), "{why:?}");
         }
+    }
+
+    #[test]
+    fn the_shares_of_workers_add_up_to_the_total() {
+        for (devices, total) in [(1, 1), (3, 7), (10, 3), (7, 1000), (1000, 999)] {
+            let group = json!({"devices": devices, "total": total});
+            let plan = plan(group, json!({"warmup": "0s"})).expect("a plan");
+            for workers in [1, 2, 3, 16] {
+                let shares: u64 = (0..workers).filter_map(|w| plan.groups[0].share(w, workers)).sum();
+                assert_eq!(shares, total, "{devices} devices, {workers} workers");
+            }
+        }
+        assert_eq!(plan(json!({}), json!({})).expect("a plan").groups[0].share(0, 1), None);
+        let why = plan(json!({"total": 5}), json!({"warmup": "1s"})).expect_err("a warm-up");
+        assert_eq!((why[0].code, why[0].at.as_str()), ("ND-104-07", "trial.warmup"));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Evidence<'a> {
     pub error: Option<&'a SetupError>,
     /// Workers that ended without a last sample, and until when they reported.
     pub lost: Vec<(usize, Time)>,
+    /// Whether the run ended because every total was sent and answered.
+    pub done: bool,
     /// If the measure phase was cut short: how long it was and should have been, seconds.
     pub cut: Option<(f64, f64)>,
 }
@@ -40,6 +42,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
     let groups = || evidence.groups.iter().zip(&evidence.plan.groups);
     for (sum, plan) in groups() {
         offered(evidence, sum, plan, &mut reasons);
+        short_of_total(evidence, sum, plan, &mut reasons);
         lateness(evidence.plan, sum, plan, &mut reasons);
         let local = sum.measured.counts.failures[Failure::Local as usize];
         let what = || format!("{local} failures of the generator's own (ports, descriptors, buffers)");
@@ -108,6 +111,19 @@ fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: 
         let what = format!("{offered} of {intended} intended {what} (−{short:.1} %){backlog}{why}");
         reasons.push(Reason { code, group: Some(group.name.clone()), what, value: share, limit });
     }
+}
+
+/// ND-90-01: the time was over before the total was sent.
+fn short_of_total(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
+    let Some(total) = group.total else { return };
+    let sent = sum.total.messages_sent;
+    if evidence.done || sent >= total {
+        return;
+    }
+    let what =
+        format!("{sent} of {total} messages sent before the time was over: allow more, or ask for fewer");
+    let value = sent as f64 / total as f64;
+    reasons.push(Reason { code: "ND-90-01", group: Some(group.name.clone()), what, value, limit: 1.0 });
 }
 
 /// Why less was offered than intended.

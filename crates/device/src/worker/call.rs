@@ -48,6 +48,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
         self.outbox.clear();
+        let free = self.groups[g].quota.free() + u64::from(slot.unsent);
         let mut cx = Cx::new(
             self.now,
             intended,
@@ -59,11 +60,19 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             &mut slot.tally,
         );
         (cx.conn, cx.peer) = (conn, peer);
+        cx.left = free;
+        let sent = cx.tally.sent;
         cx.ended = conn == ConnId::FIRST && slot.conn.as_ref().is_some_and(|conn| conn.ended);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
+        let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
         if let Some((cause, text)) = cx.complaint.take() {
             self.complain(g, cause, text);
+        }
+        let quota = &mut self.groups[g].quota;
+        quota.left -= used;
+        if has_sent && std::mem::take(&mut self.slots[i as usize].unsent) {
+            quota.sent_first();
         }
         let is_queued = queued != [0; 3];
         if is_queued {

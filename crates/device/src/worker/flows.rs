@@ -7,6 +7,7 @@ use protocol::cause::Cause;
 use protocol::meter::{Failure, record};
 use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Timers fired between two looks at the sockets.
@@ -15,6 +16,8 @@ const TIMERS_A_TURN: usize = 64;
 const RETIRE_A_TURN: u32 = 256;
 /// A flow that failed rests at least this long, so that a dead server is not hammered.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Until a device looks again whether a message is left for it: those under way may yet send them all.
+const NO_ROOM: Duration = Duration::from_millis(10);
 /// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
 /// it has room again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -93,6 +96,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         slot.wake = Time::NEVER;
         slot.held = None;
         slot.tally.flows.0 += 1;
+        slot.unsent = true;
         let group = &mut self.groups[usize::from(slot.group)];
         group.active += 1;
         let counts = &mut group.meter[self.window.phase(intended) as usize].counts;
@@ -118,6 +122,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let retires = std::mem::take(&mut slot.retires);
         let g = usize::from(slot.group);
         let group = &mut self.groups[g];
+        if std::mem::take(&mut slot.unsent) {
+            group.quota.ended_unsent(end == FlowEnd::Failed);
+        }
         group.active -= 1;
         group.retiring -= u32::from(retires);
         match end {
@@ -129,7 +136,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
             }
         }
-        if self.draining {
+        if self.draining || group.quota.told {
             slot.state = State::Done;
         } else if group.arrivals.is_some() {
             slot.state = State::Idle;
@@ -178,9 +185,18 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             match slot.state {
                 // the load may have ended since this turn began
                 State::Resting if !self.draining && self.now < self.window.drain => {
+                    // an arrival has its message already
+                    let is_open = self.groups[g].arrivals.is_some();
+                    if !is_open && !self.groups[g].quota.has_room() {
+                        self.rest(i, self.now + NO_ROOM);
+                        continue;
+                    }
+                    if !is_open {
+                        self.groups[g].quota.begin();
+                    }
                     let asked = slot.asked;
                     // a flow from the backlog was due long before this device was free
-                    let intended = if self.groups[g].arrivals.is_some() { slot.begun } else { due };
+                    let intended = if is_open { slot.begun } else { due };
                     self.late(g, due, asked);
                     self.begin(i, intended);
                 }
@@ -235,12 +251,31 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         record(&mut self.groups[g].meter[phase as usize].lateness, self.now.since(from));
     }
 
+    /// The devices of groups whose total is sent begin nothing new.
+    pub(super) fn end_spent_groups(&mut self) {
+        for g in 0..self.groups.len() {
+            let quota = &mut self.groups[g].quota;
+            if quota.is_spent() && !std::mem::replace(&mut quota.told, true) {
+                self.stop_devices(self.groups[g].slots.clone());
+            }
+        }
+    }
+
+    /// Whether each group has sent its total, and has its answers.
+    pub(super) fn is_spent(&self) -> bool {
+        !self.groups.is_empty() && self.groups.iter().all(|group| group.quota.told && group.active == 0)
+    }
+
     pub(super) fn drain(&mut self) {
         if self.draining {
             return;
         }
         self.draining = true;
-        for i in 0..self.slots.len() as u32 {
+        self.stop_devices(0..self.slots.len() as u32);
+    }
+
+    fn stop_devices(&mut self, slots: Range<u32>) {
+        for i in slots {
             match self.slots[i as usize].state {
                 State::Active => {
                     let now = self.now;

@@ -63,6 +63,8 @@ struct Slot<C, D> {
     state: State,
     /// Its flow ends early, as fewer devices are wanted.
     retires: bool,
+    /// Its flow has yet to send its first message.
+    unsent: bool,
     /// Flows done, for a closed loop with a limit.
     flows: u32,
     /// When the flow was meant to begin.
@@ -158,6 +160,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     group: g as u16,
                     state: State::Idle,
                     retires: false,
+                    unsent: false,
                     flows: 0,
                     begun: Time::ZERO,
                     wake: Time::NEVER,
@@ -222,7 +225,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             self.tick();
-            if self.now >= self.window.drain {
+            self.end_spent_groups();
+            if self.now >= self.window.drain || self.is_spent() {
                 self.drain();
                 if self.is_quiet() || self.now >= self.control.end() {
                     break;

@@ -305,3 +305,27 @@ fn a_worker_that_had_no_cpu_where_the_load_ended_straddles_no_phases() {
     let ends: Vec<u64> = taken.try_iter().map(|sample| sample.until.0 / second).collect();
     assert_eq!((ends, worker.sampled), (vec![1, 2, 3, 4], Time(4 * second)));
 }
+
+#[test]
+fn a_total_is_sent_exactly_and_ends_the_load() {
+    // each device would send a hundred at once
+    let group = r#"{"name": "g", "target": "udp://127.0.0.1:9", "devices": 3, "total": 7,
+        "model": {"stream": {"rate": "1000/s", "burst": 100, "echo": false}}}"#;
+    let text = format!(r#"{{"name": "t", "phases": {{"warmup": "0s"}}, "groups": [{group}]}}"#);
+    let profile = profile::load(&text).unwrap_or_else(|e| panic!("{e:#?}"));
+    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+    let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
+    control.go();
+    let mut worker = Worker::new(Scripted::default(), 0, 1, plan, control, channel().0);
+    for _ in 0..10 {
+        worker.tick();
+        worker.end_spent_groups();
+        worker.begin_flows();
+        worker.fire_timers();
+        worker.mend();
+    }
+    worker.end_spent_groups();
+    let counted = counts(&worker);
+    assert_eq!((counted.messages_sent, counted.messages_intended), (7, 7));
+    assert!(worker.is_spent() && worker.slots.iter().all(|slot| slot.state == State::Done));
+}

@@ -224,7 +224,8 @@ impl ModelParams for Params {
     }
 
     fn paced(&self) -> Option<Paced> {
-        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+        let paced = Paced { key: "interval", per_second: self.interval.per_second() };
+        self.publish.then_some(paced)
     }
 
     fn repeats(&self) -> Option<Repeats> {

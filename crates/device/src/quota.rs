@@ -1,0 +1,78 @@
+//! How many messages are left to send of a load that has a total.
+
+/// A worker's share of a group's total. Its devices draw on it together: a slow one does not hold back the others.
+#[derive(Debug)]
+pub(super) struct Quota {
+    /// Messages that may still be sent.
+    pub left: u64,
+    /// Flows under way, or about to begin, that have not sent one: each is to have one.
+    unsent: u64,
+    /// Whether the devices have been told that all is sent.
+    pub told: bool,
+}
+
+impl Quota {
+    /// So many messages; `None`: no end of them.
+    pub fn new(total: Option<u64>) -> Self {
+        Self { left: total.unwrap_or(u64::MAX), unsent: 0, told: false }
+    }
+
+    /// Whether there is a message for one more flow.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.free() > 0
+    }
+
+    /// Messages that no flow is to begin with.
+    #[inline]
+    pub fn free(&self) -> u64 {
+        self.left.saturating_sub(self.unsent)
+    }
+
+    /// A flow is to begin.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.unsent += 1;
+    }
+
+    /// A flow has sent its first message.
+    #[inline]
+    pub fn sent_first(&mut self) {
+        self.unsent = self.unsent.saturating_sub(1);
+    }
+
+    /// A flow has ended before it sent one. One that failed stands for a message.
+    pub fn ended_unsent(&mut self, failed: bool) {
+        self.unsent = self.unsent.saturating_sub(1);
+        // without a total this counts for nothing, in a run of any length
+        self.left = self.left.saturating_sub(u64::from(failed));
+    }
+
+    /// Whether all is sent.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_flows_begin_than_there_are_messages() {
+        let mut quota = Quota::new(Some(2));
+        quota.begin();
+        quota.begin();
+        assert!(!quota.has_room() && quota.free() == 0);
+        quota.sent_first();
+        quota.left -= 1;
+        assert!(!quota.has_room(), "one is left, and the other flow is to have it");
+        quota.ended_unsent(false);
+        assert!(quota.has_room(), "that flow was told to end");
+        quota.begin();
+        quota.ended_unsent(true);
+        assert!(quota.is_spent());
+        assert!(Quota::new(None).has_room());
+    }
+}
