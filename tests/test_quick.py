@@ -10,11 +10,12 @@ from lab import Lab, until
 SERVERS = {
     "nginx": (
         "daemon off; master_process off; pid {base}/pid; error_log stderr; user root;\n"
-        "events {{}}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port}; return 200 ok; }} }}\n",
+        "events {{}}\nhttp {{ access_log {base}/log; server {{ listen 127.0.0.1:{port}; keepalive_requests 20;\n"
+        "location / {{ return 200 ok; }} location /missing {{ return 404; }} }} }}\n",
         ["-p", "{base}", "-e", "stderr", "-c", "{conf}"],
     ),
     "mosquitto": (
-        "listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n",
+        "listener {port} 127.0.0.1\nallow_anonymous true\nuser root\nlog_dest file {base}/log\nlog_type all\n",
         ["-c", "{conf}"],
     ),
 }
@@ -67,7 +68,7 @@ def test_one_connection_per_request_is_an_open_loop_of_flows(lab: Lab) -> None:
     assert counts.flows_intended == pytest.approx(100 * done.trial.phases.measure, abs=2)
     total = group.total
     assert total.flows_completed == total.messages_delivered == total.flows_started
-    assert "100/s flows, each on a connection of its own" in done.err
+    assert "100/s flows, one connection each" in done.err
 
 
 def test_a_first_run_says_its_modest_load(lab: Lab) -> None:
@@ -78,4 +79,52 @@ def test_a_first_run_says_its_modest_load(lab: Lab) -> None:
     counts = done.trial.groups[0].measured
     assert counts.messages_intended == pytest.approx(100 * done.trial.phases.measure, abs=10)
     assert counts.messages_sent == counts.messages_delivered
-    assert "a modest load" in done.err
+    assert "because the server is on this machine" in done.err
+
+
+@pytest.mark.parametrize(
+    ("server", "url", "options", "line"),
+    [
+        ("nginx", "http://{}/one", ["-n", "1", "--devices", "1"], "GET /one"),
+        ("nginx", "http://{}/few", ["-n", "7", "--devices", "3", "--closed"], "GET /few"),
+        ("nginx", "http://{}/rate", ["--requests", "1000", "--rate", "1000"], "GET /rate"),
+        ("nginx", "http://{}/devices", ["-n", "3", "--devices", "20", "--rate", "30"], "GET /devices"),
+        ("nginx", "http://{}/open", ["-n", "50", "--open", "--rate", "500/s"], "GET /open"),
+        ("nginx", "http://{}/missing", ["-n", "101", "--devices", "4", "--closed"], "GET /missing"),
+        ("mosquitto", "mqtt://{}", ["--messages", "25", "--qos", "1", "--closed"], "Received PUBLISH"),
+    ],
+)
+def test_a_number_of_requests_is_what_the_server_counts(
+    lab: Lab, server: str, url: str, options: list[str], line: str
+) -> None:
+    """The witness is the server's own log. A failed request is one of them."""
+    port = serve(lab, server)
+    wanted = int(options[1])
+    done = lab.run("run", url.format(f"127.0.0.1:{port}"), *options, "-q")
+    seen = (lab.base / "log").read_text().count(line)
+    assert seen == wanted, done.text
+    (group,) = done.trial.groups
+    assert group.measured.messages_sent == group.total.messages_sent == wanted
+    assert group.measured.messages_intended == wanted
+    assert done.trial.phases.warmup == 0 and done.trial.phases.measure < 30
+    failed = line == "GET /missing"
+    assert done.result.verdict == ("fail" if failed else "pass"), done.text
+    assert group.measured.messages_delivered == (0 if failed else wanted)
+    # as many as were asked for is no measurement that was cut short
+    assert not [reason for reason in done.result.reasons if reason.code in ("ND-90-01", "ND-90-05")]
+
+
+def test_where_nothing_listens_each_attempt_is_one_of_the_requests(lab: Lab) -> None:
+    done = lab.run("run", "http://127.0.0.1:1/", "-n", "5", "--devices", "2", "-q")
+    (group,) = done.trial.groups
+    assert (group.measured.messages_sent, sum(one.count for one in group.errors)) == (0, 5)
+    assert done.result.verdict == "fail"
+
+
+def test_a_time_that_is_too_short_for_the_requests_is_no_result(lab: Lab) -> None:
+    port = serve(lab, "nginx")
+    done = lab.run("run", f"http://127.0.0.1:{port}", "-n", "100", "--rate", "10", "--duration", "1s", "-q")
+    assert done.code == 90
+    assert "of 100 messages sent before the time was over" in done.text
+    refused = lab.run("run", f"http://127.0.0.1:{port}", "-n", "5", "--warmup", "1s", "-q")
+    assert refused.code == 104 and "--warmup" in refused.text

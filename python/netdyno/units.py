@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ SIZES = {
     "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3,
 }  # fmt: skip
 BITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+ALIASES = {"m": "min", "sec": "s", "rps": "/s", "req/s": "/s", "krps": "k/s"}
+"""What other tools call a unit."""
 _ALL = TIMES | RATES | SIZES | {"%": 0.01}
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*")
 
@@ -29,6 +32,10 @@ class Kind:
     def text(self, written: str, at: str) -> str:
         """What was written, with its unit."""
         found = _QUANTITY.fullmatch(written)
+        if found and ALIASES.get(found[2]) in self.units:
+            return self.text(found[1] + ALIASES[found[2]], at)
+        if self.units is TIMES and (sum_of := _compound(written)):
+            return self.text(sum_of, at)
         if not found or (found[2] and found[2] not in self.units):
             units = ", ".join(self.units)
             fix = f"Write it like {self.example}; units are {units}, and a bare number means {self.bare}"
@@ -42,6 +49,25 @@ class Kind:
         found = _QUANTITY.fullmatch(self.text(written, at))
         assert found is not None, "it was just read"
         return float(found[1].replace("_", "")) * self.units[found[2]]
+
+
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|min|m|sec|s|ms|us|µs|ns)(?=[0-9]|$)")
+
+
+def _compound(written: str) -> str | None:
+    """A time of several units, like `1m30s`, in nanoseconds: the larger unit first, each once."""
+    text = written.strip()
+    parts = _PART.findall(text)
+    if len(parts) < 2 or "".join(number + unit for number, unit in parts) != text:
+        return None
+    factors = [TIMES[ALIASES.get(unit, unit)] for _, unit in parts]
+    if any(a <= b for a, b in itertools.pairwise(factors)):
+        return None
+    total = sum(float(number) * factor for (number, _), factor in zip(parts, factors, strict=True))
+    unit = next(
+        unit for unit in ("h", "min", "s", "ms", "us", "ns") if total % TIMES[unit] == 0 or unit == "ns"
+    )
+    return f"{total / TIMES[unit]:.0f}{unit}"
 
 
 TIME = Kind("a length of time", TIMES, "s", "250ms")

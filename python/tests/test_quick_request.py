@@ -67,10 +67,13 @@ def test_header_fields_are_checked_as_typed() -> None:
         quick_request.headers(["a: 1", "A: 2"])
 
 
-def test_certificates_are_for_tls() -> None:
-    assert made("https://h", cacert="/ca.pem")["tls"] == {"ca": "/ca.pem"}
+def test_certificates_are_for_tls(tmp_path: Path) -> None:
+    ca, cert, key = (str(tmp_path / name) for name in ("ca.pem", "c.pem", "c.key"))
+    for one in (ca, cert, key):
+        Path(one).touch()
+    assert made("https://h", cacert=ca)["tls"] == {"ca": ca}
     assert made("mqtts://h", insecure=True)["tls"] == {"insecure": True}
-    assert made("https://h", cert="/c.pem", key="/c.key")["tls"] == {"cert": "/c.pem", "key": "/c.key"}
+    assert made("https://h", cert=cert, key=key)["tls"] == {"cert": cert, "key": key}
 
 
 def test_a_user_is_part_of_the_target() -> None:

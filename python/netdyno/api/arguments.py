@@ -7,16 +7,19 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from netdyno import units
 from netdyno.core.address import Address
 from netdyno.errors import Error
+from netdyno.experiment.url_options import OPTIONS, Quick, UrlOption
 
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
 _ARGUMENTS = {
     "threshold": "thresholds", "target": "targets", "set": "options", "global": "allow_global",
-    "param": "params", "header": "headers", "for": "objective", "limit": "limits",
+    "param": "params", "for": "objective", "limit": "limits",
     "open": "open_loop=True", "closed": "open_loop=False",
+    **{one.flag[2:]: one.api for one in OPTIONS.values() if one.argument and one.value != "switch"},
 }  # fmt: skip
 """Of options of the command line that are called otherwise here."""
 
@@ -118,6 +121,28 @@ def fields(value: Mapping[str, str] | None, at: str) -> tuple[str, ...]:
     if not isinstance(value, Mapping):
         raise refused(value, 'a dict of names and values, like {"Accept": "text/html"}', at)
     return tuple(f"{name}: {text}" if text else f"{name};" for name, text in value.items())
+
+
+def quick(given: Mapping[str, Any]) -> Quick:
+    """The options of URLs among arguments, checked."""
+    return Quick(**{one.name: _of_url(one, given[one.api]) for one in OPTIONS.values()})
+
+
+def _of_url(option: UrlOption, value: Any) -> Any:
+    match option.value:
+        case "whole":
+            return whole(value, option.api, option.least, option.most)
+        case "quantity" if option.unit is not None:
+            return quantity(option.unit, value, option.api)
+        case "texts" if option.name == "header":
+            return fields(value, option.api)
+        case "texts":
+            return () if value is None else texts(value, option.api)
+        case "file":
+            return file(value, option.api)
+        case "text":
+            return text(value, option.api)
+    return value
 
 
 def targets(value: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -40,6 +40,7 @@ def run(
     devices: int | None = None,
     rate: str | float | None = None,
     interval: str | float | None = None,
+    requests: int | None = None,
     count: int | None = None,
     size: str | int | None = None,
     qos: int | None = None,
@@ -68,33 +69,14 @@ def run(
     store: bool = True,
     on_sample: Sampled | None = None,
 ) -> Run:
-    """Run a load and judge what came of it, as `netdyno run` does.
+    """Run a load test and report pass or fail, as `netdyno run` does.
 
     `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
     a preset. `devices` to `key` are for URLs, and one that a scheme cannot use is refused; `data` that
-    begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, of each group where none
-    is named. `resume` takes over the valid trials of a run that ended early.
+    begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, for all groups unless
+    one is named. `resume` resumes an interrupted run.
     """
-    options = quick.Quick(
-        devices=arguments.whole(devices, "devices"),
-        rate=arguments.quantity(units.RATE, rate, "rate"),
-        interval=arguments.quantity(units.TIME, interval, "interval"),
-        count=arguments.whole(count, "count", 0),
-        qos=arguments.whole(qos, "qos", 0, 2),
-        size=arguments.quantity(units.SIZE, size, "size"),
-        open=open_loop,
-        source=arguments.texts(source, "source"),
-        insecure=insecure,
-        connection_per_request=connection_per_request,
-        method=arguments.text(method, "method"),
-        header=arguments.fields(headers, "headers"),
-        data=() if data is None else arguments.texts(data, "data"),
-        topic=arguments.text(topic, "topic"),
-        user=arguments.text(user, "user"),
-        cacert=arguments.file(cacert, "cacert"),
-        cert=arguments.file(cert, "cert"),
-        key=arguments.file(key, "key"),
-    )
+    options = arguments.quick(locals())
     conditions = arguments.texts(thresholds, "thresholds")
     places = arguments.targets(targets)
     repeat = arguments.whole(repeat, "repeat", 1, 10_000)

@@ -42,7 +42,7 @@ VERBS = {
 
 app = typer.Typer(
     name="netdyno",
-    help="Put a known load on a network, measure what it really delivers, and see it in a report.\n\n"
+    help="Load-test a network or server and report what it delivers.\n\n"
     "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
     epilog=EPILOG,
     cls=Verbs.of(VERBS),
@@ -89,6 +89,17 @@ def call(arguments: list[str] | None = None) -> int:
     return code
 
 
+OPTIONS_ELSEWHERE = {
+    "-c": "--devices", "--connections": "--devices", "--concurrency": "--devices", "--clients": "--devices",
+    "--vus": "--devices", "--users": "--devices", "-n": "--requests",
+    "--iterations": "--requests", "--num-requests": "--requests", "--qps": "--rate", "-r": "--rate",
+    "--body": "--data", "-z": "--duration", "--time": "--duration", "--timelimit": "--duration",
+    "-m": "--method", "-b": "--data", "--ca-cert": "--cacert",
+    "--disable-keepalive": "--connection-per-request",
+}  # fmt: skip
+"""What other tools call an option → what it is called here."""
+
+
 def _call(arguments: list[str] | None) -> int:
     try:
         interrupt.begin()
@@ -112,6 +123,12 @@ def _call(arguments: list[str] | None) -> int:
         if hasattr(e, "format_message") and hasattr(e, "exit_code"):
             verb = getattr(getattr(e, "ctx", None), "command_path", "netdyno")
             fix = f"`{verb} --help` shows what there is"
+            option = getattr(e, "option_name", "")
+            command = getattr(getattr(e, "ctx", None), "command", None)
+            here = {name for one in getattr(command, "params", ()) for name in one.opts}
+            if (meant := OPTIONS_ELSEWHERE.get(option)) in here:
+                fix = f"Did you mean {meant}? {fix}"
+                return _fail(Error("ND-104-22", f"No such option: {option}", fix=fix))
             return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))
         if type(e).__name__ == "Abort":
             return _fail(interrupt.interrupted())

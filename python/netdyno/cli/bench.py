@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from netdyno import units
 from netdyno.cli import bench_run, values
+from netdyno.cli.execute import Outputs
+from netdyno.cli.url_options import quick, url_options
 from netdyno.cli.verb import Verb, Verbs
-from netdyno.experiment.quick import Quick
 
 app = typer.Typer(
     name="bench",
@@ -37,7 +38,7 @@ Load = Annotated[
 Resolution = Annotated[
     float,
     typer.Option(
-        help="How close the bounds are to be, like 0.5%.",
+        help="Distance between the bounds at which the search ends, like 0.5%.",
         metavar="SHARE",
         parser=values.share("--resolution"),
     ),
@@ -78,9 +79,7 @@ Goals = Annotated[
 ]
 LossRatio = Annotated[
     float,
-    typer.Option(
-        help="The share that pdr may lose, like 0.5%.", metavar="SHARE", parser=values.share("--loss")
-    ),
+    typer.Option(help="Allowed loss for pdr, like 0.5%.", metavar="SHARE", parser=values.share("--loss")),
 ]
 At = Annotated[
     float | None,
@@ -93,7 +92,7 @@ At = Annotated[
 Resume = Annotated[
     str | None,
     typer.Option(
-        help="Take over the valid trials of this run, which ended early.",
+        help="Resume an interrupted run.",
         metavar="RUN",
         autocompletion=values.stored_run,
     ),
@@ -104,11 +103,17 @@ Json = Annotated[
 Html = Annotated[
     Path | None, typer.Option(help="Copy the report here.", metavar="FILE", rich_help_panel=OUTPUT)
 ]
+Junit = Annotated[
+    Path | None, typer.Option(help="Verdict for CI servers.", metavar="FILE", rich_help_panel=OUTPUT)
+]
+Csv = Annotated[
+    Path | None, typer.Option(help="Copy series and flows here.", metavar="DIR", rich_help_panel=OUTPUT)
+]
 Runs = Annotated[
     Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
 ]
 Dry = Annotated[
-    bool, typer.Option("--dry-run", help="Say which trials are planned and how long they take, and end.")
+    bool, typer.Option("--dry-run", help="Print the planned trials and their duration, then exit.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)]
 
@@ -136,9 +141,9 @@ def throughput(
 
     The load of the profile is the highest that is tried. The table has, for each frame size, the highest
     load that lost nothing in any trial, and an interval for the load at which half of the trials lose
-    something. Where these are far apart the DUT does not do the same every time, and a line says so. Trials
-    that the machine disturbed are measured again and counted apart. A load that our own generator cannot
-    offer bounds us, not the DUT.
+    something. If these are far apart, the DUT is not repeatable, and a line says so. Trials disturbed by the
+    test machine are repeated and counted separately. A load that the generator cannot offer is a limit of the
+    generator, not of the DUT.
 
         netdyno bench throughput imix --sizes rfc2544 --duration 60s
         netdyno bench throughput two-port.yaml --goal ndr,pdr --strategy mlr --dry-run
@@ -272,7 +277,7 @@ _at_throughput(
 )
 _at_throughput(
     "reset",
-    """How long the DUT forwards nothing when its driver starts it anew (RFC 6201).
+    """Outage time after a driver restart (RFC 6201).
 
     The experiment has one DUT. The time is the number of lost frames over their rate.
 
@@ -282,6 +287,11 @@ _at_throughput(
 
 
 @app.command("rate", cls=Verb)
+@url_options(
+    before="json",
+    searched=True,
+    words={"rate": "URLs: the highest rate to try, over all devices, like 10k/s."},
+)
 def rate_(
     what: Annotated[
         str,
@@ -293,18 +303,6 @@ def rate_(
     ],
     topology: Topology = None,
     load: Load = None,
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            help="URLs: the highest rate to try, over all devices, like 10k/s.",
-            metavar="RATE",
-            parser=values.rate("--rate"),
-        ),
-    ] = None,
-    devices: Annotated[
-        int | None,
-        typer.Option(help="URLs: virtual devices, 1 or more.", metavar="N", parser=values.whole("--devices")),
-    ] = None,
     threshold: Annotated[
         list[str] | None,
         typer.Option(
@@ -312,16 +310,18 @@ def rate_(
             metavar="TEXT",
         ),
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="URLs: accept any certificate.")] = False,
     resolution: Resolution = 0.02,
     duration: Duration = None,
     repeat: Repeat = None,
     resume: Resume = None,
     json: Json = False,
     html: Html = None,
+    junit: Junit = None,
+    csv: Csv = None,
     runs: Runs = None,
     dry_run: Dry = False,
     quiet: Quiet = False,
+    **urls: Any,
 ) -> None:
     """Find the highest load at which every threshold passes.
 
@@ -334,8 +334,8 @@ def rate_(
     """
     options = bench_run.Options(
         "rate", what, topology, load, bench_run.thresholds(), resolution, duration=duration, repeat=repeat,
-        outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        outputs=Outputs(json=json, html=html, junit=junit, csv=csv, runs=runs, quiet=quiet), dry_run=dry_run,
         resume=resume, thresholds=tuple(threshold or ()),
-        urls=Quick(rate=rate, devices=devices, insecure=insecure),
+        urls=quick(urls),
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))

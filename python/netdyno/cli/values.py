@@ -113,6 +113,11 @@ def interval(option: str) -> Callable[[str], str]:
     return read
 
 
+def quantity(unit: units.Kind, option: str) -> Callable[[str], str]:
+    """A quantity with its unit."""
+    return lambda text: unit.text(text, option)
+
+
 def rate(option: str) -> Callable[[str], str]:
     """A rate with its unit."""
     return lambda text: units.RATE.text(text, option)

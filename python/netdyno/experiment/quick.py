@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,39 +12,10 @@ from urllib.parse import urlsplit
 from netdyno.core import models
 from netdyno.core.models import Description, Scheme
 from netdyno.errors import Error
-from netdyno.experiment import quick_request
+from netdyno.experiment import quick_request, url_options
+from netdyno.experiment.url_options import Quick as Quick
 from netdyno.system.here import here
 from netdyno.units import bound
-
-
-@dataclass(frozen=True)
-class Quick:
-    """The options of a quick form; None: what suits the protocol."""
-
-    devices: int | None = None
-    rate: str | None = None
-    interval: str | None = None
-    count: int | None = None
-    qos: int | None = None
-    size: str | None = None
-    open: bool | None = None
-    source: tuple[str, ...] = ()
-    insecure: bool = False
-    connection_per_request: bool = False
-    method: str | None = None
-    header: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    topic: str | None = None
-    user: str | None = None
-    cacert: str | None = None
-    cert: str | None = None
-    key: str | None = None
-
-    def given(self) -> list[str]:
-        """Names of the options that say something."""
-        usual = Quick()
-        return [one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name)]
-
 
 SHARED = 100
 """Messages per second where nothing is said and the server shares the machine."""
@@ -91,21 +61,14 @@ def _meant(model: Description, text: str, bare: str, port: str) -> str:
     return f"{scheme.name}://{bare}{port or f':{scheme.port or 7}'}"
 
 
-_OPTIONS = {
-    "source": "--source", "devices": "--devices", "load.open.rate": "--rate", "rate": "--rate",
-    "size": "--size", "interval": "--interval", "count": "--count", "requests": "--count", "qos": "--qos",
-    "method": "--method", "headers": "--header", "body": "--data", "payload": "--data", "topic": "--topic",
-    "tls.ca": "--cacert", "tls.cert": "--cert", "tls.key": "--key",
-}  # fmt: skip
-
-
 def place(urls: Sequence[str], at: str) -> str:
     """Where on the command line a place in the made profile comes from: an option, else the URL."""
-    found = re.match(r"groups\[(\d+)\]\.(?:model\.\w+\.)?([\w.]+)", at)
+    found = re.match(r"groups\[(\d+)\]\.(?:model\.(\w+)\.)?([\w.]+)", at)
     if found is None:
         return at
-    said = found[2]
-    return _OPTIONS.get(said) or _OPTIONS.get(said.partition(".")[0]) or urls[int(found[1])]
+    model = next((one for one in models.all_models() if one.name == found[2]), None)
+    keys = dict(model.quick.options) if model and model.quick else {}
+    return url_options.flag(found[3], keys) or urls[int(found[1])]
 
 
 def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
@@ -127,7 +90,16 @@ def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
     ]
     name = "-".join(dict.fromkeys(known[scheme.name].name for scheme in spoken))
     said = "; ".join(_said(group, options) for group in groups)
-    return {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
+    made: dict[str, Any] = {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
+    if options.requests is not None:
+        made["phases"] = {"warmup": "0s", "measure": f"{max(_longest(group, options) for group in groups)}s"}
+    return made
+
+
+def _longest(group: dict[str, Any], o: Quick) -> int:
+    """Seconds that a number of messages may take: twice those of its rate and a minute, or an hour."""
+    rate = bound(o.rate) if o.rate is not None else SHARED if "ramp" in group["load"].get("closed", {}) else 0
+    return math.ceil(2 * (o.requests or 0) / rate) + 60 if rate else 3600
 
 
 def _scheme(url: str, known: Mapping[str, Description]) -> Scheme:
@@ -159,20 +131,22 @@ def _said(group: dict[str, Any], o: Quick) -> str:
     unit = quick.device + "s" * many
     kept = "kept " if quick.device == "connection" else ""
     if "open" in group["load"]:
-        said = f"{o.rate} flows, each on a connection of its own, {n} {unit} at most"
+        said = f"{o.rate} flows, one connection each, {n} {unit} at most"
     elif _modest(models.of_group(group)[0], str(group["target"]), o):
         said = (
-            f"{SHARED}/s {what} in all, over {n} {kept}{unit}: a modest load, as the server shares this "
-            f"machine's cores; --rate sets another, --closed sends as fast as answers come"
+            f"{SHARED}/s {what} in all, over {n} {kept}{unit}: default {SHARED}/s because the server "
+            f"is on this machine; set --rate, or --closed for maximum speed"
         )
     elif o.rate is not None:
-        said = f"{o.rate} {what} in all, over {n} {kept}{unit}, each on its own schedule"
+        said = f"{o.rate} {what} in all, over {n} {kept}{unit}, on schedule without waiting for replies"
     elif o.connection_per_request:
-        said = f"one connection per request, {n} at a time, each when the last is answered"
+        said = f"one connection per request, {n} at a time, the next when the reply arrives"
     elif o.interval is not None:
         said = f"{what} every {o.interval} on each of {n} {kept}{unit}"
     else:
         said = f"{what} over {n} {kept}{unit}"
+    if o.requests is not None:
+        said += f"; {o.requests} in all, then the run ends"
     return f"{group['name']}: {said}"
 
 
@@ -274,13 +248,14 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
             model[quick.path] = path
             target = f"{parts.scheme}://{parts.netloc}"
     load: dict[str, Any] = {"closed": {}}
-    devices = o.devices or quick.devices * (20 if is_open else 1)
+    most = o.requests or math.inf
+    devices = int(min(o.devices or quick.devices * (20 if is_open else 1), most))
     if is_open:
         load = {"open": {"rate": o.rate}}
     elif _modest(about, url, o):
         load = {"closed": _share(model, quick, SHARED, devices)}
     elif o.rate is not None:
-        devices = o.devices or (pool(bound(o.rate)) if scheme.connects else 1)
+        devices = int(min(o.devices or (pool(bound(o.rate)) if scheme.connects else 1), most))
         load = {"closed": _share(model, quick, bound(o.rate), devices)}
     group: dict[str, Any] = {
         "name": name,
@@ -289,9 +264,18 @@ def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) ->
         "devices": devices,
         "load": load,
     }
+    if o.requests is not None:
+        group["total"] = o.requests
     if o.source:
         group["source"] = list(o.source)
-    tls = {key: value for option, key in quick_request.TLS.items() if (value := getattr(o, option))}
+    tls = {
+        one.tls: value for one in url_options.OPTIONS.values() if one.tls and (value := getattr(o, one.name))
+    }
+    for one in url_options.OPTIONS.values():
+        if one.value == "file" and (name_of := getattr(o, one.name)) and not Path(name_of).is_file():
+            raise Error(
+                "ND-104-20", "there is no such file", at=f"{one.flag} {name_of}", fix="Check the path"
+            )
     if tls and scheme.tls:
         group["tls"] = tls
     return group

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from netdyno import reading
 from netdyno.core.models import Description, Scheme
 from netdyno.errors import Error
+from netdyno.experiment.url_options import UrlOption
 
 DATA_MAX = 16 << 20
 """Bytes of a request body."""
@@ -21,15 +22,6 @@ FORM = "application/x-www-form-urlencoded"
 _PLACE = re.compile(
     r"\{(device|seq|timestamp|timestamp_ms|random:[0-9-]+|[A-Za-z_][\w-]*\.[A-Za-z_][\w-]*)\}"
 )
-
-TLS = {"insecure": "insecure", "cacert": "ca", "cert": "cert", "key": "key"}
-"""Options of TLS and the keys of a group's `tls` that they set."""
-
-_FLAGS = {
-    "method": "--method", "header": "--header", "data": "--data", "topic": "--topic", "qos": "--qos",
-    "user": "--user", "insecure": "--insecure", "cacert": "--cacert", "cert": "--cert", "key": "--key",
-    "connection_per_request": "--connection-per-request",
-}  # fmt: skip
 
 
 def template(text: str) -> str:
@@ -45,21 +37,26 @@ def _doubled(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def usable(option: str, about: Description, scheme: Scheme) -> bool:
+def usable(option: UrlOption, about: Description, scheme: Scheme) -> bool:
     """Whether a group of this model and scheme can use an option."""
-    if option in TLS:
-        return scheme.tls
-    if option == "connection_per_request":
-        return scheme.connects
-    return about.quick is not None and any(name == option for name, _ in about.quick.options)
+    match option.use:
+        case "tls":
+            return scheme.tls
+        case "connections":
+            return scheme.connects
+        case "model":
+            return about.quick is not None and any(name == option.name for name, _ in about.quick.options)
+    return True
 
 
 def refuse_unused(
-    given: Sequence[str], groups: Sequence[tuple[Description, Scheme]], known: Mapping[str, Description]
+    given: Sequence[UrlOption],
+    groups: Sequence[tuple[Description, Scheme]],
+    known: Mapping[str, Description],
 ) -> None:
     """Refuse an option that none of the URLs can use."""
     for option in given:
-        if option not in _FLAGS or any(usable(option, about, scheme) for about, scheme in groups):
+        if any(usable(option, about, scheme) for about, scheme in groups):
             continue
         schemes = dict.fromkeys(scheme.name for _, scheme in groups)
         able = [
@@ -69,8 +66,8 @@ def refuse_unused(
         ]
         raise Error(
             "ND-104-07",
-            f"{' and '.join(f'{name}://' for name in schemes)} cannot use {_FLAGS[option]}",
-            at=_FLAGS[option],
+            f"{' and '.join(f'{name}://' for name in schemes)} cannot use {option.flag}",
+            at=option.flag,
             fix=f"Leave it out; it is for {', '.join(able)}",
         )
 
