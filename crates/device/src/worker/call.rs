@@ -48,7 +48,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
         self.outbox.clear();
-        let free = self.groups[g].quota.free() + u64::from(slot.unsent);
+        let free = self.groups[g].quota.free().saturating_add(u64::from(slot.unsent));
         let mut cx = Cx::new(
             self.now,
             intended,
