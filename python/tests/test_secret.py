@@ -10,7 +10,7 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.core import models as known
-from netdyno.core import redaction, secret
+from netdyno.core import redaction, secret, spelling
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.experiment import spec
@@ -190,6 +190,15 @@ def test_words_of_others_are_cleaned() -> None:
     redaction.learn("correct-horse", "correct", "abc")
     assert redaction.hide("bad login correct-horse, correct, abc") == "bad login ***, ***, abc"
     assert redaction.hide("no host in mqtt://me:pw@h/x?sig=1&b=2") == "no host in mqtt://***@h/x?sig=***&b=2"
+
+
+CASES = Path(__file__).parents[2] / "crates" / "protocol" / "src" / "redaction" / "cases.json"
+
+
+@pytest.mark.parametrize("case", [one for one in json.loads(CASES.read_text()) if "cut" not in one], ids=str)
+def test_every_spelling_of_a_secret_is_replaced_as_the_core_does_it(case: dict[str, str]) -> None:
+    redaction.learn(case["secret"])
+    assert spelling.hide(case["said"], redaction._known) == case["shown"]
 
 
 def test_the_core_and_the_application_mark_the_same() -> None:

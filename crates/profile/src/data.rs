@@ -1,7 +1,7 @@
 //! Tables of values for templates, read from CSV files (RFC 4180).
 
 use crate::error::{BAD_VALUE, Error, OUT_OF_RANGE};
-use crate::{bounded, file, secret};
+use crate::{bounded, file};
 use protocol::data::{Column, Data, Pick, RESPONSE, Table};
 use protocol::template::is_name;
 use schemars::JsonSchema;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 const TABLES: usize = 100;
 /// Largest file.
 const FILE_MAX: u64 = 256 << 20;
+/// Longest cell, in bytes: servers take no longer fields of a head, and a body comes from a text of the profile.
+const CELL_MAX: usize = 64 << 10;
 /// Most rows of a table.
 const ROWS_MAX: usize = 10_000_000;
 
@@ -47,7 +49,8 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rows {
-    /// The file: comma-separated, UTF-8, with the names of the columns in its first line; at most 256 MiB.
+    /// The file: comma-separated, UTF-8, with the names of the columns in its first line; at most 256 MiB, a cell at
+    /// most 64 KiB.
     #[schemars(extend("format" = "file"))]
     pub file: String,
     /// Which row a message takes. Default `device`.
@@ -113,16 +116,19 @@ impl Tables {
     }
 }
 
-/// Values of the columns whose names say that they are secret, as `password` or `token`.
-pub fn secrets(data: &Data) -> impl Iterator<Item = String> {
-    let columns = data.tables.values().flat_map(|table| &table.columns);
-    let secret = columns.filter(|(name, _)| secret::is_named(name));
-    secret.flat_map(|(_, column)| column.cells().map(|cell| String::from_utf8_lossy(cell).into_owned()))
+/// A name, behind a comma, if it may be told: what else stands in a file that was named by mistake is nobody's business.
+fn quoted(name: &str) -> String {
+    const LONGEST: usize = 24;
+    let fine = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '-' | '.');
+    match name.chars().count() <= LONGEST && !name.is_empty() && name.chars().all(fine) {
+        true => format!(", {name:?},"),
+        false => String::new(),
+    }
 }
 
-fn table(name: &str, at: &str, path: &Path, pick: Pick) -> Result<Table, Error> {
+fn table(name: &str, at_key: &str, path: &Path, pick: Pick) -> Result<Table, Error> {
     let shown = path.display();
-    let wrong = |what: String, fix: &str| Error::new(BAD_VALUE, at, what, fix);
+    let wrong = |what: String, fix: &str| Error::new(BAD_VALUE, at_key, what, fix);
     if name == RESPONSE {
         return Err(wrong(
             "{response.…} is for what is captured from responses".to_owned(),
@@ -153,17 +159,32 @@ fn table(name: &str, at: &str, path: &Path, pick: Pick) -> Result<Table, Error> 
     };
     let names: Vec<String> =
         reader.headers().map_err(bad_row)?.iter().map(|name| name.trim().to_owned()).collect();
-    if let Some(bad) = names.iter().find(|name| !is_name(name)) {
-        let what = format!("{shown}: {bad:?} in its first line cannot be the name of a column");
+    if let Some((at, bad)) = names.iter().enumerate().find(|(_, name)| !is_name(name)) {
+        let what = format!(
+            "{shown}: what its first line has for column {}{} cannot be the name of a column",
+            at + 1,
+            quoted(bad)
+        );
         return Err(wrong(what, "Name the columns in the first line, with letters, digits, - and _"));
     }
     let mut columns = vec![Column::default(); names.len()];
     let mut row = csv::StringRecord::new();
+    let too_long = |row: &csv::StringRecord, at: usize| {
+        let line = row.position().map_or(0, csv::Position::line);
+        let (name, len) = (&names[at], row[at].len());
+        let column = format!("column {}{}", at + 1, quoted(name));
+        let column = column.trim_end_matches(',');
+        let what = format!("{shown}: line {line}, {column}: the cell has {len} bytes, over {CELL_MAX}");
+        Error::new(OUT_OF_RANGE, at_key, what, "Use cells of at most 64 KiB")
+    };
     while reader.read_record(&mut row).map_err(bad_row)? {
+        if let Some(at) = row.iter().position(|cell| cell.len() > CELL_MAX) {
+            return Err(too_long(&row, at));
+        }
         let fits = columns.iter_mut().zip(&row).all(|(column, cell)| column.push(cell.as_bytes()));
         if !fits || columns.first().is_some_and(|column| column.len() > ROWS_MAX) {
             let what = format!("{shown} has more than {ROWS_MAX} rows");
-            return Err(Error::new(OUT_OF_RANGE, at, what, "Use a smaller table"));
+            return Err(Error::new(OUT_OF_RANGE, at_key, what, "Use a smaller table"));
         }
     }
     if columns.first().is_none_or(Column::is_empty) {
@@ -172,7 +193,7 @@ fn table(name: &str, at: &str, path: &Path, pick: Pick) -> Result<Table, Error> 
     let mut named = BTreeMap::new();
     for (name, column) in names.into_iter().zip(columns) {
         if named.contains_key(&name) {
-            let what = format!("{shown} has two columns called {name:?}");
+            let what = format!("{shown} has two columns of one name{}", quoted(&name).trim_end_matches(','));
             return Err(wrong(what, "Give each its own name"));
         }
         named.insert(name, Arc::new(column));
@@ -183,6 +204,7 @@ fn table(name: &str, at: &str, path: &Path, pick: Pick) -> Result<Table, Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Secrets;
     use std::fs;
 
     fn read(content: &[u8]) -> Result<Data, String> {
@@ -212,8 +234,9 @@ mod tests {
             (&b"name,mail\nann,1\nbob\n"[..], "line 3 has 1 values, the first line 2"),
             (b"name\n", "no rows"),
             (b"", "no rows"),
-            (b"name,name\n1,2\n", "two columns called \"name\""),
-            (b"first name\n1\n", "cannot be the name of a column"),
+            (b"name,name\n1,2\n", "two columns of one name, \"name\""),
+            (b"a,first name\n1\n", "column 2, \"first name\", cannot be the name of a column"),
+            (b"root:*:20228:0:99999\n", "what its first line has for column 1 cannot be the name"),
             (b"name\n\xff\n", "not UTF-8 at byte 5"),
         ] {
             let said = read(content).expect_err(why);
@@ -224,8 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_has_a_longest() {
+        let with = |len: usize| read(format!("id,text\n1,a\n2,{}\n", "x".repeat(len)).as_bytes());
+        assert!(with(CELL_MAX).is_ok());
+        let said = with(CELL_MAX + 1).expect_err("too long");
+        assert!(said.contains("line 3, column 2, \"text\": the cell has 65537 bytes, over 65536"), "{said}");
+    }
+
+    #[test]
     fn only_columns_that_say_so_are_secret() {
-        let data = read(b"name,password\nann,pa{x}word\nbob,hunter2\n").expect("good");
-        assert_eq!(secrets(&data).collect::<Vec<_>>(), ["pa{x}word", "hunter2"]);
+        let data = read(b"name,password\nannette,pa{x}word\nbob,hunter2\n").expect("good");
+        let secrets = Secrets::new(&serde_json::Value::Null, &data, []);
+        assert_eq!(secrets.hide("annette pa{x}word, hunter2"), "annette ***, ***");
     }
 }

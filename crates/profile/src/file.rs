@@ -16,8 +16,12 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// All of a file of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // What it says of its size need not be so.
-    open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    let file = open(path)?;
+    // What it says of its size need not be so: it may grow, and that of a file of the kernel is 0.
+    if file.metadata()?.len() > most {
+        return Err(Error::other(format!("it has more than {most} bytes")));
+    }
+    file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(Error::other(format!("it has more than {most} bytes")));
     }
@@ -48,8 +52,12 @@ mod tests {
         std::fs::write(&file, "12345").expect("written");
         assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
         assert_eq!(read(&file, 5).expect("read"), b"12345");
+        // 1 TB that is not there, which would take minutes to read
+        let sparse = folder.path().join("sparse");
+        File::create(&sparse).and_then(|file| file.set_len(1 << 40)).expect("made");
         for (path, most, why) in [
             (file.as_path(), 4, "more than 4 bytes"),
+            (&sparse, 1 << 39, "more than 549755813888 bytes"),
             (&fifo, 5, "not a regular file"),
             (Path::new("/dev/zero"), 5, "not a regular file"),
             (folder.path(), 5, "not a regular file"),

@@ -6,6 +6,7 @@ use crate::error::{BAD_VALUE, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY};
 use crate::secret::Secrets;
 use crate::text::capital;
 use crate::{Error, Profile, Transport};
+use protocol::data::Data;
 use protocol::problem::closest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -56,10 +57,10 @@ fn checked(mut profile: Profile) -> Result<Profile, Vec<Error>> {
     if errors.is_empty() {
         return Ok(profile);
     }
-    let secrets = Secrets::of(&profile, []);
+    let secrets = Secrets::of(&profile, &Data::default(), []);
     for error in &mut errors {
-        error.what = secrets.hide(std::mem::take(&mut error.what));
-        error.fix = secrets.hide(std::mem::take(&mut error.fix));
+        error.what = secrets.hide(&error.what);
+        error.fix = secrets.hide(&error.fix);
     }
     Err(errors)
 }

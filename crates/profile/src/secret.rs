@@ -1,12 +1,15 @@
 //! What of a profile others must not read. The schema marks it; it is replaced in all that is kept, told or logged.
 
 use crate::target::without_user;
-pub use crate::text::HIDDEN;
 use crate::{Profile, Target};
 use models::Params;
+use protocol::data::Data;
 use protocol::problem::Problem;
+pub use protocol::redaction::HIDDEN;
+use protocol::redaction::{CUT, Redactor, inner, parts};
 use protocol::template::Template;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// The key of a mark in the schema. `true`: the text, or all texts below; `"names"`: the entries of an object whose
@@ -34,21 +37,19 @@ const PARTS: &[&str] = &[
 /// Names that are secret as a whole.
 const WHOLE: &[&str] = &["key", "sig", "pass", "pwd", "jwt", "code"];
 
-/// A shorter one stands in too many words to be looked for in texts.
-const SHORTEST: usize = 4;
-
 static SCHEMA: LazyLock<Value> = LazyLock::new(crate::schema);
 
 /// The secrets of one profile.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets {
-    /// The longest first, for one that holds another to be replaced whole.
-    values: Vec<String>,
+    /// As they are written, also those that are too short to be looked for.
+    values: BTreeSet<String>,
+    redactor: Redactor,
 }
 
 impl Secrets {
-    /// Those of a profile that was read.
-    pub fn of(profile: &Profile, more: impl IntoIterator<Item = String>) -> Self {
+    /// Those of a profile that was read, whose templates are filled from `data`.
+    pub fn of(profile: &Profile, data: &Data, more: impl IntoIterator<Item = String>) -> Self {
         let named = profile.targets.values().cloned();
         let written = profile.groups.iter().filter_map(|group| group.target.parse::<Target>().ok());
         let users: Vec<String> = named
@@ -57,22 +58,30 @@ impl Secrets {
             .flat_map(|user| user.secrets().collect::<Vec<_>>())
             .collect();
         let whole = serde_json::to_value(profile).unwrap_or_default();
-        Self::new(&whole, more.into_iter().chain(users))
+        Self::new(&whole, data, more.into_iter().chain(users))
     }
 
     /// What the schema's marks say, and `more`, which stands anywhere.
-    pub fn new(profile: &Value, more: impl IntoIterator<Item = String>) -> Self {
-        let mut values: Vec<String> = more.into_iter().collect();
-        walk(&SCHEMA, &mut profile.clone(), &mut values);
-        // in a template braces are written twice, on the wire once
-        for one in values.clone().iter().filter(|one| one.contains(['{', '}'])) {
-            values.push(Template::escaped(one));
-            values.push(one.replace("{{", "{").replace("}}", "}"));
+    pub fn new(profile: &Value, data: &Data, more: impl IntoIterator<Item = String>) -> Self {
+        let mut values: BTreeSet<String> = more.into_iter().collect();
+        let mut found: Vec<Vec<u8>> = values.iter().flat_map(|value| parts(value)).map(Into::into).collect();
+        let mut written = Vec::new();
+        walk(&SCHEMA, &mut profile.clone(), &mut written);
+        for text in written {
+            filled(&text, data, &mut found);
+            values.insert(text);
         }
+        // in a template braces are written twice, on the wire once
+        let braces: Vec<&String> = values.iter().filter(|one| one.contains(['{', '}'])).collect();
+        for one in braces {
+            found.push(one.replace("{{", "{").replace("}}", "}").into());
+            found.push(Template::escaped(one).into());
+        }
+        let columns = data.tables.values().flat_map(|table| &table.columns);
+        let secret = columns.filter(|(name, _)| is_named(name));
+        found.extend(secret.flat_map(|(_, column)| column.cells().map(<[u8]>::to_vec)));
         values.retain(|value| !value.is_empty() && value != HIDDEN);
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values.dedup();
-        Self { values }
+        Self { values, redactor: Redactor::new(found) }
     }
 
     /// The profile as it may be kept.
@@ -88,28 +97,18 @@ impl Secrets {
     }
 
     /// A text without them.
-    pub fn hide(&self, text: String) -> String {
-        let long = self.values.iter().filter(|value| value.len() >= SHORTEST);
-        long.filter(|value| text.contains(*value))
-            .fold(text.clone(), |left, value| left.replace(value.as_str(), HIDDEN))
+    pub fn hide(&self, text: &str) -> String {
+        self.redactor.hide(text)
     }
 
     /// The same of words of others that may have been cut: nor with the beginning of one at its end. Longer than some lines
     /// they are cut here.
-    pub fn hide_cut(&self, text: String) -> String {
+    pub fn hide_cut(&self, text: &str) -> String {
         const SHOWN: usize = 300;
-        let mut left = self.hide(text);
-        let begins = |value: &String| {
-            let ends = value.char_indices().map(|(at, c)| at + c.len_utf8());
-            ends.filter(|end| *end >= SHORTEST && left.ends_with(&value[..*end])).max()
-        };
-        if let Some(cut) = self.values.iter().filter_map(begins).max() {
-            left.truncate(left.len() - cut);
-            left += HIDDEN;
-        }
+        let mut left = self.redactor.hide_cut(text);
         if let Some((end, _)) = left.char_indices().nth(SHOWN) {
             left.truncate(end);
-            left.push('…');
+            left.push(CUT);
         }
         left
     }
@@ -117,7 +116,7 @@ impl Secrets {
     fn clean(&self, value: &mut Value) {
         match value {
             Value::String(text) if self.values.contains(text) => HIDDEN.clone_into(text),
-            Value::String(text) => *text = self.hide(std::mem::take(text)),
+            Value::String(text) => *text = self.hide(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.clean(item)),
             Value::Object(entries) => entries.values_mut().for_each(|entry| self.clean(entry)),
             _ => {}
@@ -200,6 +199,30 @@ fn walk(schema: &Value, value: &mut Value, found: &mut Vec<String>) {
     }
 }
 
+/// What a secret text, which may be a template, becomes when it is sent, with its parts.
+fn filled(text: &str, data: &Data, found: &mut Vec<Vec<u8>>) {
+    // values that are captured are not known here, and what captures them hides them
+    let captured = text.split('{').filter_map(|place| place.strip_prefix("response.")?.split_once('}'));
+    let captured = captured.map(|(name, _)| name.to_owned()).collect();
+    let data = Data { captured, ..data.clone() };
+    let template = |text: &str| Template::with(text, "", Some(&data)).or_else(|_| Template::parse(text, ""));
+    for one in [text].into_iter().chain(inner(text)) {
+        let Ok(made) = template(one) else {
+            found.extend(parts(one).into_iter().map(Into::into));
+            continue;
+        };
+        // the form around places, as `Bearer ` and `session=`, tells nothing: what it is around comes by itself
+        if made.fixed().is_none() && !inner(one).is_empty() {
+            continue;
+        }
+        made.texts(&mut |bytes| {
+            let more = std::str::from_utf8(bytes).map(parts).unwrap_or_default();
+            found.push(bytes.to_vec());
+            found.extend(more.into_iter().map(Into::into));
+        });
+    }
+}
+
 fn take(text: &str, found: &mut Vec<String>) -> String {
     found.push(text.to_owned());
     HIDDEN.to_owned()
@@ -244,6 +267,9 @@ fn hidden_query(text: &str, found: &mut Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::data::{Column, Table};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     fn profile() -> Value {
         json!({
@@ -264,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_marked_is_replaced_and_nothing_else() {
-        let secrets = Secrets::new(&profile(), ["late-secret".to_owned()]);
+        let secrets = Secrets::new(&profile(), &Data::default(), ["late-secret".to_owned()]);
         let kept = secrets.kept(profile());
         let text = kept.to_string();
         for secret in ["tok-5678", "abcd", "key-9876", "Bearer", "late-secret"] {
@@ -285,31 +311,58 @@ mod tests {
     #[test]
     fn a_profile_without_secrets_is_kept_as_it_is() {
         let plain = json!({"name": "p", "groups": [{"name": "g", "target": "ping://10.0.0.1", "model": {"ping": {}}}]});
-        assert_eq!(Secrets::new(&plain, []).kept(plain.clone()), plain);
+        assert_eq!(Secrets::new(&plain, &Data::default(), []).kept(plain.clone()), plain);
     }
 
     #[test]
     fn texts_of_others_are_cleaned_of_them() {
-        let secrets = Secrets::new(&profile(), []);
+        let secrets = Secrets::new(&profile(), &Data::default(), []);
         let said = "the broker says: pass-1234 of Bearer abcdef is wrong, k too".to_owned();
-        assert_eq!(secrets.hide(said), "the broker says: *** of *** is wrong, k too");
+        assert_eq!(secrets.hide(&said), "the broker says: *** of *** is wrong, k too");
     }
 
     #[test]
     fn words_that_were_cut_tell_no_beginning_of_a_secret() {
-        let secrets = Secrets::new(&Value::Null, ["Bearer abcdefgh".to_owned()]);
-        assert_eq!(secrets.hide_cut("wrong: Bearer abcd".to_owned()), "wrong: ***");
-        assert_eq!(secrets.hide_cut("wrong: Bea".to_owned()), "wrong: Bea");
-        assert_eq!(secrets.hide_cut("wrong: Bearer abcdefgh, no".to_owned()), "wrong: ***, no");
-        let long = secrets.hide_cut(format!("{}Bearer abcdefgh", "ä".repeat(295)));
+        let secrets = Secrets::new(&Value::Null, &Data::default(), ["Bearer abcdefgh".to_owned()]);
+        assert_eq!(secrets.hide_cut("wrong: Bearer abcd"), "wrong: ***");
+        assert_eq!(secrets.hide_cut("wrong: Bea"), "wrong: Bea");
+        assert_eq!(secrets.hide_cut("wrong: Bearer abcdefgh, no"), "wrong: ***, no");
+        let long = secrets.hide_cut(&format!("{}Bearer abcdefgh", "ä".repeat(295)));
         assert_eq!(long, format!("{}***", "ä".repeat(295)));
-        assert_eq!(secrets.hide_cut("ä".repeat(400)), format!("{}…", "ä".repeat(300)));
+        assert_eq!(secrets.hide_cut(&"ä".repeat(400)), format!("{}…", "ä".repeat(300)));
     }
 
     #[test]
     fn one_that_holds_another_goes_whole() {
-        let secrets = Secrets::new(&Value::Null, ["abcd".to_owned(), "abcdefgh".to_owned()]);
-        assert_eq!(secrets.hide("abcdefgh abcd".to_owned()), "*** ***");
+        let secrets =
+            Secrets::new(&Value::Null, &Data::default(), ["abcd".to_owned(), "abcdefgh".to_owned()]);
+        assert_eq!(secrets.hide("abcdefgh abcd"), "*** ***");
+    }
+
+    #[test]
+    fn what_fills_a_secret_template_is_secret_and_its_form_is_not() {
+        let mut pin = Column::default();
+        assert!(["1234", "12", "p%40ss"].iter().all(|cell| pin.push(cell.as_bytes())));
+        let columns = BTreeMap::from([("pin".to_owned(), Arc::new(pin))]);
+        let table = Table { columns, ..Table::default() };
+        let data =
+            Data { tables: Arc::new(BTreeMap::from([("users".to_owned(), table)])), ..Data::default() };
+        let http = json!({"path": "/?token=x{users.pin}yz", "headers": {
+            "Authorization": "Bearer tok-{device}-{users.pin}", "Cookie": "theme=dark-1; session={users.pin}{{b}}{response.a}"
+        }});
+        let profile =
+            json!({"name": "p", "groups": [{"name": "g", "target": "http://h", "model": {"http": http}}]});
+        let secrets = Secrets::new(&profile, &data, []);
+        for (said, shown) in [
+            ("no /?token=x1234yz", "no /?token=***"),
+            ("no /?token=x12yz", "no /?token=***"),
+            ("no 1234, 12", "no ***, 12"),
+            ("no xp@ssyz or p%40ss", "no *** or ***"),
+            ("no bearer session= theme=", "no bearer session= theme="),
+            ("no dark-1 tok-7-1234", "no *** ***7-***"),
+        ] {
+            assert_eq!(secrets.hide(said), shown, "{said}");
+        }
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What stands in the place of a secret.
-pub const HIDDEN: &str = "***";
+pub use protocol::redaction::HIDDEN;
 
 /// Most of it that is shown, in characters, and how many of these are its end: what is said of a long name stands behind it.
 const SHOWN: usize = 2_000;
@@ -41,16 +40,7 @@ fn steers(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Names to choose from, as many as one wants to read.
-pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST: usize = 20;
-    let mut names = names.into_iter();
-    let shown: Vec<String> = names.by_ref().take(MOST).map(|name| name.chars().take(64).collect()).collect();
-    match names.count() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} others", shown.join(", ")),
-    }
-}
+pub(crate) use protocol::problem::listed;
 
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
@@ -76,12 +66,5 @@ mod tests {
         assert_eq!(shown.chars().count(), SHOWN + 1);
         assert!(shown.starts_with("ää") && shown.contains("ä…ä") && shown.ends_with("ä is no name"));
         assert!(matches!(printable(&"a".repeat(SHOWN)), Cow::Borrowed(_)));
-    }
-
-    #[test]
-    fn a_list_of_names_ends() {
-        assert_eq!(listed(["a", "b"]), "a, b");
-        let names: Vec<String> = (0..22).map(|i| i.to_string()).collect();
-        assert!(listed(names.iter().map(String::as_str)).ends_with("19 and 2 others"));
     }
 }

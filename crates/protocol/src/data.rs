@@ -1,6 +1,6 @@
 //! Tables of values for templates: `{users.name}` is a cell of the column `name` of the table `users`.
 
-use crate::problem::{Problem, closest};
+use crate::problem::{Problem, closest, listed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Data {
             let names = || found.columns.keys().map(String::as_str);
             let fix = match closest(column, names()) {
                 Some(meant) => format!("did you mean {{{table}.{meant}}}?"),
-                None => format!("use one of: {}", names().collect::<Vec<_>>().join(", ")),
+                None => format!("use one of: {}", listed(names())),
             };
             Problem::new(key, format!("{place}: the table has no such column"), fix)
         })?;
@@ -131,6 +131,11 @@ impl Cell {
             Pick::Random(seed) => mixed(seed ^ u64::from(device).rotate_left(32) ^ seq) % rows,
         };
         self.column.cell(row as usize)
+    }
+
+    /// All that it may be.
+    pub fn column(&self) -> &Column {
+        &self.column
     }
 
     /// Whether all messages of a device get the same.

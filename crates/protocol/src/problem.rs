@@ -53,6 +53,19 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
+/// Names to choose from, as many as one wants to read.
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 10;
+    const LONGEST: usize = 64;
+    let mut names = names.into_iter();
+    let shown: Vec<String> =
+        names.by_ref().take(MOST).map(|name| name.chars().take(LONGEST).collect()).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +76,15 @@ mod tests {
         assert_eq!(problem.to_string(), "model.mqtt.qos: 3 is no quality of service; use 0, 1 or 2");
         assert_eq!(Problem::new("[2].send", "", "").under("steps").key, "steps[2].send");
         assert_eq!(Problem::new("", "", "").under("steps").key, "steps");
+    }
+
+    #[test]
+    fn a_list_of_names_ends() {
+        assert_eq!(listed(["a", "b"]), "a, b");
+        let names: Vec<String> = (0..500_000).map(|i| i.to_string()).collect();
+        let shown = |count: usize| listed(names[..count].iter().map(String::as_str));
+        assert_eq!(shown(10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
+        assert_eq!(shown(500_000), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 499990 more");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!
 //! Compiled once per group; filling in appends to the outgoing bytes and allocates nothing else.
 
-use crate::data::{Cell, Data, RESPONSE};
+use crate::data::{Cell, Column, Data, RESPONSE};
 use crate::problem::{Problem, closest};
 use crate::time::Time;
 use rand::Rng;
@@ -45,6 +45,12 @@ enum Part {
     },
     /// A cell of a table that was not given: for checks of the form alone.
     Unbound,
+}
+
+impl Part {
+    fn column(&self) -> Option<&Column> {
+        if let Self::Cell(cell) = self { Some(cell.column()) } else { None }
+    }
 }
 
 /// What the places are filled with.
@@ -185,6 +191,35 @@ impl Template {
             }
         }
         Self { parts: parts.into() }
+    }
+
+    /// Tell `told` the texts between its places, the cells that fill these, and, where nothing but cells of tables of one
+    /// length does, all that they make of it.
+    pub fn texts(&self, told: &mut dyn FnMut(&[u8])) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => told(text),
+                Part::Cell(cell) => cell.column().cells().for_each(&mut *told),
+                _ => {}
+            }
+        }
+        let Some(rows) = self.parts.iter().find_map(Part::column).map(Column::len) else { return };
+        let whole =
+            |part: &Part| matches!(part, Part::Text(_)) || part.column().is_some_and(|all| all.len() == rows);
+        if self.parts.len() < 2 || !self.parts.iter().all(whole) {
+            return;
+        }
+        let mut made = Vec::new();
+        for row in 0..rows {
+            made.clear();
+            for part in &self.parts {
+                match part {
+                    Part::Text(text) => made.extend_from_slice(text),
+                    part => made.extend_from_slice(part.column().map_or(&[], |all| all.cell(row))),
+                }
+            }
+            told(&made);
+        }
     }
 
     /// Append the text with everything filled in.

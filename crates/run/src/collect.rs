@@ -149,7 +149,7 @@ impl Collector {
         for complaint in sample.complaints.drain(..) {
             let name = &self.plan.groups[complaint.group].name;
             // a server's own words, on their way to a terminal
-            let text = self.plan.secrets.hide_cut(complaint.text);
+            let text = self.plan.secrets.hide_cut(&complaint.text);
             let text = profile::printable(&text).into_owned();
             let cause = complaint.cause;
             tracing::warn!(group = %name, kind = cause.kind.name(), cause = %cause.detail, "{text}");

@@ -152,12 +152,12 @@ impl Plan {
                 Err(error) => errors.push(error),
             }
         }
-        let secrets =
-            Secrets::of(&profile, trial.secrets.iter().cloned().chain(profile::data::secrets(&data)));
+        let secrets = Secrets::of(&profile, &data, trial.secrets.iter().cloned());
         if errors.is_empty() {
             return Ok(Self { profile, factor, groups, secrets });
         }
-        let hidden = |e: SetupError| SetupError { what: secrets.hide(e.what), fix: secrets.hide(e.fix), ..e };
+        let hidden =
+            |e: SetupError| SetupError { what: secrets.hide(&e.what), fix: secrets.hide(&e.fix), ..e };
         Err(errors.into_iter().map(hidden).collect())
     }
 }
@@ -285,7 +285,7 @@ fn scope(ip: &Ipv6Addr, zone: Option<&str>) -> Result<u32, (String, String)> {
     if let Some((index, _)) = there.iter().find(|(index, name)| name == zone || index.to_string() == zone) {
         return Ok(*index);
     }
-    let names = there.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
+    let names = protocol::problem::listed(there.iter().map(|(_, name)| name.as_str()));
     Err((format!("there is no interface {zone:?} here"), format!("Use one of {names}")))
 }
 

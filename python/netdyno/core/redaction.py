@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-HIDDEN = "***"
-SHORTEST = 4
-"""A shorter one stands in too many words to be looked for in texts."""
+from netdyno.core import spelling
+from netdyno.core.spelling import HIDDEN as HIDDEN
+from netdyno.core.spelling import SHORTEST as SHORTEST
 
 _PARTS = (
     "auth", "token", "secret", "password", "passwd", "cookie", "credential", "session", "signature",
@@ -24,7 +24,8 @@ _AUTHORITY = re.compile(r"[^/?#\s]*")
 _BARE = re.compile(r"(?<![\w/:\[])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
 
-_known: set[str] = set()
+_known: set[bytes] = set()
+"""Secrets and their parts, folded."""
 
 
 def is_named(name: str) -> bool:
@@ -35,14 +36,14 @@ def is_named(name: str) -> bool:
 
 def learn(*values: str) -> None:
     """From now on these are replaced in all that is told."""
-    _known.update(value for value in values if len(value) >= SHORTEST and value != HIDDEN)
+    folded = (spelling.fold(part) for value in values if value != HIDDEN for part in spelling.parts(value))
+    _known.update(one for one in folded if len(one) >= SHORTEST)
 
 
 def hide(text: str) -> str:
     """A text without the secrets that are known, and without those in URLs."""
-    # one that holds another goes whole
-    for value in sorted(_known, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
+    if _known:
+        text = spelling.hide(text, _known)
     return url(_BARE.sub(f"{HIDDEN}@", text))
 
 

@@ -2,6 +2,7 @@
 
 use crate::cause::{Cause, Detail, TLS_PORT};
 use crate::meter::Failure;
+use crate::redaction::{CUT, HIDDEN as MASK, Redactor, parts};
 use serde_json::Value;
 
 /// First bytes of a body that are looked at.
@@ -29,8 +30,11 @@ impl Said {
     pub fn of(head: &[u8]) -> Self {
         let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         let phrase = line.splitn(3, |byte| *byte == b' ').nth(2).unwrap_or_default();
-        let phrase = String::from_utf8_lossy(&phrase[..phrase.len().min(PHRASE_MAX)]).trim().to_owned();
-        Self { phrase, body: Vec::new() }
+        let mut shown = String::from_utf8_lossy(&phrase[..phrase.len().min(PHRASE_MAX)]).trim().to_owned();
+        if phrase.len() > PHRASE_MAX {
+            shown.push(CUT);
+        }
+        Self { phrase: shown, body: Vec::new() }
     }
 
     /// More of its body came.
@@ -53,41 +57,22 @@ impl Said {
         let mut what = format!("status {status}");
         if !self.phrase.is_empty() {
             what += " ";
-            what += &masked(&self.phrase, captured);
+            what += &self.phrase;
         }
-        let cut = self.body.len() == BODY_MAX;
-        let mut body = masked(&text(&self.body), captured);
-        if cut {
-            mask_end(&mut body, captured);
-        }
+        let body = text(&self.body);
         if !body.is_empty() {
             what += ": ";
             what += &body;
         }
-        what
-    }
-}
-
-/// Values at least this long are masked; shorter ones are in any text.
-const MASKED_MIN: usize = 4;
-const MASK: &str = "***";
-
-fn values(captured: &[Vec<u8>]) -> impl Iterator<Item = &str> {
-    captured.iter().filter_map(|value| std::str::from_utf8(value).ok()).filter(|v| v.len() >= MASKED_MIN)
-}
-
-fn masked(text: &str, captured: &[Vec<u8>]) -> String {
-    values(captured).fold(text.to_owned(), |text, value| text.replace(value, MASK))
-}
-
-/// Mask the beginning of a value that the end of a cut text is.
-fn mask_end(text: &mut String, captured: &[Vec<u8>]) {
-    let starts = |value: &str| {
-        (MASKED_MIN..value.len()).rev().find(|n| value.is_char_boundary(*n) && text.ends_with(&value[..*n]))
-    };
-    if let Some(n) = values(captured).filter_map(starts).max() {
-        text.truncate(text.len() - n);
-        text.push_str(MASK);
+        if captured.iter().all(Vec::is_empty) {
+            return what;
+        }
+        let redactor =
+            Redactor::new(captured.iter().flat_map(|value| parts(&String::from_utf8_lossy(value))));
+        if self.body.len() == BODY_MAX || self.phrase.ends_with(CUT) {
+            return redactor.hide_cut(&what);
+        }
+        redactor.hide(&what)
     }
 }
 
@@ -223,6 +208,10 @@ mod tests {
         let cut = said("HTTP/1.1 401 X\r\n", &("x".repeat(BODY_MAX - 6) + "eyJhbGciOi.secret"));
         let words = cut.words(401, &token);
         assert!(words.ends_with("xx***") && !words.contains("eyJh"), "{words}");
+        let phrase = format!("HTTP/1.1 401 {}eyJhbGciOi.secret\r\n", "x".repeat(PHRASE_MAX - 6));
+        assert!(said(&phrase, "no").words(401, &token).ends_with("xx***…: no"));
+        let encoded = said("HTTP/1.1 401 X\r\n", "at /%65yJhbGciOi%2Esecret");
+        assert_eq!(encoded.words(401, &token), "status 401 X: at /***");
     }
 
     #[test]
