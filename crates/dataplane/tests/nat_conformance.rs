@@ -42,6 +42,9 @@ const ROUTER: ::packet::Mac = [2, 0, 0, 0, 9, 1];
 const LONG: Duration = Duration::from_secs(60);
 /// Time passes in steps, as the NAT looks often at what has expired.
 const STEP: u64 = 30 * SECOND;
+/// At the end of that it looks some times more: of what expires together it ends a part in each turn, and a turn is 0.5 ms.
+const TURNS: usize = 16;
+const TURN: u64 = SECOND / 1_000;
 
 struct Ports {
     near: End,
@@ -161,6 +164,10 @@ impl Carrier for Ports {
         let now = || Clock::get().now();
         while now() < until {
             testing::pass(STEP.min(until - now()));
+            self.settle();
+        }
+        for _ in 0..TURNS {
+            testing::pass(TURN);
             self.settle();
         }
         let more = self.collect();
