@@ -3,11 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../../nat/src/sites/stand_in.rs"]
-#[allow(dead_code, missing_docs, reason = "a test's server, of which not all is used here")]
-mod stand_in;
-
 use crate::common::{End, eal, start};
+use crate::stand_in::Server;
 use cgnat::config::SECOND;
 use dataplane::graph::GraphRun;
 use engine::View;
@@ -18,7 +15,6 @@ use packet::arp::{self, Arp, Operation};
 use packet::signature::Signature;
 use packet::{Flow, Mac, Program, ipv4};
 use serde_json::{Value, json};
-use stand_in::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! `unsafe`. A slot is the reader's once the writer has moved `written` past it (release, acquire), and the writer's again once the
 //! reader has moved `read` past it.
 //!
-//! `tests/queue.rs` compiles this file with the types of loom, and has every order tried in which the two threads can see each
+//! `tests/queue_model.rs` compiles this file with the types of loom, and has every order tried in which the two threads can see each
 //! other's writes.
 
 use super::event::{Event, What, Words};

@@ -6,5 +6,5 @@ mod common;
 mod nat;
 mod nfacctd;
 mod nfcapd;
-mod queue;
+mod queue_model;
 mod tshark;

@@ -129,7 +129,8 @@ fn masked(text: &str, mut found: Vec<Place>) -> String {
         while let Some((_, more)) = all.next_if(|next| next.0 < end) {
             end = end.max(more);
         }
-        shown += &text[done..text.floor_char_boundary(start).max(done)];
+        let start = (done..=start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(done);
+        shown += &text[done..start];
         shown += HIDDEN;
         done = end + (end..=text.len()).take_while(|at| !text.is_char_boundary(*at)).count();
     }

@@ -2,12 +2,8 @@
 //! a lease nothing leaves.
 
 use super::*;
+use crate::stand_in::{DISCOVER, Server};
 use nat::sites::view;
-use stand_in::{DISCOVER, Server};
-
-#[path = "../../../nat/src/sites/stand_in.rs"]
-#[allow(dead_code, missing_docs, reason = "a test's server, of which not all is used here")]
-mod stand_in;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -165,7 +161,7 @@ fn a_site_has_its_address_loses_it_and_has_it_again_after_a_restart() {
     // hostile: a server that is not the chosen one, for others' addresses; it changes nothing
     let asked = *world.server.heard.iter().find(|heard| heard.kind == DISCOVER).unwrap();
     let hostile = Server::new([2; 6], public(66), public(200), 4);
-    for kind in [stand_in::OFFER, stand_in::ACK, stand_in::NAK] {
+    for kind in [crate::stand_in::OFFER, crate::stand_in::ACK, crate::stand_in::NAK] {
         world.end.send(&[hostile.answer(kind, &asked, public(200))]);
     }
     let sites = |from| run.view().request("sites", view::Sites { from, limit: 10 }, PATIENCE).unwrap().sites;
