@@ -1,4 +1,4 @@
-"""Lint: the Python package's parts import downwards only, and no files import in a circle.
+"""Lint: the Python package's parts import downwards only, no system another, and no files in a circle.
 
 `python3 tools/python_imports.py` lists what is wrong and ends with 1, or says nothing. Imports inside of
 functions count: they hide a circle, they do not undo it.
@@ -16,22 +16,24 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "netdyno"
 
 # From the bottom to the top: a part may import those of the lines before its own.
 LAYERS = [
-    ["errors", "escape"],
+    ["errors", "escape", "late", "systems"],
     ["walk", "units"],
     ["files"],
     ["paths", "reading"],
     ["config"],
     ["system"],
     ["core"],
-    ["nat", "stats"],
+    ["stats"],
     ["store", "report"],
     ["lab"],
     ["experiment"],
     ["export", "search"],
-    ["tuning"],
     ["doctor", "api"],
     ["cli"],
 ]
+
+# On top of the platform: each may import all of it, and none another. `systems.py` names their parts.
+SYSTEMS = ["nat", "tuning"]
 
 Module = tuple[str, ...]
 
@@ -61,7 +63,7 @@ def imports(file: Path, there: dict[Module, Path]) -> Iterator[Module]:
 def faults() -> Iterator[str]:
     """What is wrong, a line each."""
     there = modules()
-    level = {part: at for at, parts in enumerate(LAYERS) for part in parts}
+    level = {part: at for at, parts in enumerate([*LAYERS, SYSTEMS]) for part in parts}
     graph = {module: {to for to in imports(file, there) if to != module} for module, file in there.items()}
     for module, targets in graph.items():
         if not module or module == ("__main__",):
@@ -72,7 +74,7 @@ def faults() -> Iterator[str]:
             continue
         for to in sorted(targets):
             if to and to[0] != module[0] and level.get(to[0], -1) >= level[module[0]]:
-                yield f"netdyno/{name}: imports {'.'.join(to)}, which is not below it"
+                yield f"netdyno/{name}: imports {'.'.join(to)}, which is {_what(module[0], to[0])}"
     # a package and its own files may know each other
     apart = {
         module: {to for to in targets if to[: len(module)] != module and module[: len(to)] != to}
@@ -80,6 +82,12 @@ def faults() -> Iterator[str]:
     }
     for circle in circles(apart):
         yield f"these files import in a circle: {', '.join('/'.join(module) for module in circle)}"
+
+
+def _what(part: str, to: str) -> str:
+    if to not in SYSTEMS:
+        return "not below it"
+    return "another system's" if part in SYSTEMS else "a system's, named in systems.py"
 
 
 def main() -> int:

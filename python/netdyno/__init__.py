@@ -11,39 +11,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from netdyno.api import (
-        Comparison,
         Error,
         Run,
         RunComparison,
-        Screening,
         Search,
-        Tuning,
         Valid,
-        compare,
         compare_runs,
         load,
         run,
         runs,
-        screen,
         search,
-        tune,
         validate,
     )
+    from netdyno.tuning.api import compare, screen, tune
+    from netdyno.tuning.results import Comparison, Screening, Tuning
 
 __all__ = [
     "Comparison", "Error", "Run", "RunComparison", "Screening", "Search", "Tuning", "Valid", "__version__",
     "compare", "compare_runs", "load", "run", "runs", "screen", "search", "tune", "validate",
 ]  # fmt: skip
 __version__ = "0.1.0"
-
-CHANGES = (
-    ("tunable", "netdyno.tuning.undo:tunable", False),
-    ("tunable_kept", "netdyno.tuning.undo:tunable", True),
-    ("socket", "netdyno.tuning.undo:socket", False),
-    ("route", "netdyno.nat.host:undo_route", False),
-)
-"""Kinds of change that packages above `system` undo: name, function, whether it outlives a boot. Nothing is
-imported here: a command takes over Ctrl-C before it loads anything, and this module comes before that."""
 
 
 def __getattr__(name: str) -> Any:

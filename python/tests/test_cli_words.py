@@ -13,13 +13,14 @@ import pytest
 import typer
 
 from netdyno import config
-from netdyno.cli import app, console, tune, values
+from netdyno.cli import app, console, values
 from netdyno.cli.summary import disorder, failures
 from netdyno.core import causes
 from netdyno.core.model import Counts, Disorder, Distribution
 from netdyno.core.result import GroupSummary
 from netdyno.errors import Error
 from netdyno.experiment import presets, quick
+from netdyno.tuning import verbs as tune
 
 from .command import result, start
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from netdyno.cli import app, demo_nat
+from netdyno.cli import app
 from netdyno.core.model import Trial
 from netdyno.errors import Error
-from netdyno.experiment import nat_demo
-from netdyno.lab.access import nat_box, network, plan
-from netdyno.report import nat_demo as page
+from netdyno.nat import demo as nat_demo
+from netdyno.nat import demo_page as page
+from netdyno.nat.access import nat_box, network, plan
+from netdyno.nat.verbs import demo as demo_nat
 from netdyno.stats.observation import Observation
 
 MEBIT = 1e6

@@ -18,12 +18,12 @@ from netdyno.lab.dut import DRIVERS, Dut, Place
 from netdyno.lab.dut.base import has
 from netdyno.lab.dut.graph import L2FWD
 from netdyno.lab.dut.graph_daemon import GraphDaemon
-from netdyno.lab.dut.kernel_nat import IDLE, TIMEOUTS, KernelNat, mask
 from netdyno.lab.dut.reflector_dpdk import peer
 from netdyno.lab.dut.server import Server
-from netdyno.lab.dut.sessions import SECONDS, SESSIONS, tear_down
 from netdyno.lab.network import Network
 from netdyno.lab.topology import Topology
+from netdyno.nat.dut.kernel_nat import IDLE, TIMEOUTS, KernelNat, mask
+from netdyno.nat.dut.sessions import SECONDS, SESSIONS, tear_down
 from netdyno.system import namespace, proc
 from netdyno.system.journal import journal
 

@@ -81,6 +81,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "PACKAGE", tmp_path)
     monkeypatch.setattr(module, "LAYERS", [["low"], ["high"]])
+    monkeypatch.setattr(module, "SYSTEMS", ["one", "two"])
     return module
 
 
@@ -96,6 +97,20 @@ def test_a_package_imports_downwards_only(package: ModuleType, tmp_path: Path) -
         tmp_path, low__a="from netdyno.high import b\n", high__b="from netdyno.low.c import C\n", low__c=""
     )
     assert list(package.faults()) == ["netdyno/low/a: imports high.b, which is not below it"]
+
+
+def test_the_platform_imports_no_system_and_no_system_another(package: ModuleType, tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        high__a="def late():\n    from netdyno.one import b\n",
+        one__b="from netdyno.low.d import D\n",
+        two__c="from netdyno.one.b import B\nfrom netdyno.high import a\n",
+        low__d="",
+    )
+    assert list(package.faults()) == [
+        "netdyno/high/a: imports one.b, which is a system's, named in systems.py",
+        "netdyno/two/c: imports one.b, which is another system's",
+    ]
 
 
 def test_an_import_inside_of_a_function_counts(package: ModuleType, tmp_path: Path) -> None:

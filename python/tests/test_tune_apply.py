@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from netdyno.cli import tune_restore
 from netdyno.errors import Error
 from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
@@ -21,6 +20,7 @@ from netdyno.tuning.access import Target
 from netdyno.tuning.applied import applied
 from netdyno.tuning.apply import apply, tuned
 from netdyno.tuning.plan import plan
+from netdyno.tuning.verbs import restore as tune_restore
 from netdyno.tuning.watchdog import Watchdog
 
 from . import spaces

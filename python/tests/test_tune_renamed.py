@@ -126,7 +126,7 @@ def test_a_device_that_is_gone_is_said_and_is_no_success(
 def test_the_command_does_not_say_that_it_restored_what_it_did_not(
     space: str, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from netdyno.cli import tune_apply
+    from netdyno.tuning.verbs import apply as tune_apply
 
     shown = tune_apply._show
 

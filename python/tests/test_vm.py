@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import pytest
 
-from netdyno.doctor import checks
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.process import Process
@@ -26,6 +25,7 @@ from netdyno.system.vm.kernel import Kernel
 from netdyno.system.vm.machine import Session
 from netdyno.system.vm.scripts import CONTROL, ERR, OUT
 from netdyno.system.vm.setup import Lacking, Setup
+from netdyno.tuning import doctor
 
 DEP = """\
 kernel/fs/fuse/virtiofs.ko.xz: kernel/fs/fuse/fuse.ko.xz kernel/drivers/virtio/virtio.ko.xz
@@ -248,18 +248,18 @@ def test_a_program_that_is_missing_is_told_with_its_package(
     )
     found = setup.find()
     assert found == Lacking(f"{lacking} is not installed", f"sudo apt install {package}")
-    monkeypatch.setattr(checks.setup, "find", lambda: found)
-    (told,) = checks.virtual_machine()
+    monkeypatch.setattr(doctor.setup, "find", lambda: found)
+    (told,) = doctor.checks()
     assert (told.state, told.fix) == ("optional", f"sudo apt install {package}")
 
 
 def test_doctor_tells_of_kernel_and_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks.setup, "find", lambda: MADE)
-    (told,) = checks.virtual_machine()
+    monkeypatch.setattr(doctor.setup, "find", lambda: MADE)
+    (told,) = doctor.checks()
     assert told.state == "ok"
     assert told.found.startswith("kernel 6.1.0, TCG, no KVM: there is no /dev/kvm")
-    monkeypatch.setattr(checks.setup, "find", lambda: replace(MADE, accelerators=("kvm", "tcg"), no_kvm=""))
-    (told,) = checks.virtual_machine()
+    monkeypatch.setattr(doctor.setup, "find", lambda: replace(MADE, accelerators=("kvm", "tcg"), no_kvm=""))
+    (told,) = doctor.checks()
     assert told.found.startswith("kernel 6.1.0, KVM;")
 
 

@@ -12,31 +12,22 @@ which has a stable code, the place and what to do. Every run is kept as those of
 `netdyno runs list` shows it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from netdyno import late, systems
 from netdyno.api.results import Delay, Group, Run, RunComparison, Search, Series, Valid
 from netdyno.api.verbs import compare_runs, load, run, runs, search, validate
 from netdyno.errors import Error
 from netdyno.store import Row
 
-if TYPE_CHECKING:
-    from netdyno.api.studies import Comparison, Screening, Tuning
-    from netdyno.api.tuning import compare, screen, tune
-
 __all__ = [
-    "Comparison", "Delay", "Error", "Group", "Row", "Run", "RunComparison", "Screening", "Search", "Series",
-    "Tuning", "Valid", "compare", "compare_runs", "load", "run", "runs", "screen", "search", "tune",
-    "validate",
+    "Delay", "Error", "Group", "Row", "Run", "RunComparison", "Search", "Series", "Valid", "compare_runs",
+    "load", "run", "runs", "search", "validate",
 ]  # fmt: skip
-_STUDIES = {
-    "Comparison": "studies", "Screening": "studies", "Tuning": "studies",
-    "compare": "tuning", "screen": "tuning", "tune": "tuning",
-}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Studies of settings are loaded when they are used: loads need nothing of them."""
-    if name not in _STUDIES:
-        raise AttributeError(f"module 'netdyno.api' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"netdyno.api.{_STUDIES[name]}"), name)
+    """Functions of systems are loaded when they are used: loads need nothing of them."""
+    if where := systems.named("functions").get(name):
+        return late.loaded(where)
+    raise AttributeError(f"module 'netdyno.api' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Whatever can be run, checked before it runs: profiles, experiments, graphs, tables of tuning, NATs."""
+"""Whatever can be run, checked before it runs: profiles, experiments, graphs, files of systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from netdyno import config
 from netdyno.errors import CONFIGURATION, Error
 from netdyno.experiment import choose, presets, spec, validation
+from netdyno.late import loaded
 from netdyno.system import interrupt
+from netdyno.systems import named
 
 Found = tuple[list[validation.Finding], list[validation.Finding]]
 """What is wrong, and what to look at again."""
@@ -39,40 +41,12 @@ def findings(name: str) -> Found:
 
 
 def of_no_load(path: Path, data: dict[str, Any], name: str) -> Found | None:
-    """The same of a graph, a NAT, its study or tables of tuning; None: it is a profile or an experiment."""
-    if _is_table(data):
-        return [], []
-    if str(data.get("format")).startswith("netdyno-nat"):
-        return _nat(path)
+    """The same of a graph, or of what a system has a format for; None: it is a profile or an experiment."""
+    for begins, wrong in named("formats").items():
+        if str(data.get("format")).startswith(begins):
+            found: Found = loaded(wrong)(path, data)
+            return found
     if "edges" in data and "groups" not in data:
         validation.quoted(data, name)
         return validation.of_graph(data), []
     return None
-
-
-def _nat(path: Path) -> Found:
-    """A NAT's configuration; of a study of one the experiment that it comes to here."""
-    # a part of the application that other files need nothing of
-    from netdyno.experiment.nat_check import good
-    from netdyno.nat import cores, study
-
-    data = config.read(path)
-    if data["format"] != study.FORMAT:
-        good(path)
-        return [], []
-    machine = study.Machine(cores.here())
-    plain, _ = study.experiment(study.read(str(path)), study.nat(None), machine)
-    return validation.review_experiment(spec.load(plain, ""), path.parent)
-
-
-def _is_table(data: dict[str, Any]) -> bool:
-    """Whether it is a table of tuning, which is checked then."""
-    if data.get("format") in (None, spec.FORMAT):
-        return False
-    # a part of the application that other files need nothing of
-    from netdyno.tuning import tables
-
-    if data["format"] != tables.FORMAT:
-        return False
-    tables.check(data, "")
-    return True

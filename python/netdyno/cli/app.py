@@ -15,37 +15,48 @@ from netdyno.cli import console
 from netdyno.cli.verb import Verbs
 from netdyno.errors import CONFIGURATION, EXITS, PASS, Error
 from netdyno.system import interrupt
+from netdyno.systems import SYSTEMS
 
 EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
 
 VERBS = {
-    "demo": "demo:demo",
-    "run": "run:run",
-    "init": "init:init",
-    "validate": "validate:validate",
-    "describe": "describe:describe",
-    "impair": "impair:impair",
-    "bench": "bench:app",
-    "compare": "compare:compare",
-    "report": "report:report",
-    "graph": "graph:graph",
-    "nat": "nat:app",
-    "doctor": "doctor:doctor",
-    "bind": "bind:bind",
-    "unbind": "bind:unbind",
-    "restore": "restore:restore",
-    "runs": "runs:app",
-    "tune": "tune:app",
-    "daemon": "daemon:app",
+    "demo": ".demo:demo",
+    "run": ".run:run",
+    "init": ".init:init",
+    "validate": ".validate:validate",
+    "describe": ".describe:describe",
+    "impair": ".impair:impair",
+    "bench": ".bench:app",
+    "compare": ".compare:compare",
+    "report": ".report:report",
+    "graph": ".graph:graph",
+    "doctor": ".doctor:doctor",
+    "bind": ".bind:bind",
+    "unbind": ".bind:unbind",
+    "restore": ".restore:restore",
+    "runs": ".runs:app",
+    "daemon": ".daemon:app",
 }
-"""Verb → where it is: `file:function`. It is loaded when it is asked for."""
+"""Verb → where it is: `.file:function`. It is loaded when it is asked for."""
+
+
+def verbs() -> dict[str, str]:
+    """All verbs in the order of help, those of systems too."""
+    after = {one.after: one for one in SYSTEMS}
+    found: dict[str, str] = {}
+    for verb, where in VERBS.items():
+        found[verb] = where
+        if one := after.get(verb):
+            found[one.verb] = one.verbs
+    return found
+
 
 app = typer.Typer(
     name="netdyno",
     help="Load-test a network or server and report what it delivers.\n\n"
     "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
     epilog=EPILOG,
-    cls=Verbs.of(VERBS),
+    cls=Verbs.of(__package__, verbs()),
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

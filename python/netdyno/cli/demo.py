@@ -1,7 +1,8 @@
-"""`netdyno demo`: everything once, on real servers, in about a minute; `netdyno demo nat`: a NAT at work."""
+"""`netdyno demo`: everything once, on real servers, in about a minute; a system's with its word."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +13,20 @@ from netdyno.cli import values
 from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import Error
 from netdyno.experiment import presets, spec
+from netdyno.late import loaded
+from netdyno.systems import SYSTEMS
+
+DEMOS = {one.demo.word: one.demo for one in SYSTEMS if one.demo}
+WITHOUT = "without it, servers under load."
 
 
 def demo(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="`nat`: a NAT at work; without it, servers under load.",
+            help="; ".join([*(f"`{one.word}`: {one.about}" for one in DEMOS.values()), WITHOUT]),
             metavar="[WHAT]",
-            parser=values.one_of("WHAT", "nat"),
+            parser=values.one_of("WHAT", *DEMOS),
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")] = False,
@@ -34,25 +40,23 @@ def demo(
     devices, HTTP, PING and a UDP stream load them over kernel sockets; then streams and pings run over DPDK
     ports, to our reflector and to a host's kernel.
     Needs root. Everything is taken away at the end; the result stays under `runs/`.
-
-    With `nat`: two subscribers boot by DHCP from Kea, our NAT gets a public address for each by DHCP from
-    another Kea, and they surf an nginx through it, and through the kernel's NAT beside it. The report shows
-    addresses, mappings, the throughput of both, cycles per packet of each element and drops by reason. It
-    takes less than a minute.
-
-        sudo netdyno demo
-        sudo netdyno demo nat
     """
-    if what == "nat":
+    if what is not None:
         if json_stream:
             at, fix = "--json-stream", "Use --json"
             raise Error("ND-104-07", "there is no stream of this demo", at=at, fix=fix)
-        # loaded here, for the other demo to start sooner
-        from netdyno.cli import demo_nat
-
-        demo_nat.run(json, html, runs)
+        loaded(DEMOS[what].run)(json, html, runs)
         return
     path = presets.experiment("demo")
     wanted = spec.load(config.read(path), str(path))
     outputs = Outputs(json=json, json_stream=json_stream, html=html, runs=runs)
     raise typer.Exit(execute(wanted, path.parent, outputs))
+
+
+def _help(own: str) -> str:
+    """What this one shows, and those of systems; then how each is begun."""
+    words = [inspect.cleandoc(own), *(one.help for one in DEMOS.values())]
+    return "\n\n".join([*words, "\n".join(f"    sudo netdyno demo {word}".rstrip() for word in ("", *DEMOS))])
+
+
+demo.__doc__ = _help(demo.__doc__ or "")

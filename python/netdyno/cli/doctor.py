@@ -12,7 +12,9 @@ from netdyno.cli import console
 from netdyno.doctor import checks, dpdk
 from netdyno.doctor.checks import Check
 from netdyno.errors import ENVIRONMENT
+from netdyno.late import loaded
 from netdyno.system.machine import Machine
+from netdyno.systems import SYSTEMS
 
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown": "dim"}
 
@@ -30,7 +32,8 @@ def doctor(
         netdyno doctor
     """
     machine = Machine()
-    found: list[Check] = [one for check in checks.CHECKS for one in check()]
+    of_systems = [loaded(one.checks) for one in SYSTEMS if one.checks]
+    found: list[Check] = [one for check in (*checks.CHECKS, *of_systems) for one in check()]
     found += [one for check in (*dpdk.CHECKS, dpdk.kinds) for one in check(machine)]
     show(found, as_json)
 

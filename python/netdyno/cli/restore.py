@@ -10,10 +10,12 @@ import typer
 from netdyno import paths
 from netdyno.cli import console
 from netdyno.errors import Error
+from netdyno.late import loaded
 from netdyno.system import journal
 from netdyno.system.device import CODE, GoneError
 from netdyno.system.journal import AGAIN, DAMAGED, Report
 from netdyno.system.undo import FORCE
+from netdyno.systems import SYSTEMS
 
 Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left, gone, damaged} as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Also restore values that others changed since.")]
@@ -33,11 +35,11 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
 def replayed(wanted: Callable[[dict[str, Any]], bool], force: bool) -> Report:
     """Undo what dead processes left of what is wanted; what a living one holds it puts back itself."""
-    # a part of the application that most commands need nothing of
-    from netdyno.tuning import owners
-
     folder = paths.state() / "journal"
-    return journal.restore(wanted=lambda entry: wanted(entry) and owners.free(entry, folder), force=force)
+    free = [loaded(one.free) for one in SYSTEMS if one.free]
+    return journal.restore(
+        wanted=lambda entry: wanted(entry) and all(one(entry, folder) for one in free), force=force
+    )
 
 
 def told(report: Report, as_json: bool, nothing: str) -> None:

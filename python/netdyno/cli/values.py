@@ -28,11 +28,11 @@ def whole(option: str, least: int = 1, most: int = MOST_WHOLE) -> Callable[[str]
         try:
             value = int(text)
         except ValueError:
-            raise _refused(text, wanted, option) from None
+            raise refused(text, wanted, option) from None
         if value > most == MOST_WHOLE:
-            raise _refused(text, f"a whole number up to {most:,}", option, "ND-104-05")
+            raise refused(text, f"a whole number up to {most:,}", option, "ND-104-05")
         if not least <= value <= most:
-            raise _refused(text, wanted, option, "ND-104-05")
+            raise refused(text, wanted, option, "ND-104-05")
         return value
 
     return read
@@ -46,9 +46,9 @@ def number(option: str, above: float, most: float = MOST) -> Callable[[str], flo
         try:
             value = float(text)
         except ValueError:
-            raise _refused(text, wanted, option) from None
+            raise refused(text, wanted, option) from None
         if not above < value <= most:
-            raise _refused(text, wanted, option, "ND-104-05")
+            raise refused(text, wanted, option, "ND-104-05")
         return value
 
     return read
@@ -65,9 +65,9 @@ def share(option: str) -> Callable[[str], float]:
         try:
             value = float(number) * percent
         except ValueError:
-            raise _refused(text, wanted, option) from None
+            raise refused(text, wanted, option) from None
         if not 0 < value <= 1:
-            raise _refused(text, wanted, option, "ND-104-05")
+            raise refused(text, wanted, option, "ND-104-05")
         return value
 
     return read
@@ -78,7 +78,7 @@ def one_of(option: str, *choices: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in choices:
-            raise _refused(text, f"one of {', '.join(choices)}", option)
+            raise refused(text, f"one of {', '.join(choices)}", option)
         return text
 
     return read
@@ -107,7 +107,7 @@ def interval(option: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         given = units.TIME.text(text, option)
         if units.seconds(given) < LEAST_INTERVAL:
-            raise _refused(text, f"{LEAST_INTERVAL * 1000:g}ms or more", option, "ND-104-05")
+            raise refused(text, f"{LEAST_INTERVAL * 1000:g}ms or more", option, "ND-104-05")
         return given
 
     return read
@@ -147,32 +147,16 @@ def ipv4(option: str, port: bool = False) -> Callable[[str], str]:
         try:
             IPv4Address(address)
         except ValueError:
-            raise _refused(text, wanted, option) from None
+            raise refused(text, wanted, option) from None
         if colon and not (number.isascii() and number.isdigit() and int(number[:6]) <= 0xFFFF):
-            raise _refused(text, wanted, option)
+            raise refused(text, wanted, option)
         return text
 
     return read
 
 
-def subscriber(option: str) -> Callable[[str], str]:
-    """An IPv4 address, with the VLANs of a subscriber after it if need be."""
-    wanted = "an IPv4 address like 10.0.0.7, or one with VLANs like 10.0.0.7@100 or 10.0.0.7@100.7"
-    read_address = ipv4(option)
-
-    def read(text: str) -> str:
-        address, at, tags = text.partition("@")
-        read_address(address)
-        parts = tags.split(".")
-        known = all(one.isascii() and one.isdigit() and int(one[:5]) < 4095 for one in parts)
-        if at and not (known and len(parts) <= 2):
-            raise _refused(text, wanted, option)
-        return text
-
-    return read
-
-
-def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
+def refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
+    """That a value is not what an option takes."""
     shown = text if len(text) <= 80 else f"{text[:80]}…"
     return Error(code, f"{shown!r} is not {wanted}", at=option, fix=f"Give {wanted}")
 
@@ -204,39 +188,3 @@ def stored_run(incomplete: str) -> Iterator[str]:
         with contextlib.suppress(Error), Store() as store:
             known += [row.id for row in store.rows(50)]
     return (name for name in known if name.startswith(incomplete))
-
-
-def service_class(incomplete: str) -> Iterator[str]:
-    """Classes of service that begin so."""
-    from netdyno.tuning import service
-
-    return (name for name in service.classes() if name.startswith(incomplete))
-
-
-def known_setting(incomplete: str) -> Iterator[str]:
-    """Settings of the kernel that begin so."""
-    from netdyno.tuning import service
-
-    return (name for name in service.settings() if name.startswith(incomplete))
-
-
-def setting_or_study(incomplete: str) -> Iterator[str]:
-    """Settings of the kernel and studies that begin so."""
-    from netdyno.experiment.record import folder
-
-    yield from known_setting(incomplete)
-    yield from sorted(p.stem for p in folder().glob("*.json") if p.stem.startswith(incomplete))
-
-
-def running_nat(incomplete: str) -> Iterator[str]:
-    """NATs of this machine whose names begin so."""
-    from netdyno.nat import running
-
-    return (name for name in running.candidates() if name.startswith(incomplete))
-
-
-def workload(incomplete: str) -> Iterator[str]:
-    """Workloads that begin so."""
-    from netdyno.tuning import benches
-
-    return (name for name in benches.names() if name.startswith(incomplete))

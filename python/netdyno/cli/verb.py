@@ -69,8 +69,10 @@ class Verbs(TyperGroup):
         return _plain(super().get_params(ctx))
 
     @classmethod
-    def of(cls, where: Mapping[str, str], panels: Mapping[str, Sequence[str]] | None = None) -> type[Verbs]:
-        """The list of the verbs that `where` names: verb → `file:function` below `netdyno.cli`.
+    def of(
+        cls, package: str, where: Mapping[str, str], panels: Mapping[str, Sequence[str]] | None = None
+    ) -> type[Verbs]:
+        """The list of the verbs that `where` names: verb → `module:function`, `.file:function` in `package`.
 
         `panels` groups them in the help: heading → verbs, in that order.
         """
@@ -80,7 +82,7 @@ class Verbs(TyperGroup):
         class Listed(cls):  # type: ignore[valid-type, misc]
             def __init__(self, **more: Any) -> None:
                 super().__init__(**more)
-                self.commands = _Lazy({verb: where[verb] for verb in order}, headings)
+                self.commands = _Lazy(package, {verb: where[verb] for verb in order}, headings)
 
         return Listed
 
@@ -88,14 +90,15 @@ class Verbs(TyperGroup):
 class _Lazy(MutableMapping[str, Any]):
     """Commands by verb. Loading all of them takes most of a second, and a command line needs one."""
 
-    def __init__(self, where: Mapping[str, str], headings: Mapping[str, str]) -> None:
+    def __init__(self, package: str, where: Mapping[str, str], headings: Mapping[str, str]) -> None:
+        self._package = package
         self._known: dict[str, Any] = dict(where)
         self._headings = headings
 
     def __getitem__(self, verb: str) -> Any:
         one = self._known[verb]
         if isinstance(one, str):
-            one = self._known[verb] = _loaded(verb, one)
+            one = self._known[verb] = _loaded(self._package, verb, one)
             one.rich_help_panel = self._headings.get(verb)
         return one
 
@@ -122,11 +125,11 @@ def _cause(error: ImportError) -> str:
     return " ".join(str(error).split())
 
 
-def _loaded(verb: str, where: str) -> Any:
+def _loaded(package: str, verb: str, where: str) -> Any:
     """The command of a verb: one function, or a list of further verbs."""
     file, _, name = where.partition(":")
     try:
-        found = getattr(import_module(f"netdyno.cli.{file}"), name)
+        found = getattr(import_module(file, package), name)
     except ImportError as e:
         raise Error("ND-92-35", f"netdyno cannot be loaded: {_cause(e)}", fix="Install netdyno again") from e
     # one that came while a library was loading may have been taken for a fault of that library

@@ -14,7 +14,6 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.system import environment, namespaces, sysctl
 from netdyno.system.journal import journal
-from netdyno.system.vm import setup
 
 
 @dataclass(frozen=True)
@@ -113,15 +112,6 @@ def cpu() -> Iterator[Check]:
         yield Check("governor", "ok" if governor == "performance" else "optional", governor, fix)
 
 
-def virtual_machine() -> Iterator[Check]:
-    """Whether there can be one, by which accelerator and with which kernel."""
-    what, made = "tune reproduce with parameters of the whole machine", setup.find()
-    if isinstance(made, setup.Setup):
-        yield Check("virtual machine", "ok", f"{made.told}; for {what}")
-    else:
-        yield Check("virtual machine", "optional", f"none: {made.why}; for {what}", made.fix)
-
-
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     core,
     programs,
@@ -129,5 +119,4 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     ping,
     limits,
     cpu,
-    virtual_machine,
 )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from netdyno.errors import Error
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Observation, Setting
@@ -108,3 +109,9 @@ def measure_pairs(
         two = trial(a_first, number)
         found.append((one, two) if a_first else (two, one))
     return found
+
+
+def unequal(said: str, at: str = "") -> Error:
+    """That one of two settings lost more trials than the other, so that nothing is concluded."""
+    fix = "Look at what the setting does to the machine (steal, pressure, failures): that is a result too"
+    return Error("ND-90-34", said, at=at, fix=fix)

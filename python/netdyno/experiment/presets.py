@@ -9,6 +9,7 @@ from typing import Any
 
 from netdyno import config, paths
 from netdyno.errors import Error
+from netdyno.systems import SYSTEMS
 
 
 def profiles() -> dict[str, Path]:
@@ -17,9 +18,10 @@ def profiles() -> dict[str, Path]:
 
 
 def experiments() -> dict[str, Path]:
-    """Name and file of each preset experiment; studies of tuning and of NATs have formats of their own."""
+    """Name and file of each preset experiment; studies of systems have formats of their own."""
+    systems = {one.name for one in SYSTEMS}
     found = sorted(paths.data("experiments").rglob("*.yaml"))
-    return {path.stem: path for path in found if path.parent.name not in ("tuning", "nat")}
+    return {path.stem: path for path in found if path.parent.name not in systems}
 
 
 def names() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,14 +110,14 @@ class Running:
 
     def clear(self, **params: Any) -> int:
         """End the sessions that are meant: how many there were."""
-        return clear(self.client, self.graph, **params)
+        return clear(self.call, **params)
 
 
-def clear(client: Client, graph: str, **params: Any) -> int:
-    """End sessions of a graph's NAT, in as many calls as that takes: how many there were."""
+def clear(call: Callable[..., Any], **params: Any) -> int:
+    """End sessions of the NAT that is asked so, in as many calls as that takes: how many there were."""
     ended, cursor = 0, None
     while True:
-        answer = client.call("nat.clear", graph=graph, cursor=cursor, **params)
+        answer = call("nat.clear", cursor=cursor, **params)
         ended, cursor = ended + int(answer["ended"]), answer["next"]
         if cursor is None:
             return ended

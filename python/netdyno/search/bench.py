@@ -26,8 +26,6 @@ TYPICAL = 0.613
 as many at any."""
 AROUND = 2.0
 """Seconds that a trial takes besides its phases: daemon, topology and DUTs are set up for each."""
-SEVERAL = ("throughput", "loss", "latency", "capacity", "teardown")
-"""Kinds of searches that are made over several legs: those after which a DUT is as it was."""
 LONG = 60.0
 """Least length of a trial of the throughput (RFC 2544 §24)."""
 
@@ -51,7 +49,7 @@ def prepare(
 ) -> tuple[Search, Estimate]:
     """A search of a kind over the legs of an experiment, at each frame size."""
     check(wanted)
-    kind, legs = KINDS[name], searched(experiment, base, several=name in SEVERAL)
+    kind, legs = KINDS[name], searched(experiment, base, several=KINDS[name].several)
     leg = legs[0]
     if name == "rate" and not table(leg.profile).get("thresholds"):
         what = "the profile has no thresholds, so that there is nothing a load could fail to keep"
@@ -102,11 +100,16 @@ def axes(
         yield from ((leg.name, leg.name, axis(leg)) for leg in legs)
 
 
+def over_legs() -> Iterator[str]:
+    """Kinds of searches that are made over several legs."""
+    return (name for name, kind in KINDS.items() if kind.several)
+
+
 def searched(experiment: Experiment, base: Path, *, several: bool = False) -> list[LegSpec]:
     """The legs that are searched, with their profiles."""
     if (len(experiment.legs) != 1 and not several) or experiment.factors:
         what = f"it has {len(experiment.legs)} legs and {len(experiment.factors)} factors"
-        fix = f"Name a profile, or an experiment without factors; {', '.join(SEVERAL)} take several legs"
+        fix = f"Name a profile, or an experiment without factors; {', '.join(over_legs())} take several legs"
         raise Error("ND-104-07", what, at=experiment.name, fix=fix)
     return [leg.model_copy(update={"profile": resolve_profile(leg.profile, base)}) for leg in experiment.legs]
 

@@ -77,6 +77,8 @@ class Kind(Protocol):
     """Whether trials are judged by what they lost; if not, a generator that was late disturbs none."""
     timed: bool
     """Whether delays are taken from its trials of full length."""
+    several: bool
+    """Whether it is made over several legs: whether a DUT is after it as it was."""
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Where it looks, and the unit of its loads."""

@@ -1,7 +1,7 @@
 """How each kind of journalled change is undone.
 
 Every function may be called again, or when the change never happened; it returns whether there was anything
-to do. A kind costs one function and one `register`; those of packages above stand in `netdyno.CHANGES`.
+to do. A kind costs one function and one `register`; those of systems stand in `netdyno/systems.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from netdyno import CHANGES
 from netdyno.errors import Error
+from netdyno.late import loaded
 from netdyno.system import device, namespace, proc, sysctl
+from netdyno.systems import SYSTEMS
 
 GRACE = 3.0
 """Seconds between asking a process to end and ending it."""
@@ -48,8 +48,7 @@ def undo(entry: dict[str, Any], same_boot: bool = True, force: bool = False) -> 
         )
     if not same_boot and not kind.outlives_boot:
         return False
-    module, _, name = kind.function.partition(":")
-    function: Callable[[dict[str, Any]], bool] = getattr(import_module(module), name)
+    function: Callable[[dict[str, Any]], bool] = loaded(kind.function)
     # without what became of it there is nothing to tell whose it is
     return function({key: value for key, value in entry.items() if key != "made"} if force else entry)
 
@@ -222,5 +221,6 @@ for _name, _outlives in (
 ):  # fmt: skip
     register(_name, f"{__name__}:undo_{_name}", outlives_boot=_outlives)
 register("interface", "netdyno.system.interface:undo_interface")
-for _name, _function, _outlives in CHANGES:
-    register(_name, _function, outlives_boot=_outlives)
+for _system in SYSTEMS:
+    for _one in _system.changes:
+        register(_one.kind, _one.undo, outlives_boot=_one.outlives_boot)

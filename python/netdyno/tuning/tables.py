@@ -134,6 +134,12 @@ def check(data: Any, at: str) -> Tables:
 _NUMBER = re.compile(r"([0-9.]+)([A-Za-z]*)")
 
 
+def wrong(_: Path, data: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Nothing, for `netdyno validate`: what is wrong is raised."""
+    check(data, "")
+    return [], []
+
+
 def scaled(spec: BenchSpec, load: float, length: float) -> Spec:
     """The bench with less to do, or for a shorter time; at least one of everything."""
 

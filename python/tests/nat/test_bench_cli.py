@@ -12,7 +12,7 @@ from netdyno.cli import app
 from netdyno.experiment import spec
 from netdyno.nat import cores
 from netdyno.nat.advice import Cycles
-from netdyno.search import nat_advice
+from netdyno.nat.search import advice as nat_advice
 
 from .shared import machine
 

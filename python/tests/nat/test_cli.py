@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from netdyno.cli import app, nat_show, values
+from netdyno.cli import app
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.nat import running
+from netdyno.nat.verbs import completion
+from netdyno.nat.verbs import show as nat_show
 
 from .shared import CGN, changed
 
@@ -371,7 +373,7 @@ def test_without_a_nat_it_says_so(runtime: Path, capsys: Said) -> None:
     stale(runtime / "nd-nat-old.sock")
     assert app.call(["nat", "status"]) == 104
     assert "ND-104-35: no NAT runs here" in capsys.readouterr().err
-    assert list(values.running_nat("ol")) == ["old"]
+    assert list(completion.running_nat("ol")) == ["old"]
 
 
 def test_of_several_one_is_chosen(cgn: Path, runtime: Path, capsys: Said) -> None:

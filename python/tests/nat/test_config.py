@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from netdyno import config, paths
-from netdyno.cli import nat_init
 from netdyno.errors import Error
 from netdyno.nat.config import checked, load
 from netdyno.nat.cores import Place
 from netdyno.nat.file import File, words
 from netdyno.nat.sizing import sizing
+from netdyno.nat.verbs import init as nat_init
 
 from .shared import CGN, nat
 

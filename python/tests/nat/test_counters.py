@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from netdyno.cli import app, nat_counters, nat_metrics
+from netdyno.cli import app
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
-from netdyno.export import nat as exported
 from netdyno.export import prometheus
 from netdyno.nat import counters, graph, reasons, running
+from netdyno.nat import metrics as exported
+from netdyno.nat.verbs import counters as nat_counters
+from netdyno.nat.verbs import metrics as nat_metrics
 from netdyno.system.interrupt import interrupted
 
 from .shared import machine, nat

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from netdyno.cli import app
-from netdyno.doctor import nat as doctor
 from netdyno.doctor.checks import Check
-from netdyno.nat import graph
+from netdyno.nat import doctor, graph
 from netdyno.nat.cores import Topology
 from netdyno.system.machine import Machine
 

@@ -11,8 +11,8 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.experiment import spec
-from netdyno.lab.access import kernel_nat
 from netdyno.nat import lab, study
+from netdyno.nat.access import kernel_nat
 from netdyno.nat.cores import Topology
 from netdyno.nat.lab import Flows
 from netdyno.nat.study import Machine

@@ -15,15 +15,16 @@ from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Silent
 from netdyno.nat import study
+from netdyno.nat.search import study as nat_study
+from netdyno.nat.search.study import Asked
 from netdyno.nat.study import Machine
 from netdyno.report import held as page
 from netdyno.report.render import render
-from netdyno.search import nat_study, sizes
+from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.held import at_shares, shape
 from netdyno.search.kind import KINDS
 from netdyno.search.load import axis
-from netdyno.search.nat_study import Asked
 from netdyno.search.observe import observed
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import Ask, LoadTrial, loss_goal, run

@@ -12,7 +12,7 @@ from netdyno.core.model import Counts, GroupSample, Sample
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
 from netdyno.search import rfc2544, sizes, words
-from netdyno.search.bench import SEVERAL, prepare
+from netdyno.search.bench import over_legs, prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
@@ -353,7 +353,7 @@ def two_legs() -> Experiment:
 
 
 def test_what_is_searched_over_several_legs() -> None:
-    for kind in KINDS.keys() - {*SEVERAL}:
+    for kind in KINDS.keys() - {*over_legs()}:
         with pytest.raises(Error, match="2 legs"):
             prepare(kind, two_legs(), Path(), wanted(), [])
     search, _ = prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64,512"))

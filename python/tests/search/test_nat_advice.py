@@ -15,8 +15,8 @@ from netdyno.errors import Error
 from netdyno.nat import advice, study
 from netdyno.nat.advice import Cycles, Placement
 from netdyno.nat.cores import STAGES
+from netdyno.nat.search import advice as nat_advice
 from netdyno.nat.study import Machine
-from netdyno.search import nat_advice
 
 from ..nat.shared import machine
 

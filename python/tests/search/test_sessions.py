@@ -17,16 +17,17 @@ from netdyno.experiment import spec
 from netdyno.experiment.spec import LegSpec
 from netdyno.lab.dut import DRIVERS
 from netdyno.lab.dut.base import Place
-from netdyno.lab.dut.kernel_nat import IDLE
-from netdyno.lab.dut.sessions import SECONDS, SESSIONS, KeepsSessions, tear_down
+from netdyno.lab.dut.graph import L2FWD
 from netdyno.nat import phases, study
+from netdyno.nat.dut.kernel_nat import IDLE
+from netdyno.nat.dut.sessions import SECONDS, SESSIONS, KeepsSessions, keeper, tear_down
 from netdyno.nat.lab import Flows
+from netdyno.nat.search import study as nat_study
+from netdyno.nat.search.capacity import GOAL, slowest
 from netdyno.nat.study import Machine
-from netdyno.search import nat_study
 from netdyno.search.bench import searched
 from netdyno.search.exponential import slowing
 from netdyno.search.kind import KINDS
-from netdyno.search.kind.capacity import GOAL, slowest
 from netdyno.search.load import Axis, axis
 from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, run
 from netdyno.search.wanted import Part, Wanted
@@ -279,12 +280,13 @@ def test_sessions_are_cleared_when_all_are_open() -> None:
 
 
 def test_what_keeps_no_sessions_cannot_be_torn_down() -> None:
-    assert {name for name, driver in DRIVERS.items() if issubclass(driver, KeepsSessions)} == {
-        "graph",
-        "kernel-nat",
-    }
+    assert {name for name, driver in DRIVERS.items() if issubclass(driver, KeepsSessions)} == {"kernel-nat"}
+    place = Place("x", "127.0.0.1")
+    nat = L2FWD | {"elements": L2FWD["elements"] | {"sessions": {"kind": "conntrack"}}}
+    assert keeper(DRIVERS["graph"](place, {"graph": nat})) is not None
+    assert keeper(DRIVERS["graph"](place)) is None
     with pytest.raises(Error, match="no sessions"):
-        tear_down(DRIVERS["reflector"](Place("x", "127.0.0.1")))
+        tear_down(DRIVERS["reflector"](place))
 
 
 def test_a_study_of_sessions_is_of_nats_behind_ports_of_the_kernel() -> None:

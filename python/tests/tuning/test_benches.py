@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import netdyno
-from netdyno.cli import tune_compare
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment import study
@@ -24,6 +23,7 @@ from netdyno.tuning.bench import Spec
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
+from netdyno.tuning.verbs import compare as tune_compare
 
 from ..conftest import root
 from .test_paired import Noisy

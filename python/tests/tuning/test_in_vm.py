@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from netdyno.cli import tune_reproduce
 from netdyno.cli.app import call
 from netdyno.core.result import Result
 from netdyno.errors import Error
@@ -17,6 +16,7 @@ from netdyno.experiment.study import Study
 from netdyno.store import Store
 from netdyno.system.vm.setup import Lacking
 from netdyno.tuning import comparing, in_vm, tables
+from netdyno.tuning.verbs import reproduce as tune_reproduce
 
 from ..test_vm import MADE
 from .test_tables import SMALL, Web

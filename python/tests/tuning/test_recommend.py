@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from netdyno.cli import tune_recommend
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record
@@ -18,6 +17,7 @@ from netdyno.tuning.learn import Place, learn
 from netdyno.tuning.recommend import BASELINE, Case, Context, Experience, Judgement, judge, recommend
 from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, Simulated
 from netdyno.tuning.simulated import Path as Way
+from netdyno.tuning.verbs import recommend as tune_recommend
 
 SETTINGS = {
     "bbr": {CC: "bbr"},

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from netdyno.cli import tune_reproduce
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record
 from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.tuning import benches, comparing, tables
+from netdyno.tuning.verbs import reproduce as tune_reproduce
 
 from .test_benches import one
 from .test_paired import Noisy

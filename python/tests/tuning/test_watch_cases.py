@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.cli.tune_watch_cases import words
 from netdyno.errors import Error
 from netdyno.stats.observation import Observation, Value
 from netdyno.system import sysctl
 from netdyno.tuning import watch_cases
 from netdyno.tuning.cases import CASES, Case, Check
 from netdyno.tuning.registry import registry
+from netdyno.tuning.verbs.watch_cases import words
 from netdyno.tuning.watch import rules
 from netdyno.tuning.watch_cases import ALLOWED, CONGESTION, LIMIT, PLENTY, PROMISED, SHORT, WatchedCase
 

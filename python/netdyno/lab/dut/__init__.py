@@ -1,20 +1,26 @@
-"""Devices under test: one driver a file, one contract (`base.py`), one registry line here."""
+"""Devices under test: one driver a file, one contract (`base.py`), one registry line here; those of
+systems stand in `netdyno/systems.py`."""
+
+from collections.abc import Mapping
 
 from netdyno.lab.dut.base import Dut, Place
 from netdyno.lab.dut.graph import GraphDut
-from netdyno.lab.dut.kernel_nat import KernelNat
 from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
+from netdyno.late import Late
+from netdyno.systems import named
 
-DRIVERS: dict[str, type[Dut]] = {
-    "graph": GraphDut,
-    "kernel-nat": KernelNat,
-    "mosquitto": Mosquitto,
-    "nginx": Nginx,
-    "reflector": Reflector,
-    "reflector-dpdk": ReflectorDpdk,
-}
+DRIVERS: Mapping[str, type[Dut]] = Late(
+    {
+        "graph": GraphDut,
+        "mosquitto": Mosquitto,
+        "nginx": Nginx,
+        "reflector": Reflector,
+        "reflector-dpdk": ReflectorDpdk,
+    },
+    named("duts"),
+)
 
 __all__ = ["DRIVERS", "Dut", "Place"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from netdyno.lab.dut.base import Settings, url_host
+from netdyno.lab.dut.base import Place, Settings, url_host
 from netdyno.lab.dut.graph_daemon import LOST, GraphDaemon
-from netdyno.lab.dut.sessions import KeepsSessions
-from netdyno.nat import running
+from netdyno.late import Late
+from netdyno.systems import named
 
 L2FWD: dict[str, Any] = {
     "ports": {"a": {"device": "net_ring0"}, "b": {"device": "net_ring1"}},
@@ -26,11 +27,30 @@ class Options(Settings):
     """As `netdyno graph run` takes it; default: l2fwd between two rings."""
 
 
-class GraphDut(GraphDaemon, KeepsSessions):
+class Part(ABC):
+    """What a graph can do more as it has elements of some kind."""
+
+    def __init__(self, dut: GraphDut) -> None:
+        self.dut = dut
+
+    @abstractmethod
+    def counters(self) -> dict[str, float]:
+        """What it counts beside the elements."""
+
+
+PARTS: Mapping[str, type[Part]] = Late({}, named("elements"))
+"""By kind of element; each is a system's (`netdyno/systems.py`)."""
+
+
+class GraphDut(GraphDaemon):
     """A daemon of its own whose graph forwards."""
 
     driver: ClassVar[str] = "graph"
     Options = Options
+
+    def __init__(self, place: Place, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(place, options)
+        self._parts: dict[str, Part] = {}
 
     def graph(self) -> dict[str, Any]:
         graph: dict[str, Any] = self.options.graph
@@ -41,7 +61,7 @@ class GraphDut(GraphDaemon, KeepsSessions):
 
     def counters(self) -> dict[str, float]:
         """How many elements it has; of each the packets in and out, and drops by reason; of each port what it
-        lost; a NAT's sessions."""
+        lost; what its parts count."""
         stats = self.ask("graph.stats")
         elements = stats["elements"]
         found = {"elements": float(len(elements))}
@@ -51,18 +71,14 @@ class GraphDut(GraphDaemon, KeepsSessions):
             found |= {f"{name}.{reason}": float(count) for reason, count in one["drops"].items()}
         for port, counts in stats["interfaces"].items():
             found |= {f"{port}.{key}": float(counts[key]) for key in LOST}
-        if self._tracks():
-            found |= {"sessions": float(self.sessions()), **self.cleared}
+        for part in self.parts:
+            found |= part.counters()
         return found
 
-    def _tracks(self) -> bool:
-        return any(one.get("kind") == "conntrack" for one in self.options.graph["elements"].values())
-
-    def sessions(self) -> int:
-        return sum(int(one["sessions"]) for one in self.ask("nat.status")["workers"])
-
-    def clear_sessions(self) -> float:
-        assert self._client is not None
-        began = time.monotonic()
-        running.clear(self._client, self._graph, all=True)
-        return time.monotonic() - began
+    @property
+    def parts(self) -> list[Part]:
+        """What it can do more, by the kinds of its elements."""
+        kinds = {str(one.get("kind")) for one in self.options.graph["elements"].values()}
+        for kind in kinds & PARTS.keys() - self._parts.keys():
+            self._parts[kind] = PARTS[kind](self)
+        return [self._parts[kind] for kind in sorted(kinds & self._parts.keys())]

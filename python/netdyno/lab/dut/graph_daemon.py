@@ -50,10 +50,10 @@ class GraphDaemon(Dut):
             self.teardown()
             raise
 
-    def ask(self, method: str) -> dict[str, Any]:
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """What the daemon says of the graph."""
         assert self._client is not None
-        said: dict[str, Any] = self._client.call(method, graph=self._graph)
+        said: dict[str, Any] = self._client.call(method, graph=self._graph, **params)
         return said
 
     def workers(self) -> list[DutWorker]:

@@ -1,29 +1,32 @@
-"""Kinds of searches, one a file; `netdyno bench` has a verb for each, but for those of studies of NATs."""
+"""Kinds of searches, one a file, with a verb of `netdyno bench` each; systems add theirs (`systems.py`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from netdyno.late import Late
 from netdyno.search.kind.back_to_back import BackToBack
-from netdyno.search.kind.capacity import Capacity
 from netdyno.search.kind.latency import Latency
 from netdyno.search.kind.loss import Loss
 from netdyno.search.kind.recovery import Recovery
 from netdyno.search.kind.reset import Reset
-from netdyno.search.kind.teardown import Teardown
 from netdyno.search.kind.throughput import Rate, Throughput
 from netdyno.search.wanted import Kind
+from netdyno.systems import named
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Throughput(),
-        Loss(),
-        BackToBack(),
-        Latency(),
-        Recovery(),
-        Reset(),
-        Rate(),
-        Capacity(),
-        Teardown(),
-    )
-}
+KINDS: Mapping[str, Kind] = Late(
+    {
+        kind.name: kind
+        for kind in (
+            Throughput(),
+            Loss(),
+            BackToBack(),
+            Latency(),
+            Recovery(),
+            Reset(),
+            Rate(),
+        )
+    },
+    named("searches"),
+)
 """By name."""

@@ -28,6 +28,7 @@ class BackToBack(Throughput):
     """The length of a burst, and the buffer that it tells of."""
 
     name = "back-to-back"
+    several = False
     rfc = "RFC 9004"
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:

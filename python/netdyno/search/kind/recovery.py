@@ -35,6 +35,7 @@ class Recovery(Throughput):
     """The time to recover from an overload."""
 
     name = "recovery"
+    several = False
     rfc = "RFC 2544 §26.5"
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:

@@ -32,6 +32,7 @@ class Reset(Throughput):
     """The time that a restart of the DUT takes."""
 
     name = "reset"
+    several = False
     rfc = "RFC 6201"
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:

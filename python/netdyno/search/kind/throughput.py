@@ -23,6 +23,7 @@ class Throughput:
     exact = False
     by_loss = True
     timed = False
+    several = True
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Up to the load of the profile."""
@@ -54,6 +55,7 @@ class Rate(Throughput):
     """The highest load of a profile at which its thresholds hold."""
 
     name = "rate"
+    several = False
     rfc = ""
 
 

@@ -1,0 +1,115 @@
+"""Connection tear-down rate: how fast a NAT clears its table of sessions, by its own command (RFC 9693)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from netdyno.core.search import SearchFinding
+from netdyno.experiment.measurer import Action
+from netdyno.experiment.spec import LegSpec, table
+from netdyno.nat import phases
+from netdyno.nat.dut.sessions import SECONDS, SESSIONS, tear_down
+from netdyno.nat.search.capacity import offered
+from netdyno.search.edge import CONFIDENCE
+from netdyno.search.kind.throughput import Throughput
+from netdyno.search.load import Axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, counted
+from netdyno.search.wanted import Part, Wanted
+from netdyno.stats.estimate import positive_interval
+
+GOAL = "tear-down"
+LEAST = 0.99
+"""Of the sessions that were wanted: a trial that had fewer to clear does not count."""
+TIMES = 3
+"""All sessions are cleared so often at least: of two rates there is no interval to speak of."""
+TRIES = 3
+"""Trials for each that is wanted, at most."""
+
+
+class Teardown(Throughput):
+    """Of a NAT behind two ports, by profiles of [`phases`][netdyno.nat.phases]."""
+
+    name = "teardown"
+    rfc = "RFC 9693"
+    by_loss = False
+
+    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+        """As many sessions as the profile has."""
+        sessions, rate = phases.most(table(axis.leg.profile))
+        return Space(float(sessions), wanted.resolution, sessions / rate, step=1.0), "sessions"
+
+    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+        """The same again and again."""
+        return again(space, wanted.repeat)
+
+    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+        """The profile as it is."""
+        return offered(axis, ask)
+
+    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+        """When all sessions are open they are cleared."""
+        (name,) = axis.leg.duts
+        return (Action(phases.opened(round(ask.load), ask.load / ask.seconds), name, tear_down),)
+
+    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """The mean rate, with its interval."""
+        seen, whole = _seen(part), _whole(part)
+        if not whole:
+            return [], {}
+        rate, interval = positive_interval([sessions / took for sessions, took in whole], CONFIDENCE)
+        few = len(seen) - len(whole)
+        left = "1 trial" if few == 1 else f"{few} trials"
+        notes = [f"{left} left out, in which not all sessions were there to be cleared"] if few else []
+        times = [took for _, took in whole]
+        found = SearchFinding(
+            goal=GOAL,
+            words="sessions cleared in a second, all of them at once",
+            load=rate,
+            interval=interval,
+            limit="dut",
+            stop=part.stop or "interrupted",
+            trials=len(whole),
+            disturbed=sum(bool(one.disturbed) for one in part.trials),
+            short=sum(one.short and not one.disturbed for one in part.trials),
+            notes=notes,
+        )
+        return [found], {"teardown_time": sum(times) / len(times), "teardown_time.max": max(times)}
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """A rate, where no trial had all sessions."""
+        if _whole(part):
+            return []
+        return [f"in none of {len(_seen(part))} trials that count were all sessions there to be cleared"]
+
+
+KIND = Teardown()
+
+
+def _seen(part: Part) -> list[LoadTrial]:
+    return [one for one in counted(part.trials) if one.number in part.repetitions]
+
+
+def _whole(part: Part) -> list[tuple[float, float]]:
+    """Sessions and seconds of each trial in which all were there to be cleared."""
+    cleared = [one for one in (_cleared(part, trial) for trial in _seen(part)) if one is not None]
+    return [one for one in cleared if one[0] >= LEAST * part.space.most and one[1] > 0]
+
+
+def again(space: Space, times: int) -> Strategy:
+    """The same load so often. What was not opened is tried again."""
+    left = max(TIMES, times)
+    for _ in range(TRIES * left):
+        seen = yield Ask(space.most, space.seconds)
+        left -= seen.loss <= 1 - LEAST
+        if not left:
+            break
+    return "trials"
+
+
+def _cleared(part: Part, one: LoadTrial) -> tuple[float, float] | None:
+    """Sessions, and seconds."""
+    for dut in part.repetitions[one.number].dut.values():
+        if SESSIONS in dut.counters_after:
+            return dut.counters_after[SESSIONS], dut.counters_after[SECONDS]
+    return None

@@ -1,0 +1,121 @@
+"""The systems over this platform: one entry each, which names by strings all that the platform knows of it.
+
+A system is a folder below `netdyno/`. The platform never imports it, and no system another (`./do lint` says
+so): what stands here is `module:attribute`, and loaded when it is asked for. Without its folder and its entry
+here, and its line in `netdyno/__init__.py` where scripts have functions of it, a system is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+
+@dataclass(frozen=True)
+class Change:
+    """A kind of change that a system makes, for the journal."""
+
+    kind: str
+    undo: str
+    outlives_boot: bool = False
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What `netdyno demo WORD` shows."""
+
+    word: str
+    about: str
+    """In few words, for the help of WORD."""
+    help: str
+    """A paragraph for the help of the verb."""
+    run: str
+
+
+@dataclass(frozen=True)
+class System:
+    """All that the platform knows of one."""
+
+    name: str
+    """Of its folder here, and of that of its files in `experiments/`."""
+    verb: str
+    verbs: str
+    after: str
+    """The verb that help has before it."""
+    changes: tuple[Change, ...] = ()
+    free: str = ""
+    """Whether an entry of the journal may be undone: no living process of ours holds the same. It gets the
+    entry and the folder of journals."""
+    duts: Mapping[str, str] = field(default_factory=dict)
+    """Devices under test, by driver."""
+    elements: Mapping[str, str] = field(default_factory=dict)
+    """What a graph under test does more where it has an element of a kind: a `Part` (`lab/dut/graph.py`)."""
+    searches: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of searches."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """What tells what is wrong with a file, by how its format begins; it gets the path and what is in it."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """What makes a page of studies, by their kind."""
+    checks: str = ""
+    """What `netdyno doctor` looks at."""
+    demo: Demo | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
+    """What scripts have as `netdyno.NAME`."""
+
+
+NAT = System(
+    name="nat",
+    verb="nat",
+    verbs="netdyno.nat.verbs:app",
+    after="graph",
+    changes=(Change("route", "netdyno.nat.host:undo_route"),),
+    duts={"kernel-nat": "netdyno.nat.dut.kernel_nat:KernelNat"},
+    elements={"conntrack": "netdyno.nat.dut.sessions:Sessions"},
+    searches={
+        "capacity": "netdyno.nat.search.capacity:KIND",
+        "teardown": "netdyno.nat.search.teardown:KIND",
+    },
+    formats={"netdyno-nat": "netdyno.nat.check:wrong"},
+    demo=Demo(
+        word="nat",
+        about="a NAT at work",
+        help="""
+With `nat`: two subscribers boot by DHCP from Kea, our NAT gets a public address for each by DHCP from
+another Kea, and they surf an nginx through it, and through the kernel's NAT beside it. The report shows
+addresses, mappings, the throughput of both, cycles per packet of each element and drops by reason. It
+takes less than a minute.
+""".strip(),
+        run="netdyno.nat.verbs.demo:run",
+    ),
+)
+
+TUNING = System(
+    name="tuning",
+    verb="tune",
+    verbs="netdyno.tuning.verbs:app",
+    after="runs",
+    changes=(
+        Change("tunable", "netdyno.tuning.undo:tunable"),
+        Change("tunable_kept", "netdyno.tuning.undo:tunable", outlives_boot=True),
+        Change("socket", "netdyno.tuning.undo:socket"),
+    ),
+    free="netdyno.tuning.owners:free",
+    formats={"netdyno-tuning/1": "netdyno.tuning.tables:wrong"},
+    checks="netdyno.tuning.doctor:checks",
+    functions={
+        "Comparison": "netdyno.tuning.results:Comparison",
+        "Screening": "netdyno.tuning.results:Screening",
+        "Tuning": "netdyno.tuning.results:Tuning",
+        "compare": "netdyno.tuning.api:compare",
+        "screen": "netdyno.tuning.api:screen",
+        "tune": "netdyno.tuning.api:tune",
+    },
+)
+
+SYSTEMS = (NAT, TUNING)
+
+
+def named(what: str) -> dict[str, str]:
+    """What all systems have by name of one field: `duts`, `searches`, `functions`, …"""
+    return dict(chain.from_iterable(getattr(one, what).items() for one in SYSTEMS))

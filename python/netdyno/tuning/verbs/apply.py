@@ -1,0 +1,237 @@
+"""`netdyno tune apply`: apply a setting, and restore the old values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
+from netdyno.errors import Error
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import chosen as chosen_by
+from netdyno.tuning import host_state, keep, owners, service
+from netdyno.tuning.apply import Applied
+from netdyno.tuning.apply import apply as put
+from netdyno.tuning.plan import Change, Plan, plan
+from netdyno.tuning.registry import registry
+from netdyno.tuning.verbs import completion
+from netdyno.tuning.verbs.params import need_namespace, need_root
+from netdyno.units import seconds
+
+
+def apply(
+    setting: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SETTING]",
+            help="A study, a known setting like paper-latency, or a file of names and values.",
+            autocompletion=completion.setting_or_study,
+        ),
+    ] = None,
+    single: Annotated[
+        list[str] | None, typer.Option("--set", help="One parameter; again for more.", metavar="NAME=VALUE")
+    ] = None,
+    service_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            help="The setting known for a class of service.",
+            metavar="CLASS",
+            autocompletion=completion.service_class,
+        ),
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option("--best", help="Of a study with several objectives: best for this.", metavar="METRIC"),
+    ] = None,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="Apply a study's setting even if it was not proven.")
+    ] = False,
+    contradicted: Annotated[
+        bool,
+        typer.Option("--contradicted", help="Apply a study's setting even if none of its counters moved."),
+    ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(help="In a network namespace, as of a device under test.", metavar="NAMESPACE"),
+    ] = None,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
+    ] = False,
+    keep_it: Annotated[
+        bool, typer.Option("--keep", help="Make it persistent across reboots, and return.")
+    ] = False,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="Restore the old values after this time.",
+            metavar="TIME",
+            parser=values.time("--for"),
+        ),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was changed as JSON.")] = False,
+) -> None:
+    """Apply kernel parameters until Ctrl-C, then restore the old values.
+
+    A study is named, or given as its file or the folder of its run: its winning setting is applied. A setting
+    that was not proven better, or only on a simulation, is refused without --unproven; one that is better
+    although none of the counters moved by which it works, without --contradicted.
+
+    Only values that differ are written, in an order that is valid at every step (a minimum before its
+    maximum), and each is read back. The old values are on disk before the first write: they are restored on
+    Ctrl-C, by a watchdog if netdyno is killed, else by the next start or `netdyno restore`. Needs root.
+
+    Parameters of the whole machine are refused without --global; from a known setting or a class they are
+    skipped, like those that this kernel lacks.
+
+        sudo netdyno tune apply --class latency --where web --dry-run
+
+        sudo netdyno tune apply --set net.core.somaxconn=8192 --set net.ipv4.tcp_rmem='4096 131072 64MiB'
+
+        sudo netdyno tune apply mine.yaml --global --keep
+
+        sudo netdyno tune apply search-iperf3-tcp-3f2a61bc --where web --for 10min
+    """
+    if keep_it and length:
+        raise Error(
+            "ND-104-07", "a persistent setting has no end", at="--keep and --for", fix="Leave one out"
+        )
+    need_namespace(where)
+    if not dry:
+        need_root("setting kernel parameters")
+        put_back()
+    written = _written(setting, service_class, best, unproven, contradicted)
+    planned = _planned(written, single or [], where, allow_global)
+    if keep_it:
+        keep.check(planned)
+    for line in _remarks(planned):
+        console.note(line)
+    if dry or not planned.steps:
+        _show(planned, planned.changes, as_json, "would become" if dry else "")
+        return
+    if keep_it:
+        _keep(planned, as_json)
+        return
+    with Interrupts().installed() as interrupts, interrupts.asking():
+        with interrupts.shielded():
+            applied = put(planned, watched=True)
+        try:
+            _show(planned, applied.changes, as_json, "is now")
+            console.note("Ctrl-C restores the old values")
+            end = time.monotonic() + seconds(length) if length else float("inf")
+            while not interrupts.count and time.monotonic() < end:
+                time.sleep(min(0.1, max(0.0, end - time.monotonic())))
+        finally:
+            with interrupts.shielded():
+                applied.restore()
+    console.note("old values restored")
+
+
+def _keep(planned: Plan, as_json: bool) -> None:
+    with Interrupts().installed() as interrupts, interrupts.shielded():
+        applied: Applied = put(planned, watched=True)
+        try:
+            written = keep.keep(applied)
+        except BaseException:
+            applied.restore()
+            raise
+        _show(planned, applied.changes, as_json, "is now")
+    for path in written:
+        console.note(f"wrote {path}; `netdyno tune restore` undoes it")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Names and values as they were found somewhere."""
+
+    values: Mapping[str, Any]
+    general: bool
+    """For any machine: what this one does not have is left out."""
+
+
+def _written(
+    setting: str | None, service_class: str | None, best: str | None, unproven: bool, contradicted: bool
+) -> Written:
+    """The setting that was named: a study's, a known one, a file's, or that of a class."""
+    chosen = setting
+    if service_class:
+        if setting:
+            what = "both are settings"
+            raise Error("ND-104-07", what, at=f"{setting} and --class", fix="Give one of them")
+        chosen = service.read(service_class).setting
+        if not chosen:
+            raise Error(
+                "ND-104-07", "no setting is known for it", at=service_class, fix="Give --set, or a file"
+            )
+    of_study = chosen not in service.settings() and chosen is not None
+    study = chosen_by.study(str(chosen)) if of_study else None
+    if study is None:
+        said = {"--best": best, "--unproven": unproven, "--contradicted": contradicted}
+        if wrong := next((name for name, given in said.items() if given), None):
+            what, fix = "it says something of a study", "Name a study, or leave it out"
+            raise Error("ND-104-07", what, at=wrong, fix=fix)
+        return Written(service.known(chosen).values if chosen else {}, chosen in service.settings())
+    one = chosen_by.winner(study, best, unproven=unproven, contradicted=contradicted)
+    state = (
+        f"proven over {one.pairs} pairs on {study['bench']}"
+        if not one.objection
+        else f"not proven: {one.objection}"
+    )
+    if one.proven and one.contradicted:
+        console.note("warning: none of its counters moved: something else may be the cause")
+    best_for = f"best for {one.metric}, " if one.metric else ""
+    console.note(f"{study['name']}: {best_for}{state}")
+    return Written(one.setting, False)
+
+
+def _planned(setting: Written, single: list[str], where: str | None, allow_global: bool) -> Plan:
+    known, written = registry(), setting.values
+    exact: dict[str, Any] = {}
+    for text in single:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Error("ND-104-04", f"{text!r} is not NAME=VALUE", at="--set", fix="Write it like that")
+        exact[name.strip()] = value.strip()
+    if not written and not exact:
+        raise Error("ND-104-22", "there is nothing to set", fix="Give a setting, --set or --class")
+    devices = host_state.devices(where)
+    # what was named one by one is not left out
+    asked = service.on_devices(known, exact, devices)
+    general = service.on_devices(known, written, devices)
+    optional = general.keys() - asked.keys() if setting.general else frozenset()
+    return plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
+
+
+def _remarks(planned: Plan) -> list[str]:
+    found = [f"left out: {why}" for why in planned.left_out.values()]
+    found += planned.advice
+    parameters = [s.target.path for s in planned.steps if s.where is None and s.target.kind == "sysctl"]
+    found += [f"drift: {one}" for one in owners.drift(parameters)]
+    return found
+
+
+def _show(planned: Plan, changes: tuple[Change, ...] | list[Change], as_json: bool, word: str) -> None:
+    with console.heard():
+        if as_json:
+            done = [
+                {"name": c.name, "old": c.old, "new": c.new, "got": c.got, "rounded": c.rounded}
+                for c in changes
+            ]
+            console.document(planned.document() | {"changes": done, "remarks": _remarks(planned)})
+        elif not changes:
+            console.out().print("nothing to change: everything has its value already")
+        else:
+            rows = [
+                (c.name, c.old, c.new if c.got is None else c.got,
+                 f"the kernel made {c.got} of {c.new}" if c.rounded else "")
+                for c in changes
+            ]  # fmt: skip
+            console.table(("parameter", "was" if word == "is now" else "is", word, ""), rows,
+                          right=("was", "is", word))  # fmt: skip

@@ -1,0 +1,342 @@
+"""`netdyno tune calibrate` and `netdyno tune compare`: what a bench can show, and what a setting does."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console, values
+from netdyno.cli.figures import quantity
+from netdyno.cli.verb import again
+from netdyno.errors import THRESHOLD, Error
+from netdyno.experiment.pairs import Spare as Budget
+from netdyno.experiment.pairs import unequal
+from netdyno.lab.topology import need_root
+from netdyno.stats.comparison import Comparison, Finding, Verdict, where_to
+from netdyno.stats.observation import Metric, Observation
+from netdyno.stats.winner import never_hit
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import benches, comparing
+from netdyno.tuning.benches import Chosen
+from netdyno.tuning.calibrate import Calibration
+from netdyno.tuning.comparing import Wanted
+from netdyno.tuning.race import Standing
+from netdyno.tuning.verbs import completion
+from netdyno.tuning.verbs.options import (
+    Bench,
+    Fresh,
+    Global,
+    Html,
+    Json,
+    Level,
+    Name,
+    Options,
+    Pairs,
+    Seed,
+    Spare,
+    Tuned,
+    Way,
+)
+from netdyno.tuning.verbs.progress import duration, page
+
+
+def calibrate(
+    bench: Bench,
+    options: Options = None,
+    path: Way = None,
+    tuned: Tuned = "server",
+    pairs: Pairs = 8,
+    spare: Spare = None,
+    level: Level = 0.05,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Measure a bench against itself: its noise and its minimum detectable effect.
+
+    Each trial has new namespaces and servers. A disturbed trial (steal, pressure) is repeated. The result is
+    kept for a day, for `netdyno tune compare` on the same bench. Needs root.
+
+        sudo netdyno tune calibrate wrk
+
+        sudo netdyno tune calibrate iperf3-tcp --set seconds=3 --path delay=20ms --pairs 12
+    """
+    made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
+    need_root()
+    journal.restore()
+    with Interrupts().installed() as interrupts:
+        on = comparing.bench(made, interrupts)
+        found = comparing.calibrate(on, pairs, spare, level, seed, Progress())
+    if as_json:
+        console.document(found.as_dict())
+    else:
+        show_calibration(found)
+
+
+def compare(
+    bench: Bench,
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="baseline, a known setting, a file, or NAME=VALUE,…", autocompletion=completion.known_setting
+        ),
+    ],
+    b: Annotated[
+        list[str],
+        typer.Argument(
+            help="What to compare with it; of several, the one that wins a race.",
+            autocompletion=completion.known_setting,
+        ),
+    ],
+    options: Options = None,
+    path: Way = None,
+    tuned: Tuned = "server",
+    pairs: Pairs = 8,
+    spare: Spare = None,
+    level: Level = 0.05,
+    matters: Annotated[
+        float,
+        typer.Option(
+            help="Smallest change that matters.", metavar="SHARE", parser=values.number("--matters", 0, 10)
+        ),
+    ] = 0.05,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Test only this metric: fewer tests, more power.", metavar="METRIC"),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="Randomised: of each pair (shuffled), or of each two pairs, AB BA or BA AB (abba).",
+            metavar="ORDER",
+            parser=values.one_of("--order", "shuffled", "abba"),
+        ),
+    ] = "shuffled",
+    allow_global: Global = False,
+    seed: Seed = 1,
+    name: Name = None,
+    fresh: Fresh = False,
+    html: Html = None,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two settings on a bench, in pairs of trials in randomised order.
+
+    A change is claimed if it is significant after Holm's correction over all metrics; whether a counter of
+    its mechanism moved is told beside it. First the bench is calibrated (A/A), unless that was done today.
+    There are never fewer pairs than the test needs. Disturbed trials are repeated, up to --spare times in
+    all; if too few valid pairs remain, or one setting lost more of its trials than the other, it exits with
+    90. After an interrupt, the same command resumes. More --pairs is another look at the same comparison:
+    the sizes of looks are planned, and each spends a share of the level (group-sequential). Needs root.
+
+    Several candidates race first, by the first metric: 2, 4, then 8 blocks, with the worst eliminated after
+    each round. The winner's gain in the race is biased upwards, so only fresh pairs are tested.
+
+        sudo netdyno tune compare ab baseline paper-latency --set concurrency=400
+
+        sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_rmem.max=64MiB --path delay=20ms
+
+        sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
+    """
+    wanted = Wanted(
+        bench=benches.spec(bench, options or (), path, "client" if tuned == "client" else "server"),
+        a=a,
+        b=b,
+        pairs=pairs,
+        spare=spare,
+        level=level,
+        matters=matters,
+        metrics=metric or (),
+        order="abba" if order == "abba" else "shuffled",
+        seed=seed,
+        name=name,
+        fresh=fresh,
+        allow_global=allow_global,
+    )
+    need_root()
+    journal.restore()
+    with Interrupts().installed() as interrupts:
+        found = comparing.compare(wanted, Progress(quiet=as_json), interrupts)
+    if html:
+        page(html, [dict(found.document)])
+    if as_json:
+        console.document(found.document["result"])
+    else:
+        _show_race(found.standings, [one.name for one in found.candidates])
+        show(found.comparison, [found.a, found.b])
+        _show_looks(found.looks)
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if found.comparison.unequal:
+        raise unequal(found.comparison.unequal)
+    if found.comparison.too_few:
+        raise too_few(found.comparison.shortage, found.trials, found.spare)
+    if fail and any(one.verdict is Verdict.WORSE for one in found.comparison.findings):
+        raise typer.Exit(THRESHOLD)
+
+
+def too_few(shortage: str, trials: int, rest: Budget) -> Error:
+    """That too few pairs count, what became of them, and the command that goes on."""
+    had = rest.left + rest.again.total()
+    fix = f"Repeat with `{again('--spare', had + trials)}`: what is valid is kept"
+    return Error("ND-90-31", shortage, fix=fix)
+
+
+class Progress:
+    """A line on standard error for each trial, with the time that is left."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._what = ""
+
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        console.note(text)
+
+    def noise(self, found: Calibration) -> None:
+        """What the bench can show."""
+        if not self._quiet:
+            show_calibration(found)
+
+    def trial(self, what: str, done: int, of: int, seen: Observation) -> None:
+        """After a trial."""
+        if what != self._what or done == 1:
+            self._what, self._began = what, self._began if done > 1 else time.monotonic()
+        left = (time.monotonic() - self._began) / done * (of - done)
+        why = "" if seen.valid else f": discarded, {seen.why}"
+        console.note(f"{what}: trial {done} of {of}, {duration(left)} left{why}")
+
+
+def _show_looks(looks: Mapping[str, Any]) -> None:
+    taken = ", ".join(f"{one['pairs']} pairs at {one['level']:.3g}" for one in looks["taken"])
+    spent = f"{looks['spent']:.3g} of the level {looks['level']:.3g} spent"
+    console.out().print(f"looks: {taken or 'none'}; {spent}; more --pairs is the next look", markup=False)
+
+
+def _show_race(standings: Sequence[Standing], names: list[str]) -> None:
+    if not standings:
+        return
+    rows = [
+        (
+            names[one.candidate],
+            one.blocks,
+            f"{one.gain:+.4g}",
+            "" if one.left is None else f"left after {one.left}",
+        )
+        for one in standings
+    ]
+    console.table(
+        ("candidate", "blocks", "gain", ""), rows, "the race; its gains are biased and prove nothing"
+    )
+
+
+def show_calibration(found: Calibration) -> None:
+    """The noise of a bench, in words."""
+    rows = [
+        (one.metric.name, spread(one.mean, one.sd, one.metric), share(one.spread),
+         least(one.detectable), f"{one.autocorrelation:+.2f}", f"{one.p:.2g}")
+        for one in found.noise
+    ]  # fmt: skip
+    seen = f"minimum detectable effect ({found.for_pairs} pairs)"
+    heads = ("metric", "mean ± sd", "noise", seen, "lag-1 autocorrelation", "p of A/A")
+    title = f"{found.bench}: {found.pairs} pairs of the same" + not_counted(found)
+    console.table(heads, rows, title, right=heads[1:])
+    if found.pairs < found.takes:
+        console.note(
+            f"{found.pairs} pairs are too few to see whether A differs from A: it takes {found.takes}"
+        )
+    for one in found.noise:
+        if one.p <= found.level:
+            console.note(
+                f"warning: A differs from A in {one.metric.name}: do not draw conclusions from this bench"
+            )
+
+
+def show(result: Comparison, sides: list[Chosen]) -> None:
+    """What is known of B over A."""
+    heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
+    rows = [_row(one) for one in result.findings]
+    metrics = f" of {len(rows)} metrics (Holm)" if len(rows) > 1 else ""
+    title = f"{result.pairs} pairs, intervals and tests at {result.level:.3g}{metrics}" + not_counted(result)
+    console.table(heads, rows, title, right=heads[1:6])
+    for line in remarks(result):
+        console.out().print(line, markup=False)
+    moved = [one for one in result.counters if one.moved]
+    for one in moved:
+        console.out().print(f"{one.name}: {console.number(one.a)} → {console.number(one.b)} a trial")
+    console.out().print(result.explained, markup=False)
+
+
+def remarks(result: Comparison) -> Iterator[str]:
+    """What a verdict alone does not tell: what would have been found, and where means say otherwise."""
+    differs = {Verdict.BETTER, Verdict.WORSE} & {f.verdict for f in result.findings}
+    if not differs and never_hit(one.a for one in result.counters):
+        yield "the baseline never hit this limit: no counter of the mechanism moved"
+    for one in result.findings:
+        if one.verdict is Verdict.NOT_SHOWN and math.isfinite(one.detectable):
+            seen = f"minimum detectable effect ({one.effect.n} pairs): {share(one.detectable)}"
+            yield f"{one.metric.name}: {seen}"
+        if one.effect.means_disagree:
+            yield (
+                f"{one.metric.name}: {one.verdict.value} in most pairs, while the means say otherwise: a few "
+                "trials are far off"
+            )
+
+
+VERDICTS = {
+    Verdict.BETTER: "green",
+    Verdict.WORSE: "bold red",
+    Verdict.NO_EFFECT: "",
+    Verdict.NOT_SHOWN: "dim",
+    Verdict.TOO_FEW: "yellow",
+    Verdict.INVALID: "yellow",
+}
+
+
+def _row(one: Finding) -> list[str | Text]:
+    e = one.effect
+    return [
+        one.metric.name, spread(e.a, e.a_sd, one.metric), spread(e.b, e.b_sd, one.metric),
+        change(one, e.change), " … ".join(change(one, end) for end in e.interval or ()) or "–",
+        f"{one.p_holm:.2g}", Text(one.verdict.value, style=VERDICTS[one.verdict]),
+    ]  # fmt: skip
+
+
+def spread(mean: float, sd: float, metric: Metric) -> str:
+    """A mean and a standard deviation."""
+    if metric.unit == "ratio":
+        return f"{mean:.2%} ± {sd:.2%}"
+    return f"{quantity(mean, metric.unit)} ± {quantity(sd, metric.unit)}"
+
+
+def change(one: Finding, value: float) -> str:
+    """A change: a share, or a difference where there are no ratios."""
+    if one.effect.absolute:
+        return f"{value:+.2%}" if one.metric.unit == "ratio" else f"{value:+,.4g}"
+    return f"{value:+.1%}" if value < 1 else f"× {1 + value:.3g}"
+
+
+def share(value: float) -> str:
+    """A share of the mean."""
+    return f"{value:.1%}"
+
+
+def least(value: float) -> str:
+    """The least change to be seen."""
+    return "–" if math.isinf(value) else f"± {value:.1%}"
+
+
+def not_counted(found: Comparison | Calibration) -> str:
+    """How many pairs do not count, and how many trials were measured again, with what they were lost to."""
+    said = f"; {found.dropped} more discarded{where_to(found.lost, found.dropped)}" if found.dropped else ""
+    return said + (f"; measured again: {lost_to(found.again)}" if found.again else "")
+
+
+def lost_to(trials: Mapping[str, int]) -> str:
+    """How many trials were lost to what."""
+    return ", ".join(f"{count} lost to {what}" for what, count in trials.items())

@@ -1,0 +1,148 @@
+"""`netdyno tune params`: tunable parameters and their current values."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console
+from netdyno.errors import Error
+from netdyno.system import namespace
+from netdyno.tuning import host_state, service
+from netdyno.tuning.host_state import HostState
+from netdyno.tuning.model import Scope
+from netdyno.tuning.registry import registry
+from netdyno.tuning.verbs import completion
+
+
+def params(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Only parameters whose name contains this.")
+    ] = None,
+    service_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            help="Only those that matter to a class of service: a name, or a file of your own.",
+            metavar="CLASS",
+            autocompletion=completion.service_class,
+        ),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Values in a network namespace.", metavar="NAMESPACE")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also parameters that this kernel lacks.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all that is known as JSON.")] = False,
+) -> None:
+    """Show kernel parameters of the network: meaning, current value and range.
+
+    Remarks name parameters that are read-only or missing here, global (of the whole machine), or inert
+    (without effect in this kernel). Parameters of a network device are shown for each device.
+
+        netdyno tune params somaxconn
+
+        netdyno tune params --class latency --json
+    """
+    need_namespace(where)
+    known = registry()
+    wanted = host_state.names(known, host_state.devices(where))
+    if service_class:
+        of_class = service.read(service_class).tunables
+        wanted = [n for n in wanted if n in of_class or known.find(n).name in of_class]
+    if names:
+        wanted = [n for n in wanted if any(part in n for part in names)]
+        if not wanted:
+            what = f"no tunable has {' or '.join(map(repr, names))} in its name"
+            raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
+    found = list(host_state.look(known, wanted, where).values())
+    if as_json:
+        console.document([_document(one) for one in found])
+        return
+    if len(found) == 1 or (names and len(found) <= 3):
+        for one in found:
+            _describe(one)
+        return
+    shown = [one for one in found if every or one.state != "missing"]
+    rows = [(one.name, _value(one.value), _range(one), ", ".join(remarks(one))) for one in shown]
+    heads = ("parameter", "here", "may be", "remarks")
+    console.table(heads, rows, right=("here",), spare=("may be",))
+    if len(shown) < len(found):
+        console.note(f"{len(found) - len(shown)} more are missing here; --all shows them")
+
+
+def need_namespace(where: str | None) -> None:
+    """Refuse a namespace that there is not, or that may not be looked into."""
+    if where is None:
+        return
+    if where not in namespace.names():
+        known = ", ".join(namespace.names()) or "none"
+        what = f"there is no network namespace {where!r}"
+        raise Error("ND-104-04", what, at="--where", fix=f"There are: {known}")
+    need_root("looking into a network namespace")
+
+
+def need_root(why: str) -> None:
+    """Refuse without the rights."""
+    if os.geteuid() != 0:
+        raise Error("ND-92-22", f"{why} needs root", fix="Run it with sudo")
+
+
+def remarks(one: HostState) -> list[str]:
+    """What one should know before setting it."""
+    found: list[str] = []
+    if one.state != "there":
+        found.append(one.state)
+    if one.scope is Scope.GLOBAL:
+        found.append("global")
+    if one.tunable.inert:
+        found.append("inert")
+    return found
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def _range(one: HostState) -> str:
+    tunable = one.tunable
+    if tunable.choices:
+        return " ".join(map(str, tunable.choices))
+    if one.low is None:
+        return "mask of CPUs"
+    return f"{one.low} to {one.high} {tunable.unit}".rstrip()
+
+
+def _describe(one: HostState) -> None:
+    tunable, out = one.tunable, console.out()
+    said = f" = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one))
+    out.print(Text.assemble((one.name, "bold"), said))
+    out.print(f"  {tunable.summary}")
+    if tunable.inert:
+        out.print(f"  Inert: {tunable.inert}")
+    rows = {
+        "may be": _range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
+        "Linux default": "" if tunable.default is None else str(tunable.default),
+        "holds for": {"global": "the whole machine"}.get(one.scope, f"one {one.scope}"),
+        "needs": ", ".join(tunable.requires),
+        "not with": ", ".join(tunable.conflicts),
+        "counts if": ", ".join(tunable.only_if),
+        "risk": tunable.risk,
+        "kernels": " ".join(filter(None, (f"since {tunable.since}" * bool(tunable.since),
+                                          f"until {tunable.until}" * bool(tunable.until)))),
+        "binds when": ", ".join(tunable.counters) + (" move" if tunable.counters else ""),
+        "kernel's doc": tunable.doc,
+    }  # fmt: skip
+    for head, text in rows.items():
+        if text:
+            out.print(f"  {head:13} {text}", markup=False)
+
+
+def _document(one: HostState) -> dict[str, Any]:
+    plain = asdict(one.tunable) | {"low": one.low, "high": one.high, "scope": one.scope}
+    return {"name": one.name, "value": one.value, "state": one.state} | {
+        key: value for key, value in plain.items() if key != "name"
+    }

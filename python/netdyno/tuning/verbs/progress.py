@@ -1,0 +1,155 @@
+"""How the verbs of `netdyno tune` say figures, and progress."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from netdyno import files, units
+from netdyno.cli import console
+from netdyno.cli.figures import quantity
+from netdyno.errors import Error
+from netdyno.experiment.record import Record, TrialRecord
+from netdyno.stats.observation import Metric
+from netdyno.tuning.gain import change
+from netdyno.tuning.prove import Planned
+from netdyno.tuning.recommend import Experience
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Say of an interrupt that it can be gone on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.note("measured trials are kept: run the same command to resume")
+        raise
+    except Error as e:
+        if e.code == "ND-105-20":
+            console.note("measured trials are kept: run the same command to resume")
+        raise
+
+
+def limit(text: str) -> tuple[str, float]:
+    """`failed=0`: a metric and the most that it may be."""
+    name, equals, most = text.partition("=")
+    if not name or not equals:
+        fix = "Write it like failed=0 or latency_p99=0.05"
+        raise Error("ND-104-04", f"{text!r} is no limit", at="--limit", fix=fix)
+    return name, units.bound(most)
+
+
+class Progress:
+    """A line on standard error now and then: how far it is, what was seen, how long it may yet take."""
+
+    def __init__(self, record: Record, trials: int, metrics: Sequence[Metric], every: float = 1.0) -> None:
+        self._record, self.trials, self._metrics, self._every = record, trials, list(metrics), every
+        self._last = 0.0
+        record.on_trial = self._one
+
+    def _one(self, trial: TrialRecord) -> None:
+        done, now = len(self._record.trials), time.monotonic()
+        if now - self._last < self._every and trial.observation.valid:
+            return
+        self._last = now
+        seen = trial.observation
+        shown = [
+            f"{m.name} {quantity(seen.metrics[m.name], m.unit)}"
+            for m in self._metrics
+            if m.name in seen.metrics
+        ]
+        said = ", ".join(shown) if seen.valid else f"discarded: {seen.why}"
+        left = max(0, self.trials - done) * self._record.took / max(1, done)
+        print(
+            f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {duration(left)} left",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+class Told:
+    """What the verbs say of a study while it is measured, on standard error."""
+
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        console.note(text)
+
+    def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
+        """Trials are about to be measured."""
+        self._record, self._progress = record, Progress(record, trials, metrics)
+
+    def planned(self, planned: Planned) -> None:
+        """What the proof takes, and what it can find."""
+        trials = planned.pairs * planned.arms
+        self._progress.trials = len(self._record.trials) + trials
+        seen = "".join(
+            f"; minimum detectable effect ({planned.pairs} pairs) of {name}: {least:.1%}"
+            for name, least in planned.detectable.items()
+            if math.isfinite(least)
+        )
+        console.note(
+            f"proof {planned.number}: {planned.pairs} pairs with the baseline, of the {planned.least} or "
+            f"more that it takes at a level of {planned.level:.3g}; {trials} trials, and up to "
+            f"{planned.spare} again where one is disturbed{seen}"
+        )
+
+    def over(self, record: Record) -> None:
+        """What was measured, and what was there already."""
+        if not record.fresh:
+            console.note("all trials reused from an earlier run; --fresh measures them again")
+        elif record.fresh < len(record.trials):
+            console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
+        console.note(f"trials took {duration(record.took)} in total")
+
+
+def duration(seconds: float) -> str:
+    """A time to wait."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def changed(metric: Metric, better_by: float, reference: float) -> str:
+    """A gain as the change of the metric that it is."""
+    moved = change(metric, better_by, reference) or 0.0
+    if metric.zero_is_best:
+        return f"{moved:+,.4g}" if moved else "0"
+    return f"{moved:+.1%}" if moved < 1 else f"×{1 + moved:.3g}"
+
+
+def sized(metric: Metric, size: float, reference: float) -> str:
+    """The size of an effect: as a gain; of counts how many more it may be."""
+    if not metric.zero_is_best:
+        return changed(metric, size, reference)
+    return f"±{change(metric, -size, reference):,.3g}"
+
+
+def times(better_by: float | None) -> str:
+    """A gain as a factor."""
+    return f"×{math.exp(better_by):.2f}" if better_by is not None else "–"
+
+
+def page(path: Path, documents: Sequence[dict[str, Any]], told: Path | None = None) -> None:
+    """Write the page of studies, and tell where it is."""
+    # loaded here, for the other verbs to start sooner
+    from netdyno.report.studies import render
+
+    files.folder(path.parent)
+    files.write(path, render(documents), shared=True)
+    console.note(f"page: {told or path}")
+
+
+def experience_page(path: Path, known: Experience, **more: dict[str, Any] | None) -> None:
+    """Write the page of what is known, with a judgement of it or a proposal from it."""
+    from netdyno.report.experience import render
+
+    finished = datetime.now().astimezone().isoformat(timespec="seconds")
+    files.write(path, render(asdict(known), finished, **more), shared=True)
+    console.note(f"page: {path}")

@@ -1,0 +1,177 @@
+"""`netdyno tune recommend`: a setting for a service that runs, from what helped services like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno import paths, units
+from netdyno.cli import console, values
+from netdyno.cli.figures import quantity
+from netdyno.errors import Error
+from netdyno.experiment.record import folder
+from netdyno.tuning.features import FEATURES, Features, sample
+from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
+from netdyno.tuning.recommend import recommend as propose
+from netdyno.tuning.verbs.options import Html, Json
+from netdyno.tuning.verbs.params import need_namespace
+from netdyno.tuning.verbs.progress import experience_page, times
+
+
+def recommend(
+    where: Annotated[
+        str | None, typer.Option(help="Namespace of the service; default: this one.", metavar="NAMESPACE")
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(help="How long to observe.", metavar="S", parser=values.number("--seconds", 0, 3600)),
+    ] = 10,
+    experience: Annotated[
+        Path | None, typer.Option(help="Experience file written by `netdyno tune learn`.", metavar="FILE")
+    ] = None,
+    rtt: Annotated[
+        str | None,
+        typer.Option(
+            "--rtt",
+            help="Round-trip time of its clients, if it cannot be measured.",
+            metavar="TIME",
+            parser=values.time("--rtt"),
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            help="Its total rate to all clients, if it cannot be measured.",
+            metavar="RATE",
+            parser=values.bits("--rate"),
+        ),
+    ] = None,
+    judged: Annotated[
+        bool, typer.Option("--judge", help="Cross-validate the recommender on known contexts and exit.")
+    ] = False,
+    html: Html = None,
+    as_json: Json = False,
+) -> None:
+    """Observe a service, and propose the setting that helped in the most similar measured contexts.
+
+    Nothing is changed. It shows the expected gain with its interval and the contexts it comes from; where no
+    setting is expected to help, it proposes none. If the round-trip time or the rate of the service is
+    unknown, or no measured context is similar, it exits with 90.
+
+        netdyno tune recommend --where web
+
+        netdyno tune recommend --where dns --rtt 30ms --rate 5Mbit/s
+
+        netdyno tune recommend --judge --html judged.html
+    """
+    known = _known(experience)
+    if judged:
+        found = judge(known)
+        if html:
+            experience_page(html, known, judgement=found.document())
+        if as_json:
+            console.document(found.document())
+        else:
+            show_judgement(found)
+        return
+    need_namespace(where)
+    features = sample(where, seconds)
+    features |= {"rtt": units.seconds(rtt)} if rtt else {}
+    features |= {"rate": rate} if rate is not None else {}
+    proposal = propose(known, features)
+    if html:
+        seen = {"features": features, "units": {one.name: one.unit for one in FEATURES}}
+        experience_page(html, known, proposal={**proposal.document(), **seen})
+    if as_json:
+        setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
+        console.document({"features": features, **proposal.document(), "values": setting})
+    else:
+        show(known, features, proposal)
+    if not proposal.known:
+        raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=_way(known, features, proposal))
+
+
+def _way(known: Experience, features: Features, proposal: Proposal) -> str:
+    """What to do where nothing can be proposed."""
+    if proposal.missing:
+        given = {"rtt": "--rtt 30ms", "rate": "--rate 100Mbit/s"}
+        said = " ".join(given[name] for name in proposal.missing)
+        return f"Look while clients are at work, for longer with --seconds, or say what it is, like {said}"
+    if proposal.beyond:
+        unit = {f.name: f.unit for f in FEATURES}
+        name = proposal.beyond[0]
+        there = [c.features[name] for c in known.contexts if name in c.features]
+        ends = (quantity(value, unit[name]) for value in (min(there), max(there))) if there else ("–", "–")
+        here = quantity(features[name], unit[name])
+        return f"It is {here}, known are {' to '.join(ends)}; `netdyno tune learn` measures others"
+    return "`netdyno tune learn` measures services like it; `netdyno tune search` looks for a setting itself"
+
+
+def _known(experience: Path | None) -> Experience:
+    """What is asked for; else this machine's own; else what comes with netdyno, which is another's."""
+    own = folder() / "experience.json"
+    if experience or own.exists():
+        return Experience.read(experience or own)
+    found = Experience.read(paths.data("tunables") / "experience" / "emulated-paths.json")
+    note = found.machine.get("note", "another machine")
+    console.note(f"measured elsewhere: {note}; `netdyno tune learn` measures on this machine")
+    return found
+
+
+def show(known: Experience, features: Features, proposal: Proposal) -> None:
+    """The service, the proposal, and where it comes from."""
+    rows = [(f.name, quantity(features.get(f.name), f.unit), f.about) for f in FEATURES]
+    console.table(("feature", "here", ""), rows, right=("here",))
+    out = console.out()
+    for name, far in proposal.nearest:
+        out.print(f"like {name} (distance {far:.2g})", markup=False)
+    if proposal.expected:
+        rows = [(e.setting, times(e.gain), _interval(e.interval)) for e in proposal.expected]
+        title = f"{proposal.metric}, improvement factor over the baseline"
+        console.table(("setting", "expected", "interval"), rows, title)
+    if not proposal.known:
+        return
+    if not proposal.setting:
+        out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
+        return
+    sure = next(e.sure for e in proposal.expected if e.setting == proposal.setting)
+    doubt = "" if sure else " (the interval includes no gain: measure it first)"
+    out.print(Text(f"proposed: {proposal.setting}{doubt}", style="green" if sure else "yellow"))
+    for name, value in known.settings[proposal.setting].items():
+        out.print(f"  {name} = {value}", markup=False)
+    out.print(f"try it: netdyno tune apply {proposal.setting} --dry-run", markup=False)
+
+
+def show_judgement(found: Judgement) -> None:
+    """Each context that was left out, and who did better in the end."""
+    rows = [
+        (
+            c.context, c.proposed or ("nothing" if c.known else "nothing: unlike the others"), times(c.gain),
+            c.static or "nothing", times(c.static_gain), c.best or "nothing", times(c.best_gain),
+        )
+        for c in found.cases
+    ]  # fmt: skip
+    heads = ("left out", "proposed", "gave", "static", "gave", "best", "gave")
+    console.table(heads, rows)
+    covered = [c.covered for c in found.cases if c.covered is not None]
+    out = console.out()
+    out.print(
+        f"mean over {len(found.cases)} contexts: proposed {times(found.gain)}, best static setting "
+        f"{times(found.static_gain)}, best of all {times(found.best_gain)}; "
+        f"{found.abstained} times nothing was proposed; {sum(covered)} of {len(covered)} within the interval"
+    )
+    by = f"{times(found.difference)}, {_interval(found.interval)}, p = {found.p:.2g}"
+    if found.beats:
+        out.print(Text(f"it beats the static setting: by {by}", style="green"))
+    elif found.worse:
+        out.print(Text(f"it is worse than the static setting: {by}", style="bold red"))
+    else:
+        out.print(Text(f"it is not shown to beat the static setting: {by}", style="yellow"))
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return f"{times(ends[0])} … {times(ends[1])}" if ends else "not known: too few contexts"

@@ -1,0 +1,120 @@
+"""`netdyno tune watch`: raise limits that bind, and undo what does not help."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import files
+from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import watch as core
+from netdyno.tuning.verbs.params import need_namespace, need_root
+from netdyno.tuning.watching import Watching, document, recorded, words
+from netdyno.units import seconds
+
+
+def _complete(incomplete: str) -> Iterator[str]:
+    there = core.rules()
+    return (name for name in (*there, *(r.tunable for r in there.values())) if name.startswith(incomplete))
+
+
+def watch(
+    where: Annotated[
+        str | None, typer.Option(help="A network namespace, as of a service.", metavar="NAMESPACE")
+    ] = None,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
+    ] = False,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="Own rules, in place of the built-in ones.", metavar="FILE"),
+    ] = None,
+    leave: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--not",
+            help="Exclude a rule or a parameter; wildcards like net.ipv4.*.",
+            metavar="NAME",
+            autocompletion=_complete,
+        ),
+    ] = None,
+    new_only: Annotated[
+        bool, typer.Option("--new-only", help="Do not change sockets that are already open.")
+    ] = False,
+    length: Annotated[
+        str | None,
+        typer.Option("--for", help="Stop after this time.", metavar="TIME", parser=values.time("--for")),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Record each second's counters as JSON lines.", metavar="FILE"),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each action.")] = False,
+) -> None:
+    """Watch the kernel's counters, and raise a parameter when it limits.
+
+    Samples once a second. When a parameter's counter shows in several windows that it limits, the parameter
+    is raised by one step, and its effect is checked. A step that made it worse or did not help is undone and
+    not repeated for a long while; one that helped stays until the end. No value is set below its old one.
+    When somebody else changes one of these parameters, all changes stop.
+
+    Each action is printed with its reason. At the end, however it ends, the old values are restored. Needs
+    root.
+
+        sudo netdyno tune watch --where web --dry-run
+
+        sudo netdyno tune watch --global --not net.ipv4.tcp_congestion_control
+    """
+    need_namespace(where)
+    chosen = core.without(core.rules(rules), leave or [])
+    need_root("setting kernel parameters")
+    if not dry:
+        put_back()
+
+    def log(action: core.Action) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"time": round(time.time(), 3), **document(action)}) + "\n")
+            sys.stdout.flush()
+        else:
+            console.note(words(action, dry))
+
+    with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
+        kept = None
+        if record:
+            kept = stack.enter_context(files.output(record, shared=True, growing=True))
+
+        def seen(sample: core.Sample) -> None:
+            if kept and record:
+                with files.told(record):
+                    kept.write(json.dumps(recorded(sample)).encode() + b"\n")
+                    kept.flush()
+
+        with interrupts.shielded():
+            watching = Watching(
+                chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only, seen=seen
+            )
+        try:
+            names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
+            console.note(f"watching {names}")
+            if watching.left_out:
+                console.note(f"skipped, not available here or need --global: {', '.join(watching.left_out)}")
+            end = time.monotonic() + seconds(length) if length else float("inf")
+            while not interrupts.count and time.monotonic() < end:
+                with interrupts.shielded():
+                    pause = watching.tick()
+                time.sleep(max(0.0, min(pause, end - time.monotonic())))
+        finally:
+            with interrupts.shielded():
+                watching.close()
+    if not dry:
+        console.note("old values restored")
