@@ -102,6 +102,13 @@ TUNING = System(
     ),
     free="netdyno.tuning.owners:free",
     formats={"netdyno-tuning/1": "netdyno.tuning.tables:wrong"},
+    pages={
+        "screen": "netdyno.tuning.pages:explored",
+        "search": "netdyno.tuning.pages:explored",
+        "compare": "netdyno.tuning.pages:compared",
+        "reproduce": "netdyno.tuning.pages:compared",
+        "learn": "netdyno.tuning.pages:learned",
+    },
     checks="netdyno.tuning.doctor:checks",
     functions={
         "Comparison": "netdyno.tuning.results:Comparison",

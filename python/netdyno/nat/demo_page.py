@@ -35,7 +35,7 @@ class NatDemo(StudyPage):
 
 def render(document: Doc) -> str:
     """One self-contained file, of a document as `netdyno.nat.demo` makes it."""
-    return whole("nat_demo.html.j2", build(document))
+    return whole("demo.html.j2", build(document), "netdyno.nat")
 
 
 def build(document: Doc) -> NatDemo:

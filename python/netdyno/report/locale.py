@@ -6,6 +6,8 @@ import ast
 from functools import cache
 from importlib.resources import files
 
+from netdyno.systems import SYSTEMS
+
 #: Languages in the order of the switch, each by its own name.
 LANGUAGES = {"en": "English", "ko": "한국어"}
 
@@ -45,8 +47,11 @@ def parse_po(text: str) -> dict[str, str]:
 
 @cache
 def catalogue(language: str) -> dict[str, str]:
-    """Message → translation for one of `LANGUAGES`."""
-    return parse_po((files(__package__) / "locale" / f"{language}.po").read_text(encoding="utf-8"))
+    """Message → translation for one of `LANGUAGES`: the platform's, and those of systems."""
+    messages: dict[str, str] = {}
+    for package in (__package__, *(f"netdyno.{one.name}" for one in SYSTEMS)):
+        messages |= parse_po((files(package) / "locale" / f"{language}.po").read_text(encoding="utf-8"))
+    return messages
 
 
 def catalogues() -> dict[str, dict[str, str]]:

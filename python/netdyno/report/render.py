@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from netdyno import escape, reading
@@ -26,10 +26,11 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def templates() -> Environment:
-    """The templates of every page."""
+def templates(package: str | None = None) -> Environment:
+    """The templates of every page; with a system's package its own too."""
+    ours = PackageLoader("netdyno.report", "template")
     env = Environment(
-        loader=PackageLoader("netdyno.report", "template"),
+        loader=ChoiceLoader([ours, PackageLoader(package, "template")]) if package else ours,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -85,11 +86,11 @@ class Contents(Protocol):
         """What the page's scripts read."""
 
 
-def whole(template: str, contents: Contents) -> str:
-    """A page as one self-contained file."""
+def whole(template: str, contents: Contents, package: str | None = None) -> str:
+    """A page as one self-contained file; its template may be of a system's package."""
     scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
     return (
-        templates()
+        templates(package)
         .get_template(template)
         .render(
             page=contents,

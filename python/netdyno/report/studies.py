@@ -6,20 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netdyno import reading
-from netdyno.report import comparison, experience, explorer
+from netdyno.late import loaded
 from netdyno.report.render import render_folder as run_folder
-from netdyno.report.render import whole
 from netdyno.report.study import Study
+from netdyno.systems import named
 
 
 def render(studies: Sequence[Study]) -> str:
-    """The page of a comparison or of tables; of a screening, a search, or both: one self-contained file."""
-    if studies[0]["kind"] == "learn":
-        made = studies[0]["result"]
-        return experience.render(made["experience"], studies[0]["finished"], judgement=made["judgement"])
-    if studies[0]["kind"] in ("compare", "reproduce"):
-        return whole("comparison.html.j2", comparison.build(studies[0]))
-    return whole("explorer.html.j2", explorer.build(studies))
+    """The page of studies, as the system that made them has it: one self-contained file."""
+    return str(loaded(named("pages")[studies[0]["kind"]])(studies))
 
 
 def render_folder(folder: Path) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.report import experience as page
 from netdyno.report import units
 from netdyno.tuning import service
+from netdyno.tuning.pages import experience as page
 from netdyno.tuning.recommend import Context, Experience, judge, recommend
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both

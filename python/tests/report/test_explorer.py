@@ -12,8 +12,8 @@ import pytest
 
 from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
-from netdyno.report import explorer, winning
 from netdyno.report.studies import render
+from netdyno.tuning.pages import explorer, winning
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.screen import screen
 from netdyno.tuning.search import Budget, Goal, search

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdyno.report.forest import LEFT, MIDDLE, Change, change, forest
 from netdyno.stats.comparison import Finding, Verdict
 from netdyno.stats.observation import Metric
 from netdyno.stats.paired import effect
+from netdyno.tuning.pages.forest import LEFT, MIDDLE, Change, change, forest
 
 SVG = "{http://www.w3.org/2000/svg}"
 ZERO = LEFT + MIDDLE / 2

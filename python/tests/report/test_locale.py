@@ -8,31 +8,43 @@ import pytest
 import netdyno.report
 from netdyno.report.locale import LANGUAGES, catalogue, parse_po
 from netdyno.report.text import Data, M, html
+from netdyno.systems import SYSTEMS
 
-ROOT = Path(netdyno.report.__file__).parent
+REPORT = Path(netdyno.report.__file__).parent
+SYSTEM = {one.name: REPORT.parent / one.name for one in SYSTEMS}
 
 
-def used() -> set[str]:
-    """Every message that Python, the templates and the scripts ask for."""
+def used(root: Path) -> set[str]:
+    """Every message that Python, the templates and the scripts of a part ask for."""
     extract = pytest.importorskip("babel.messages.extract").extract
     found: set[str] = set()
-    for path in ROOT.rglob("*.py"):
+    for path in root.rglob("*.py"):
         with path.open("rb") as file:
             found |= {
                 message for _, message, _, _ in extract("python", file, keywords={"M": None, "N_": None})
             }
-    for path in (ROOT / "template").glob("*.j2"):
+    for path in (root / "template").glob("*.j2"):
         found |= set(re.findall(r'\bM\(\s*"([^"]*)"', path.read_text(encoding="utf-8")))
-    for path in (ROOT / "assets").glob("*.js"):
+    for path in (root / "assets").glob("*.js"):
         found |= set(re.findall(r'\{ t: "([^"]*)"', path.read_text(encoding="utf-8")))
     return found
 
 
+def held(root: Path, language: str) -> set[str]:
+    return set(parse_po((root / "locale" / f"{language}.po").read_text(encoding="utf-8")))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_catalogues_hold_exactly_what_is_used(language: str) -> None:
-    have = set(catalogue(language))
-    assert used() - have == set(), "missing: add them to the catalogue"
-    assert have - used() == set(), "no longer used: take them out"
+    platform = held(REPORT, language)
+    assert used(REPORT) - platform == set(), "missing: add them to the catalogue"
+    assert platform - used(REPORT) == set(), "no longer used: take them out"
+    for name, root in SYSTEM.items():
+        own = held(root, language)
+        assert used(root) - own - platform == set(), f"missing: add them to the catalogue of {name}"
+        assert own - used(root) == set(), f"no longer used by {name}: take them out"
+        assert own & platform == set(), f"{name} has them from the report: take them out"
+    assert set(catalogue(language)) == platform.union(*(held(root, language) for root in SYSTEM.values()))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -43,11 +55,13 @@ def test_translations_keep_their_places(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_reader_agrees_with_babel(language: str) -> None:
+@pytest.mark.parametrize("root", [REPORT, *SYSTEM.values()], ids=lambda root: root.name)
+def test_reader_agrees_with_babel(root: Path, language: str) -> None:
     read_po = pytest.importorskip("babel.messages.pofile").read_po
-    with (ROOT / "locale" / f"{language}.po").open("rb") as file:
+    path = root / "locale" / f"{language}.po"
+    with path.open("rb") as file:
         theirs = {m.id: m.string for m in read_po(file) if m.id and m.string}
-    assert parse_po((ROOT / "locale" / f"{language}.po").read_text(encoding="utf-8")) == theirs
+    assert parse_po(path.read_text(encoding="utf-8")) == theirs
 
 
 def test_reader_knows_continued_lines_escapes_and_fuzzy() -> None:

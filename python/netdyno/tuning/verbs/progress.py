@@ -148,7 +148,7 @@ def page(path: Path, documents: Sequence[dict[str, Any]], told: Path | None = No
 
 def experience_page(path: Path, known: Experience, **more: dict[str, Any] | None) -> None:
     """Write the page of what is known, with a judgement of it or a proposal from it."""
-    from netdyno.report.experience import render
+    from netdyno.tuning.pages.experience import render
 
     finished = datetime.now().astimezone().isoformat(timespec="seconds")
     files.write(path, render(asdict(known), finished, **more), shared=True)

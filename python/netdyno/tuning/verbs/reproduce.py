@@ -19,14 +19,14 @@ from netdyno.cli.verb import words
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
-from netdyno.report.forest import change as change_of
-from netdyno.report.forest import forest
 from netdyno.stats.observation import Observation
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside, setup
 from netdyno.system.vm.setup import Lacking
 from netdyno.tuning import in_vm, tables
+from netdyno.tuning.pages.forest import change as change_of
+from netdyno.tuning.pages.forest import forest
 from netdyno.tuning.reproducing import Wanted
 from netdyno.tuning.reproducing import reproduce as run
 from netdyno.tuning.tables import Filled, Line, Run

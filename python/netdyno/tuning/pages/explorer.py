@@ -14,8 +14,8 @@ from netdyno.report.quantity import shown, sized
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
-from netdyno.report.winning import winning
 from netdyno.stats.winner import never_hit
+from netdyno.tuning.pages.winning import winning
 
 
 @dataclass(frozen=True)

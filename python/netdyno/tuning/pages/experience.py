@@ -20,7 +20,7 @@ from netdyno.report.render import whole
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
-from netdyno.report.winning import proposed
+from netdyno.tuning.pages.winning import proposed
 
 CLEAR = math.log(1.05)
 """A gain, or a loss, that is marked."""
@@ -42,7 +42,7 @@ def render(
     experience: Doc, finished: str, *, judgement: Doc | None = None, proposal: Doc | None = None
 ) -> str:
     """One self-contained file, of documents as `netdyno.tuning.recommend` writes them."""
-    return whole("experience.html.j2", build(experience, finished, judgement, proposal))
+    return whole("experience.html.j2", build(experience, finished, judgement, proposal), "netdyno.tuning")
 
 
 def build(

@@ -1,0 +1,25 @@
+"""Pages of studies of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdyno.report.render import whole
+from netdyno.report.study import Study
+from netdyno.tuning.pages import comparison, experience, explorer
+
+
+def learned(studies: Sequence[Study]) -> str:
+    """The page of experience that was made."""
+    made = studies[0]["result"]
+    return experience.render(made["experience"], studies[0]["finished"], judgement=made["judgement"])
+
+
+def compared(studies: Sequence[Study]) -> str:
+    """The page of a comparison, or of tables."""
+    return whole("comparison.html.j2", comparison.build(studies[0]), "netdyno.tuning")
+
+
+def explored(studies: Sequence[Study]) -> str:
+    """The page of a screening, a search, or both."""
+    return whole("explorer.html.j2", explorer.build(studies), "netdyno.tuning")
