@@ -14,7 +14,7 @@ from netdyno.lab.node import NODES, Node
 from netdyno.lab.topology import MOST_HOSTS, Topology, expand
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal, restore
-from netdyno.tuning.applied import applied
+from netdyno.tuning.trial_setting import applied
 
 from .conftest import root
 

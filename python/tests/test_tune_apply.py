@@ -17,9 +17,9 @@ from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import access, keep, owners
 from netdyno.tuning.access import Target
-from netdyno.tuning.applied import applied
 from netdyno.tuning.apply import apply, tuned
 from netdyno.tuning.plan import plan
+from netdyno.tuning.trial_setting import applied
 from netdyno.tuning.verbs import restore as tune_restore
 from netdyno.tuning.watchdog import Watchdog
 

@@ -13,7 +13,7 @@ from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Metric
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import benches, comparing, screening, searching
+from netdyno.tuning import benches, comparing, screen_run, search_run
 from netdyno.tuning.bench import HostName
 from netdyno.tuning.driven import Asked
 from netdyno.tuning.prove import Limit
@@ -107,7 +107,7 @@ def screen(
     arguments.whole(seed, "seed", 0)
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
-    wanted = screening.Wanted(
+    wanted = screen_run.Wanted(
         asked=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         metrics=arguments.texts(metrics, "metrics"),
         trajectories=trajectories,
@@ -118,7 +118,7 @@ def screen(
         fresh=fresh,
     )
     with arguments.placed("BENCH", "workload"):
-        return Screening(screening.screen(wanted, _Told(on_trial), Interrupts()))
+        return Screening(screen_run.screen(wanted, _Told(on_trial), Interrupts()))
 
 
 @arguments.in_our_words()
@@ -163,7 +163,7 @@ def tune(
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     longest = arguments.quantity(units.TIME, time, "time")
-    wanted = searching.Wanted(
+    wanted = search_run.Wanted(
         asked=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         objectives=arguments.texts(objective, "objective"),
         limits=[Limit(*one) for one in arguments.numbers(limits, "limits").items()],
@@ -176,10 +176,10 @@ def tune(
         fresh=fresh,
     )
     with arguments.placed("BENCH", "workload"):
-        return Tuning(searching.search(wanted, _Told(on_trial), Interrupts()))
+        return Tuning(search_run.search(wanted, _Told(on_trial), Interrupts()))
 
 
-class _Told(searching.Silent):
+class _Told(search_run.Silent):
     """Hands on how far it is."""
 
     def __init__(self, told: Progress | None) -> None:

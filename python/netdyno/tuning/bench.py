@@ -30,7 +30,7 @@ from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning.applied import applied, is_tunable
+from netdyno.tuning.trial_setting import applied, is_tunable
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 """Addresses for benchmarks (RFC 2544 appendix C.2.2)."""

@@ -21,11 +21,11 @@ from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.journal import journal
 from netdyno.tuning import host_state, service
-from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import HostName, Spec, path, topology, workload
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
+from netdyno.tuning.trial_setting import applied
 
 BASELINE = "baseline"
 DEVICE = "eth0"

@@ -20,8 +20,8 @@ from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import signed_rank
 from netdyno.stats.pairs import Limits, Pair
-from netdyno.tuning.applied import file, of_machine
 from netdyno.tuning.bench import NamespaceBench, Spec, path
+from netdyno.tuning.trial_setting import file, of_machine
 
 Rule = Literal["vanishes", "grows", "falls", "same", "stays"]
 

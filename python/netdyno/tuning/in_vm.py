@@ -19,10 +19,10 @@ from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm.machine import Job, Sink, VirtualMachine
 from netdyno.system.vm.setup import Setup
 from netdyno.tuning import benches, host_state
-from netdyno.tuning.applied import of_machine
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
 from netdyno.tuning.tables import Tables
+from netdyno.tuning.trial_setting import of_machine
 
 PASSED_ON = (
     "PATH", "HOME", "LANG", "LC_ALL", "LC_MESSAGES", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "NETDYNO_DAEMON",

@@ -13,8 +13,8 @@ from netdyno.stats.observation import Value
 from netdyno.tuning.comparing import Compared
 from netdyno.tuning.prove import Proof
 from netdyno.tuning.screen import Effect
-from netdyno.tuning.screening import Screened
-from netdyno.tuning.searching import Searched
+from netdyno.tuning.screen_run import Screened
+from netdyno.tuning.search_run import Searched
 
 if TYPE_CHECKING:
     import pandas

@@ -17,11 +17,11 @@ from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.stats.pairs import Limits, gated
 from netdyno.system import sysctl
 from netdyno.tuning import host_state
-from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import NamespaceBench, topology
 from netdyno.tuning.model import NOT_TAKEN, Scope, Tunable
 from netdyno.tuning.registry import Registry, registry
 from netdyno.tuning.space import Order
+from netdyno.tuning.trial_setting import applied
 
 NOT_SET = "ND-92-33"
 REFUSED = (NOT_SET, "ND-104-05", "ND-104-07", "ND-104-43")

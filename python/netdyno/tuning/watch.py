@@ -1,4 +1,4 @@
-"""What to do about parameters that bind: samples in, actions out. `watching.py` has the I/O and the clock.
+"""What to do about parameters that bind: samples in, actions out. `watch_run.py` has the I/O and the clock.
 
 A rule acts when its counter binds in several of the last windows, by one step, and then looks. A step that
 made things worse, and steps that did not help, are taken back, and the rule waits, each time twice as long.

@@ -20,7 +20,7 @@ from netdyno.system.journal import journal
 from netdyno.tuning.bench import Standing, stand
 from netdyno.tuning.cases import MISSING, Case, look, unready
 from netdyno.tuning.watch import Action, Revert, Set, rules
-from netdyno.tuning.watching import Watching, words
+from netdyno.tuning.watch_run import Watching, words
 
 PROMISED = 10.0
 """Seconds within which what binds is fixed."""

@@ -10,8 +10,8 @@ import typer
 from netdyno.cli import console, values
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import learning
-from netdyno.tuning.learning import LOSSES, RATES, RTTS, SERVICES, SETTINGS, Wanted
+from netdyno.tuning import learn_run
+from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, Wanted
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.verbs import completion
 from netdyno.tuning.verbs.options import Html, Json, Name, Seed
@@ -74,7 +74,7 @@ def learn(
         to=experience,
     )
     with kept(), Interrupts().installed() as interrupts:
-        found = learning.learn(wanted, Told(), interrupts)
+        found = learn_run.learn(wanted, Told(), interrupts)
     if html:
         judgement = dict(found.judgement) if found.judgement else None
         experience_page(html, found.experience, judgement=judgement)

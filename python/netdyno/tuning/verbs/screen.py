@@ -12,10 +12,10 @@ from netdyno.cli import console, values
 from netdyno.cli.figures import quantity
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import screening
+from netdyno.tuning import screen_run
 from netdyno.tuning.driven import Asked
 from netdyno.tuning.screen import Effect, Screening
-from netdyno.tuning.screening import Wanted
+from netdyno.tuning.screen_run import Wanted
 from netdyno.tuning.verbs.options import (
     Baseline,
     BenchOrSim,
@@ -85,7 +85,7 @@ def screen(
         fresh=fresh,
     )
     with kept():
-        made = screening.screen(wanted, Told(), Interrupts())
+        made = screen_run.screen(wanted, Told(), Interrupts())
     document = dict(made.document)
     if html:
         page(html, [document])

@@ -19,11 +19,11 @@ from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Setting
 from netdyno.stats.pairs import cause
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import searching
+from netdyno.tuning import search_run
 from netdyno.tuning.driven import Asked
 from netdyno.tuning.prove import Limit, Proof
 from netdyno.tuning.search import Budget, Found
-from netdyno.tuning.searching import Wanted
+from netdyno.tuning.search_run import Wanted
 from netdyno.tuning.verbs.compare import not_counted, remarks
 from netdyno.tuning.verbs.options import (
     Baseline,
@@ -135,7 +135,7 @@ def search(
         fresh=fresh,
     )
     with kept():
-        made = searching.search(wanted, Told(), Interrupts())
+        made = search_run.search(wanted, Told(), Interrupts())
     found, document = made.found, dict(made.document)
     if html:
         page(html, [dict(one) for one in (made.screening, document) if one])

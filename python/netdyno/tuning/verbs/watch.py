@@ -18,7 +18,7 @@ from netdyno.cli.execute import put_back
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import watch as core
 from netdyno.tuning.verbs.params import need_namespace, need_root
-from netdyno.tuning.watching import Watching, document, recorded, words
+from netdyno.tuning.watch_run import Watching, document, recorded, words
 from netdyno.units import seconds
 
 

@@ -27,7 +27,7 @@ from netdyno.tuning.learn import learn as run
 from netdyno.tuning.model import Scope
 from netdyno.tuning.recommend import Experience, judge
 from netdyno.tuning.registry import registry
-from netdyno.tuning.searching import Teller
+from netdyno.tuning.search_run import Teller
 from netdyno.tuning.tunable_bench import Checked, Tried, look, machine
 
 SERVICES = (

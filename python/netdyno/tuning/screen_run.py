@@ -13,7 +13,7 @@ from netdyno.tuning.driven import Asked, driven
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.screen import Screening, cost
 from netdyno.tuning.screen import screen as run
-from netdyno.tuning.searching import Teller
+from netdyno.tuning.search_run import Teller
 
 
 @dataclass(frozen=True)
