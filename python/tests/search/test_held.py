@@ -14,10 +14,6 @@ from netdyno.experiment.runner import Campaign
 from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Silent
-from netdyno.nat import study
-from netdyno.nat.search import study as nat_study
-from netdyno.nat.search.study import Asked
-from netdyno.nat.study import Machine
 from netdyno.report import held as page
 from netdyno.report.render import render
 from netdyno.search import sizes
@@ -31,7 +27,6 @@ from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
 from netdyno.search.wanted import Part, Wanted
 from netdyno.system.interrupt import Interrupts
 
-from ..nat.shared import machine
 from .test_schedule import PROFILE, repetition
 
 CAPACITY = {"fast": 80_000, "slow": 20_000}
@@ -202,18 +197,3 @@ def test_terminal_and_page_have_a_row_for_each(
     (view,) = plot["views"]
     assert view["names"] == ["fast", "slow"] and len(view["lines"]) == 4
     assert "Latency at shares of what was found" in render(result)
-
-
-def test_a_study_with_shares_searches_as_long_as_others_and_holds_longer() -> None:
-    read, there = study.read("latency"), Machine(machine(1, 4))
-    made = nat_study.prepare(read, study.nat(None), Asked(), there)
-    plain = nat_study.prepare(study.read("figure-7"), study.nat(None), Asked(), there)
-    assert made.search.kind.name == "latency" and plain.search.kind.name == "throughput"
-    assert made.search.wanted.shares == tuple(read.latency_at) == SHARES
-    seconds = {ask.seconds for ask in _asks(made)}
-    assert seconds == {plain.search.wanted.seconds, made.search.wanted.seconds}
-
-
-def _asks(made: nat_study.Prepared) -> list[LoadTrial]:
-    part = made.search.parts[0]
-    return run(part.strategy, SimulatedDut(part.space.most / 2))[0]

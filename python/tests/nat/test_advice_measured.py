@@ -18,7 +18,7 @@ from netdyno.nat.cores import STAGES
 from netdyno.nat.search import advice as nat_advice
 from netdyno.nat.study import Machine
 
-from ..nat.shared import machine
+from .shared import machine
 
 NAMES = {
     "rx": "inside.rx",

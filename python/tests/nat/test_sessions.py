@@ -32,7 +32,7 @@ from netdyno.search.load import Axis, axis
 from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, run
 from netdyno.search.wanted import Part, Wanted
 
-from ..nat.shared import machine
+from .shared import machine
 
 
 @dataclass
