@@ -18,10 +18,10 @@ def loaded(where: str) -> Any:
 class Late(Mapping[str, T], Generic[T]):
     """Things by name, of which some are loaded when they are asked for."""
 
-    def __init__(self, here: Mapping[str, T], later: Mapping[str, str]) -> None:
+    def __init__(self, here: Mapping[str, T], later: Mapping[str, str], *, by_name: bool = False) -> None:
         self._known: dict[str, T] = dict(here)
         self._later = dict(later)
-        self._names = dict.fromkeys((*here, *later))
+        self._names = dict.fromkeys(sorted({**here, **later}) if by_name else (*here, *later))
 
     def __getitem__(self, name: str) -> T:
         if name not in self._known and name in self._later:

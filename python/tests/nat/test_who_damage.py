@@ -279,7 +279,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path, capsys: Said, monkeypatch: py
 def test_progress_is_shown_on_a_terminal(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from netdyno.cli import nat_who
+    from netdyno.nat.verbs import who as nat_who
 
     (log := tmp_path / "nat.log").write_bytes(handed_over() + LATER)
     clock = iter(range(1_000))

@@ -21,6 +21,7 @@ DRIVERS: Mapping[str, type[Dut]] = Late(
         "reflector-dpdk": ReflectorDpdk,
     },
     named("duts"),
+    by_name=True,
 )
 
 __all__ = ["DRIVERS", "Dut", "Place"]

@@ -17,8 +17,8 @@ from netdyno.nat import log_files, log_reader, log_records
 from netdyno.nat import who as search
 from netdyno.nat.config import load
 from netdyno.nat.log_records import EVER, Gap, stamp
-from netdyno.nat.who_config import ConfiguredPorts
 from netdyno.nat.verbs.show import Json, Protocol
+from netdyno.nat.who_config import ConfiguredPorts
 from netdyno.units import seconds
 
 TOLERANCE = "2s"
