@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
@@ -55,8 +55,9 @@ def demo(
 
 def _help(own: str) -> str:
     """What this one shows, and those of systems; then how each is begun."""
-    words = [inspect.cleandoc(own), *(one.help for one in DEMOS.values())]
-    return "\n\n".join([*words, "\n".join(f"    sudo netdyno demo {word}".rstrip() for word in ("", *DEMOS))])
+    paragraphs = [own.rstrip(), *(indent(one.help, " " * 4) for one in DEMOS.values())]
+    examples = [f"{' ' * 8}sudo netdyno demo {word}".rstrip() for word in ("", *DEMOS)]
+    return "\n\n".join([*paragraphs, "\n".join(examples)])
 
 
 demo.__doc__ = _help(demo.__doc__ or "")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from netdyno.experiment.study import Study
-from netdyno.report import comparison
 from netdyno.report.studies import render
 from netdyno.stats.comparison import finite, judge
 from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.pairs import Pair, both
 from netdyno.tuning.calibrate import calibration
+from netdyno.tuning.pages import comparison
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both
 
