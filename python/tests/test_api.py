@@ -375,7 +375,7 @@ def test_thresholds_as_one_says_them() -> None:
     for wrong in ("loss", "loss = 1%", "delay <= 5ms", "<= 5", "loss <="):
         with pytest.raises(netdyno.Error) as refused:
             limits.thresholds([wrong], profile)
-        assert (refused.value.code, refused.value.at) == ("ND-104-04", "--threshold"), wrong
+        assert refused.value.code == "ND-104-04" and str(refused.value.at).startswith("--threshold '"), wrong
 
 
 def test_the_module_names_what_it_has() -> None:

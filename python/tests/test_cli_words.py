@@ -281,7 +281,7 @@ def test_failures_name_their_target_and_what_to_check() -> None:
     group = GroupSummary(name="sensors", target="mqtt://10.0.0.2", measured=counts)
     refused, tls = failures(group)
     assert refused.startswith("sensors: 100 × refused at mqtt://10.0.0.2; nothing listens there")
-    assert "certificate" in tls
+    assert "TLS failed: see the server's log and its TLS settings" in tls
 
 
 def test_every_kind_of_failure_has_its_check() -> None:

@@ -35,7 +35,8 @@ MINIMAL = Result(id="r", name="r", started="2026-01-01").model_dump(mode="json")
 @pytest.fixture
 def core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a core: what is tried is what is done before it is asked."""
-    monkeypatch.setattr(validation, "_core", lambda *_: {"errors": [], "advice": [], "spec": {}})
+    found = {"errors": [], "advice": [], "spec": {}}
+    monkeypatch.setattr(validation, "_core", lambda texts, *_: [found] * len(texts))
 
 
 def clear(code: int, said: str) -> None:
@@ -166,7 +167,7 @@ def test_what_nobody_foresaw_is_no_exit_code_1(
 def test_a_library_that_is_missing_is_told_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: str) -> None:
+    def fail(*_: str | None) -> None:
         try:
             raise ImportError("libmvec.so.1: no such file")
         except ImportError as e:

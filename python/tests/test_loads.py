@@ -93,7 +93,7 @@ def test_the_report_of_a_search_opens_with_what_was_found() -> None:
     said = verdict(Result(id="r", name="n", started="", valid=True, search=search))
     assert "Found: " in said.headline.plain()
     assert "1,500" in said.headline.plain()
-    assert "all thresholds hold" in said.lead.plain()
+    assert said.lead.plain() == "The highest load at which every threshold passes."
 
 
 def test_plots_over_factors_begin_with_delays_and_are_labelled_in_words() -> None:

@@ -82,7 +82,7 @@ def test_prometheus_has_a_models_own_counters_with_help_and_unit() -> None:
     text = exporter.text()
     assert 'netdyno_http_responses_5xx_total{group="web",leg=""} 2.0' in text
     assert 'netdyno_http_server_errors_ratio{group="web",leg=""} 0.25' in text
-    assert "# HELP netdyno_http_responses_5xx_total Whole responses with a status from 500 to 599." in text
+    assert "# HELP netdyno_http_responses_5xx_total Whole responses with a status from 500 on; 600 and above count as 5xx (RFC 9110 section 15)." in text
     assert "Unit: messages" in text
 
 
@@ -91,7 +91,7 @@ def test_report_and_summary_show_what_a_model_counts_of_its_own() -> None:
     rows = model_table.own(repetition).rows
     assert [row[1].sort for row in rows] == ["responses_2xx", "responses_5xx", "server_errors"]
     assert [row[2].sort for row in rows] == [3, 1, 0.25]
-    assert "status from 500 to 599" in str(rows[1][-1].text)
+    assert "status from 500 on" in str(rows[1][-1].text)
     (group,) = summarise([repetition, repetition]).groups
     assert (group.measured.own["responses_5xx"], group.indices) == (2, {"server_errors": 0.25})
     assert summary.own(group) == "web: responses_5xx 2, server_errors 25%"

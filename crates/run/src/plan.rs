@@ -343,6 +343,9 @@ mod tests {
 
     fn plan(group: Value, trial: Value) -> Result<Plan, Vec<SetupError>> {
         let mut profile = json!({"name": "p", "groups": [{"name": "g", "target": "http://127.0.0.1/", "model": {"http": {}}}]});
+        if group.get("total").is_some() {
+            profile["phases"] = json!({"warmup": "0s"});
+        }
         let into = profile["groups"][0].as_object_mut().expect("a group");
         into.extend(group.as_object().cloned().unwrap_or_default());
         let profile = profile::load(&profile.to_string()).expect("a good profile");

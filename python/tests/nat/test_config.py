@@ -124,7 +124,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"memory": 1_000_000}, "memory", "valid string"),
         ({"memory": "5s"}, "memory", "not a number of bytes"),
         ({"huge_pages": "yes"}, "huge_pages", "valid boolean"),
-        ({"timeouts": {"icmp": "30m"}}, "timeouts.icmp", "'30m' is not a length of time: units are ns"),
+        ({"timeouts": {"icmp": "30x"}}, "timeouts.icmp", "'30x' is not a length of time: units are ns"),
         ({"timeouts": {"udp": "300"}}, "timeouts.udp", "no unit"),
         ({"timeouts": {"udp": 300}}, "timeouts.udp", "valid string"),
         ({"pair": PAIR | {"silence": "soon"}}, "pair.silence", "not a length of time"),

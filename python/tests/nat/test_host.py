@@ -31,8 +31,10 @@ def test_frames_go_to_the_kernel_and_back_within_the_rate() -> None:
     found = made(inside__host=TAP)
     assert found["ports"]["in-kernel"] == {"device": "tap:nat-in", "optional": True}
     assert "host" not in found["ports"]["inside"]
-    asks = {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"]}
-    assert found["elements"]["in-host"] == asks | {"host": True}
+    asks = {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"], "also": ["203.0.113.2"]}
+    element = dict(found["elements"]["in-host"])
+    assert {"10.0.0.0", "10.0.0.255"} <= {*element.pop("sources")["nobody"]}
+    assert element == asks | {"host": True}
     assert "host" not in found["elements"]["out-host"]
     limit = {"kind": "police", "limit": {"packets": "1k/s"}}
     assert found["elements"]["in-to-kernel"] == limit
