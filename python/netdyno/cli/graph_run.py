@@ -77,10 +77,11 @@ def carry(
             client.acquire()
             ports = graph.get("ports") if isinstance(graph, dict) else None
             daemon.opens(ports.values() if isinstance(ports, dict) else ())
-            made = str(client.call("graph.run", graph=graph, timeout=OPENING)["graph"])
-            daemon.opened()
-            shape = client.call("graph.describe", graph=made)
+            # from here on something may pass, and what it kept is said at its end
             with interrupts.asking():
+                made = str(client.call("graph.run", graph=graph, timeout=OPENING)["graph"])
+                daemon.opened()
+                shape = client.call("graph.describe", graph=made)
                 if ready:
                     ready(shape)
                 _watch(client, made, shape, interrupts, watching)
