@@ -53,7 +53,8 @@ def placed(option: str, place: str) -> Iterator[None]:
     try:
         yield
     except Error as e:
-        raise Error(e.code, e.what, place if (e.at or "").split(" ")[0] == option else e.at, e.fix, e.all) from e
+        at = place if (e.at or "").split(" ")[0] == option else e.at
+        raise Error(e.code, e.what, at, e.fix, e.all) from e
 
 
 def refused(value: object, wanted: str, at: str, code: str = "ND-104-04") -> Error:
