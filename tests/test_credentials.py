@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import socket
 import subprocess
 import threading
@@ -14,6 +16,8 @@ import pytest
 from lab import Done, Lab, until
 
 PASSWORD = "pa{seq}/w@rd{{%"
+TOKEN = "tok-7Fh2/x+y=&q"
+PINS = ("1357924680", "pin-two-22")
 SHORT = ["--warmup", "0s", "--duration", "1s"]
 
 
@@ -43,6 +47,46 @@ class Heads:
                 for head in heads:
                     self.seen.add(head)
                     one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+class Echo(Heads):
+    """One that refuses every request and repeats what it was sent, in many spellings."""
+
+    def _answer(self, one: socket.socket) -> None:
+        data = b""
+        with one:
+            while more := one.recv(65536):
+                data += more
+                *heads, data = data.split(b"\r\n\r\n")
+                for head in heads:
+                    path = head.split(b" ")[1].decode()
+                    said = spellings(head, path)
+                    kind = int(path.partition("&n=")[2] or 0) % len(said)
+                    body = said[kind].encode()
+                    one.sendall(
+                        f"HTTP/1.1 {400 + kind} {said[0]}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                        + body
+                    )
+
+
+def spellings(head: bytes, path: str) -> list[str]:
+    """What a server makes of a request's head."""
+    fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if ": " in line)
+    token = fields["Authorization"].partition(" ")[2]
+    cookie = fields["Cookie"].partition("session=")[2]
+    made = [f"no token {token}", f"no session {cookie}", f"session={cookie} is over", f"nothing at {path}"]
+    for one in (token, cookie):
+        made += [one.upper(), encoded(one), encoded(encoded(one)).lower(), html.escape(one)]
+        made += [json.dumps({"got": one}), base64.b64encode(f"key={one};".encode()).decode()]
+        made += [base64.urlsafe_b64encode(one.encode()).decode(), "x" * (512 - len(one) // 2) + one]
+    return made
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    server = Echo()
+    yield server
+    server.socket.close()
 
 
 @pytest.fixture
@@ -153,6 +197,45 @@ def test_the_credentials_of_a_url_are_basic_ones_over_http(lab: Lab, heads: Head
         BASIC.encode()
     }
     nowhere(lab, done, *TELLING)
+
+
+@pytest.mark.parametrize("how", ["literal", "env", "file"])
+def test_what_a_server_repeats_of_a_secret_is_told_nobody(lab: Lab, echo: Echo, how: str) -> None:
+    lab.environment["API"] = f"Bearer {TOKEN}"
+    named = {
+        "literal": f"Bearer {TOKEN}",
+        "env": {"env": "API"},
+        "file": {"file": str(lab.write("api", f"Bearer {TOKEN}\n"))},
+    }
+    cookie = "c00kie/%2Fv+1=&z"
+    rows = "".join(f"{pin}\n" for pin in PINS)
+    http = {
+        "path": "/x?token=a{users.pin}b&n={seq}",
+        "headers": {"Authorization": named[how], "Cookie": f"a=b; session={cookie}"},
+    }
+    group = {"name": "g", "target": f"http://127.0.0.1:{echo.port}", "devices": 2, "model": {"http": http}}
+    document = {
+        "name": "p",
+        "data": {"users": str(lab.write("users.csv", f"pin\n{rows}"))},
+        "phases": {"warmup": "0s", "measure": "1s", "drain": "1s"},
+        "groups": [group],
+    }
+    done = lab.run("run", lab.write("p.json", document), "--json")
+    assert done.folder is not None, done.text
+    (rejected,) = done.trial.groups[0].errors
+    causes = rejected.causes
+    assert len(causes) >= 10, done.text
+    assert all("***" in (one.example or "") for one in causes), causes
+    lab.good("report", str(done.folder))
+    (lab.base / "p.json").unlink()
+    parts = [one for secret in (TOKEN, cookie, *PINS) for one in spelled(secret)]
+    nowhere(lab, done, *parts)
+
+
+def spelled(secret: str) -> list[str]:
+    """What of a secret must stand nowhere."""
+    encodings = [base64.b64encode(secret.encode()).decode()[:-4], encoded(secret)]
+    return [secret, secret.upper(), html.escape(secret), encoded(secret).lower(), secret[:6], *encodings]
 
 
 @pytest.mark.parametrize(
