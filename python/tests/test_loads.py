@@ -78,9 +78,16 @@ def test_the_load_of_a_url_is_searched_in_messages_per_second() -> None:
     assert axis(LegSpec(name="leg", profile=made)).unit == "devices"
 
 
-def test_the_report_of_a_search_opens_with_what_was_found() -> None:
+@pytest.mark.parametrize(
+    ("limit", "lead"),
+    [
+        ("dut", "The highest load at which every threshold passes."),
+        ("offered", "Every threshold passes up to the highest load offered; the limit may be higher."),
+    ],
+)
+def test_the_report_of_a_search_opens_with_what_was_found(limit: str, lead: str) -> None:
     finding = {
-        "goal": "thresholds", "words": "all thresholds hold", "load": 1500.0, "limit": "dut",
+        "goal": "thresholds", "words": "all thresholds hold", "load": 1500.0, "limit": limit,
         "stop": "resolution", "trials": 9,
     }  # fmt: skip
     part = {"name": "sockets", "most": 4000.0, "unit": "messages/s", "findings": [finding], "trials": []}
@@ -93,7 +100,7 @@ def test_the_report_of_a_search_opens_with_what_was_found() -> None:
     said = verdict(Result(id="r", name="n", started="", valid=True, search=search))
     assert "Found: " in said.headline.plain()
     assert "1,500" in said.headline.plain()
-    assert said.lead.plain() == "The highest load at which every threshold passes."
+    assert said.lead.plain() == lead
 
 
 def test_plots_over_factors_begin_with_delays_and_are_labelled_in_words() -> None:

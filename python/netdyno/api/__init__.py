@@ -14,7 +14,7 @@ which has a stable code, the place and what to do. Every run is kept as those of
 
 from typing import Any
 
-from netdyno import late, systems
+from netdyno import lazy, systems
 from netdyno.api.results import Delay, Group, Run, RunComparison, Search, Series, Valid
 from netdyno.api.verbs import compare_runs, load, run, runs, search, validate
 from netdyno.errors import Error
@@ -29,5 +29,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Functions of systems are loaded when they are used: loads need nothing of them."""
     if where := systems.named("functions").get(name):
-        return late.loaded(where)
+        return lazy.loaded(where)
     raise AttributeError(f"module 'netdyno.api' has no attribute {name!r}")

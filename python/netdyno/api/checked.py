@@ -8,7 +8,7 @@ from typing import Any
 from netdyno import config
 from netdyno.errors import CONFIGURATION, Error
 from netdyno.experiment import choose, presets, spec, validation
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.system import interrupt
 from netdyno.systems import named
 

@@ -13,7 +13,7 @@ from netdyno.cli import values
 from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import Error
 from netdyno.experiment import presets, spec
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.systems import SYSTEMS
 
 DEMOS = {one.demo.word: one.demo for one in SYSTEMS if one.demo}

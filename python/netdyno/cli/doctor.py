@@ -12,7 +12,7 @@ from netdyno.cli import console
 from netdyno.doctor import checks, dpdk
 from netdyno.doctor.checks import Check
 from netdyno.errors import ENVIRONMENT
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.system.machine import Machine
 from netdyno.systems import SYSTEMS
 

@@ -10,7 +10,7 @@ import typer
 from netdyno import paths
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.system import journal
 from netdyno.system.device import CODE, GoneError
 from netdyno.system.journal import AGAIN, DAMAGED, Report

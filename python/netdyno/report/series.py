@@ -18,11 +18,6 @@ SETUP = ("resolve", "connect", "tls", "connack")
 """Delays of coming to talk at all."""
 
 
-def main_first(delays: Iterable[str]) -> list[str]:
-    """A group's delays with those of setting up after those of its messages."""
-    return sorted(delays, key=lambda name: name in SETUP)
-
-
 def by_samples(counts: Mapping[str, float]) -> list[str]:
     """The delays that anything was recorded of: those of messages, most samples first, then of setting up.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netdyno import reading
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.report.render import render_folder as run_folder
 from netdyno.report.study import Study
 from netdyno.systems import named

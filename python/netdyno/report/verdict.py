@@ -127,6 +127,8 @@ def _found(search: SearchReport) -> Verdict | None:
     lead = M("The highest load that passed: {goal}.", goal=Data(asked))
     if first.goal == "thresholds":
         lead = M("The highest load at which every threshold passes.")
+        if first.limit == "offered":
+            lead = M("Every threshold passes up to the highest load offered; the limit may be higher.")
     said = Verdict("same", M("Found: {load}", load=load(first)), lead)
     rest = [
         M("{name}, {goal}: {load}", name=Data(p.name), goal=Data(one.goal), load=load(one))

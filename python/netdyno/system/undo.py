@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.late import loaded
+from netdyno.lazy import loaded
 from netdyno.system import device, namespace, proc, sysctl
 from netdyno.systems import SYSTEMS
 

@@ -107,11 +107,6 @@ impl Tap {
         &self.name
     }
 
-    /// Whether the kernel hands over UDP super-segments too (Linux 6.2); else it takes them apart itself.
-    pub fn takes_udp_segments(&self) -> bool {
-        self.device.udp_gso()
-    }
-
     /// Frames that the kernel dropped as too many waited for us; a super-segment is one. `None` when it does
     /// not say.
     pub fn missed(&self) -> Option<u64> {

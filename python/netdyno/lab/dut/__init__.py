@@ -9,10 +9,10 @@ from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
-from netdyno.late import Late
+from netdyno.lazy import Lazy
 from netdyno.systems import named
 
-DRIVERS: Mapping[str, type[Dut]] = Late(
+DRIVERS: Mapping[str, type[Dut]] = Lazy(
     {
         "graph": GraphDut,
         "mosquitto": Mosquitto,

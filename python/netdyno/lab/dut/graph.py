@@ -10,7 +10,7 @@ from pydantic import Field
 
 from netdyno.lab.dut.base import Place, Settings, url_host
 from netdyno.lab.dut.graph_daemon import LOST, GraphDaemon
-from netdyno.late import Late
+from netdyno.lazy import Lazy
 from netdyno.systems import named
 
 L2FWD: dict[str, Any] = {
@@ -38,7 +38,7 @@ class Part(ABC):
         """What it counts beside the elements."""
 
 
-PARTS: Mapping[str, type[Part]] = Late({}, named("elements"))
+PARTS: Mapping[str, type[Part]] = Lazy({}, named("elements"))
 """By kind of element; each is a system's (`netdyno/systems.py`)."""
 
 

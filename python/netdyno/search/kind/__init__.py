@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from netdyno.late import Late
+from netdyno.lazy import Lazy
 from netdyno.search.kind.back_to_back import BackToBack
 from netdyno.search.kind.latency import Latency
 from netdyno.search.kind.loss import Loss
@@ -14,7 +14,7 @@ from netdyno.search.kind.throughput import Rate, Throughput
 from netdyno.search.wanted import Kind
 from netdyno.systems import named
 
-KINDS: Mapping[str, Kind] = Late(
+KINDS: Mapping[str, Kind] = Lazy(
     {
         kind.name: kind
         for kind in (

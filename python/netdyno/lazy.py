@@ -15,7 +15,7 @@ def loaded(where: str) -> Any:
     return getattr(import_module(module), name)
 
 
-class Late(Mapping[str, T], Generic[T]):
+class Lazy(Mapping[str, T], Generic[T]):
     """Things by name, of which some are loaded when they are asked for."""
 
     def __init__(self, here: Mapping[str, T], later: Mapping[str, str], *, by_name: bool = False) -> None:
