@@ -12,7 +12,17 @@ import pytest
 from rich.console import Console
 
 from netdyno.cli import app, console, summary
-from netdyno.core.model import Counts, GroupResult, Stalls, Trial
+from netdyno.core.model import (
+    CauseCount,
+    Counts,
+    ErrorCount,
+    GroupResult,
+    Reason,
+    Sample,
+    Stalls,
+    Trial,
+    Validity,
+)
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.experiment.verdict import exit_code, judge_all
 from netdyno.export.junit import junit
@@ -222,3 +232,42 @@ def test_the_core_says_who_asks() -> None:
         silent.confirmed = confirmed
         found = checks("leg", {"groups": [HTTP]}, [Trial(run="a", groups=[silent])])
         assert len(found) == confirmed
+
+
+REFUSED = ErrorCount(kind="refused", count=10, total=12)
+CERTIFICATE = ErrorCount(kind="tls", count=9, causes=[CauseCount(cause="certificate expired", count=9)])
+HANG_UP = ErrorCount(
+    kind="tls", count=9, causes=[CauseCount(cause="closed during the TLS handshake", count=9)]
+)
+TOO_SLOW = ErrorCount(kind="rejected", count=9, causes=[CauseCount(cause="408", count=9)])
+
+
+@pytest.mark.parametrize(
+    ("errors", "reasons", "answered", "code"),
+    [
+        ([REFUSED], [("ND-90-01", "web"), ("ND-90-03", None)], 0, 99),
+        ([REFUSED, CERTIFICATE], [("ND-90-02", "web")], 0, 99),
+        # what time may explain does not count against the server
+        ([REFUSED, ErrorCount(kind="timeout", count=1)], [("ND-90-02", "web")], 0, 90),
+        ([HANG_UP], [("ND-90-02", "web")], 0, 90),
+        ([TOO_SLOW], [("ND-90-02", "web")], 0, 90),
+        # one answer in the warm-up: it can be used
+        ([REFUSED], [("ND-90-02", "web")], 1, 90),
+        # another cause of invalidity stays one
+        ([REFUSED], [("ND-90-02", "web"), ("ND-90-04", "web")], 0, 90),
+        ([], [("ND-90-02", "web")], 0, 90),
+    ],
+)
+def test_a_target_that_says_it_cannot_be_used_fails_whatever_time_the_generator_had(
+    errors: list[ErrorCount], reasons: list[tuple[str, str | None]], answered: int, code: int
+) -> None:
+    failures = {one.kind: one.count for one in errors}
+    one = group(messages_intended=10, messages_sent=10, failures=failures).model_copy(
+        update={"errors": errors}
+    )
+    point = {"t": 1, "phase": "warmup", "groups": {"web": {"counts": {"messages_delivered": answered}}}}
+    checked = Validity(valid=False, reasons=[Reason(code=c, group=g, what="") for c, g in reasons])
+    trial = Repetition(run="r1", groups=[one], validity=checked, series=[Sample.model_validate(point)])
+    made = Result(id="r", name="n", started="", legs=[Leg(name="sockets", repetitions=[trial])])
+    judge_all(made, {"sockets": {"groups": [HTTP], "thresholds": [ERRORS | {"max": 0}]}}, 0.95)
+    assert (exit_code(made), made.verdict) == (code, "fail")

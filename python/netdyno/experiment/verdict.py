@@ -14,6 +14,7 @@ from netdyno.stats.checks import checks
 from netdyno.stats.pauses import PAUSED
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
+from netdyno.stats.unusable import excuse
 
 DUT_ENDED = "ND-91-23"
 """The one error that says something of the system under test: it did not survive the load."""
@@ -29,6 +30,8 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
             result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
         result.warnings += lateness.warnings(leg.name, leg.summary.groups)
         result.checks += checks(leg.name, profiles[leg.name], leg.repetitions)
+    for repetition in (one for leg in result.legs for one in leg.repetitions if not one.validity.valid):
+        excuse(repetition)
     if result.aborted:
         _cut_short(result)
     result.valid, result.reasons = validity(result.legs)
