@@ -8,7 +8,6 @@ use crate::conn_error::ConnError;
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
@@ -45,17 +44,6 @@ pub struct Event {
     pub ended: bool,
 }
 
-/// Where a connection leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum To {
-    /// To the group's target, at so many in its list of addresses.
-    Target(usize),
-    /// To this address.
-    Address(SocketAddr),
-    /// It waits for others on this local address; port 0: any that is free.
-    Listen(SocketAddr),
-}
-
 /// What came of [`Endpoint::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
@@ -84,16 +72,15 @@ pub trait Endpoint {
     /// A connection of this endpoint.
     type Conn: Connection;
 
-    /// Begin to connect device number `device` of `group`, or to listen for it; events name it by `token`.
-    fn open(&mut self, group: &GroupPlan, device: u32, to: To, token: Token)
-    -> Result<Self::Conn, ConnError>;
-
-    /// The next connection to one that listens, and from whom; events will name it by `token`. `None`: no more for now.
-    fn accept(
+    /// Begin to connect device number `device` of `group` to the target's address number `address`; events name the
+    /// connection by `token`.
+    fn open(
         &mut self,
-        listener: &mut Self::Conn,
+        group: &GroupPlan,
+        device: u32,
+        address: usize,
         token: Token,
-    ) -> Result<Option<(Self::Conn, SocketAddr)>, ConnError>;
+    ) -> Result<Self::Conn, ConnError>;
 
     /// Send what is in `outbox`, which is empty afterwards, behind what an earlier call could not; what does not go now
     /// is kept. With an empty one: move on what there is to move, a handshake included.
@@ -119,12 +106,6 @@ pub trait Connection: Debug {
 
     /// Whether all that was given to it has been sent.
     fn is_flushed(&self) -> bool;
-
-    /// Where it listens, if it does.
-    fn local(&self) -> Option<SocketAddr>;
-
-    /// Who sent what was received last, where datagrams may come from anybody.
-    fn peer(&self) -> Option<SocketAddr>;
 
     /// Bytes of the stream that it was given so far, with those of TLS around them.
     fn given(&self) -> u64;

@@ -18,7 +18,6 @@ use protocol::target::{Carrier, Scheme, Target};
 use protocol::time::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 macro_rules! registry {
@@ -100,11 +99,6 @@ macro_rules! registry {
             /// What may come back to one device without a pause.
             pub fn replies(&self) -> Option<Replies> {
                 match self { $( Self::$name(params) => params.replies(), )+ }
-            }
-
-            /// How many connections a device may have at a time.
-            pub fn connections(&self) -> u32 {
-                match self { $( Self::$name(params) => params.connections(), )+ }
             }
 
             /// What the path of a target's URL would stand for; `None`: a URL has no path.
@@ -195,15 +189,6 @@ macro_rules! registry {
             #[inline]
             fn waiting_since(&self) -> Time {
                 match self { $( Self::$name(device) => device.waiting_since(), )+ }
-            }
-
-            fn listening(&mut self, cx: &mut Cx<'_>, local: SocketAddr) {
-                match self { $( Self::$name(device) => device.listening(cx, local), )+ }
-            }
-
-            #[inline]
-            fn accepted(&mut self, cx: &mut Cx<'_>, peer: SocketAddr) {
-                match self { $( Self::$name(device) => device.accepted(cx, peer), )+ }
             }
 
             #[inline]

@@ -301,12 +301,6 @@ pub trait ModelParams: Default {
         None
     }
 
-    /// How many connections a device may have at a time, all together: those that it asks for, and those that its
-    /// listening ones accept.
-    fn connections(&self) -> u32 {
-        1
-    }
-
     /// What the path of a target's URL would stand for; `None`: a URL has no path.
     fn path(&self) -> Option<&str> {
         None

@@ -3,18 +3,12 @@
 //! A model is one virtual device's side of a protocol, without I/O: it is told what happened and what
 //! time it is, and says what to send, when to wake it, and what it measured. The same model runs over
 //! kernel sockets, over the DPDK endpoints, and under a test that plays the server.
-//!
-//! Most models have one connection, towards the group's target, and know nothing of [`ConnId`]. One that has several,
-//! or that listens, names them by number: [`Cx::conn`] says which one an event is of, and that is the one that
-//! [`Cx::out`], [`Cx::connect`] and [`Cx::close`] are about.
 
 use crate::cause::Cause;
 use crate::histogram::record;
 use crate::meter::{DeviceTally, Failure, Phase, Tally, Window};
 use crate::time::Time;
 use rand::rngs::SmallRng;
-use std::net::SocketAddr;
-use std::ops::Range;
 
 /// One virtual device. The transport calls one method at a time and carries out what [`Cx`] collected
 /// when the method returns.
@@ -53,16 +47,6 @@ pub trait Model {
     /// takes to come up.
     fn waiting_since(&self) -> Time;
 
-    /// The socket asked for with [`Cx::listen`] is there, and has this address: its port may have been left to chance.
-    fn listening(&mut self, cx: &mut Cx<'_>, local: SocketAddr) {
-        let _nobody_is_told = (cx, local);
-    }
-
-    /// A listening socket has a new connection, [`Cx::conn`], from `peer`. It is up.
-    fn accepted(&mut self, cx: &mut Cx<'_>, peer: SocketAddr) {
-        let _takes_whoever_comes = (cx, peer);
-    }
-
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
     /// now: others are not asked, except where a phase ends.
@@ -84,38 +68,6 @@ pub enum Link {
     Close,
 }
 
-/// One of a device's connections: a number that means something to this device alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ConnId(pub u32);
-
-impl ConnId {
-    /// The one towards the group's target, and the only one of most models.
-    pub const FIRST: Self = Self(0);
-    /// A model numbers the connections that it asks for below this; from here on the transport numbers those that a
-    /// listening socket accepted.
-    pub const ACCEPTED: Self = Self(1 << 16);
-}
-
-/// What a model with several connections asks for, besides what it asks of the one that an event is of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
-    /// Open a connection to this address, or to the group's target.
-    Connect(ConnId, Option<SocketAddr>),
-    /// Wait for others on this local address; port 0: any that is free.
-    Listen(ConnId, SocketAddr),
-    /// Send these bytes of [`Outbox::aside`].
-    Send {
-        /// On this connection.
-        conn: ConnId,
-        /// Where to, on a listening datagram socket.
-        to: Option<SocketAddr>,
-        /// Which bytes.
-        bytes: Range<usize>,
-    },
-    /// Send what is queued, then close.
-    Close(ConnId),
-}
-
 /// How a flow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowEnd {
@@ -133,12 +85,6 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// Size of each datagram but the last; 0 when it is one.
     pub segment: usize,
-    /// Where these bytes go, on a listening datagram socket; `None`: to the sender of what was received.
-    pub to: Option<SocketAddr>,
-    /// What is asked of other connections than the one that the event is of, in order.
-    pub asks: Vec<Ask>,
-    /// The bytes that they are to send.
-    pub aside: Vec<u8>,
 }
 
 impl Outbox {
@@ -148,14 +94,11 @@ impl Outbox {
         self.bytes.len().div_ceil(segment) as u64
     }
 
-    /// Nothing to send and nothing asked for, keeping the memory.
+    /// Empty it and keep its memory.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.segment = 0;
-        self.to = None;
-        self.asks.clear();
-        self.aside.clear();
     }
 }
 
@@ -167,10 +110,6 @@ pub struct Cx<'a> {
     pub intended: Time,
     /// Which device of the group this is, counted from 0 over all workers.
     pub device: u32,
-    /// Which connection the event is of; [`ConnId::FIRST`] where it is of none.
-    pub conn: ConnId,
-    /// The sender of what was received, on a listening datagram socket.
-    pub peer: Option<SocketAddr>,
     /// Where bytes to send are appended.
     pub out: &'a mut Outbox,
     /// The worker's seeded random numbers.
@@ -219,8 +158,6 @@ impl<'a> Cx<'a> {
             now,
             intended,
             device,
-            conn: ConnId::FIRST,
-            peer: None,
             out,
             rng,
             window,
@@ -246,39 +183,6 @@ impl<'a> Cx<'a> {
     /// Send what is queued, then close the connection.
     pub fn close(&mut self) {
         self.link = Link::Close;
-    }
-
-    /// Open another connection: to `address`, or to the group's target. [`Model::connected`] tells when it is up.
-    pub fn connect_to(&mut self, conn: ConnId, address: Option<SocketAddr>) {
-        self.out.asks.push(Ask::Connect(conn, address));
-    }
-
-    /// Wait for others on the local address `local`, with what carries the group; port 0 takes any that is free.
-    /// [`Model::listening`] tells the address; [`Model::accepted`] who connects. Where datagrams carry the group, what
-    /// comes is [`Model::received`] with [`Cx::peer`] set, and [`Cx::send_to`] answers.
-    pub fn listen(&mut self, conn: ConnId, local: SocketAddr) {
-        self.out.asks.push(Ask::Listen(conn, local));
-    }
-
-    /// Send `bytes` on another connection than the one that the event is of. Of a datagram carrier they are one.
-    pub fn send_on(&mut self, conn: ConnId, bytes: &[u8]) {
-        self.send_aside(conn, None, bytes);
-    }
-
-    /// Send one datagram from a listening socket.
-    pub fn send_to(&mut self, conn: ConnId, to: SocketAddr, bytes: &[u8]) {
-        self.send_aside(conn, Some(to), bytes);
-    }
-
-    fn send_aside(&mut self, conn: ConnId, to: Option<SocketAddr>, bytes: &[u8]) {
-        let start = self.out.aside.len();
-        self.out.aside.extend_from_slice(bytes);
-        self.out.asks.push(Ask::Send { conn, to, bytes: start..self.out.aside.len() });
-    }
-
-    /// Send what is queued on another connection, then close it.
-    pub fn close_conn(&mut self, conn: ConnId) {
-        self.out.asks.push(Ask::Close(conn));
     }
 
     /// Call [`Model::timer`] at `at`; replaces the timer set before. [`Time::NEVER`] stops it.

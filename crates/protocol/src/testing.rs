@@ -3,7 +3,7 @@
 use crate::cause::Cause;
 use crate::describe::{Description, ModelParams, bit};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
-use crate::model::{Ask, ConnId, Cx, FlowEnd, Link, Model, Outbox};
+use crate::model::{Cx, FlowEnd, Link, Model, Outbox};
 use crate::target::Target;
 use crate::time::Time;
 use rand::SeedableRng;
@@ -40,8 +40,6 @@ pub struct Bench<M> {
     pub complaints: Vec<String>,
     /// Its summary.
     pub tally: DeviceTally,
-    /// What it asked of connections besides the first, and the bytes that it sent there.
-    pub asks: Vec<(Ask, Vec<u8>)>,
     /// Received and not yet used.
     pub inbox: Vec<u8>,
     meter: [Tally; 3],
@@ -71,7 +69,6 @@ impl<M> Bench<M> {
             cause: None,
             complaints: Vec::new(),
             tally: DeviceTally::default(),
-            asks: Vec::new(),
             inbox: Vec::new(),
             meter: std::array::from_fn(|_| Tally::sized(8, 16)),
             rng: SmallRng::seed_from_u64(1),
@@ -80,18 +77,12 @@ impl<M> Bench<M> {
 
     /// Call the model as a transport would, and take note of what it asks for.
     pub fn call<R>(&mut self, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
-        self.call_due(self.now, ConnId::FIRST, f)
+        self.call_due(self.now, f)
     }
 
-    /// The same about one of several connections.
-    pub fn call_on<R>(&mut self, conn: ConnId, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
-        self.call_due(self.now, conn, f)
-    }
-
-    fn call_due<R>(&mut self, due: Time, conn: ConnId, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
+    fn call_due<R>(&mut self, due: Time, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
-        cx.conn = conn;
         cx.ended = self.ended;
         cx.truncated = self.truncated;
         let answer = f(&mut self.model, &mut cx);
@@ -101,12 +92,6 @@ impl<M> Bench<M> {
         for (tally, bytes) in self.meter.iter_mut().zip(queued) {
             tally.counts.bytes_sent += bytes;
         }
-        let Outbox { asks, aside, .. } = &mut self.out;
-        self.asks.extend(asks.drain(..).map(|ask| match &ask {
-            Ask::Send { bytes, .. } => (ask.clone(), aside[bytes.clone()].to_vec()),
-            _ => (ask, Vec::new()),
-        }));
-        aside.clear();
         if link != Link::Keep {
             self.link = link;
         }
@@ -232,7 +217,7 @@ impl<M: Model> Bench<M> {
             assert!(at_once < 100_000, "the timer never stops");
             self.now = self.now.max(due);
             self.wake = Time::NEVER;
-            self.call_due(due, ConnId::FIRST, |model, cx| model.timer(cx));
+            self.call_due(due, |model, cx| model.timer(cx));
         }
         self.now = self.now.max(until);
     }

@@ -77,8 +77,6 @@ pub struct GroupPlan {
     pub verified: Option<Verified>,
     /// How many devices.
     pub devices: u32,
-    /// How many connections each of them may have at a time.
-    pub connections: u32,
     /// When flows begin.
     pub load: Load,
     /// How many messages all devices send together.
@@ -241,7 +239,6 @@ impl GroupPlan {
             scheme,
             model,
             devices: group.devices,
-            connections: group.model.connections(),
             load: group.load.clone(),
             total: group.total,
             sources,

@@ -5,7 +5,7 @@ use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::receive_queue::{self, not_sent};
 use crate::session::Session;
 use device::conn_error::CONNECT;
-use device::{ConnError, Connection, Input, To};
+use device::{ConnError, Connection, Input};
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
@@ -13,8 +13,8 @@ use protocol::target::Carrier;
 use run::plan::GroupPlan;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind,
-    connect, getsockname, ipproto, listen, recv, recvfrom, send, sendto, socket_with, sockopt as opt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, ipproto,
+    recv, recvfrom, send, socket_with, sockopt as opt,
 };
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,9 +26,6 @@ const OUT_MAX: usize = 16 << 20;
 /// So many bytes that the system has taken since it was last looked at count as sent without a look: a call for each send
 /// would cost more than it tells.
 const UNCHECKED: u64 = 64 << 10;
-
-/// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
-const BACKLOG: i32 = 4096;
 
 /// A connection.
 #[derive(Debug)]
@@ -50,8 +47,6 @@ pub(crate) struct Conn {
     refused: Vec<ConnError>,
     /// How many datagrams the socket had dropped when that was last looked at.
     dropped: u32,
-    /// Who sent the last datagram, of a socket that takes them from anybody.
-    peer: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -65,10 +60,6 @@ enum Wire {
     Ping {
         peer: IpAddr,
     },
-    /// Waits for connections.
-    Listener,
-    /// UDP that takes datagrams from anybody.
-    Open,
     /// A raw socket sees every host's ICMP: keep to our own identifier.
     RawPing {
         ident: u16,
@@ -84,13 +75,9 @@ fn is_from(source: SocketAddrAny, host: IpAddr) -> bool {
 }
 
 impl Conn {
-    /// Open the socket of device `device` and begin to connect, to where it leads.
-    pub fn open(group: &GroupPlan, device: u32, to: To) -> Result<Self, ConnError> {
-        let address = match to {
-            To::Target(n) => group.addresses.at(n),
-            To::Address(address) => address,
-            To::Listen(local) => return Self::listen(group, local),
-        };
+    /// Open the socket of device `device` and begin to connect it to the target's address number `address`.
+    pub fn open(group: &GroupPlan, device: u32, address: usize) -> Result<Self, ConnError> {
+        let address = group.addresses.at(address);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fail = |e| ConnError::errno(e, "socket");
@@ -148,52 +135,6 @@ impl Conn {
             left: 0,
             refused: Vec::new(),
             dropped: 0,
-            peer: None,
-        }
-    }
-
-    /// Open a socket that waits for others on `local`, with what carries the group.
-    fn listen(group: &GroupPlan, local: SocketAddr) -> Result<Self, ConnError> {
-        let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fail = |e| ConnError::errno(e, format!("listen on {local}"));
-        if group.tls.is_some() {
-            let what = format!("listen on {local}: there is no certificate to listen with TLS");
-            return Err(ConnError::new(Failure::Tls, what));
-        }
-        match group.scheme.carrier {
-            Carrier::Stream => {
-                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(fail)?;
-                opt::set_socket_reuseaddr(&fd, true).map_err(fail)?;
-                bind(&fd, &local).map_err(fail)?;
-                listen(&fd, BACKLOG).map_err(fail)?;
-                Ok(Self::new(fd, Wire::Listener, true))
-            }
-            Carrier::Datagram => {
-                let fd = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP)).map_err(fail)?;
-                receive_queue::enlarge(&fd, group.receive_room);
-                bind(&fd, &local).map_err(fail)?;
-                Ok(Self::new(fd, Wire::Open, true))
-            }
-            Carrier::Icmp => Err(ConnError::new(Failure::Local, "ICMP has no ports to listen on")),
-        }
-    }
-
-    /// The next connection that waits at this listening socket, and from whom.
-    pub fn accept(&mut self) -> Result<Option<(Self, SocketAddr)>, ConnError> {
-        loop {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            return match acceptfrom_with(&self.fd, flags) {
-                Ok((fd, peer)) => {
-                    let Some(peer) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) else { continue };
-                    let _best_effort = opt::set_tcp_nodelay(&fd, true);
-                    Ok(Some((Self::new(fd, Wire::Tcp, true), peer)))
-                }
-                Err(Errno::AGAIN) => Ok(None),
-                // it has gone again before it was its turn (accept(2))
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(e) => Err(ConnError::errno(e, "accept")),
-            };
         }
     }
 
@@ -205,7 +146,7 @@ impl Conn {
         }
         let now = receive_queue::dropped(&self.fd);
         let more = now.wrapping_sub(std::mem::replace(&mut self.dropped, now));
-        (more.into(), matches!(self.wire, Wire::Udp { .. } | Wire::Open))
+        (more.into(), matches!(self.wire, Wire::Udp { .. }))
     }
 
     /// How many datagrams the socket has not taken yet.
@@ -249,10 +190,6 @@ impl Conn {
             outbox.bytes.clear();
             return self.flush_tls();
         }
-        if matches!(self.wire, Wire::Open) {
-            self.send_to(outbox);
-            return Ok(());
-        }
         if !self.is_flushed() {
             return self.queue(outbox);
         }
@@ -266,19 +203,6 @@ impl Conn {
         }
         outbox.bytes.clear();
         broken.map_or(Ok(()), Err)
-    }
-
-    /// Send one datagram to whom it is for. What there is no room for is lost, and told: nothing is kept for anybody.
-    fn send_to(&mut self, outbox: &mut Outbox) {
-        let sent = match outbox.to {
-            Some(to) => sendto(&self.fd, &outbox.bytes, SendFlags::NOSIGNAL, &to)
-                .map_err(|e| ConnError::remote(e, "send")),
-            None => Err(ConnError::new(Failure::Local, "a datagram of a listening socket is for nobody")),
-        };
-        if let Err(broken) = sent {
-            self.refused.push(broken.datagrams(1));
-        }
-        outbox.bytes.clear();
     }
 
     /// Put more behind what the socket did not take.
@@ -335,8 +259,6 @@ impl Conn {
                 }
                 at
             }
-            // what they send goes out at once, or nowhere
-            Wire::Listener | Wire::Open => bytes.len(),
             Wire::Udp { gso } => write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused),
             Wire::Ping { peer } => {
                 let request = echo_request(peer.is_ipv6());
@@ -369,13 +291,6 @@ impl Conn {
         }
         loop {
             let (read, from) = match self.wire {
-                Wire::Open => match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
-                    Ok((_, n, from)) => {
-                        self.peer = from.and_then(|from| SocketAddr::try_from(from).ok());
-                        (Ok((n, n)), None)
-                    }
-                    Err(e) => (Err(e), None),
-                },
                 Wire::Ping { .. } => match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
                     Ok((_, n, from)) => (Ok((n, n)), from),
                     Err(e) => (Err(e), None),
@@ -419,7 +334,7 @@ impl Conn {
 
 impl Connection for Conn {
     fn is_datagram(&self) -> bool {
-        matches!(self.wire, Wire::Udp { .. } | Wire::Open | Wire::Ping { .. } | Wire::RawPing { .. })
+        matches!(self.wire, Wire::Udp { .. } | Wire::Ping { .. } | Wire::RawPing { .. })
     }
 
     fn is_up(&self) -> bool {
@@ -432,17 +347,6 @@ impl Connection for Conn {
 
     fn is_flushed(&self) -> bool {
         self.out_at >= self.out.len()
-    }
-
-    fn local(&self) -> Option<SocketAddr> {
-        let listens = matches!(self.wire, Wire::Listener | Wire::Open);
-        listens
-            .then(|| getsockname(&self.fd).ok().and_then(|local| SocketAddr::try_from(local).ok()))
-            .flatten()
-    }
-
-    fn peer(&self) -> Option<SocketAddr> {
-        self.peer
     }
 
     fn given(&self) -> u64 {
@@ -493,7 +397,7 @@ mod tests {
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("iproute2").success());
         let text = r#"{"name": "t", "groups": [{"name": "g", "target": "ping://127.0.0.1", "model": {"ping": {}}}]}"#;
         let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
-        let mut conn = Conn::open(&plan.groups[0], 0, To::Target(0)).expect("a raw socket");
+        let mut conn = Conn::open(&plan.groups[0], 0, 0).expect("a raw socket");
         assert!(matches!(conn.wire, Wire::RawPing { .. }));
         let other = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))
             .expect("a raw socket");

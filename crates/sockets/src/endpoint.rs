@@ -2,14 +2,13 @@
 
 use crate::conn::Conn;
 use crate::receive_queue::Overflows;
-use device::{Closed, ConnError, Endpoint, Event, Input, To, Token};
+use device::{Closed, ConnError, Endpoint, Event, Input, Token};
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::Error;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -61,16 +60,16 @@ impl KernelSockets {
 impl Endpoint for KernelSockets {
     type Conn = Conn;
 
-    fn open(&mut self, group: &GroupPlan, device: u32, to: To, token: Token) -> Result<Conn, ConnError> {
-        let conn = Conn::open(group, device, to)?;
+    fn open(
+        &mut self,
+        group: &GroupPlan,
+        device: u32,
+        address: usize,
+        token: Token,
+    ) -> Result<Conn, ConnError> {
+        let conn = Conn::open(group, device, address)?;
         self.watch(&conn, token)?;
         Ok(conn)
-    }
-
-    fn accept(&mut self, listener: &mut Conn, token: Token) -> Result<Option<(Conn, SocketAddr)>, ConnError> {
-        let Some((conn, peer)) = listener.accept()? else { return Ok(None) };
-        self.watch(&conn, token)?;
-        Ok(Some((conn, peer)))
     }
 
     #[inline]

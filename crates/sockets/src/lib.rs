@@ -7,8 +7,6 @@ mod icmp;
 pub mod receive_queue;
 pub mod reflector;
 mod session;
-#[cfg(test)]
-mod several_tests;
 
 use endpoint::KernelSockets;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -69,7 +67,7 @@ impl Transport for Sockets {
 
 /// Open files that a run needs.
 fn files(plan: &Plan, workers: usize) -> u64 {
-    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices) * u64::from(group.connections));
+    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices));
     OTHER_FILES + WORKER_FILES * workers as u64 + of_devices.sum::<u64>()
 }
 
@@ -86,8 +84,7 @@ fn enough_files(plan: &Plan, workers: usize) -> Result<(), SetupError> {
     {
         return Ok(());
     }
-    let what =
-        format!("{need} open files are needed, one per connection of a device, and {hard} are allowed");
+    let what = format!("{need} open files are needed, one per device, and {hard} are allowed");
     let fix = format!("Run `ulimit -n {need}` as root before the daemon starts, or use fewer devices");
     Err(SetupError::new("ND-92-01", "groups", what, fix))
 }
@@ -181,12 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_that_a_device_may_have_is_an_open_file() {
-        let mut plan =
-            plan(&[("tcp://127.0.0.1:81", 100, json!([])), ("udp://127.0.0.1:81", 1000, json!([]))]);
+    fn each_device_needs_an_open_file() {
+        let plan = plan(&[("tcp://127.0.0.1:81", 100, json!([])), ("udp://127.0.0.1:81", 1000, json!([]))]);
         assert_eq!(files(&plan, 3), OTHER_FILES + 3 * WORKER_FILES + 1100);
-        plan.groups[0].connections = 20;
-        assert_eq!(files(&plan, 3), OTHER_FILES + 3 * WORKER_FILES + 3000);
     }
 
     #[test]

@@ -3,16 +3,15 @@
 use super::{State, Worker};
 use crate::endpoint::{Connection, Endpoint};
 use protocol::cause::{Cause, Detail};
-use protocol::model::{ConnId, Cx, FlowEnd, Link, Model};
+use protocol::model::{Cx, FlowEnd, Link, Model};
 use protocol::target::Carrier;
 use protocol::time::Time;
 use run::FailureExample;
 use std::fmt::Display;
-use std::net::SocketAddr;
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn call<R>(&mut self, i: u32, intended: Time, f: impl FnOnce(&mut D, &mut Cx<'_>) -> R) -> R {
-        self.call_on(i, intended, ConnId::FIRST, None, f).0
+        self.call_ended(i, intended, f).0
     }
 
     /// Tell the model that a connection of its is gone, and why; the cause is the one that it finds, if it knows more.
@@ -20,12 +19,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         &mut self,
         i: u32,
         intended: Time,
-        conn: ConnId,
         cause: &mut Cause,
         truncated: bool,
     ) -> (Option<FlowEnd>, bool) {
         let mut explained = None;
-        let ((), ended, excused) = self.call_on(i, intended, conn, None, |device, cx| {
+        let ((), ended, excused) = self.call_ended(i, intended, |device, cx| {
             cx.truncated = truncated;
             device.closed(cx, cause.kind);
             explained = cx.complaint.as_ref().map(|(why, _)| *why);
@@ -36,13 +34,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         (ended, excused)
     }
 
-    /// Call the model about its connection `conn` and carry out what it asks. `peer`: who sent what came.
-    pub(super) fn call_on<R>(
+    /// Call the model and carry out what it asks. Its answer, how its flow ended, if it did, and whether it excused the end of
+    /// its connection.
+    fn call_ended<R>(
         &mut self,
         i: u32,
         intended: Time,
-        conn: ConnId,
-        peer: Option<SocketAddr>,
         f: impl FnOnce(&mut D, &mut Cx<'_>) -> R,
     ) -> (R, Option<FlowEnd>, bool) {
         let slot = &mut self.slots[i as usize];
@@ -59,10 +56,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             &mut self.groups[g].meter,
             &mut slot.tally,
         );
-        (cx.conn, cx.peer) = (conn, peer);
         cx.left = free;
         let sent = cx.tally.sent;
-        cx.ended = conn == ConnId::FIRST && slot.conn.as_ref().is_some_and(|conn| conn.ended);
+        cx.ended = slot.conn.as_ref().is_some_and(|conn| conn.ended);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
@@ -76,7 +72,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         let is_queued = queued != [0; 3];
         if is_queued {
-            self.queue(i, conn, queued);
+            self.queue(i, queued);
         }
         if let Some(wake) = wake {
             let slot = &mut self.slots[i as usize];
@@ -84,31 +80,23 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             slot.asked = self.now;
             self.arm(i);
         }
-        if self.outbox.asks.is_empty() && conn == ConnId::FIRST {
-            self.carry_out(i, link);
-        } else {
-            self.carry_out_all(i, conn, peer, link);
-        }
+        self.carry_out(i, link);
         if is_queued {
             self.leave(i, false);
         }
         if let Some(end) = end {
-            if conn != ConnId::FIRST {
-                self.close_first(i);
-            }
             self.flow_ended(i, end);
         }
         self.see_wait(i);
         (answer, end, excused)
     }
 
-    /// The model of device `i` is about to send so much payload, by phase. It counts when it leaves; on datagrams, and on
-    /// other connections than the first, when it is given.
-    fn queue(&mut self, i: u32, conn: ConnId, payload: [u64; 3]) {
+    /// The model of device `i` is about to send so much payload, by phase. It counts when it leaves; of datagrams when it is
+    /// given.
+    fn queue(&mut self, i: u32, payload: [u64; 3]) {
         let slot = &mut self.slots[i as usize];
-        let aside = conn != ConnId::FIRST || !self.outbox.asks.is_empty();
         let g = usize::from(slot.group);
-        if aside || self.plan.groups[g].scheme.carrier != Carrier::Stream {
+        if self.plan.groups[g].scheme.carrier != Carrier::Stream {
             self.count_sent(g, payload);
         } else if let Some(conn) = slot.conn.as_mut().filter(|conn| !conn.deaf) {
             conn.queue(conn.inner.given(), payload);
@@ -155,31 +143,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             State::Idle | State::Resting | State::Done => Time::NEVER,
         };
         slot.wait.see(since, self.now, self.window, waits);
-    }
-
-    /// What is asked of the connection that the event is of, then of others.
-    fn carry_out_all(&mut self, i: u32, conn: ConnId, peer: Option<SocketAddr>, link: Link) {
-        let mut asks = std::mem::take(&mut self.outbox.asks);
-        let aside = std::mem::take(&mut self.outbox.aside);
-        match conn {
-            ConnId::FIRST => self.carry_out(i, link),
-            other => self.carry_out_other(i, other, peer, link),
-        }
-        self.do_asks(i, &asks, &aside);
-        // their memory is used again
-        asks.clear();
-        (self.outbox.asks, self.outbox.aside) = (asks, aside);
-    }
-
-    /// Send what is in the outbox on the first connection of device `i`, if it has one.
-    pub(super) fn send_first(&mut self, i: u32) {
-        self.carry_out(i, Link::Keep);
-    }
-
-    /// Close it when all that was queued has gone.
-    pub(super) fn close_first(&mut self, i: u32) {
-        self.outbox.clear();
-        self.carry_out(i, Link::Close);
     }
 
     fn carry_out(&mut self, i: u32, link: Link) {

@@ -1,13 +1,12 @@
 //! What the endpoint tells: connections that come up, bytes that arrive, connections that break.
 
 use super::conn::Conn;
-use super::others::Others;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint, Event, Input};
 use protocol::cause::{CLOSED_IN_HANDSHAKE, Cause};
 use protocol::meter::Failure;
-use protocol::model::{ConnId, FlowEnd, Model, Outbox};
+use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
 
 /// Reads from one socket before others have their turn.
@@ -18,9 +17,6 @@ const READ_OUT_TURNS: usize = 16;
 impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn event(&mut self, event: &Event) {
         let (i, generation) = (event.token.slot(), event.token.generation());
-        if Others::<E::Conn>::is_one(i) {
-            return self.other_event(event);
-        }
         let slot = &mut self.slots[i as usize];
         if slot.generation != generation {
             return;
@@ -217,23 +213,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// [`Worker::mend`].
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
         if let Some(broken) = self.redirect(i, broken) {
-            self.count_refused(i, &broken);
+            let cause = broken.cause();
+            let slot = &mut self.slots[i as usize];
+            slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
+            let g = usize::from(slot.group);
+            self.count_failure(g, cause, broken.times);
+            self.complain(g, cause, &broken);
             self.broke(i, broken);
         }
-    }
-
-    /// Count what broke, as often as it did, and keep what it looked like.
-    pub(super) fn count_refused(&mut self, i: u32, broken: &ConnError) {
-        self.count_caused(i, broken.cause(), broken);
-    }
-
-    /// The same where the model knows the cause better.
-    pub(super) fn count_caused(&mut self, i: u32, cause: Cause, broken: &ConnError) {
-        let slot = &mut self.slots[i as usize];
-        slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
-        let g = usize::from(slot.group);
-        self.count_failure(g, cause, broken.times);
-        self.complain(g, cause, broken);
     }
 
     /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
@@ -254,7 +241,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Tell models of connections that broke and of datagrams that were refused. Here and not where it happened,
     /// so that a model that connects again at once cannot recurse.
     pub(super) fn mend(&mut self) {
-        self.mend_others();
         for _ in 0..self.broken.len() {
             let Some((i, generation, mut broken)) = self.broken.pop_front() else { break };
             if broken.gone && broken.sending && self.slots[i as usize].generation == generation {
@@ -293,7 +279,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             let (begun, why) = (slot.begun, broken.why);
             let g = usize::from(slot.group);
-            let (ended, excused) = self.call_closed(i, begun, ConnId::FIRST, &mut cause, broken.truncated);
+            let (ended, excused) = self.call_closed(i, begun, &mut cause, broken.truncated);
             if !broken.gone {
                 if ended.is_some() {
                     self.hang_up(i);

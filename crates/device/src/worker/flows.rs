@@ -112,8 +112,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if slot.state != State::Active {
             return;
         }
-        self.finish_others(i);
-        let slot = &mut self.slots[i as usize];
         slot.flows += 1;
         slot.wake = Time::NEVER;
         slot.connect_by = Time::NEVER;
@@ -292,7 +290,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Whether all flows have ended, and their last words have been said.
     pub(super) fn is_quiet(&mut self) -> bool {
-        if !self.draining || self.groups.iter().any(|g| g.active > 0) || self.others_close() {
+        if !self.draining || self.groups.iter().any(|g| g.active > 0) {
             return false;
         }
         // no flow begins any more: whose connection is to close is looked for once
@@ -323,7 +321,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     fn let_go(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        self.drop_others(i);
         let unsent = self.close(i);
         if unsent > 0 {
             let what = "the socket took no more datagrams until the flow was over";

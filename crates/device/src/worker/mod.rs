@@ -4,7 +4,6 @@ mod call;
 mod conn;
 mod events;
 mod flows;
-mod others;
 mod reach;
 mod report;
 mod rest;
@@ -17,9 +16,8 @@ use crate::group::Group;
 use crate::timers::Timers;
 use conn::Conn;
 use models::Device;
-use others::Others;
 use protocol::meter::{DeviceTally, Window};
-use protocol::model::{ConnId, Model, Outbox};
+use protocol::model::{Model, Outbox};
 use protocol::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -93,10 +91,6 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     samples: Sender<Sample>,
     groups: Vec<Group>,
     slots: Vec<Slot<E::Conn, D>>,
-    /// Connections besides the first of each.
-    others: Others<E::Conn>,
-    /// Those of them that could not be opened.
-    stillborn: Vec<(u32, ConnId, ConnError)>,
     timers: Timers,
     /// The latest timer of a device that waits for its socket to take datagrams again.
     retry_until: Time,
@@ -139,7 +133,7 @@ impl<E: Endpoint> Worker<E> {
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
     /// The same with devices that `device` makes, of whatever model.
-    pub fn with_devices(
+    fn with_devices(
         endpoint: E,
         (number, workers): (usize, usize),
         plan: Arc<Plan>,
@@ -192,8 +186,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             samples,
             groups,
             slots,
-            others: Others::new(),
-            stillborn: Vec::new(),
             endpoint,
             now: Time::ZERO,
             window,
@@ -251,7 +243,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.event(event);
             }
             self.read_on();
-            self.read_others_on();
             self.mend();
         }
         self.give_up_flows();
@@ -271,11 +262,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// How long to wait for sockets before something else is due.
     fn patience(&self) -> Duration {
-        if !self.unread.is_empty() || self.others.is_waiting() || !self.stillborn.is_empty() {
+        if !self.unread.is_empty() {
             return Duration::ZERO;
         }
         let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
-        let next = self.timers.next().min(groups).min(self.boundary).min(self.others.next());
+        let next = self.timers.next().min(groups).min(self.boundary);
         // the clock has moved on since the turn began
         let now = self.control.now().unwrap_or(self.now);
         Duration::from_nanos(next.since(now)).min(NAP)

@@ -3,7 +3,7 @@
 use super::conn::Conn;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
-use crate::endpoint::{Connection, Endpoint, To, Token};
+use crate::endpoint::{Connection, Endpoint, Token};
 use protocol::meter::Failure;
 use protocol::model::{Model, Outbox};
 use protocol::target::Carrier;
@@ -28,8 +28,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let g = usize::from(slot.group);
             let group = &self.plan.groups[g];
             slot.generation = slot.generation.wrapping_add(1);
-            let (to, token) = (To::Target(slot.address.into()), Token::new(i, slot.generation));
-            let conn = match self.endpoint.open(group, slot.index, to, token) {
+            let (address, token) = (slot.address.into(), Token::new(i, slot.generation));
+            let conn = match self.endpoint.open(group, slot.index, address, token) {
                 Ok(conn) => conn,
                 Err(broken) => {
                     self.next_address(i, broken)?;
@@ -141,7 +141,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let slot = &mut self.slots[i as usize];
             self.groups[g].reach.keep(index, slot.address.into(), segment, &bytes, self.now);
             let Some(conn) = slot.conn.as_mut() else { break };
-            let mut again = Outbox { segment, bytes, ..Outbox::default() };
+            let mut again = Outbox { segment, bytes };
             if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut again) {
                 self.broke(i, broken);
                 break;

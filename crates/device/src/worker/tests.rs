@@ -1,11 +1,10 @@
 use super::*;
-use crate::endpoint::{Closed, Connection, Event, Input, To, Token};
+use crate::endpoint::{Closed, Connection, Event, Input, Token};
 use protocol::meter::{Failure, Phase};
 use protocol::model::Cx;
 use run::{GroupPlan, SetupError, Trial};
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -33,14 +32,6 @@ impl Connection for ScriptedConn {
         true
     }
 
-    fn local(&self) -> Option<SocketAddr> {
-        None
-    }
-
-    fn peer(&self) -> Option<SocketAddr> {
-        None
-    }
-
     fn given(&self) -> u64 {
         0
     }
@@ -57,16 +48,8 @@ impl Connection for ScriptedConn {
 impl Endpoint for Scripted {
     type Conn = ScriptedConn;
 
-    fn open(&mut self, group: &GroupPlan, _: u32, _: To, _: Token) -> Result<ScriptedConn, ConnError> {
+    fn open(&mut self, group: &GroupPlan, _: u32, _: usize, _: Token) -> Result<ScriptedConn, ConnError> {
         Ok(ScriptedConn { datagrams: group.scheme.carrier != protocol::target::Carrier::Stream })
-    }
-
-    fn accept(
-        &mut self,
-        _: &mut ScriptedConn,
-        _: Token,
-    ) -> Result<Option<(ScriptedConn, SocketAddr)>, ConnError> {
-        Ok(None)
     }
 
     fn send(&mut self, _: &mut ScriptedConn, outbox: &mut Outbox) -> Result<(), ConnError> {
