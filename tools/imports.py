@@ -15,13 +15,13 @@ CRATES = TOP / "crates"
 
 # From the bottom to the top: a crate may use those of the lines before its own.
 LAYERS = [
-    ["dpdk-sys", "memif", "outcome", "packet", "pcp", "timer"],
-    ["cgnat", "dhcp", "dpdk", "protocol"],
+    ["dpdk-sys", "memif", "nat-pcp", "outcome", "packet", "timer"],
+    ["dpdk", "nat-core", "nat-dhcp", "protocol"],
     ["engine", "models", "nat-log"],
     ["profile"],
     ["impair", "capture"],
     ["element", "run"],
-    ["device", "nat"],
+    ["device", "nat-elements"],
     ["dataplane"],
     ["sockets", "stream"],
     ["testbed", "netdynod"],
@@ -148,17 +148,19 @@ def circles(graph: dict[Module, set[Module]]) -> list[list[Module]]:
 def faults() -> Iterator[str]:
     """What is wrong, a line each."""
     level = {crate: at for at, crates in enumerate(LAYERS) for crate in crates}
-    for crate in sorted(path.parent for path in CRATES.glob("*/Cargo.toml")):
-        if crate.name not in level:
-            yield f"crates/{crate.name}: has no place in LAYERS of tools/imports.py"
-            continue
+    for crate in sorted(path.parent for path in CRATES.rglob("Cargo.toml")):
+        where = f"crates/{crate.relative_to(CRATES).as_posix()}"
         manifest = tomllib.loads((crate / "Cargo.toml").read_text())
+        name = manifest["package"]["name"]
+        if name not in level:
+            yield f"{where}: has no place in LAYERS of tools/imports.py"
+            continue
         for dependency in manifest.get("dependencies", {}):
-            if level.get(dependency, -1) >= level[crate.name]:
-                yield f"crates/{crate.name}: depends on {dependency}, which is not below it"
+            if level.get(dependency, -1) >= level[name]:
+                yield f"{where}: depends on {dependency}, which is not below it"
         for circle in circles(imports(crate)):
             names = ", ".join("/".join(module) or "lib" for module in circle)
-            yield f"crates/{crate.name}: these files import in a circle: {names}"
+            yield f"{where}: these files import in a circle: {names}"
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 //! What comes from a DHCP server must not break a client, nor give it what no host can have.
 #![no_main]
 
-use dhcp::Clients;
-use dhcp::client::Config;
+use nat_dhcp::Clients;
+use nat_dhcp::client::Config;
 use packet::ethernet::{self, Ethernet};
 use packet::ipv4::Ipv4;
 use std::net::Ipv4Addr;

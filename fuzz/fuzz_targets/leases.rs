@@ -1,7 +1,7 @@
 //! Whatever stands in a lease file, in whatever pieces it comes, the same is read of it.
 #![no_main]
 
-use dhcp::lease::{Format, Parser, Record, Table};
+use nat_dhcp::lease::{Format, Parser, Record, Table};
 
 fn read<'a>(format: Format, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Record>, u64) {
     let (mut parser, mut records) = (Parser::new(format), Vec::new());

@@ -1,8 +1,8 @@
 //! Frames of any bytes, from both sides, over time: the NAT must not break, and no inside address may get out.
 #![no_main]
 
-use cgnat::config::{Config, PoolAddress, SECOND};
-use cgnat::{Frame, Headers, Nat, Side, Verdict};
+use nat_core::config::{Config, PoolAddress, SECOND};
+use nat_core::{Frame, Headers, Nat, Side, Verdict};
 use std::net::Ipv4Addr;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,9 +1,9 @@
 //! Whatever stands in a file of a NAT's state, or is told to a standby: it is read or refused, the tables agree, and all of it ends.
 #![no_main]
 
-use cgnat::Nat;
-use cgnat::config::{Config, PoolAddress, SECOND, StaticForward};
-use cgnat::state::{Past, Record, Update};
+use nat_core::Nat;
+use nat_core::config::{Config, PoolAddress, SECOND, StaticForward};
+use nat_core::state::{Past, Record, Update};
 use std::net::Ipv4Addr;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

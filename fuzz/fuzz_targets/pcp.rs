@@ -1,8 +1,8 @@
 //! What subscribers send must not break the PCP server, nor change the mapping of another.
 #![no_main]
 
-use pcp::testing::{Ask, Book};
-use pcp::{Client, Config, Epoch, Server};
+use nat_pcp::testing::{Ask, Book};
+use nat_pcp::{Client, Config, Epoch, Server};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -31,7 +31,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             address.copy_from_slice(&client(7).address.to_ipv6_mapped().octets());
         }
         if let Some(answer) = server.answer(1, client(7), &request, &mut book) {
-            assert!(answer.len() % 4 == 0 && (24..=pcp::MAX_LEN).contains(&answer.len()));
+            assert!(answer.len() % 4 == 0 && (24..=nat_pcp::MAX_LEN).contains(&answer.len()));
         }
         rest = &after[len..];
     }

@@ -11,6 +11,6 @@ mod nat_pair;
 mod nat_silent;
 mod nat_sites;
 mod setting;
-#[path = "../../nat/src/sites/stand_in.rs"]
+#[path = "../../nat/elements/src/sites/stand_in.rs"]
 #[allow(missing_docs, reason = "a test's server")]
 mod stand_in;

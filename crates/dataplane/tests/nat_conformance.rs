@@ -1,22 +1,22 @@
-//! The conformance cases of `crates/cgnat/cases` over ports: the same packets go in and come out where validity, NAT table, sessions and the
+//! The conformance cases of `crates/nat/core/cases` over ports: the same packets go in and come out where validity, NAT table, sessions and the
 //! box's own hosts stand between two DPDK ports. Time is the case's: it passes when the case says so, for the whole engine.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../../cgnat/tests/conformance/packet.rs"]
+#[path = "../../nat/core/tests/conformance/packet.rs"]
 mod packet;
-#[path = "../../cgnat/tests/conformance/play.rs"]
+#[path = "../../nat/core/tests/conformance/play.rs"]
 mod play;
 
 use crate::common::{End, eal};
 use ::packet::arp::{self, Arp, Operation};
-use cgnat::config::SECOND;
-use cgnat::{Config, Headers, Side};
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
 use element::kind::Extensions;
 use engine::{Clock, View, clock::testing};
-use nat::Adjust;
-use nat::control::{Status, StatusView};
+use nat_core::config::SECOND;
+use nat_core::{Config, Headers, Side};
+use nat_elements::Adjust;
+use nat_elements::control::{Status, StatusView};
 use play::{Carrier, Seen, Sent};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -224,7 +224,7 @@ impl Drop for Ports {
 
 #[test]
 fn each_case_passes_through_the_whole_graph() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cgnat/cases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nat/core/cases");
     let files: BTreeSet<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     let (mut failed, mut untold) = (BTreeSet::new(), 0);
     for (number, file) in files.iter().enumerate() {

@@ -4,8 +4,8 @@
 
 use crate::common::{End, start};
 use dataplane::graph::GraphRun;
-use nat::host::Answering;
-use nat::leaving::{Leaving, LeavingList};
+use nat_elements::host::Answering;
+use nat_elements::leaving::{Leaving, LeavingList};
 use packet::Mac;
 use packet::arp::{self, Arp, Operation};
 use run::graph::GraphView;

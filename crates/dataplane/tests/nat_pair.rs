@@ -5,7 +5,7 @@
 use crate::common::{End, start};
 use crate::setting::*;
 use dataplane::graph::GraphRun;
-use nat::control::PairStatus;
+use nat_elements::control::PairStatus;
 use packet::arp::Arp;
 use packet::ethernet::Tags;
 use serde_json::json;

@@ -5,12 +5,12 @@
 
 use crate::common::{End, eal, start};
 use crate::stand_in::Server;
-use cgnat::config::SECOND;
 use dataplane::graph::GraphRun;
 use engine::View;
 use engine::clock::testing;
-use nat::control::{Sessions, Status, StatusView};
-use nat::sites::view::{self, SiteView};
+use nat_core::config::SECOND;
+use nat_elements::control::{Sessions, Status, StatusView};
+use nat_elements::sites::view::{self, SiteView};
 use packet::arp::{self, Arp, Operation};
 use packet::signature::Signature;
 use packet::{Flow, Mac, Program, ipv4};
@@ -368,7 +368,7 @@ fn two_workers_divide_sites(name: &str, more: &Value) {
     // Workers hear of it, and then end what there was, each at its next look.
     world.pass(1);
     assert!(world.say(who()).is_empty(), "nothing leaves with an address that is lost");
-    let filter = nat::control::SessionFilter::default();
+    let filter = nat_elements::control::SessionFilter::default();
     for (i, status) in world.status().iter().enumerate() {
         assert_eq!((status.addresses, status.blocks, status.sessions), (0, 0, 0));
         let asked = Sessions { from: 0, limit: 10, filter };

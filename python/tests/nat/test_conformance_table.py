@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "docs/methodology/nat.md"
-CASES = ROOT / "crates/cgnat/cases"
+CASES = ROOT / "crates/nat/core/cases"
 PORTS = ROOT / "crates/dataplane/tests"
 PLAYED = ROOT / "crates/dataplane/tests/nat_conformance.rs"
 

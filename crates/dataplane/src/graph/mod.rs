@@ -19,5 +19,5 @@ use element::registry::{KINDS, Registry};
 
 /// The kinds of elements that graphs of this program can have.
 pub fn kinds() -> Registry {
-    Registry::new(&[KINDS, crate::impaired::KINDS, nat::KINDS])
+    Registry::new(&[KINDS, crate::impaired::KINDS, nat_elements::KINDS])
 }

@@ -1,7 +1,7 @@
 //! Mappings that a subscriber asks for by PCP, over ports: a stranger gets in by them, and only as long as they are there.
 
 use super::*;
-use ::pcp::testing::{Ask, option, prefer_failure, third_party};
+use nat_pcp::testing::{Ask, option, prefer_failure, third_party};
 use std::net::SocketAddrV4;
 
 const BOX: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);

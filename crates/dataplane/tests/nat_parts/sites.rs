@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::stand_in::{DISCOVER, Server};
-use nat::sites::view;
+use nat_elements::sites::view;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -193,7 +193,7 @@ fn a_site_has_its_address_loses_it_and_has_it_again_after_a_restart() {
     while !world.end.take_soon(64).is_empty() {}
     world.heard.clear();
     refused(&mut world);
-    let status = || run.view().request("conntrack", nat::control::Status, PATIENCE).unwrap();
+    let status = || run.view().request("conntrack", nat_elements::control::Status, PATIENCE).unwrap();
     world.until("sessions are left", |_| (status().sessions == 0 && status().addresses == 0).then_some(()));
     assert!(
         world.heard.iter().all(|frame| from(frame, 1).is_none()),

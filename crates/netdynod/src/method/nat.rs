@@ -8,10 +8,10 @@ use crate::caller::Caller;
 use crate::files::Door;
 use crate::rpc::{Error, NOTHING_THERE};
 use engine::{ControlError, Request, View};
-use nat::control::{
+use nat_elements::control::{
     HandOver, KIND, PairStatus, PoolPage, PoolView, SessionPage, Status, StatusView, SubscriberPage,
 };
-use nat::sites::view::{self, SitePage};
+use nat_elements::sites::view::{self, SitePage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt;
@@ -177,7 +177,7 @@ pub fn sessions(caller: &Caller, params: Sessions) -> Answer {
     let filter = params.filter.read()?;
     let ask = |name: &str, from, limit| {
         let SessionPage { sessions, next } =
-            trackers.ask(name, nat::control::Sessions { from, limit, filter })?;
+            trackers.ask(name, nat_elements::control::Sessions { from, limit, filter })?;
         Ok((sessions, next))
     };
     let (sessions, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
@@ -204,7 +204,7 @@ pub fn subscribers(caller: &Caller, params: Subscribers) -> Answer {
         params.subscriber.as_deref().map(|text| address("params.subscriber", text)).transpose()?;
     let ask = |name: &str, from, limit| {
         let SubscriberPage { subscribers, next } =
-            trackers.ask(name, nat::control::Subscribers { from, limit, subscriber })?;
+            trackers.ask(name, nat_elements::control::Subscribers { from, limit, subscriber })?;
         Ok((subscribers, next))
     };
     let (subscribers, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
@@ -234,7 +234,7 @@ struct OfTracker {
 pub fn pools(caller: &Caller, params: Pools) -> Answer {
     let trackers = Trackers::of(caller, &params.graph)?;
     let ask = |name: &str, from, limit| {
-        let PoolPage { pools, next } = trackers.ask(name, nat::control::Pools { from, limit })?;
+        let PoolPage { pools, next } = trackers.ask(name, nat_elements::control::Pools { from, limit })?;
         let of_tracker = |pool| OfTracker { element: name.to_owned(), pool };
         Ok((pools.into_iter().map(of_tracker).collect(), next))
     };
@@ -245,7 +245,7 @@ pub fn pools(caller: &Caller, params: Pools) -> Answer {
 /// A page of the sites that have a public address of their own.
 pub fn sites(caller: &Caller, params: Pools) -> Answer {
     let fix = "Name the graph of a NAT whose configuration has `sites` in place of a pool";
-    let there = Trackers::of_kind(caller, &params.graph, nat::sites::KIND, fix)?;
+    let there = Trackers::of_kind(caller, &params.graph, nat_elements::sites::KIND, fix)?;
     let ask = |name: &str, from, limit| {
         let SitePage { sites, next } = there.ask(name, view::Sites { from, limit })?;
         Ok((sites, next))

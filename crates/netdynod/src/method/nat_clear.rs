@@ -8,7 +8,7 @@ use super::nat_filter::Filter;
 use crate::caller::Caller;
 use crate::files::Door;
 use crate::rpc::Error;
-use nat::clear::{Clear, Cleared, Standby};
+use nat_elements::clear::{Clear, Cleared, Standby};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::atomic::Ordering;

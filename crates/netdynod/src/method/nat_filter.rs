@@ -1,7 +1,7 @@
 //! Which sessions a request means, as its parameters say it.
 
 use crate::rpc::Error;
-use nat::control::{SessionFilter, protocol_number};
+use nat_elements::control::{SessionFilter, protocol_number};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 

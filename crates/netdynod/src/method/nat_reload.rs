@@ -6,10 +6,10 @@ use crate::caller::Caller;
 use crate::files::Door;
 use crate::graphs;
 use crate::rpc::{BAD_PROFILE, Error};
-use nat::control::KIND;
-use nat::host::{self, Answering, answering};
-use nat::redivision::{AskPool, PoolState, asked_about, redivide};
-use nat::reload::{Change, Refusal, changes, differences};
+use nat_elements::control::KIND;
+use nat_elements::host::{self, Answering, answering};
+use nat_elements::redivision::{AskPool, PoolState, asked_about, redivide};
+use nat_elements::reload::{Change, Refusal, changes, differences};
 use profile::Error as Fault;
 use profile::graph::{ElementSpec, GraphFile};
 use serde::Deserialize;
@@ -87,7 +87,10 @@ fn as_fault(name: &str, refusal: &Refusal) -> Fault {
 }
 
 /// The tracker's name, and its options as they are and as they are to be.
-fn tracker<'a>(old: &GraphFile, new: &'a GraphFile) -> Result<(&'a str, nat::Options, nat::Options), Error> {
+fn tracker<'a>(
+    old: &GraphFile,
+    new: &'a GraphFile,
+) -> Result<(&'a str, nat_elements::Options, nat_elements::Options), Error> {
     let none = || Error::params("params.document", format!("it has no element of the kind {KIND}"));
     let (name, is) = new.elements.iter().find(|(_, spec)| spec.kind == KIND).ok_or_else(none)?;
     let was = old.elements.get(name).filter(|spec| spec.kind == KIND).ok_or_else(none)?;
@@ -99,8 +102,8 @@ fn tracker<'a>(old: &GraphFile, new: &'a GraphFile) -> Result<(&'a str, nat::Opt
 /// What each tracker has of the pool, and the addresses that it was asked about.
 fn ask_pools(
     trackers: &Trackers,
-    was: &nat::Options,
-    is: &nat::Options,
+    was: &nat_elements::Options,
+    is: &nat_elements::Options,
 ) -> Result<(Vec<Ipv4Addr>, Vec<PoolState>), Error> {
     /// Addresses of one question: a tracker answers it in less time than a burst takes.
     const AT_ONCE: usize = 1024;

@@ -1,0 +1,8 @@
+//! The tests of `nat_core` over its public interface, one module a subject.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod conformance;
+mod properties;
+mod site_workers;
+mod sites;
