@@ -36,7 +36,7 @@ tables:
 def command(lab: Lab) -> list[str]:
     """The reproduction, where there can be a virtual machine."""
     made = setup.find()
-    if isinstance(made, setup.Lacking):
+    if isinstance(made, setup.MissingRequirement):
         pytest.skip(f"no virtual machine: {made.why}")
     return [
         "tune",

@@ -28,7 +28,7 @@ PRIVATE_FOLDER = 0o700
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def os_errors(path: Path) -> Iterator[None]:
     """Turn what the system says about writing `path` into our error."""
     try:
         yield
@@ -61,7 +61,7 @@ def output(path: Path, *, shared: bool = False, growing: bool = False) -> Iterat
 
     `growing`: it takes that place at once, so that others can follow what is written.
     """
-    with told(path):
+    with os_errors(path):
         if (stream := _STREAM.fullmatch(str(path))) is not None:
             number = {"out": 1, "err": 2}.get(stream["word"]) or int(stream["number"])
             with os.fdopen(os.dup(number), "wb") as file:
@@ -149,7 +149,7 @@ def open_private(path: Path, mode: str) -> IO[Any]:
 
 def folder(path: Path, *, private: bool = False) -> Path:
     """Make a folder, with those above it; `private`: what is made is its owner's alone."""
-    with told(path):
+    with os_errors(path):
         if private:
             folder(path.parent)
             with contextlib.suppress(FileExistsError):
@@ -176,7 +176,7 @@ def trusted(path: Path) -> Path:
 
 def own(path: Path) -> Path:
     """A folder that is ours alone, made so or found so. Raises where it is another's or a link."""
-    with told(path):
+    with os_errors(path):
         folder(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=PRIVATE_FOLDER)
@@ -199,7 +199,7 @@ def own(path: Path) -> Path:
 def within(base: Path, name: str) -> Path:
     """A new folder of ours alone in one that the user chose. Raises where others could put theirs there."""
     folder(base, private=True)
-    with told(base):
+    with os_errors(base):
         about = base.stat()
     # what is begun with sudo is often begun in a folder of the user's
     if walk.theirs(about):

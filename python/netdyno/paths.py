@@ -49,7 +49,7 @@ def runtime() -> Path:
     return files.trusted(Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}")
 
 
-def beside(file: Path) -> Path:
+def with_folder(file: Path) -> Path:
     """The same path, its folder made; the folder that we share with nobody is that."""
     if file.parent == runtime():
         files.own(file.parent)

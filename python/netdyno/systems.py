@@ -76,7 +76,7 @@ NAT = System(
         "capacity": "netdyno.nat.search.capacity:KIND",
         "teardown": "netdyno.nat.search.teardown:KIND",
     },
-    formats={"netdyno-nat": "netdyno.nat.check:wrong"},
+    formats={"netdyno-nat": "netdyno.nat.check:findings"},
     demo=Demo(
         word="nat",
         about="a NAT at work",
@@ -101,7 +101,7 @@ TUNING = System(
         Change("socket", "netdyno.tuning.undo:socket"),
     ),
     free="netdyno.tuning.owners:free",
-    formats={"netdyno-tuning/1": "netdyno.tuning.tables:wrong"},
+    formats={"netdyno-tuning/1": "netdyno.tuning.tables:findings"},
     pages={
         "screen": "netdyno.tuning.pages:explored",
         "search": "netdyno.tuning.pages:explored",

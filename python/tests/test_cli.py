@@ -14,7 +14,7 @@ from netdyno.cli import app
 from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
 from netdyno.experiment import quick, validation
-from netdyno.experiment.resume import Earlier
+from netdyno.experiment.resume import EarlierRun
 from netdyno.store import Store
 from netdyno.units import bound
 
@@ -257,7 +257,7 @@ def test_a_trial_that_ended_in_an_error_is_not_taken_over(profile: Path, tmp_pat
     (only,) = found.legs[0].repetitions
     for dead, left in (("", only.digest), ("signal 9", None)):
         only.dut = {"web": DutReport(driver="nginx", died=dead)}
-        kept = Earlier(found, found.environment)._left
+        kept = EarlierRun(found, found.environment)._left
         assert [one.digest for one in kept[only.digest]] == ([left] if left else [])
 
 
@@ -293,7 +293,8 @@ def test_a_daemon_that_stays(profile: Path, tmp_path: Path, capsys: pytest.Captu
 
 def test_quick_forms() -> None:
     made = quick.profile(
-        ["mqtt://h:1", "http://h/512?x=1", "ping://h", "udp://h:7"], quick.Quick(devices=3, interval="10ms")
+        ["mqtt://h:1", "http://h/512?x=1", "ping://h", "udp://h:7"],
+        quick.UrlOptions(devices=3, interval="10ms"),
     )
     models = [next(iter(g["model"].items())) for g in made["groups"]]
     assert [name for name, _ in models] == ["mqtt", "http", "ping", "stream"]
@@ -301,7 +302,7 @@ def test_quick_forms() -> None:
     assert made["groups"][1]["target"] == "http://h"
     assert all(g["devices"] == 3 for g in made["groups"])
     with pytest.raises(Error):
-        quick.profile(["http://h"], quick.Quick(size="64B"))
+        quick.profile(["http://h"], quick.UrlOptions(size="64B"))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ def test_quick_forms() -> None:
      ("ping://h", "500/s", 1, 2e6)],
 )  # fmt: skip
 def test_a_rate_is_shared_by_kept_connections(url: str, rate: str, devices: int, interval: float) -> None:
-    made = quick.profile([url], quick.Quick(rate=rate))
+    made = quick.profile([url], quick.UrlOptions(rate=rate))
     (group,) = made["groups"]
     (model,) = group["model"].values()
     assert group["devices"] == devices
@@ -326,7 +327,7 @@ def test_a_rate_is_shared_by_kept_connections(url: str, rate: str, devices: int,
 
 
 def test_a_rate_of_datagrams_is_that_of_all_devices() -> None:
-    (group,) = quick.profile(["udp://h:7"], quick.Quick(rate="5k/s", devices=4))["groups"]
+    (group,) = quick.profile(["udp://h:7"], quick.UrlOptions(rate="5k/s", devices=4))["groups"]
     assert bound(group["model"]["stream"]["rate"]) == 1250
     assert group["load"]["closed"] == {"ramp": "800000ns"}
 
@@ -336,26 +337,26 @@ def test_a_rate_of_datagrams_is_that_of_all_devices() -> None:
 def test_one_connection_per_request_stays_possible_and_is_said(
     options: dict[str, bool], url: str, key: str
 ) -> None:
-    made = quick.profile([url], quick.Quick(rate="100/s", **options))
+    made = quick.profile([url], quick.UrlOptions(rate="100/s", **options))
     (group,) = made["groups"]
     assert group["load"] == {"open": {"rate": "100/s"}}
     (model,) = group["model"].values()
     assert (model[key], group["devices"]) == (1, 200)
     assert "one connection each" in made["description"]
-    closed = quick.profile([url], quick.Quick(connection_per_request=True))
+    closed = quick.profile([url], quick.UrlOptions(connection_per_request=True))
     assert "one connection per request" in closed["description"]
     (model,) = closed["groups"][0]["model"].values()
     assert model[key] == 1
 
 
 def test_a_url_is_judged_by_errors_and_loss() -> None:
-    made = quick.profile(["http://h", "mqtt://h", "ping://h", "udp://h:7"], quick.Quick())
+    made = quick.profile(["http://h", "mqtt://h", "ping://h", "udp://h:7"], quick.UrlOptions())
     names = {t["metric"] for t in made["thresholds"]}
     assert all(t["max"] == 0 for t in made["thresholds"])
     groups = [g["name"] for g in made["groups"]]
     assert names == {f"{group}.{what}" for group in groups for what in ("errors", "loss")}
     # nobody confirms a publish of QoS 0: there is no loss to judge
-    made = quick.profile(["mqtt://h"], quick.Quick(qos=0))
+    made = quick.profile(["mqtt://h"], quick.UrlOptions(qos=0))
     assert [t["metric"] for t in made["thresholds"]] == ["mqtt.errors"]
 
 
@@ -394,20 +395,20 @@ def test_a_comparison_ends_in_sentences_and_with_an_invalid_run_in_90(
 
 
 def test_a_server_on_this_machine_gets_a_modest_load_unless_one_is_said() -> None:
-    (group,) = quick.profile(["http://127.0.0.1:8080"], quick.Quick())["groups"]
+    (group,) = quick.profile(["http://127.0.0.1:8080"], quick.UrlOptions())["groups"]
     assert group["devices"] / bound(group["model"]["http"]["interval"]) * 1e9 == pytest.approx(quick.SHARED)
     assert group["load"]["closed"]["ramp"] == "100000000ns"
-    said = quick.profile(["http://localhost", "http://[::1]:81"], quick.Quick(devices=3))["description"]
+    said = quick.profile(["http://localhost", "http://[::1]:81"], quick.UrlOptions(devices=3))["description"]
     assert said.count("because the server is on this machine") == 2
     # what is said of the load holds, and whoever is elsewhere shares no core with us
     for url, options in (
-        ("http://127.0.0.1", quick.Quick(open=False)),
-        ("http://127.0.0.1", quick.Quick(connection_per_request=True)),
-        ("http://192.0.2.1", quick.Quick()),
-        ("http://web.example", quick.Quick()),
+        ("http://127.0.0.1", quick.UrlOptions(open=False)),
+        ("http://127.0.0.1", quick.UrlOptions(connection_per_request=True)),
+        ("http://192.0.2.1", quick.UrlOptions()),
+        ("http://web.example", quick.UrlOptions()),
     ):
         made = quick.profile([url], options)
         assert "modest" not in made["description"]
         assert "interval" not in made["groups"][0]["model"]["http"]
     # those that send at a pace of their own do so anywhere
-    assert "modest" not in quick.profile(["mqtt://127.0.0.1"], quick.Quick())["description"]
+    assert "modest" not in quick.profile(["mqtt://127.0.0.1"], quick.UrlOptions())["description"]

@@ -14,7 +14,7 @@ import pytest
 from netdyno import config
 from netdyno.errors import Error
 from netdyno.experiment import ports
-from netdyno.lab.dut import DRIVERS, Dut, Place
+from netdyno.lab.dut import DRIVERS, Dut, DutSite
 from netdyno.lab.dut.base import has
 from netdyno.lab.dut.graph import L2FWD
 from netdyno.lab.dut.graph_daemon import GraphDaemon
@@ -61,7 +61,7 @@ def dut(request: pytest.FixtureRequest, network: Network, fake: Path) -> Iterato
     program = {"kernel-nat": "nft"}.get(request.param, request.param)
     if request.param in ("mosquitto", "nginx", "kernel-nat") and not has(program):
         pytest.skip(f"{program} is not installed")
-    place = Place("server", network.address("server"), network.namespace("server"))
+    place = DutSite("server", network.address("server"), network.namespace("server"))
     one = DRIVERS[request.param](place)
     try:
         yield one
@@ -150,7 +150,7 @@ def test_early_death_shows_its_last_words(network: Network, tmp_path: Path) -> N
             (self.folder / "mosquitto.conf").write_text("no_such_key 1\n")
             return command
 
-    dut = Broken(Place("broker", "10.8.0.2", network.namespace("server")))
+    dut = Broken(DutSite("broker", "10.8.0.2", network.namespace("server")))
     with pytest.raises(Error) as died:
         dut.setup()
     assert died.value.code == "ND-92-25"
@@ -161,14 +161,14 @@ def test_early_death_shows_its_last_words(network: Network, tmp_path: Path) -> N
 def test_a_missing_program(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(Error) as missing:
-        DRIVERS["nginx"](Place("web", "10.8.0.2", network.namespace("server"))).setup()
+        DRIVERS["nginx"](DutSite("web", "10.8.0.2", network.namespace("server"))).setup()
     assert missing.value.code == "ND-92-23"
     assert "apt install nginx" in missing.value.fix
 
 
 @pytest.mark.skipif(not has("nginx"), reason="nginx is not installed")
 def test_nginx_counts_requests_exactly(network: Network) -> None:
-    web = DRIVERS["nginx"](Place("web", "10.8.0.2", network.namespace("server")), {"access_log": True})
+    web = DRIVERS["nginx"](DutSite("web", "10.8.0.2", network.namespace("server")), {"access_log": True})
     web.setup()
     try:
         before = web.counters()
@@ -189,7 +189,7 @@ def test_nginx_counts_requests_exactly(network: Network) -> None:
 def test_mosquitto_counts_publishes_exactly(network: Network) -> None:
     import subprocess
 
-    broker = DRIVERS["mosquitto"](Place("broker", "10.8.0.2", network.namespace("server")))
+    broker = DRIVERS["mosquitto"](DutSite("broker", "10.8.0.2", network.namespace("server")))
     broker.setup()
     try:
         before = broker.counters()
@@ -201,7 +201,7 @@ def test_mosquitto_counts_publishes_exactly(network: Network) -> None:
 
 
 def test_cpu_is_seen(network: Network, fake: Path) -> None:
-    reflector = DRIVERS["reflector"](Place("udp", "10.8.0.2", network.namespace("server")))
+    reflector = DRIVERS["reflector"](DutSite("udp", "10.8.0.2", network.namespace("server")))
     reflector.setup()
     try:
         start = reflector.cpu()

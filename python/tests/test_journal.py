@@ -215,7 +215,7 @@ def test_advice_is_what_fits(
 
     monkeypatch.setattr(module, "undo", failing)
     path = dead_journal(state, {"seq": 1, "kind": "sysctl", "path": "/proc/sys/x", "old": "1"})
-    found = module.Report()
+    found = module.ReplayReport()
     with path.open("r+b") as file:
         monkeypatch.setattr(os, "geteuid", lambda: user)
         module._replay(path, file, found, lambda _: True, False)

@@ -65,7 +65,7 @@ def test_runs_of_different_intended_load_are_not_ranked(other: dict[str, Any], a
 
 
 def test_the_load_of_a_url_is_searched_in_messages_per_second() -> None:
-    made = quick.profile(["http://192.0.2.1"], quick.Quick(rate="1000/s"))
+    made = quick.profile(["http://192.0.2.1"], quick.UrlOptions(rate="1000/s"))
     whole = axis(LegSpec(name="leg", profile=made), messages=True)
     assert (whole.unit, whole.most) == ("messages/s", pytest.approx(1000))
     half = whole.at(500, 2.0).profile

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from netdyno.experiment.measurer import Around, Load, LoadMeasurer, Outcome, SettingMeasurer
+from netdyno.experiment.measurer import Load, LoadMeasurer, SettingMeasurer, TrialContext, TrialOutcome
 from netdyno.experiment.record import Record
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load, variants
 from netdyno.experiment.trial import DaemonMeasurer
-from netdyno.experiment.view import Silent
+from netdyno.experiment.view import NullView
 from netdyno.stats.observation import Setting
 from netdyno.store import Store
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.journal import journal
 from netdyno.tuning import benches
 from netdyno.tuning.bench import NamespaceBench
-from netdyno.tuning.benches import Recorded
-from netdyno.tuning.driven import Patient
-from netdyno.tuning.simulated import QUEUE, Simulated
+from netdyno.tuning.benches import RecordedBench
+from netdyno.tuning.prepared_bench import UninterruptedBench
+from netdyno.tuning.simulated import QUEUE, SimulatedBench
 
 from .conftest import root
 from .search.test_schedule import repetition
@@ -33,11 +33,11 @@ from .search.test_schedule import repetition
 
 
 def simulated(_: Path) -> SettingMeasurer:
-    return Simulated()
+    return SimulatedBench()
 
 
 def patient(_: Path) -> SettingMeasurer:
-    return Patient(Simulated(), Interrupts())
+    return UninterruptedBench(SimulatedBench(), Interrupts())
 
 
 def external(_: Path) -> SettingMeasurer:
@@ -69,9 +69,9 @@ def test_settings_are_measured(
 def test_what_was_recorded_is_the_same_again(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        inner = Simulated()
+        inner = SimulatedBench()
         with Record(tmp_path / "a.jsonl", {}) as record:
-            measurer: SettingMeasurer = Recorded(inner, record, "p")
+            measurer: SettingMeasurer = RecordedBench(inner, record, "p")
             seen.append(measurer.measure({}, 1).metrics)
     assert seen[0] == seen[1] and inner.measured == 0
 
@@ -92,13 +92,13 @@ class SimulatedLoads:
 
     asked: list[tuple[str, int]] = field(default_factory=list)
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         self.asked.append((asked.variant.name, seed))
-        return Outcome(repetition(1000, 0, profile=asked.variant.profile))
+        return TrialOutcome(repetition(1000, 0, profile=asked.variant.profile))
 
 
-def around(folder: Path) -> Around:
-    return Around("t", folder, Silent(), Interrupts(), {"phases": {"warmup": 0.0, "measure": 0.2}})
+def around(folder: Path) -> TrialContext:
+    return TrialContext("t", folder, NullView(), Interrupts(), {"phases": {"warmup": 0.0, "measure": 0.2}})
 
 
 def reflected(duts: Mapping[str, Any]) -> Load:
@@ -143,8 +143,8 @@ def test_an_experiment_goes_through_any_measurer(tmp_path: Path) -> None:
     experiment = load({"name": "e", "legs": legs, "repeat": 3, "seed": 7}, "e")
     measurer = SimulatedLoads()
     with Store(tmp_path / "runs.sqlite") as store:
-        result, folder = Campaign(
-            experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(),
+        result, folder = ExperimentRun(
+            experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(),
             interrupts=Interrupts(), store=store, measurer=measurer,
         ).run()  # fmt: skip
         assert store.get(result.id).legs == result.legs

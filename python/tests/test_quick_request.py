@@ -14,7 +14,7 @@ from netdyno.experiment import quick, quick_request
 
 
 def made(url: str, **options: Any) -> dict[str, Any]:
-    (group,) = quick.profile([url], quick.Quick(**options))["groups"]
+    (group,) = quick.profile([url], quick.UrlOptions(**options))["groups"]
     return group
 
 
@@ -106,6 +106,6 @@ def test_an_option_that_no_url_can_use_is_refused(url: str, options: dict[str, A
 
 
 def test_of_several_urls_those_use_an_option_that_can() -> None:
-    groups = quick.profile(["http://h", "mqtt://h"], quick.Quick(qos=2, data=("x",)))["groups"]
+    groups = quick.profile(["http://h", "mqtt://h"], quick.UrlOptions(qos=2, data=("x",)))["groups"]
     assert "qos" not in groups[0]["model"]["http"] and groups[0]["model"]["http"]["body"] == "x"
     assert groups[1]["model"]["mqtt"] | {"qos": 2, "payload": "x"} == groups[1]["model"]["mqtt"]

@@ -9,12 +9,12 @@ from netdyno.core.model import Status
 from netdyno.core.result import DutReport
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
-from netdyno.experiment.trial import Runner
+from netdyno.experiment.trial import TrialRun
 from netdyno.search.kind.reset import restart
 
 
 def late(began: float, action: Action) -> list[tuple[str, float]]:
-    runner = Runner.__new__(Runner)
+    runner = TrialRun.__new__(TrialRun)
     runner._began, runner._late = time.monotonic() - began, []
     runner._check_deadline(action)
     return [(reason.code, reason.limit) for reason in runner._late]
@@ -28,7 +28,7 @@ def test_an_action_past_its_deadline_makes_the_trial_invalid() -> None:
 
 def unsteady(late_ns: float, at: float, **more: float) -> list[tuple[str, float]]:
     """Of an action from 1.0 s to 1.2 s, where a point of the series has a generator that was late by so much."""
-    runner = Runner.__new__(Runner)
+    runner = TrialRun.__new__(TrialRun)
     runner._late, runner._done = [], [(Action(1.0, "far", restart, **more), 1.0, 1.2)]
     lateness = {"s": {"lateness": {"count": 9, "max": late_ns}}}
     runner.series = [{"t": at, "dt": 0.2, "phase": "measure", "groups": lateness}]
@@ -62,7 +62,7 @@ class Dying:
 
 def watched(status: Status, transport: str, dut: Any) -> Error | None:
     """What a run ended by, when the first word of the core is this status."""
-    runner: Any = Runner.__new__(Runner)
+    runner: Any = TrialRun.__new__(TrialRun)
     runner.around = SimpleNamespace(
         live=SimpleNamespace(state=lambda _: None, log=lambda _: None),
         interrupts=SimpleNamespace(count=0),

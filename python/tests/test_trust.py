@@ -39,7 +39,7 @@ def refused(path: Path) -> str:
 
 
 def test_the_folder_of_sockets_is_made_ours(temporary: Path) -> None:
-    assert paths.beside(paths.runtime() / "nd-x.sock").parent == temporary
+    assert paths.with_folder(paths.runtime() / "nd-x.sock").parent == temporary
     assert temporary.stat().st_mode & 0o777 == 0o700
     temporary.chmod(0o755)
     files.own(temporary)

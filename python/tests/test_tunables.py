@@ -198,7 +198,7 @@ OTHERS = ("coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_tx_frames", "coale
 def test_it_reads_takes_both_bounds_and_is_put_back(name: str, space: str) -> None:
     one = registry().tunables[name]
     asked = [name.replace("*", device) for device in ("v0", "t0")] if "*" in name else [name]
-    found = host_state.look(registry(), asked, space)
+    found = host_state.read_states(registry(), asked, space)
     there = [h for h in found.values() if h.state != "missing"]
     if not there:
         # devices that a namespace can be given: a NIC is the machine's, and is left alone
@@ -266,8 +266,8 @@ def test_classes_of_service(tmp_path: Path) -> None:
 def test_namespaces_are_looked_into(space: str) -> None:
     assert set(host_state.devices(space)) == {"t0", "v0", "v1"}
     sysctl.write(space, "net.core.somaxconn", "77")
-    assert host_state.look(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
-    assert host_state.look(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
+    assert host_state.read_states(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
+    assert host_state.read_states(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
 
 
 def test_rings_and_interrupts_of_a_nic_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:

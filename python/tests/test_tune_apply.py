@@ -15,7 +15,7 @@ import pytest
 from netdyno.errors import Error
 from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
-from netdyno.tuning import access, keep, owners
+from netdyno.tuning import access, owners, persist
 from netdyno.tuning.access import Target
 from netdyno.tuning.apply import apply, tuned
 from netdyno.tuning.plan import plan
@@ -411,10 +411,10 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
     before, etc = spaces.state(space), tmp_path / "etc"
     inside = ["ip", "netns", "exec", space, sys.executable, "-c", KEEP, str(etc)]
     subprocess.run(inside, check=True)
-    lines = (etc / keep.SYSCTL).read_text().splitlines()[1:]
+    lines = (etc / persist.SYSCTL).read_text().splitlines()[1:]
     default = str(sysctl.read(space, "net.ipv4.tcp_rmem")).split()[1]
     assert lines == ["net.core.somaxconn = 8192", f"net.ipv4.tcp_rmem = 4096 {default} 67108864"]
-    rules = (etc / keep.UDEV).read_text()
+    rules = (etc / persist.UDEV).read_text()
     match = 'ACTION=="add", SUBSYSTEM=="net", KERNEL=="v0", '
     for action in (
         'RUN+="/sbin/ip link set dev %k txqueuelen 7"',
@@ -428,7 +428,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
     assert journal.restore().undone == []
     assert somaxconn(space) == "8192"
     with pytest.raises(Error, match="kept already"):
-        keep.check(plan({"net.ipv4.tcp_fin_timeout": 15}), etc)
+        persist.check(plan({"net.ipv4.tcp_fin_timeout": 15}), etc)
     # and boots: the file has set it again
     for path in (state / "journal").glob("*.jsonl"):
         path.write_text(path.read_text().replace(proc.boot_id(), "another-boot"))
@@ -447,7 +447,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
 
 def test_nothing_of_a_namespace_can_be_kept(space: str, tmp_path: Path) -> None:
     with pytest.raises(Error, match="ND-104-07"):
-        keep.check(plan({"net.core.somaxconn": 8192}, space), tmp_path)
+        persist.check(plan({"net.core.somaxconn": 8192}, space), tmp_path)
 
 
 def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, state: Path) -> None:

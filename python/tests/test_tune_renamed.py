@@ -197,7 +197,7 @@ def test_an_interface_below_a_port_is_put_back_under_its_new_name(space: str, st
     def work() -> None:
         (number,) = interface.note(["d0"], notes)
         subprocess.run(["ip", "link", "set", "d0", "mtu", "1400"], check=True)
-        interface.became([number], notes)
+        interface.note_final_state([number], notes)
         subprocess.run(["ip", "link", "set", "d0", "down"], check=True)
         subprocess.run(["ip", "link", "set", "d0", "name", "moved0"], check=True)
         subprocess.run(["ip", "link", "set", "e0", "down"], check=True)

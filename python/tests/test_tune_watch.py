@@ -17,7 +17,7 @@ import pytest
 
 from netdyno.lab.workload import connects as connects_module
 from netdyno.system import journal, namespace, sysctl
-from netdyno.tuning import access, reach
+from netdyno.tuning import access, live_sockets
 
 from . import spaces
 from .command import start
@@ -119,7 +119,7 @@ def actions(child: subprocess.Popen[str]) -> list[dict[str, object]]:
 
 
 def backlogs(space: str) -> list[int]:
-    return [one.size for one in reach.sockets("backlog", space)]
+    return [one.size for one in live_sockets.sockets("backlog", space)]
 
 
 @root
@@ -234,14 +234,14 @@ def test_the_buffer_of_a_running_reader_can_be_set(
     """And without the parameter of the whole machine: loss of bursts falls to nothing."""
     served(HOLDING)
     assert burst(space, 1500) > 500
-    (one,) = [one for one in reach.sockets("udp", space) if one.full]
+    (one,) = [one for one in live_sockets.sockets("udp", space) if one.full]
     notes = journal.Journal()
-    entry = reach.resize(one, 64 * one.size, notes)
+    entry = live_sockets.resize(one, 64 * one.size, notes)
     assert entry is not None
     before = burst(space, 0)
     assert burst(space, 1500) == before
     notes.undo(entry)
-    assert [held.size for held in reach.sockets("udp", space)] == [one.size]
+    assert [held.size for held in live_sockets.sockets("udp", space)] == [one.size]
 
 
 @root
@@ -265,11 +265,14 @@ def test_the_buffer_of_a_running_receiver_becomes_as_large_as_it_may_be(space: s
     for sender, receiver in pairs:
         sender.sendall(bytes(1000))
         assert receiver.recv(1000, socket.MSG_WAITALL)
-    assert [one.fd for one in reach.widen(space, old, 4 * old)] == [free.fileno()]
+    assert [one.fd for one in live_sockets.widen(space, old, 4 * old)] == [free.fileno()]
     assert (size(free), size(chosen)) == (4 * old, begun)
-    assert list(reach.widen(space, old, 4 * old)) == []
-    locks = [one.getsockopt(socket.SOL_SOCKET, reach.SO_BUF_LOCK) & reach.RECEIVING for one in (free, chosen)]
-    assert locks == [0, reach.RECEIVING]
+    assert list(live_sockets.widen(space, old, 4 * old)) == []
+    locks = [
+        one.getsockopt(socket.SOL_SOCKET, live_sockets.SO_BUF_LOCK) & live_sockets.RECEIVING
+        for one in (free, chosen)
+    ]
+    assert locks == [0, live_sockets.RECEIVING]
     for pair in pairs:
         for one in pair:
             one.close()

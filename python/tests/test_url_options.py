@@ -12,13 +12,13 @@ from netdyno import units
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment import limits, quick
-from netdyno.experiment.url_options import DEFAULTS, OPTIONS, Quick
+from netdyno.experiment.url_options import DEFAULTS, OPTIONS, UrlOptions
 
 
 def test_the_api_has_every_option() -> None:
     known = inspect.signature(netdyno.run).parameters
     assert [one.api for one in OPTIONS.values() if one.api not in known] == []
-    assert Quick() == Quick(**DEFAULTS)
+    assert UrlOptions() == UrlOptions(**DEFAULTS)
 
 
 def test_an_option_is_named_for_what_it_sets() -> None:
@@ -32,7 +32,7 @@ def test_an_option_is_named_for_what_it_sets() -> None:
 
 
 def test_a_number_of_requests_has_no_warm_up_and_no_idle_devices() -> None:
-    made = quick.profile(["http://192.0.2.1"], Quick(requests=3, devices=10, rate="30/s"))
+    made = quick.profile(["http://192.0.2.1"], UrlOptions(requests=3, devices=10, rate="30/s"))
     (group,) = made["groups"]
     assert (group["total"], group["devices"], made["phases"]["warmup"]) == (3, 3, "0s")
     # each of three devices sends at a third of the rate
@@ -76,7 +76,7 @@ def test_rates_as_other_tools_write_them() -> None:
     ],
 )
 def test_a_threshold_in_other_words(typed: str, meant: str) -> None:
-    profile = quick.profile(["http://192.0.2.1"], Quick())
+    profile = quick.profile(["http://192.0.2.1"], UrlOptions())
     with pytest.raises(Error) as caught:
         limits.thresholds([typed], profile)
     assert caught.value.at == f"--threshold {typed!r}"
@@ -97,7 +97,7 @@ def test_options_of_other_tools(
 
 def test_a_certificate_that_is_not_there_is_named_by_its_option(tmp_path: Path) -> None:
     with pytest.raises(Error) as caught:
-        quick.profile(["https://192.0.2.1"], Quick(cacert=str(tmp_path / "nofile")))
+        quick.profile(["https://192.0.2.1"], UrlOptions(cacert=str(tmp_path / "nofile")))
     assert caught.value.exit_code == 104 and caught.value.at.startswith("--cacert ")
 
 

@@ -24,7 +24,7 @@ from netdyno.system.vm import commands, initramfs, inside, kernel, kvm, machine,
 from netdyno.system.vm.kernel import Kernel
 from netdyno.system.vm.machine import Session
 from netdyno.system.vm.scripts import CONTROL, ERR, OUT
-from netdyno.system.vm.setup import Lacking, Setup
+from netdyno.system.vm.setup import MissingRequirement, Setup
 from netdyno.tuning import doctor
 
 DEP = """\
@@ -247,7 +247,7 @@ def test_a_program_that_is_missing_is_told_with_its_package(
         setup, "_program", lambda name, places: None if name == lacking else Path("/bin/true")
     )
     found = setup.find()
-    assert found == Lacking(f"{lacking} is not installed", f"sudo apt install {package}")
+    assert found == MissingRequirement(f"{lacking} is not installed", f"sudo apt install {package}")
     monkeypatch.setattr(doctor.setup, "find", lambda: found)
     (told,) = doctor.checks()
     assert (told.state, told.fix) == ("optional", f"sudo apt install {package}")
@@ -268,7 +268,7 @@ def test_without_a_kernel_it_is_told_where_one_was_looked_for(monkeypatch: pytes
     monkeypatch.setattr(setup, "_program", lambda name, places: Path("/bin/true"))
     monkeypatch.setattr(setup.kernel, "candidates", lambda cache: iter(()))
     found = setup.find()
-    assert isinstance(found, Lacking)
+    assert isinstance(found, MissingRequirement)
     assert found.why == "no kernel to boot: there is no vmlinuz in /boot with its modules in /lib/modules"
 
 

@@ -21,7 +21,7 @@ from netdyno.core.model import Reason, Trial
 from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.lab.network import Network
-from netdyno.lab.workload import WORKLOADS, Seen, Site, connects, core, iperf3, web
+from netdyno.lab.workload import WORKLOADS, Site, WorkloadResult, connects, core, iperf3, web
 from netdyno.lab.workload.datagrams import received
 from netdyno.system import namespace
 from netdyno.system.journal import journal
@@ -73,7 +73,7 @@ def test_contract(name: str, site: Site, real_daemon: None, monkeypatch: pytest.
     """It serves, sees every metric that it names as a finite number, twice, and leaves nothing."""
     reasons, seen_of = list[Reason](), core.seen
 
-    def told(trial: Trial, delay: str) -> Seen:
+    def told(trial: Trial, delay: str) -> WorkloadResult:
         reasons[:] = trial.validity.reasons
         return seen_of(trial, delay)
 

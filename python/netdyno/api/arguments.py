@@ -12,7 +12,7 @@ from typing import Any
 from netdyno import units
 from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment.url_options import OPTIONS, Quick, UrlOption
+from netdyno.experiment.url_options import OPTIONS, UrlOption, UrlOptions
 
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
 _ARGUMENTS = {
@@ -124,9 +124,9 @@ def fields(value: Mapping[str, str] | None, at: str) -> tuple[str, ...]:
     return tuple(f"{name}: {text}" if text else f"{name};" for name, text in value.items())
 
 
-def quick(given: Mapping[str, Any]) -> Quick:
+def quick(given: Mapping[str, Any]) -> UrlOptions:
     """The options of URLs among arguments, checked."""
-    return Quick(**{one.name: _of_url(one, given[one.api]) for one in OPTIONS.values()})
+    return UrlOptions(**{one.name: _of_url(one, given[one.api]) for one in OPTIONS.values()})
 
 
 def _of_url(option: UrlOption, value: Any) -> Any:

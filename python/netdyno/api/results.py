@@ -16,7 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment
 from netdyno.report.series import by_samples
 from netdyno.stats import percentile
-from netdyno.stats.runs import Beside
+from netdyno.stats.runs import RunDifferences
 
 if TYPE_CHECKING:
     import pandas
@@ -257,7 +257,7 @@ class Series:
 class RunComparison:
     """What is known of two kept runs."""
 
-    found: Beside
+    found: RunDifferences
 
     @property
     def valid(self) -> bool:

@@ -15,11 +15,11 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import choose, quick, validation
-from netdyno.experiment.resume import Earlier
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.resume import EarlierRun
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
 from netdyno.experiment.spec import Experiment, variants
-from netdyno.experiment.view import Plan, Silent
+from netdyno.experiment.view import NullView, Plan
 from netdyno.stats.runs import compare as beside
 from netdyno.store import Row, Store, trusted
 from netdyno.store.store import read_result, stored
@@ -27,7 +27,7 @@ from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 
 if TYPE_CHECKING:
-    from netdyno.search.rfc2544 import Asked
+    from netdyno.search.rfc2544 import BenchmarkRequest
 
 Sampled = Callable[[Mapping[str, Any]], None]
 """Told each point of the series while a run goes on, as `stats.sample` of the RPC has it."""
@@ -82,7 +82,7 @@ def run(
     repeat = arguments.whole(repeat, "repeat", 1, 10_000)
     arguments.function(on_sample, "on_sample")
     address = arguments.address(socket)
-    chosen = _chosen(what, options)
+    chosen = _resolve(what, options)
     trial = {
         "load": arguments.above_0(load, "load"),
         "measure": arguments.quantity(units.TIME, duration, "duration"),
@@ -93,7 +93,7 @@ def run(
             choose.adjust(chosen, {}, {}, None, None, [text])
     wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
     validation.refuse(wanted, chosen.folder, address)
-    return Run(*_campaign(wanted, chosen.folder, runs, store, address, on_sample, resume=resume))
+    return Run(*_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume))
 
 
 @arguments.in_our_words()
@@ -111,7 +111,7 @@ def validate(what: str | Path | Mapping[str, Any] | Sequence[str]) -> Valid:
             if wrong:
                 raise validation.error(wrong)
             return Valid(None, {}, [Error.of(one) for one in hints])
-    chosen = _chosen(what, quick.Quick())
+    chosen = _resolve(what, quick.UrlOptions())
     wanted, found, advice = chosen.experiment, list[validation.Finding](), list[validation.Finding]()
     each_of_them = variants(wanted, chosen.folder)
     profiles = {one.name: validation.as_run(one.leg, one.profile) for one in each_of_them}
@@ -134,13 +134,13 @@ def load(name: str | Path = "latest") -> Run:
     if path.is_dir():
         path = path / "result.json"
     if path.is_file():
-        return _kept(read_result(path), path.parent)
+        return _stored(read_result(path), path.parent)
     with Store() as store:
         identity = store.resolve(str(name))
-        return _kept(store.get(identity), store.folder(identity))
+        return _stored(store.get(identity), store.folder(identity))
 
 
-def _kept(result: Result, folder: Path) -> Run:
+def _stored(result: Result, folder: Path) -> Run:
     return Search(result, folder) if result.search is not None else Run(result, folder)
 
 
@@ -174,7 +174,7 @@ def compare_runs(
 @arguments.in_our_words()
 def search(
     what: str | Path | Mapping[str, Any],
-    how: Asked,
+    how: BenchmarkRequest,
     *,
     topology: str | Path | None = None,
     load: float | None = None,
@@ -193,10 +193,10 @@ def search(
     """
     from netdyno.search import rfc2544
 
-    if not isinstance(how, rfc2544.Asked):
+    if not isinstance(how, rfc2544.BenchmarkRequest):
         raise arguments.refused(how, "something to look for, like rfc2544.throughput(loss=0.0)", "how")
     arguments.function(on_sample, "on_sample")
-    chosen = _chosen(what, quick.Quick())
+    chosen = _resolve(what, quick.UrlOptions())
     seconds = arguments.quantity(units.TIME, duration, "duration")
     wanted, schedule, _ = rfc2544.prepare(
         how,
@@ -206,10 +206,10 @@ def search(
         duration=units.seconds(seconds) if seconds is not None else None,
     )
     validation.refuse(wanted, chosen.folder)
-    return Search(*_campaign(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume))
+    return Search(*_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume))
 
 
-def _campaign(
+def _run_trials(
     wanted: Experiment,
     base: Path,
     runs: str | Path | None,
@@ -221,14 +221,14 @@ def _campaign(
 ) -> tuple[Result, Path]:
     """Put back what an earlier run left, run the trials, keep them."""
     to = paths.runs() if runs is None else arguments.path(runs, "runs")
-    earlier = None if resume is None else Earlier(_result(resume, "resume"), environment.collect())
+    earlier = None if resume is None else EarlierRun(_result(resume, "resume"), environment.collect())
     journal.restore()
     with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
-        campaign = Campaign(
+        experiment_run = ExperimentRun(
             experiment=wanted,
             base=base,
             runs=to,
-            live=_Live(on_sample),
+            live=_SampleCallback(on_sample),
             interrupts=interrupts,
             store=stack.enter_context(Store()) if store else None,
             command=["netdyno (script)", *sys.argv[:1]],
@@ -236,11 +236,11 @@ def _campaign(
             schedule=schedule,
             earlier=earlier,
         )
-        return campaign.run()
+        return experiment_run.run()
 
 
-class _Live(Silent):
-    """Hands samples on."""
+class _SampleCallback(NullView):
+    """Passes samples to the caller's function."""
 
     def __init__(self, told: Sampled | None) -> None:
         self._told = told
@@ -254,7 +254,9 @@ class _Live(Silent):
             self._told(sample)
 
 
-def _chosen(what: str | Path | Mapping[str, Any] | Sequence[str], options: quick.Quick) -> choose.Chosen:
+def _resolve(
+    what: str | Path | Mapping[str, Any] | Sequence[str], options: quick.UrlOptions
+) -> choose.ChosenExperiment:
     if isinstance(what, Mapping):
         return choose.document(dict(what), "the document", Path())
     names = [what] if isinstance(what, str | Path) else what

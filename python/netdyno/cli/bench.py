@@ -150,7 +150,7 @@ def throughput(
         netdyno bench throughput examples/bench-policer.yaml --sizes 64 --json
     """
     goals = bench_run.loss_goals(goal, loss)
-    options = bench_run.Options(
+    options = bench_run.SearchOptions(
         "throughput", what, topology, load, goals, resolution, sizes, strategy, duration, repeat,
         outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
         resume=resume,
@@ -186,7 +186,7 @@ def loss(
 
         netdyno bench loss imix --sizes 64,1518 --step 5%
     """
-    options = bench_run.Options(
+    options = bench_run.SearchOptions(
         "loss", what, topology, load, bench_run.loss_goals("ndr", 0.0), sizes=sizes, duration=duration,
         step=step, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
         resume=resume,
@@ -216,7 +216,7 @@ def back_to_back(
 
         netdyno bench back-to-back imix --sizes 64 --duration 2s
     """
-    options = bench_run.Options(
+    options = bench_run.SearchOptions(
         "back-to-back", what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes,
         duration=duration, repeat=repeat, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
         resume=resume,
@@ -244,7 +244,7 @@ def _at_throughput(kind: str, about: str) -> None:
         dry_run: Dry = False,
         quiet: Quiet = False,
     ) -> None:
-        options = bench_run.Options(
+        options = bench_run.SearchOptions(
             kind, what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes, strategy,
             duration, repeat, at=at, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
             resume=resume,
@@ -332,7 +332,7 @@ def rate_(
         netdyno bench rate http --load 10 --duration 5s
         netdyno bench rate http://10.0.0.2/ --rate 20k/s --threshold 'delay.response.p99 < 20ms'
     """
-    options = bench_run.Options(
+    options = bench_run.SearchOptions(
         "rate", what, topology, load, bench_run.thresholds(), resolution, duration=duration, repeat=repeat,
         outputs=Outputs(json=json, html=html, junit=junit, csv=csv, runs=runs, quiet=quiet), dry_run=dry_run,
         resume=resume, thresholds=tuple(threshold or ()),

@@ -10,17 +10,17 @@ from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import PASS, Error
 from netdyno.experiment import validation
 from netdyno.experiment.choose import choose
-from netdyno.experiment.quick import Quick, is_url
+from netdyno.experiment.quick import UrlOptions, is_url
 from netdyno.search import bench, words
-from netdyno.search.rfc2544 import Asked, prepare
+from netdyno.search.request import SearchRequest
+from netdyno.search.rfc2544 import BenchmarkRequest, prepare
 from netdyno.search.schedule import Search
 from netdyno.search.trial import Goal, loss_goal, threshold_goal
-from netdyno.search.wanted import Wanted
 
 
 @dataclass(frozen=True)
-class Options:
-    """Of one verb."""
+class SearchOptions:
+    """Options of one `netdyno bench` verb."""
 
     kind: str
     what: str
@@ -37,7 +37,7 @@ class Options:
     outputs: Outputs = field(default_factory=Outputs)
     dry_run: bool = False
     resume: str | None = None
-    urls: Quick = field(default_factory=Quick)
+    urls: UrlOptions = field(default_factory=UrlOptions)
     """Of a URL in place of a profile."""
     thresholds: tuple[str, ...] = ()
 
@@ -62,13 +62,13 @@ def outputs(json: bool, html: Path | None, runs: Path | None, quiet: bool) -> Ou
     return Outputs(json=json, html=html, runs=runs, quiet=quiet)
 
 
-def run(options: Options) -> int:
+def run(options: SearchOptions) -> int:
     """Find it, and return the exit code."""
     chosen = choose([options.what], options.urls)
     if is_url(options.what) and options.urls.rate is None:
         what = "the highest rate to try is not said"
         raise Error("ND-104-07", what, at=options.what, fix="Add --rate 10k/s: loads up to it are tried")
-    asked = Asked(
+    asked = BenchmarkRequest(
         kind=options.kind,
         goals=options.goals,
         resolution=options.resolution,
@@ -95,15 +95,15 @@ def run(options: Options) -> int:
     return execute(experiment, chosen.folder, options.outputs, None, chosen.place, search, options.resume)
 
 
-def _said(options: Options, wanted: Wanted, parts: int, estimate: bench.Estimate) -> str:
+def _said(options: SearchOptions, request: SearchRequest, parts: int, estimate: bench.Estimate) -> str:
     at = f" at {parts} frame sizes" if parts > 1 else ""
     return (
-        f"{options.kind}: about {estimate.trials} trials{at}, the longest of {wanted.seconds:g} s, "
+        f"{options.kind}: about {estimate.trials} trials{at}, the longest of {request.seconds:g} s, "
         f"in about {words.seconds(estimate.seconds)}"
     )
 
 
-def _plan(options: Options, search: Search, estimate: bench.Estimate) -> None:
+def _plan(options: SearchOptions, search: Search, estimate: bench.Estimate) -> None:
     """What would be done, on standard output."""
     if options.outputs.json:
         parts = [

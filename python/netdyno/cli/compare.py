@@ -80,7 +80,7 @@ def compare(
         raise typer.Exit(THRESHOLD)
 
 
-def _show(found: runs.Beside) -> None:
+def _show(found: runs.RunDifferences) -> None:
     if found.a.id == found.b.id:
         console.note(f"warning: both are the run {found.a.id}; there is nothing to compare")
     for name in found.invalid:

@@ -69,7 +69,7 @@ def start(
         netdyno daemon start
         netdyno run mqtt://broker --socket /run/netdyno/core.sock
     """
-    path = paths.beside(socket or default_socket())
+    path = paths.with_folder(socket or default_socket())
     command = [str(daemon.program()), "--socket", str(path), "--log-json", "--log-level", level]
     if tcp:
         if token_file is None:
@@ -80,7 +80,7 @@ def start(
     if foreground:
         os.execv(command[0], command)
     log = path.with_suffix(".log")
-    with files.told(log), files.open_private(log, "ab") as sink:
+    with files.os_errors(log), files.open_private(log, "ab") as sink:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -17,8 +17,8 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import validation
-from netdyno.experiment.resume import Earlier
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.resume import EarlierRun
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
 from netdyno.experiment.spec import Experiment
 from netdyno.experiment.verdict import exit_code
@@ -110,7 +110,7 @@ def execute(
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place)
-    earlier = Earlier(stored(resume), environment.collect()) if resume else None
+    earlier = EarlierRun(stored(resume), environment.collect()) if resume else None
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
@@ -123,7 +123,7 @@ def execute(
         store = stack.enter_context(Store()) if outputs.store else None
         interrupts = stack.enter_context(Interrupts().installed())
         stack.callback(views.close)
-        campaign = Campaign(
+        experiment_run = ExperimentRun(
             experiment=experiment,
             base=base,
             runs=outputs.runs or paths.runs(),
@@ -136,7 +136,7 @@ def execute(
             earlier=earlier,
             abort_on_fail=abort_on_fail,
         )
-        result, folder = campaign.run()
+        result, folder = experiment_run.run()
     with console.heard():
         if outputs.json_stream:
             stream.result(result)
@@ -203,7 +203,7 @@ def _write(result: Result, folder: Path, outputs: Outputs) -> None:
         files.copy(folder / "report.html", outputs.html)
     if outputs.keep and result.error is None:
         # a part of the report that other verbs need nothing of
-        from netdyno.report.small import keep
+        from netdyno.report.compact import keep
 
         for path in keep(result, outputs.keep):
             console.note(f"kept: {path}")

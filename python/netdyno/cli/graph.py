@@ -110,7 +110,7 @@ def graph(
     """
     if file is not None or duration is not None or what == "run":
         others = {"--trace": trace, "--filter": wanted, "--socket": socket, "--expand": expand or None}
-        own(what, file, others)
+        refuse_profile_options(what, file, others)
         assert file is not None
         graph_run.run(file, seconds(duration) if duration else None, seconds(interval), as_json)
         return
@@ -120,7 +120,7 @@ def graph(
         if trace or socket:
             at = "--trace" if trace else "--socket"
             raise Error("ND-104-07", f"{at} is for a run under way", at=at, fix=f"Leave out {what}")
-        expanded(what, as_json) if expand else planned(what, as_json)
+        print_expanded(what, as_json) if expand else print_plan(what, as_json)
         return
     if expand:
         fix = "`netdyno graph stream-64b --expand` shows one"
@@ -135,7 +135,7 @@ def graph(
             watch(client, whose, seconds(interval))
 
 
-def own(what: str | None, file: Path | None, others: dict[str, Any]) -> None:
+def refuse_profile_options(what: str | None, file: Path | None, others: dict[str, Any]) -> None:
     """Refuse what does not go with a graph of one's own."""
     if what != "run":
         at = "--duration" if file is None else str(file)
@@ -151,7 +151,7 @@ def own(what: str | None, file: Path | None, others: dict[str, Any]) -> None:
 
 def over_ports(what: str) -> dict[str, dict[str, Any]]:
     """The profiles of a file or preset whose traffic goes over DPDK ports, by leg."""
-    chosen = choose([what], quick.Quick())
+    chosen = choose([what], quick.UrlOptions())
     runs = {
         one.name: validation.as_run(one.leg, one.profile)
         for one in variants(chosen.experiment, chosen.folder)
@@ -172,7 +172,7 @@ def helper() -> Iterator[Client]:
             yield client
 
 
-def expanded(what: str, as_json: bool) -> None:
+def print_expanded(what: str, as_json: bool) -> None:
     """A profile with its elements named, that runs."""
     runs = over_ports(what)
     if len(runs) > 1:
@@ -191,7 +191,7 @@ def expanded(what: str, as_json: bool) -> None:
     console.out().print(text, markup=False, highlight=False, soft_wrap=True, end="")
 
 
-def planned(what: str, as_json: bool) -> None:
+def print_plan(what: str, as_json: bool) -> None:
     """What would run, leg by leg."""
     runs = {name: secret.resolved(profile)[0] for name, profile in over_ports(what).items()}
     with helper() as client:

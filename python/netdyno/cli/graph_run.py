@@ -35,8 +35,8 @@ LOST, NO_GRAPH = "ND-91-21", "ND-104-11"
 
 
 @dataclass(frozen=True)
-class Watching:
-    """For how long a graph runs, and how it is shown."""
+class GraphRunOptions:
+    """Duration and output of a graph run."""
 
     length: float | None
     """Seconds; None: until somebody says so."""
@@ -55,11 +55,11 @@ def run(file: Path, length: float | None, interval: float, as_json: bool) -> Non
     graph = config.read(file)
     validation.quoted(graph, str(file))
     put_back()
-    carry(graph, f"nd-graph-{secrets.token_hex(3)}", Watching(length, interval, as_json))
+    run_graph(graph, f"nd-graph-{secrets.token_hex(3)}", GraphRunOptions(length, interval, as_json))
 
 
-def carry(
-    graph: Any, name: str, watching: Watching, ready: Callable[[dict[str, Any]], None] | None = None
+def run_graph(
+    graph: Any, name: str, watching: GraphRunOptions, ready: Callable[[dict[str, Any]], None] | None = None
 ) -> None:
     """Run a graph on a daemon of its own, on NAME.sock; `ready` is told its shape when the ports are open."""
     log = paths.runtime() / f"{name}.log"
@@ -140,7 +140,7 @@ def _fault(daemon: Daemon) -> Error | None:
 
 
 def _watch(
-    client: Client, made: str, shape: dict[str, Any], interrupts: Interrupts, watching: Watching
+    client: Client, made: str, shape: dict[str, Any], interrupts: Interrupts, watching: GraphRunOptions
 ) -> None:
     """Show the counters now and then, and those at the end."""
     began = time.monotonic()

@@ -24,7 +24,7 @@ from netdyno.errors import Error
 from netdyno.experiment import validation
 from netdyno.lab import impairment
 from netdyno.lab.hosts import Hosts
-from netdyno.lab.links import Device, Impaired, Links, Side
+from netdyno.lab.links import Device, ImpairedLink, Links, Side
 from netdyno.lab.topology import need_root
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.units import seconds
@@ -278,7 +278,7 @@ def _joined(
     spec: dict[str, Any],
     mtu: int,
     how: dict[str, Any],
-) -> Impaired:
+) -> ImpairedLink:
     try:
         return links.start(ends[0], ends[1], spec, mtu, **how)
     except Error as e:
@@ -346,7 +346,12 @@ class Source:
 
 
 def _watch(
-    links: Links, link: Impaired, source: Source, shown: View, interrupts: Interrupts, length: float | None
+    links: Links,
+    link: ImpairedLink,
+    source: Source,
+    shown: View,
+    interrupts: Interrupts,
+    length: float | None,
 ) -> None:
     """Until the time is over or somebody says so."""
     began = time.monotonic()
@@ -361,7 +366,7 @@ def _watch(
         time.sleep(max(0.0, min(0.1, until - time.monotonic())))
 
 
-def _follow(links: Links, link: Impaired, source: Source, shown: View) -> None:
+def _follow(links: Links, link: ImpairedLink, source: Source, shown: View) -> None:
     """The file has changed: from now on so, unless it makes no sense."""
     try:
         links.set(link, source.read())

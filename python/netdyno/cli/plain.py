@@ -8,10 +8,10 @@ from typing import IO, Any
 from netdyno import escape
 from netdyno.cli.console import delay, main_delay
 from netdyno.core import causes, models
-from netdyno.experiment.view import SHORT, Plan, Silent
+from netdyno.experiment.view import SHORT, NullView, Plan
 
 
-class PlainLines(Silent):
+class PlainLines(NullView):
     """Lines on standard error, so that standard output stays for results."""
 
     def __init__(self, to: IO[str] | None = None) -> None:

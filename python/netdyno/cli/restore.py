@@ -13,7 +13,7 @@ from netdyno.errors import Error
 from netdyno.lazy import loaded
 from netdyno.system import journal
 from netdyno.system.device import CODE, GoneError
-from netdyno.system.journal import AGAIN, DAMAGED, Report
+from netdyno.system.journal import AGAIN, DAMAGED, ReplayReport
 from netdyno.system.undo import FORCE
 from netdyno.systems import SYSTEMS
 
@@ -30,10 +30,10 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
         sudo netdyno restore
     """
-    told(replayed(lambda _: True, force), as_json, "nothing was left behind")
+    report_restored(replay(lambda _: True, force), as_json, "nothing was left behind")
 
 
-def replayed(wanted: Callable[[dict[str, Any]], bool], force: bool) -> Report:
+def replay(wanted: Callable[[dict[str, Any]], bool], force: bool) -> ReplayReport:
     """Undo what dead processes left of what is wanted; what a living one holds it puts back itself."""
     folder = paths.state() / "journal"
     free = [loaded(one.free) for one in SYSTEMS if one.free]
@@ -42,7 +42,7 @@ def replayed(wanted: Callable[[dict[str, Any]], bool], force: bool) -> Report:
     )
 
 
-def told(report: Report, as_json: bool, nothing: str) -> None:
+def report_restored(report: ReplayReport, as_json: bool, nothing: str) -> None:
     """Say what was put back, and raise where something was not."""
     if as_json:
         console.document(

@@ -8,10 +8,10 @@ from typing import Any
 
 from netdyno import escape
 from netdyno.core.result import Result
-from netdyno.experiment.view import Plan, Silent
+from netdyno.experiment.view import NullView, Plan
 
 
-class JsonStream(Silent):
+class JsonStream(NullView):
     """Events: start, sample, state, dut, log, and result at the end."""
 
     def _put(self, event: str, data: dict[str, Any]) -> None:

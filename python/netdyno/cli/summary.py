@@ -12,10 +12,10 @@ from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
 from netdyno.stats import percentile, remedy
-from netdyno.stats.answered import until
+from netdyno.stats.last_answer import until
 from netdyno.stats.metric import GroupMetric
 from netdyno.stats.summary import is_unconfirmed
-from netdyno.system.here import here
+from netdyno.system.local_url import here
 
 SHOWN = ("p50", "p90", "p95", "p99")
 """Percentiles of the table."""

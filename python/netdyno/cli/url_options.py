@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from netdyno.cli import values
-from netdyno.experiment.url_options import DEFAULTS, OPTIONS, Quick, UrlOption
+from netdyno.experiment.url_options import DEFAULTS, OPTIONS, UrlOption, UrlOptions
 
 _TYPES: Mapping[str, Any] = {
     "whole": int | None,
@@ -52,10 +52,10 @@ def url_options(
     return decorate
 
 
-def quick(urls: Mapping[str, Any]) -> Quick:
+def quick(urls: Mapping[str, Any]) -> UrlOptions:
     """The options that were given."""
     read = {name: _value(OPTIONS[name], value) for name, value in urls.items()}
-    return Quick(**read)
+    return UrlOptions(**read)
 
 
 def _value(option: UrlOption, value: Any) -> Any:

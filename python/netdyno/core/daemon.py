@@ -70,7 +70,7 @@ class Daemon:
         notes = notes or journal()
         self._namespace = namespace
         self._interfaces: list[int] = []
-        paths.beside(socket)
+        paths.with_folder(socket)
         self._notes = notes
         self._entry = notes.write("path", path=str(socket))
         command = [str(program()), "--socket", str(socket), "--log-json", "--log-level", level]
@@ -136,7 +136,7 @@ class Daemon:
 
     def opened(self) -> None:
         """The ports are open, so that interfaces are what has become of them."""
-        interface.became(self._interfaces, self._notes)
+        interface.note_final_state(self._interfaces, self._notes)
 
     def check(self) -> None:
         """Raise when it has ended by itself."""

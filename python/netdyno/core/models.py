@@ -87,8 +87,8 @@ class Index(Model):
         return total(self.over) / under if under else None
 
 
-class Quick(Model):
-    """How `netdyno run URL` and its options become a profile: keys of the model's parameters."""
+class UrlMapping(Model):
+    """Maps a URL and its options to parameters of a model."""
 
     messages: str
     """What its messages are called."""
@@ -129,7 +129,7 @@ class Description(Model):
     """Whether each message is confirmed by the other side; a key: unless that is 0 or false."""
     ordered: bool = False
     """Whether messages have an order that shows where they arrive."""
-    quick: Quick | None = None
+    quick: UrlMapping | None = None
     """How a URL becomes a profile; None: it needs one."""
     defaults: dict[str, Any] = Field(default_factory=dict)
     """Its parameters when nothing is said, as a group's `model`."""

@@ -71,7 +71,7 @@ def resolved(profile: Any) -> tuple[Any, list[str]]:
     return made, values
 
 
-def kept(profile: Any, named: Any = None) -> Any:
+def storable(profile: Any, named: Any = None) -> Any:
     """The profile as it may be kept; what `named` names elsewhere is named in it too."""
     if not isinstance(profile, Mapping):
         return profile

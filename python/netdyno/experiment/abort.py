@@ -18,8 +18,8 @@ from netdyno.units import bound
 
 
 @dataclass
-class _Seen:
-    """What a group did in the measure phase."""
+class _GroupProgress:
+    """Counts of a group in the measure phase so far."""
 
     under_way: int = 0
     """Messages that were under way when it began."""
@@ -45,7 +45,7 @@ class EarlyFailure:
             if one.get("max") is not None
         ]
         self._measure, self._repetitions = measure, repetitions
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _GroupProgress] = {}
         self._elapsed = 0.0
 
     def sample(self, point: Mapping[str, Any]) -> str:
@@ -53,7 +53,7 @@ class EarlyFailure:
         sample = Sample.model_validate(point)
         if sample.phase == "warmup":
             for name, group in sample.groups.items():
-                seen, c = self._seen.setdefault(name, _Seen()), group.counts
+                seen, c = self._seen.setdefault(name, _GroupProgress()), group.counts
                 seen.under_way += c.messages_sent - c.messages_delivered - sum(c.failures.values())
             return ""
         if sample.phase == "measure":
@@ -64,7 +64,7 @@ class EarlyFailure:
         return str(next(failed, ""))
 
     def _add(self, name: str, dt: float, group: Any) -> None:
-        seen, c = self._seen.setdefault(name, _Seen()), group.counts
+        seen, c = self._seen.setdefault(name, _GroupProgress()), group.counts
         failed = sum(c.failures.values())
         seen.failed += failed
         seen.sent += c.messages_sent

@@ -14,8 +14,8 @@ from netdyno.experiment.spec import Experiment
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What is to be run."""
+class ChosenExperiment:
+    """The experiment to run, and its folder."""
 
     experiment: Experiment
     folder: Path
@@ -24,9 +24,9 @@ class Chosen:
     """From a leg and a place in its profile to what the user wrote."""
 
 
-def choose(what: Sequence[str], options: quick.Quick | None = None) -> Chosen:
+def choose(what: Sequence[str], options: quick.UrlOptions | None = None) -> ChosenExperiment:
     """What is meant by URLs, or by the name of a file or preset."""
-    options = options or quick.Quick()
+    options = options or quick.UrlOptions()
     for one in what:
         if hint := quick.no_url(one):
             raise hint
@@ -35,8 +35,10 @@ def choose(what: Sequence[str], options: quick.Quick | None = None) -> Chosen:
             raise Error(
                 "ND-104-22", "URLs and files cannot be run together", at=others[0], fix="Run one at a time"
             )
-        return Chosen(_wrap(quick.profile(what, options)), Path(), lambda _, at: quick.place(what, at))
-    if options != quick.Quick():
+        return ChosenExperiment(
+            _wrap(quick.profile(what, options)), Path(), lambda _, at: quick.place(what, at)
+        )
+    if options != quick.UrlOptions():
         raise Error(
             "ND-104-07",
             "--devices, --rate and their like are for URLs; a profile says them itself",
@@ -55,14 +57,14 @@ def choose(what: Sequence[str], options: quick.Quick | None = None) -> Chosen:
     return document(config.read(path), name, path.parent)
 
 
-def document(data: Any, name: str, folder: Path) -> Chosen:
+def document(data: Any, name: str, folder: Path) -> ChosenExperiment:
     """A profile or an experiment that was read; the files that it names are relative to a folder."""
     if spec.is_experiment(data):
         loaded = spec.load(data, name)
-        return Chosen(loaded, folder, lambda leg, at: f"{name}: legs.{leg}.profile.{at}")
+        return ChosenExperiment(loaded, folder, lambda leg, at: f"{name}: legs.{leg}.profile.{at}")
     if not isinstance(data, dict):
         raise neither(name)
-    return Chosen(_wrap(data), folder, lambda _, at: f"{name}: {at}" if at else name)
+    return ChosenExperiment(_wrap(data), folder, lambda _, at: f"{name}: {at}" if at else name)
 
 
 def neither(at: str) -> Error:
@@ -83,7 +85,7 @@ def _wrap(profile: dict[str, Any]) -> Experiment:
 
 
 def adjust(
-    chosen: Chosen,
+    chosen: ChosenExperiment,
     trial: Mapping[str, Any],
     targets: Mapping[str, str],
     repeat: int | None,

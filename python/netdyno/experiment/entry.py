@@ -161,12 +161,12 @@ class Entry:
 
 
 @contextmanager
-def begun(
+def open_entry(
     study: Study, metrics: Mapping[str, Metric], *, leg: Naming | None = None, fresh: bool = False
 ) -> Iterator[Entry]:
     """A study under way: it goes on with what was measured before; `fresh`, it is another run."""
     if fresh:
-        study.begin_anew()
+        study.restart()
     with Record(study.record, dict(study.plan), run_id(study.name) if fresh else study.run) as record:
         entry = Entry(study, record, metrics, leg or named)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from netdyno.experiment.pairs import Spare
+from netdyno.experiment.pairs import RepeatBudget
 from netdyno.experiment.record import Record
 from netdyno.stats.sequential import TEST, Look, look_at, share
 
@@ -19,7 +19,7 @@ class Stage:
     """Pairs before it."""
     pairs: int
     """With these."""
-    spare: Spare
+    spare: RepeatBudget
     """For trials of this stage that are measured again."""
 
 
@@ -40,7 +40,7 @@ class Looks:
         self.taken = record.noted("look")
         after = int(self.taken[-1]["number"]) if self.taken else 1
         self.now: Look = look_at(self.first, level, pairs, after)
-        self._spare: Spare | None = None
+        self._spare: RepeatBudget | None = None
 
     @property
     def new(self) -> bool:
@@ -52,11 +52,11 @@ class Looks:
         are as many trials to spare as a stage has."""
         before = 0
         for one in self.taken:
-            yield Stage(before, int(one["pairs"]), Spare(int(one["spare"])))
+            yield Stage(before, int(one["pairs"]), RepeatBudget(int(one["spare"])))
             before = int(one["pairs"])
         if self.new:
             planned = arms * (self.now.pairs - before)
-            self._spare = Spare(planned if spare is None else spare)
+            self._spare = RepeatBudget(planned if spare is None else spare)
             yield Stage(before, self.now.pairs, self._spare)
 
     def judged(self, counted: int) -> None:

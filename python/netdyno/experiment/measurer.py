@@ -22,14 +22,14 @@ from netdyno.lab.dut import Dut
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.interrupt import Interrupts
 
-Asked = TypeVar("Asked", contravariant=True)
-Seen = TypeVar("Seen", covariant=True)
+Request = TypeVar("Request", contravariant=True)
+Result = TypeVar("Result", covariant=True)
 
 
-class Measurer(Protocol[Asked, Seen]):
+class Measurer(Protocol[Request, Result]):
     """Measures what it is asked for. What chooses trials, repeats, keeps and judges them drives one."""
 
-    def measure(self, asked: Asked, seed: int) -> Seen:
+    def measure(self, asked: Request, seed: int) -> Result:
         """One trial; what of it is left to chance follows from the seed."""
 
 
@@ -56,8 +56,8 @@ class Action:
 
 
 @dataclass
-class Around:
-    """What is around the trial of a load."""
+class TrialContext:
+    """Context of a trial: folder, view, interrupts, plan."""
 
     token: str
     """Short name of the run, for namespaces and sockets."""
@@ -83,12 +83,12 @@ class Load:
     """A load that is to be measured."""
 
     variant: Variant
-    around: Around
+    context: TrialContext
 
 
 @dataclass
-class Outcome:
-    """What the trial of a load leaves: a repetition if there was any, and why it ended early if it did."""
+class TrialOutcome:
+    """A repetition if the trial ended normally, else the error that ended it."""
 
     repetition: Repetition | None = None
     error: Error | None = None
@@ -98,5 +98,5 @@ class Outcome:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-LoadMeasurer = Measurer[Load, Outcome]
+LoadMeasurer = Measurer[Load, TrialOutcome]
 """Measures loads: topology and devices under test included. What goes wrong is in the outcome."""

@@ -15,15 +15,15 @@ from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import Order, design
-from netdyno.stats.pairs import Limits, Pair, cause, gated
+from netdyno.stats.pairs import DisturbanceLimits, Pair, cause, gated
 
 Progress = Callable[[int, int, Observation], None]
 """Told after each trial: how many are done, of how many, and what it saw."""
 
 
 @dataclass
-class Spare:
-    """Trials that may be measured again, of all that is measured together."""
+class RepeatBudget:
+    """Trials that may be repeated, over all pairs together."""
 
     left: int
     again: Counter[str] = field(default_factory=Counter)
@@ -44,10 +44,10 @@ class Spare:
         return True
 
 
-def settled(
+def measure_with_repeats(
     measure: Callable[[int], Observation],
-    spare: Spare,
-    limits: Limits | None = None,
+    spare: RepeatBudget,
+    limits: DisturbanceLimits | None = None,
     after: Callable[[Observation], None] = lambda seen: None,
 ) -> Observation:
     """A trial, again as long as it does not count and there are any to spare.
@@ -56,7 +56,7 @@ def settled(
     """
     attempt = 0
     while True:
-        seen = gated(measure(attempt), limits or Limits())
+        seen = gated(measure(attempt), limits or DisturbanceLimits())
         again = not seen.valid and spare.take(seen)
         after(seen)
         if not again:
@@ -72,8 +72,8 @@ def measure_pairs(
     seed: int,
     *,
     order: Order = "shuffled",
-    limits: Limits | None = None,
-    spare: Spare | None = None,
+    limits: DisturbanceLimits | None = None,
+    spare: RepeatBudget | None = None,
     progress: Progress = lambda done, of, seen: None,
     first: int = 0,
     discarded: list[Discard] | None = None,
@@ -81,7 +81,7 @@ def measure_pairs(
     """Measure A and B in pairs, from pair `first` of so many on. A disturbed trial is measured again as long
     as there are any to `spare`, by default as many as are planned; what is left invalid then stays so. Those
     that were measured again are added to `discarded`."""
-    rest = Spare(2 * (pairs - first)) if spare is None else spare
+    rest = RepeatBudget(2 * (pairs - first)) if spare is None else spare
     found: list[Pair] = []
     done, before = 0, rest.again.total()
 
@@ -97,7 +97,7 @@ def measure_pairs(
             tries.append(seen)
             after(seen)
 
-        seen = settled(
+        seen = measure_with_repeats(
             lambda _: bench.measure(b if is_b else a, seed * 100_003 + number), rest, limits, noted
         )
         if discarded is not None:

@@ -13,8 +13,8 @@ from netdyno.core import models
 from netdyno.core.models import Description, Scheme
 from netdyno.errors import Error
 from netdyno.experiment import quick_request, url_options
-from netdyno.experiment.url_options import Quick as Quick
-from netdyno.system.here import here
+from netdyno.experiment.url_options import UrlOptions as UrlOptions
+from netdyno.system.local_url import here
 from netdyno.units import bound
 
 SHARED = 100
@@ -71,7 +71,7 @@ def place(urls: Sequence[str], at: str) -> str:
     return url_options.flag(found[3], keys) or urls[int(found[1])]
 
 
-def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
+def profile(urls: Sequence[str], options: UrlOptions) -> dict[str, Any]:
     """A profile with one group for each URL."""
     known = models.quick()
     spoken = [_scheme(url, known) for url in urls]
@@ -96,7 +96,7 @@ def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
     return made
 
 
-def _longest(group: dict[str, Any], o: Quick) -> int:
+def _longest(group: dict[str, Any], o: UrlOptions) -> int:
     """Seconds that a number of messages may take: twice those of its rate and a minute, or an hour."""
     rate = bound(o.rate) if o.rate is not None else SHARED if "ramp" in group["load"].get("closed", {}) else 0
     return math.ceil(2 * (o.requests or 0) / rate) + 60 if rate else 3600
@@ -122,7 +122,7 @@ def _confirmed(group: dict[str, Any]) -> bool:
     return model.confirms(given)
 
 
-def _said(group: dict[str, Any], o: Quick) -> str:
+def _said(group: dict[str, Any], o: UrlOptions) -> str:
     """What the options come to, for the header of the run."""
     quick = models.of_group(group)[0].quick
     assert quick is not None, "it was made from a URL"
@@ -155,7 +155,7 @@ def pool(rate: float) -> int:
     return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
 
 
-def _modest(about: Description, url: str, o: Quick) -> bool:
+def _modest(about: Description, url: str, o: UrlOptions) -> bool:
     """Whether the load is one that a machine can measure which the server shares with the generator.
 
     That is where nothing is said of the load, the model alone would send as fast as answers come, and the
@@ -171,7 +171,7 @@ def _modest(about: Description, url: str, o: Quick) -> bool:
     return not paced and here(url)
 
 
-def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int) -> dict[str, Any]:
+def _share(model: dict[str, Any], quick: models.UrlMapping, rate: float, devices: int) -> dict[str, Any]:
     """Each device sends at its share of the rate, on a schedule of its own that does not wait for answers.
 
     The devices begin one after the other over the time from one message of a device to its next: those of all
@@ -192,7 +192,7 @@ def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int
     return {"ramp": each} if devices > 1 else {}
 
 
-def _fitting(o: Quick) -> None:
+def _fitting(o: UrlOptions) -> None:
     """Refuse options that say two things about the same, or nothing at all."""
 
     def refuse(what: str, at: str, fix: str) -> Error:
@@ -221,7 +221,7 @@ def _fitting(o: Quick) -> None:
         )
 
 
-def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) -> dict[str, Any]:
+def _group(name: str, about: Description, scheme: Scheme, url: str, o: UrlOptions) -> dict[str, Any]:
     quick = about.quick
     assert quick is not None, "it was looked up by its scheme"
     model: dict[str, Any] = {}

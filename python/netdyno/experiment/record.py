@@ -20,9 +20,9 @@ from typing import IO, Any
 from netdyno import files, paths, reading
 from netdyno.errors import Error
 from netdyno.experiment.measurer import SettingMeasurer
-from netdyno.experiment.pairs import Spare, settled
+from netdyno.experiment.pairs import RepeatBudget, measure_with_repeats
 from netdyno.stats.observation import Observation, Setting
-from netdyno.stats.pairs import Limits
+from netdyno.stats.pairs import DisturbanceLimits
 
 FORMAT = 1
 
@@ -83,7 +83,7 @@ class Record:
         """Told of those that were measured now, before the others are."""
         self._notes: list[tuple[str, dict[str, Any]]] = []
         files.folder(path.parent, private=True)
-        with files.told(path):
+        with files.os_errors(path):
             # Kept open and locked: two programs that add to one file would spoil both.
             self._file: IO[bytes] = files.open_private(path, "a+b")
         try:
@@ -126,15 +126,15 @@ class Record:
             return trial
         return self.measure(bench, f"{phase} again", index, setting, seed)
 
-    def settled(
+    def measure_with_repeats(
         self,
         bench: SettingMeasurer,
         phase: str,
         index: int,
         setting: Setting,
         seed: int,
-        spare: Spare,
-        limits: Limits | None = None,
+        spare: RepeatBudget,
+        limits: DisturbanceLimits | None = None,
         after: Callable[[TrialRecord], None] = lambda trial: None,
     ) -> TrialRecord:
         """A trial, in its place again as long as it does not count and there are any to spare."""
@@ -145,7 +145,9 @@ class Record:
             tries.append(self.measure(bench, phase + again, index, setting, seed))
             return tries[-1].observation
 
-        seen = settled(once, spare, limits, lambda seen: after(replace(tries[-1], observation=seen)))
+        seen = measure_with_repeats(
+            once, spare, limits, lambda seen: after(replace(tries[-1], observation=seen))
+        )
         return replace(tries[-1], observation=seen)
 
     def note(self, what: str, **data: Any) -> None:
@@ -170,7 +172,7 @@ class Record:
     def close(self) -> None:
         """Let go of the file."""
         # what a full disk did not take is tried once more
-        with files.told(self.path):
+        with files.os_errors(self.path):
             self._file.close()
 
     def __enter__(self) -> Record:
@@ -180,7 +182,7 @@ class Record:
         self.close()
 
     def _append(self, line: dict[str, Any]) -> None:
-        with files.told(self.path):
+        with files.os_errors(self.path):
             self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -20,12 +20,12 @@ SAME = ("kernel", "memory_bytes", "hypervisor", "cpu")
 def digest(variant: Variant) -> str:
     """Of all that a trial is: its leg, load and hosts."""
     leg = variant.leg.model_dump(mode="json", exclude={"profile"})
-    what = {"name": variant.name, "leg": leg, "profile": secret.kept(variant.profile)}
+    what = {"name": variant.name, "leg": leg, "profile": secret.storable(variant.profile)}
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class Earlier:
-    """The valid trials of a run, each to be taken once."""
+class EarlierRun:
+    """Valid trials of an earlier run, each used once."""
 
     def __init__(self, run: Result, here: dict[str, Any]) -> None:
         if run.kind != "run":

@@ -18,9 +18,9 @@ from netdyno.core import redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Around, Load, LoadMeasurer, Outcome
-from netdyno.experiment.resume import Earlier, digest
-from netdyno.experiment.schedule import Fixed, Place, Schedule
+from netdyno.experiment.measurer import Load, LoadMeasurer, TrialContext, TrialOutcome
+from netdyno.experiment.resume import EarlierRun, digest
+from netdyno.experiment.schedule import FixedSchedule, Schedule, ScheduledTrial
 from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variants
 from netdyno.experiment.trial import DaemonMeasurer
 from netdyno.experiment.verdict import judge_all
@@ -42,8 +42,8 @@ PARTIAL = "samples.jsonl"
 
 
 @dataclass
-class Campaign:
-    """An experiment under way."""
+class ExperimentRun:
+    """A running experiment."""
 
     experiment: Experiment
     base: Path
@@ -59,7 +59,7 @@ class Campaign:
     """What runs when; none: every variant of the experiment, repeated."""
     abort_on_fail: bool = False
     """Whether a trial whose threshold has failed for good ends the experiment."""
-    earlier: Earlier | None = None
+    earlier: EarlierRun | None = None
     """A run to go on with."""
     measurer: LoadMeasurer = field(default_factory=DaemonMeasurer)
 
@@ -69,7 +69,7 @@ class Campaign:
             return self._run()
 
     def _run(self) -> tuple[Result, Path]:
-        schedule = self.schedule or Fixed(self.experiment, variants(self.experiment, self.base))
+        schedule = self.schedule or FixedSchedule(self.experiment, variants(self.experiment, self.base))
         found = {variant.name: variant for variant in schedule.variants}
         identity = run_id(self.experiment.name)
         folder = files.within(self.runs, identity)
@@ -129,16 +129,16 @@ class Campaign:
             raise error
 
     def _taken(
-        self, result: Result, folder: Path, flows: _Table, place: Place, number: int
-    ) -> tuple[Outcome, bool] | None:
+        self, result: Result, folder: Path, flows: _Table, scheduled: ScheduledTrial, number: int
+    ) -> tuple[TrialOutcome, bool] | None:
         """A trial of the run that this one resumes, in place of a new one; none: it has none left."""
-        found = self.earlier.take(place.variant) if self.earlier else None
+        found = self.earlier.take(scheduled.variant) if self.earlier else None
         if found is None:
             return None
-        self.live.log(f"trial {number}: {place.variant.name}, taken over from {result.resumed}")
-        outcome = Outcome(repetition=found.model_copy(update={"taken_over": True}))
+        self.live.log(f"trial {number}: {scheduled.variant.name}, taken over from {result.resumed}")
+        outcome = TrialOutcome(repetition=found.model_copy(update={"taken_over": True}))
         with self.interrupts.shielded():
-            self._keep(result, folder, place.variant, number, outcome, flows)
+            self._keep(result, folder, scheduled.variant, number, outcome, flows)
         result.interrupted = bool(self.interrupts.count)
         return outcome, not result.interrupted
 
@@ -147,25 +147,25 @@ class Campaign:
         result: Result,
         folder: Path,
         flows: _Table,
-        place: Place,
+        scheduled: ScheduledTrial,
         number: int,
-    ) -> tuple[Outcome, bool]:
+    ) -> tuple[TrialOutcome, bool]:
         """Run one trial and keep it; False: there is no point in going on."""
-        variant, count = place.variant, max(number, place.trials)
+        variant, count = scheduled.variant, max(number, scheduled.trials)
         plan = Plan(
             id=result.id, title=result.name, leg=variant.name, transport=_transport(variant), trial=number,
-            trials=count, repetition=place.repetition, repetitions=place.repetitions,
+            trials=count, repetition=scheduled.repetition, repetitions=scheduled.repetitions,
         )  # fmt: skip
-        self.live.log(f"trial {number} of {count}: {variant.name}, repetition {place.repetition}")
+        self.live.log(f"trial {number} of {count}: {variant.name}, repetition {scheduled.repetition}")
         path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
-        with files.told(folder / PARTIAL):
+        with files.os_errors(folder / PARTIAL):
             partial = files.open_private(folder / PARTIAL, "w")
         with _closing(partial):
             token = f"{suffix(result.id)}{number}"
-            around = Around(
+            around = TrialContext(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
-                actions=place.actions, abort_on_fail=self.abort_on_fail,
+                actions=scheduled.actions, abort_on_fail=self.abort_on_fail,
             )  # fmt: skip
             outcome = self.measurer.measure(Load(variant, around), self.experiment.seed * 100_003 + number)
         result.aborted = around.aborted
@@ -195,7 +195,13 @@ class Campaign:
         result.error = (earlier or error.as_dict()) | ({"all": found} if len(found) > 1 else {})
 
     def _keep(
-        self, result: Result, folder: Path, variant: Variant, number: int, outcome: Outcome, flows: _Table
+        self,
+        result: Result,
+        folder: Path,
+        variant: Variant,
+        number: int,
+        outcome: TrialOutcome,
+        flows: _Table,
     ) -> None:
         known = result.environment.setdefault("interfaces", [])
         known += [about for about in outcome.interfaces if about not in known]
@@ -242,7 +248,7 @@ def _leg(variant: Variant) -> Leg:
 
 def _write_profiles(folder: Path, found: dict[str, Variant]) -> None:
     """What is run, as it was given; of variants that a search comes to, the trials have theirs."""
-    profiles = {name: secret.kept(variant.profile) for name, variant in found.items()}
+    profiles = {name: secret.storable(variant.profile) for name, variant in found.items()}
     profile = next(iter(profiles.values())) if len(profiles) == 1 else profiles
     files.write(folder / "profile.json", json.dumps(profile, indent=2) + "\n")
 
@@ -272,7 +278,7 @@ class _Table:
 
     def add(self, rows: Iterable[list[Any]]) -> None:
         """Append rows, and see them to the disk."""
-        with files.told(self._path):
+        with files.os_errors(self._path):
             first = self._file is None
             if self._file is None:
                 self._file = files.open_private(self._path, "w")
@@ -285,7 +291,7 @@ class _Table:
     def close(self) -> None:
         """No more rows."""
         if self._file:
-            with files.told(self._path):
+            with files.os_errors(self._path):
                 self._file.close()
 
 

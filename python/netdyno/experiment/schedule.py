@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netdyno.core.result import Result
-from netdyno.experiment.measurer import Action, Outcome
+from netdyno.experiment.measurer import Action, TrialOutcome
 from netdyno.experiment.spec import Experiment, Variant
 
 
 @dataclass(frozen=True)
-class Place:
-    """A trial that is to run, and where it stands among the others."""
+class ScheduledTrial:
+    """A trial to run: variant, repetition and actions."""
 
     variant: Variant
     repetition: int
@@ -34,18 +34,18 @@ class Schedule(Protocol):
     def variants(self) -> Sequence[Variant]:
         """Those that are known before the first trial; a search may add others."""
 
-    def next(self) -> Place | None:
+    def next(self) -> ScheduledTrial | None:
         """The trial that is to run now; none: the experiment is over."""
 
-    def tell(self, place: Place, outcome: Outcome) -> None:
+    def tell(self, scheduled: ScheduledTrial, outcome: TrialOutcome) -> None:
         """What came of it."""
 
     def conclude(self, result: Result) -> None:
         """Add to the result what all trials together come to; called once, also after an early end."""
 
 
-class Fixed:
-    """All trials are known beforehand."""
+class FixedSchedule:
+    """A schedule of a fixed list of trials."""
 
     def __init__(self, experiment: Experiment, found: Sequence[Variant]) -> None:
         self._variants = found
@@ -59,14 +59,14 @@ class Fixed:
         """All there will be."""
         return self._variants
 
-    def next(self) -> Place | None:
+    def next(self) -> ScheduledTrial | None:
         """The next one of the list."""
         if not self._order:
             return None
         variant, repetition = self._order.pop()
-        return Place(variant, repetition, self._repeat, self._count)
+        return ScheduledTrial(variant, repetition, self._repeat, self._count)
 
-    def tell(self, place: Place, outcome: Outcome) -> None:
+    def tell(self, scheduled: ScheduledTrial, outcome: TrialOutcome) -> None:
         """Changes nothing."""
 
     def conclude(self, result: Result) -> None:

@@ -63,10 +63,10 @@ class Study:
         except (OSError, ValueError, LookupError, TypeError, Error):
             return run_id(self.name)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Put trials that are there aside."""
         if self.record.exists():
-            with files.told(self.record):
+            with files.os_errors(self.record):
                 self.record.replace(self.record.with_suffix(".old.jsonl"))
 
     def finish(

@@ -22,12 +22,12 @@ from netdyno.errors import Error
 from netdyno.experiment import ports
 from netdyno.experiment.abort import EarlyFailure
 from netdyno.experiment.dut_pauses import DutPauses
-from netdyno.experiment.measurer import Action, Around, Load, Outcome
+from netdyno.experiment.measurer import Action, Load, TrialContext, TrialOutcome
 from netdyno.experiment.spec import Variant, bind_targets, table
 from netdyno.experiment.view import plain
 from netdyno.experiment.witness import witnesses
 from netdyno.lab.counters import parse_cpu
-from netdyno.lab.dut import DRIVERS, Dut, Place
+from netdyno.lab.dut import DRIVERS, Dut, DutSite
 from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
 from netdyno.system import environment
@@ -37,23 +37,23 @@ from netdyno.units import bound, seconds
 class DaemonMeasurer:
     """Measures loads by our daemon, in a topology that is made for each trial."""
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         """One trial; chance is the profile's own, so that the seed changes nothing."""
-        return Runner(asked.variant, asked.around).run()
+        return TrialRun(asked.variant, asked.context).run()
 
 
-class Runner:
-    """Runs one trial of a variant."""
+class TrialRun:
+    """A run of one trial of a variant."""
 
-    def __init__(self, variant: Variant, around: Around) -> None:
+    def __init__(self, variant: Variant, context: TrialContext) -> None:
         self.variant = variant
         self.leg = variant.leg
-        self.around = around
+        self.around = context
         self.duts: dict[str, Dut] = {}
         self.reports: dict[str, DutReport] = {}
         self.bound: dict[str, tuple[str, str | None]] = {}
         self.series: list[dict[str, Any]] = []
-        self.outcome = Outcome()
+        self.outcome = TrialOutcome()
         self._cpu: dict[str, tuple[float, float]] = {}
         self._began = 0.0
         self._captured: CaptureReport | None = None
@@ -67,7 +67,7 @@ class Runner:
         self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
         self._rounds = itertools.cycle(self._hosts)
 
-    def run(self) -> Outcome:
+    def run(self) -> TrialOutcome:
         """Run it. Errors are in the outcome, beside what was measured until then."""
         interrupts = self.around.interrupts
         stack = ExitStack()
@@ -131,12 +131,12 @@ class Runner:
                 daemon.check()
             raise
 
-    def _place(self, name: str, network: Network | None) -> Place:
+    def _place(self, name: str, network: Network | None) -> DutSite:
         spec = self.leg.duts[name]
         log = self.around.folder / f"dut-{name}.log"
         if network is None or spec.host is None:
-            return Place(name, "127.0.0.1", cores=spec.cores, log=log)
-        return Place(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
+            return DutSite(name, "127.0.0.1", cores=spec.cores, log=log)
+        return DutSite(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
 
     def _environment(self, network: Network | None) -> None:
         if network:
@@ -392,7 +392,7 @@ class Runner:
 
     def _keep(self, trial: Trial) -> None:
         repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
-        repetition.profile = secret.kept(trial.profile, self.variant.profile)
+        repetition.profile = secret.storable(trial.profile, self.variant.profile)
         for group in repetition.groups:
             for failure in group.errors:
                 failure.example = failure.example and redaction.hide(failure.example)
@@ -467,11 +467,11 @@ def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | N
     return round(max(0.0, after["cpu.steal"] - before["cpu.steal"]) / whole, 6)
 
 
-def _capture(client: Client, around: Around) -> str:
+def _capture(client: Client, context: TrialContext) -> str:
     """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
-    assert around.capture is not None
+    assert context.capture is not None
     if not client.address.remote:
-        return str(around.capture.absolute())
-    name = f"{around.folder.name}-{around.capture.name}"
-    around.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
+        return str(context.capture.absolute())
+    name = f"{context.folder.name}-{context.capture.name}"
+    context.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
     return name

@@ -59,8 +59,8 @@ def _option(*flags: str, help: str, default: Any = None, **more: Any) -> Any:  #
 
 
 @dataclass(frozen=True)
-class Quick:
-    """The options of a quick form; None: what suits the protocol."""
+class UrlOptions:
+    """Options of `netdyno run URL`; None: the protocol's default."""
 
     devices: int | None = _option(
         "--devices", help="URLs: virtual devices, 1 or more.", value="whole", metavar="N", keys=("devices",)
@@ -235,9 +235,9 @@ def _told(one: Field[Any]) -> UrlOption:
     return UrlOption(one.name, **one.metadata)
 
 
-OPTIONS: Mapping[str, UrlOption] = {one.name: _told(one) for one in fields(Quick)}
+OPTIONS: Mapping[str, UrlOption] = {one.name: _told(one) for one in fields(UrlOptions)}
 """By their names."""
-DEFAULTS: Mapping[str, Any] = {one.name: one.default for one in fields(Quick)}
+DEFAULTS: Mapping[str, Any] = {one.name: one.default for one in fields(UrlOptions)}
 """What they are when nothing is said."""
 
 

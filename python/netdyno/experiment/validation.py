@@ -16,7 +16,7 @@ from netdyno.errors import Error, placed
 from netdyno.experiment import ports
 from netdyno.experiment.spec import Experiment, LegSpec, Variant, bind_targets, table, variants
 from netdyno.lab import topology
-from netdyno.lab.dut import DRIVERS, Place
+from netdyno.lab.dut import DRIVERS, DutSite
 from netdyno.lab.dut.server import Server
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -168,7 +168,7 @@ def of_duts(found: Sequence[Variant]) -> Iterator[Finding]:
             except Error as e:
                 yield e.as_dict() | {"at": f"{at}.host"}
                 continue
-            dut = DRIVERS[spec.driver](Place(name, address), spec.options)
+            dut = DRIVERS[spec.driver](DutSite(name, address), spec.options)
             generator = variant.leg.topology.generator if variant.leg.topology else None
             if isinstance(dut, Server) and spec.host is None and generator is not None:
                 what = f"{name} listens on this machine, to which the generator's host {generator} has no way"
@@ -199,7 +199,7 @@ def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:
     made = ports.attach(
         profile,
         {
-            name: DRIVERS[dut.driver](Place(name, "192.0.2.1"), dut.options).attached()
+            name: DRIVERS[dut.driver](DutSite(name, "192.0.2.1"), dut.options).attached()
             for name, dut in leg.duts.items()
         },
     )

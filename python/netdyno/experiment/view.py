@@ -65,8 +65,8 @@ class Live(Protocol):
         """The experiment is over; the terminal belongs to others again."""
 
 
-class Silent:
-    """Watches nothing; also the base of views that need only some of the calls."""
+class NullView:
+    """Shows nothing; also the base of views that need only some of the calls."""
 
     def start(self, plan: Plan) -> None:
         """A trial begins."""

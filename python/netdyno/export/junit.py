@@ -10,7 +10,7 @@ from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
-from netdyno.stats.answered import until
+from netdyno.stats.last_answer import until
 
 
 def junit(result: Result) -> str:

@@ -17,7 +17,7 @@ from netdyno.core import models
 from netdyno.core.model import Counts
 from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.experiment.view import Plan, Silent
+from netdyno.experiment.view import NullView, Plan
 
 BOUNDS = tuple(round(step * 10.0**decade, 9) for decade in range(-5, 3) for step in (1, 2.5, 5))[:22]
 """Upper bounds of the buckets of delays, seconds: 10 µs to 100 s, as the core counts them."""
@@ -55,8 +55,8 @@ class Delays(Collector):
         yield found
 
 
-class OfRun(Collector):
-    """The metrics of another registry, each with the run that they are of."""
+class RunLabels(Collector):
+    """Adds the label of the run to the metrics of a registry."""
 
     def __init__(self, inner: CollectorRegistry) -> None:
         self.run = ""
@@ -75,13 +75,13 @@ class OfRun(Collector):
 PERCENTILES = (("50", "p50"), ("90", "p90"), ("95", "p95"), ("99", "p99"), ("99.9", "p999"))
 
 
-class Exporter(Silent):
+class Exporter(NullView):
     """A view that keeps the metrics of a run."""
 
     def __init__(self) -> None:
         self.served = False
         self._registry = CollectorRegistry()
-        self._run = OfRun(self._registry)
+        self._run = RunLabels(self._registry)
         self.registry = CollectorRegistry()
         self.registry.register(self._run)
         self._delays = Delays()

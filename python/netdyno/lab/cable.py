@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.lab.links import Impaired, Links, Side, Spec
+from netdyno.lab.links import ImpairedLink, Links, Side, Spec
 from netdyno.lab.node import NamespaceNode, Node
 
 
@@ -67,7 +67,7 @@ class ImpairedCable(Cable):
     def __init__(self, a: Plug, b: Plug, mtu: int, spec: Spec, links: Links) -> None:
         super().__init__(a, b, mtu)
         self._spec, self._links = spec, links
-        self._made: Impaired | None = None
+        self._made: ImpairedLink | None = None
 
     def up(self) -> None:
         """The core makes the taps."""

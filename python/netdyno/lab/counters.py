@@ -173,15 +173,15 @@ def _is_number(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Where:
-    """What is read: a namespace, and what of it."""
+class CounterSource:
+    """A namespace, and the counters to read from it."""
 
     namespace: str | None = None
     devices: tuple[str, ...] = ()
     """Interfaces to ask `ethtool -S` about."""
 
 
-def read(where: Where) -> Counters:
+def read(where: CounterSource) -> Counters:
     """Every counter as it is now."""
     found: Counters = {}
 
@@ -202,7 +202,7 @@ def read(where: Where) -> Counters:
     return found
 
 
-def moved(before: Mapping[str, float], after: Mapping[str, float]) -> Counters:
+def increases(before: Mapping[str, float], after: Mapping[str, float]) -> Counters:
     """By how much each counter moved; what was not there began at nothing. Gauges as they are after."""
     return {
         name: value if name in GAUGES or name.startswith("sockets.") else value - before.get(name, 0.0)
@@ -213,7 +213,7 @@ def moved(before: Mapping[str, float], after: Mapping[str, float]) -> Counters:
 class Sampler:
     """Counters of several namespaces over a trial: the first by plain names, others as `HOST/NAME`."""
 
-    def __init__(self, places: Mapping[str, Where]) -> None:
+    def __init__(self, places: Mapping[str, CounterSource]) -> None:
         self._places = dict(places)
         self._before: dict[str, Counters] = {}
         self._log = KernelLog()
@@ -227,7 +227,7 @@ class Sampler:
         """What moved since `start`."""
         found: Counters = {}
         for number, (host, where) in enumerate(self._places.items()):
-            delta = moved(self._before.get(host, {}), read(where))
+            delta = increases(self._before.get(host, {}), read(where))
             if number:
                 delta = {f"{host}/{k}": v for k, v in delta.items() if not k.startswith(MACHINE)}
             found.update(delta)

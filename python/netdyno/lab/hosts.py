@@ -22,7 +22,7 @@ class Hosts:
 
     def file(self, path: Path) -> None:
         """A file of ours that is to go in the end."""
-        self._entries.append(self._notes.write("path", path=str(paths.beside(path))))
+        self._entries.append(self._notes.write("path", path=str(paths.with_folder(path))))
 
     def need(self, name: str | None) -> None:
         """A namespace of this name; whoever finds it there leaves it there."""

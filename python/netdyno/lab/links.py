@@ -49,8 +49,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Impaired:
-    """A link that is carried."""
+class ImpairedLink:
+    """A running impaired link."""
 
     id: str
     a: Side | Device
@@ -61,7 +61,7 @@ class Links:
     """Links, and the daemon that carries them as long as we live."""
 
     def __init__(self, token: str, log: Path, notes: Journal | None = None) -> None:
-        self.all: list[Impaired] = []
+        self.all: list[ImpairedLink] = []
         self.daemon = Daemon(paths.runtime() / f"nd-{token}-links.sock", log, notes=notes)
         try:
             self.client = self.daemon.connect()
@@ -70,17 +70,19 @@ class Links:
             self.daemon.stop()
             raise
 
-    def start(self, a: Side | Device, b: Side | Device, spec: Spec, mtu: int = 1500, **how: Any) -> Impaired:
+    def start(
+        self, a: Side | Device, b: Side | Device, spec: Spec, mtu: int = 1500, **how: Any
+    ) -> ImpairedLink:
         """Make or open both ends, and carry what they send; `how` is what else `impair.start` takes."""
         made = self.client.call("impair.start", a=a.asked(mtu), b=b.asked(mtu), spec=spec, **how)
-        self.all.append(Impaired(str(made["link"]), a, b))
+        self.all.append(ImpairedLink(str(made["link"]), a, b))
         return self.all[-1]
 
-    def set(self, link: Impaired, spec: Spec) -> None:
+    def set(self, link: ImpairedLink, spec: Spec) -> None:
         """From now on so."""
         self.client.call("impair.set", link=link.id, spec=spec)
 
-    def stats(self, link: Impaired) -> dict[str, Any]:
+    def stats(self, link: ImpairedLink) -> dict[str, Any]:
         """The counters of both directions. Raises when the link carries nothing any more."""
         try:
             stats: dict[str, Any] = self.client.call("impair.stats", link=link.id)
@@ -93,7 +95,7 @@ class Links:
             raise Error.of(stats["error"] | {"at": f"{link.a} – {link.b}"})
         return stats
 
-    def end(self, link: Impaired) -> dict[str, Any]:
+    def end(self, link: ImpairedLink) -> dict[str, Any]:
         """Take a link away: its last counters, and `recorded`, what does again what it did."""
         self.all.remove(link)
         last: dict[str, Any] = self.client.call("impair.stop", link=link.id)

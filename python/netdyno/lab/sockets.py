@@ -160,7 +160,7 @@ COST = 20
 """A look at all connections is followed by a rest of so many times what it took."""
 
 
-class Glances:
+class SocketSampler:
     """Looks at a namespace's connections now and then: short ones are seen in passing.
 
     Where there are many, a look takes longer, and they are fewer: all together take a twentieth of a
@@ -203,7 +203,7 @@ class Glances:
                 self._looks.append(seen)
             rest = max(self._every, COST * (time.monotonic() - began))
 
-    def __enter__(self) -> Glances:
+    def __enter__(self) -> SocketSampler:
         self._thread.start()
         return self
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from netdyno.nat import cores
-from netdyno.nat.cores import REPLICATED, STAGES, Place, Topology
+from netdyno.nat.cores import REPLICATED, STAGES, CoreLocation, Topology
 
 FORMAT = "netdyno-nat-cycles/1"
 WORKERS = 32
@@ -84,8 +84,8 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """A placement with what it should carry."""
+class Prediction:
+    """Predicted load of a placement."""
 
     placement: Placement
     load: Mapping[str, float]
@@ -96,13 +96,13 @@ class Predicted:
     """The worker that bounds it."""
 
 
-def predict(placement: Placement, cycles: Cycles, ends_on: str | None = None) -> Predicted:
+def predict(placement: Placement, cycles: Cycles, ends_on: str | None = None) -> Prediction:
     """What a placement should carry; `ends_on`: the worker whose core the lab's ends share."""
     load = _to_completion(placement, cycles) if placement.to_completion else _by_stage(placement, cycles)
     if ends_on is not None:
         load = {name: one + (cycles.ends if name == ends_on else 0.0) for name, one in load.items()}
     slowest = max(load, key=lambda name: load[name])
-    return Predicted(placement, load, cycles.budget / load[slowest] if load[slowest] else 0.0, slowest)
+    return Prediction(placement, load, cycles.budget / load[slowest] if load[slowest] else 0.0, slowest)
 
 
 def _to_completion(placement: Placement, cycles: Cycles) -> dict[str, float]:
@@ -165,11 +165,11 @@ def _partitions(stages: Sequence[str]) -> Iterator[tuple[Worker, ...]]:
             yield ((first, *group), *groups[:number], *groups[number + 1 :])
 
 
-def ranked(cycles: Cycles, count: int, *, spread: bool, several: bool = True) -> list[Predicted]:
+def ranked(cycles: Cycles, count: int, *, spread: bool, several: bool = True) -> list[Prediction]:
     """All placements, the one that should carry most first; of equals the one with fewer cores and rings."""
     found = [predict(one, cycles) for one in placements(count, spread=spread, several=several)]
 
-    def order(one: Predicted) -> tuple[float, int, int]:
+    def order(one: Prediction) -> tuple[float, int, int]:
         return -round(one.rate, 3), one.placement.cores, len(one.placement.workers)
 
     return sorted(found, key=order)
@@ -177,7 +177,7 @@ def ranked(cycles: Cycles, count: int, *, spread: bool, several: bool = True) ->
 
 def of_set(name: str, there: Topology) -> Placement:
     """A core set by name as it comes to be on a machine: what folds onto one core is one worker."""
-    wanted = [Place.of(cores.named()[name][stage]) for stage in STAGES]
+    wanted = [CoreLocation.of(cores.named()[name][stage]) for stage in STAGES]
     numbers, _ = cores.resolve(wanted, there)
     return grouped(dict(zip(STAGES, numbers, strict=True)))
 

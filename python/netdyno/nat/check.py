@@ -29,7 +29,7 @@ def good(file: Path) -> tuple[Nat, Layout]:
     return nat, where
 
 
-def wrong(path: Path, data: Mapping[str, Any]) -> Found:
+def findings(path: Path, data: Mapping[str, Any]) -> Found:
     """What is wrong with a configuration; with a study, of the experiment that it comes to here."""
     if data["format"] != study.FORMAT:
         good(path)

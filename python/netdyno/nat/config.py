@@ -11,7 +11,7 @@ from typing import Any
 from netdyno import config
 from netdyno.errors import Error
 from netdyno.nat import cores
-from netdyno.nat.cores import STAGES, Place
+from netdyno.nat.cores import STAGES, CoreLocation
 from netdyno.nat.faults import faults
 from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet, File, Host, Port
 from netdyno.nat.host import Kernel
@@ -66,7 +66,7 @@ class Nat:
     """What of the subscribers' space is outside."""
     reverse_path: str = "loose"
     """Whose packets are taken from inside."""
-    execution: str | Mapping[str, tuple[Place, ...]] = RUN_TO_COMPLETION
+    execution: str | Mapping[str, tuple[CoreLocation, ...]] = RUN_TO_COMPLETION
     """An execution model, or the core of each stage."""
     workers: int = 1
     steering: str | None = None
@@ -124,13 +124,13 @@ def checked(data: Any, at: str) -> Nat:
 
 
 def _plain(file: File) -> Nat:
-    execution: str | Mapping[str, tuple[Place, ...]]
+    execution: str | Mapping[str, tuple[CoreLocation, ...]]
     if isinstance(file.execution, CoreSet):
         execution = places(file.execution)
     elif file.execution in (RUN_TO_COMPLETION, PIPELINE):
         execution = file.execution
     else:
-        execution = {stage: (Place.of(text),) for stage, text in cores.named()[file.execution].items()}
+        execution = {stage: (CoreLocation.of(text),) for stage, text in cores.named()[file.execution].items()}
     return Nat(
         name=file.name,
         inside=_side(file.inside),
@@ -157,10 +157,10 @@ def _plain(file: File) -> Nat:
     )
 
 
-def places(said: CoreSet) -> dict[str, tuple[Place, ...]]:
+def places(said: CoreSet) -> dict[str, tuple[CoreLocation, ...]]:
     """The cores of each stage."""
     stages = said.model_dump()
-    return {stage: tuple(map(Place.of, stages[stage])) for stage in STAGES}
+    return {stage: tuple(map(CoreLocation.of, stages[stage])) for stage in STAGES}
 
 
 def _conntrack(file: File) -> dict[str, Any]:

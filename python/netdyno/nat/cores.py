@@ -21,8 +21,8 @@ _CORE = re.compile(r"s(\d{1,3})c(\d{1,4})(h?)")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A logical core by where it is: the NUMA socket, the physical core on it, and which of its threads."""
+class CoreLocation:
+    """Location of a logical core: NUMA socket, physical core, hyper-thread."""
 
     socket: int
     core: int
@@ -30,7 +30,7 @@ class Place:
     """Its second hyper-thread."""
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> CoreLocation:
         """From `s0c1`, or `s0c1h` for the hyper-thread. Raises ValueError where it is neither."""
         found = _CORE.fullmatch(text)
         if not found:
@@ -62,7 +62,7 @@ class Topology:
         there = {core.number for core in listed}
         return cls(nodes, frozenset(there if allowed is None else there & set(allowed)))
 
-    def find(self, place: Place) -> int | None:
+    def find(self, place: CoreLocation) -> int | None:
         """The logical core at a place; None where there is none, or it may not be used."""
         physical = self.nodes.get(place.socket, ())
         threads = physical[place.core] if place.core < len(physical) else ()
@@ -137,9 +137,9 @@ class _Fold:
     """Places that are given cores, one after the other."""
 
     there: Topology
-    given: dict[Place, int] = field(default_factory=dict)
+    given: dict[CoreLocation, int] = field(default_factory=dict)
 
-    def give(self, place: Place) -> int:
+    def give(self, place: CoreLocation) -> int:
         """A core for one that is not there: as far apart from the others as it was meant to be."""
         if place in self.given:
             return self.given[place]
@@ -149,7 +149,7 @@ class _Fold:
         nodes = sorted(usable, key=lambda node: (node != place.socket, node))
         if place.second:
             # a thread of the physical core that it was to share; that core itself where it has but one
-            beside = self.give(Place(place.socket, place.core))
+            beside = self.give(CoreLocation(place.socket, place.core))
             threads = next(one for node in nodes for one in usable[node] if beside in one)
             number = next((n for n in threads if n not in self.given.values()), beside)
         else:
@@ -157,7 +157,9 @@ class _Fold:
         self.given[place] = number
         return number
 
-    def _free(self, usable: Mapping[int, tuple[tuple[int, ...], ...]], nodes: list[int], place: Place) -> int:
+    def _free(
+        self, usable: Mapping[int, tuple[tuple[int, ...], ...]], nodes: list[int], place: CoreLocation
+    ) -> int:
         taken = set(self.given.values())
         physical = [threads for node in nodes for threads in usable[node]]
         for threads in physical:
@@ -170,7 +172,7 @@ class _Fold:
         return near[place.core % len(near)]
 
 
-def resolve(wanted: Sequence[Place], there: Topology) -> tuple[list[int], list[str]]:
+def resolve(wanted: Sequence[CoreLocation], there: Topology) -> tuple[list[int], list[str]]:
     """A logical core for each place, and what is to be told.
 
     What a machine does not have folds onto what it has: onto a physical core that nobody else was given, else

@@ -30,8 +30,8 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """Packets that an element dropped for one reason."""
+class DropCount:
+    """Packets an element dropped for one reason."""
 
     element: str
     reason: str
@@ -47,7 +47,7 @@ class Counters:
     forwarded_up: int
     forwarded_down: int
     stages: tuple[Stage, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DropCount, ...]
     lost: tuple[str, ...]
     """Optional ports that are gone."""
 
@@ -81,7 +81,7 @@ def counters(
         _stage(element, of, kinds, weights, lost.get(element, {})) for element, of in found.items()
     )
     listed = [
-        Dropped(one.element, reason, count, meaning(one.kind, reason))
+        DropCount(one.element, reason, count, meaning(one.kind, reason))
         for one in stages
         for reason, count in one.drops.items()
     ]

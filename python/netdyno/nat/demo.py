@@ -25,7 +25,7 @@ from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.core.model import GroupResult, Trial
 from netdyno.errors import Error
-from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.experiment.spec import suffix
 from netdyno.lab.counters import parse_cpu
 from netdyno.nat.access import kernel_nat, network, plan
@@ -315,7 +315,7 @@ def _compare(lab: AccessNetwork, folder: Path, token: str, cores: Cores, say: Sa
             daemon = stack.enter_context(Daemon(where, log, namespace=lab.network.namespace(name)))
             clients[name] = stack.enter_context(daemon.connect())
             clients[name].acquire()
-        spare = Spare(SPARE)
+        spare = RepeatBudget(SPARE)
 
         def progress(done: int, of: int, one: Observation) -> None:
             rate = one.metrics.get("throughput")

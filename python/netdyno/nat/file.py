@@ -13,7 +13,7 @@ from netdyno import units
 from netdyno.config import NULL, Config
 from netdyno.errors import Error
 from netdyno.nat import cores
-from netdyno.nat.cores import Place
+from netdyno.nat.cores import CoreLocation
 from netdyno.nat.host import RATE
 from netdyno.system.namespace import is_interface
 
@@ -92,7 +92,7 @@ def _cores(value: Any, _: Any) -> list[str]:
     if not listed or not all(isinstance(one, str) for one in listed):
         raise ValueError("write a core like s0c1, or a list of them, one for each worker")
     for one in listed:
-        Place.of(one)
+        CoreLocation.of(one)
     return listed
 
 

@@ -114,7 +114,7 @@ def _pipeline(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
     return Layout(_workers(on), tuple(notes))
 
 
-def _by_stage(nat: Nat, places: Mapping[str, tuple[cores.Place, ...]], there: Topology) -> Layout:
+def _by_stage(nat: Nat, places: Mapping[str, tuple[cores.CoreLocation, ...]], there: Topology) -> Layout:
     """Each stage where it is said to be. Stages of one core are one worker, and call each other."""
     wanted = [place for stage in STAGES for place in places[stage]]
     numbers, notes = cores.resolve(wanted, there)

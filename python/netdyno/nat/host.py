@@ -162,7 +162,7 @@ def _give(port: str, interface: str, mac: str, address: IPv4Interface) -> None:
         raise Error(CODE, what, at=f"{port}.host", fix=fix) from e
 
 
-def told(sides: Mapping[str, tuple[Kernel, IPv4Interface]]) -> Iterator[str]:
+def describe(sides: Mapping[str, tuple[Kernel, IPv4Interface]]) -> Iterator[str]:
     """What the host has now, in words."""
     for port, (kernel, address) in sides.items():
         yield f"{kernel.interface}: {address}, the host's interface on {port}"

@@ -78,8 +78,8 @@ class Flows:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What one profile is of."""
+class LoadSpec:
+    """Load of one profile: direction, ports, flows and rate."""
 
     direction: Direction = "up"
     ports: Ports = "memory"
@@ -263,7 +263,7 @@ def l2fwd(nat: Nat, where: Layout) -> dict[str, Any]:
     }
 
 
-def profile(nat: Nat, document: Mapping[str, Any] | None, ends: Ends, wanted: Wanted) -> dict[str, Any]:
+def profile(nat: Nat, document: Mapping[str, Any] | None, ends: Ends, wanted: LoadSpec) -> dict[str, Any]:
     """The ends' profile. With a `document` that graph runs between them; else the ports lead out of here."""
     dpdk = around(nat, document, ends, ends_of(wanted.direction), wanted.line)
     size = {"fixed": "64B"}
@@ -362,12 +362,12 @@ def ends_of(direction: Direction) -> tuple[dict[str, Any], list[str]]:
     return elements | hosts, edges
 
 
-def opens(wanted: Wanted) -> bool:
+def opens(wanted: LoadSpec) -> bool:
     """Whether sessions are opened before the load begins (RFC 9693, test phase 1)."""
     return wanted.direction == "down" or (wanted.flows.count > SINGLE and not wanted.flows.new)
 
 
-def _begun(wanted: Wanted) -> float:
+def _begun(wanted: LoadSpec) -> float:
     """Seconds after which the load begins: tables have their memory, and sessions that are to be are open."""
     subscribers, ports = wanted.flows.shape
     flows = subscribers * ports
@@ -377,7 +377,7 @@ def _begun(wanted: Wanted) -> float:
 LAYERS: list[dict[str, Any]] = [{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}]
 
 
-def _groups(wanted: Wanted, size: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _groups(wanted: LoadSpec, size: Mapping[str, Any]) -> list[dict[str, Any]]:
     subscribers, ports = wanted.flows.shape
     vary = varied(wanted)
     after = {"after": f"{round(_begun(wanted) * 1000)}ms"}
@@ -426,7 +426,7 @@ def _groups(wanted: Wanted, size: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [opening, down]
 
 
-def varied(wanted: Wanted) -> list[dict[str, Any]]:
+def varied(wanted: LoadSpec) -> list[dict[str, Any]]:
     """Who sends, by frame. Ports are pseudorandom (RFC 4814) where a subscriber has several."""
     subscribers, ports = wanted.flows.shape
     assert gcd(subscribers, ports) == 1

@@ -20,7 +20,7 @@ from typing import IO, Any
 from netdyno import escape
 from netdyno.errors import Error
 from netdyno.nat.log_reader import CODE, Progress, Reader
-from netdyno.nat.log_records import Coverage, Holder, Kind, Place, Record, What, told
+from netdyno.nat.log_records import Coverage, Holder, Kind, LogPosition, Record, What, describe
 
 PIECE = 1 << 20
 """Bytes of text that are looked at together."""
@@ -144,7 +144,9 @@ class Logs:
                 begin = part.rfind(b"\n", 0, start) + 1
                 stop = part.find(b"\n", end)
                 text = part[max(begin, start - 400) : stop if 0 <= stop < end + 200 else end + 1]
-                yield Record(at, what, holder, Place(str(path), line, "line", text.decode(errors="replace")))
+                yield Record(
+                    at, what, holder, LogPosition(str(path), line, "line", text.decode(errors="replace"))
+                )
             hit = part.find(wanted, hit + 1)
 
     def _heed_loss(self, part: bytes, lost: re.Match[bytes], times: list[float]) -> None:
@@ -301,8 +303,8 @@ class Logs:
             if found:
                 time, what, holder = found
                 self.coverage.saw(time)
-                text = told(time, what, holder, str(self.address))
-                yield Record(time, what, holder, Place(str(path), at + start, "byte", text))
+                text = describe(time, what, holder, str(self.address))
+                yield Record(time, what, holder, LogPosition(str(path), at + start, "byte", text))
 
     def _heed_total(self, domain: int, total: int, ms: int) -> None:
         """So many were lost since the exporter began: of the same number again none more."""
@@ -378,8 +380,8 @@ class Logs:
                 if found:
                     time, what, holder = found
                     self.coverage.saw(time)
-                    text = told(time, what, holder, str(self.address))
-                    yield Record(time, what, holder, Place(str(path), number, "record", text))
+                    text = describe(time, what, holder, str(self.address))
+                    yield Record(time, what, holder, LogPosition(str(path), number, "record", text))
             why = child.stderr.read().strip()
         if child.returncode:
             raise Error(CODE, f"nfdump cannot read it: {why or child.returncode}", at=str(path))

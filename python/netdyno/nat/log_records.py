@@ -17,8 +17,8 @@ GAPS = 10_000
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a record is, and what it says."""
+class LogPosition:
+    """Position of a record in a log, and its text."""
 
     file: str
     at: int | str
@@ -64,7 +64,7 @@ class Record:
     """Seconds since 1970 UTC."""
     what: What
     holder: Holder
-    place: Place
+    place: LogPosition
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Coverage:
         return (one for one in self.gaps() if one.meets(start, end))
 
 
-def told(at: float, what: What, holder: Holder, address: str) -> str:
+def describe(at: float, what: What, holder: Holder, address: str) -> str:
     """A record in words."""
     words = {"begin": "begins", "end": "ends", "interim": "goes on"}[what]
     return f"{stamp(at)} {holder.kind} {words}: {subject(holder, address)}"

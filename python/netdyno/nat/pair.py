@@ -51,7 +51,7 @@ def hand_over(nat: Running) -> Mapping[str, Any]:
     return found
 
 
-def told(pair: Mapping[str, Any]) -> Iterator[str]:
+def describe(pair: Mapping[str, Any]) -> Iterator[str]:
     """What a NAT is when it begins, in words."""
     other = f"process {pair['peer']}" if pair["peer"] is not None else "the other"
     yield f"it is the standby of {other}" if pair["role"] == "standby" else "it is the active one of a pair"

@@ -16,7 +16,7 @@ from typing import Any
 from netdyno import units
 from netdyno.nat import lab
 from netdyno.nat.config import Nat
-from netdyno.nat.lab import Flows, Wanted
+from netdyno.nat.lab import Flows, LoadSpec
 
 OPEN, CHECK = "open", "check"
 """The groups of the two phases."""
@@ -36,7 +36,7 @@ REST = 0.3
 """Seconds from the end of a phase to what comes next."""
 
 
-def profile(nat: Nat, ends: lab.Ends, wanted: Wanted, *, check: bool) -> dict[str, Any]:
+def profile(nat: Nat, ends: lab.Ends, wanted: LoadSpec, *, check: bool) -> dict[str, Any]:
     """Both phases at their largest, or phase 1 alone, over AF_PACKET ports: [`scaled`] makes them smaller."""
     ports = lab.around(nat, None, ends, _both() if check else lab.ends_of("up"))
     for port in ports["ports"]:
@@ -154,18 +154,18 @@ def _prime(name: str, way: Mapping[str, Any], after: float) -> dict[str, Any]:
     return made
 
 
-def _up(wanted: Wanted, *, check: bool) -> dict[str, Any]:
+def _up(wanted: LoadSpec, *, check: bool) -> dict[str, Any]:
     vary = _varied(wanted, "ipv4.source", "udp.source_port", "udp.destination_port")
     return _way("server", "access", lab.LAYERS, vary if check else lab.varied(wanted))
 
 
-def _down(wanted: Wanted) -> dict[str, Any]:
+def _down(wanted: LoadSpec) -> dict[str, Any]:
     """The same sessions in the same order, from the other side: a forward leads to each subscriber."""
     layers: list[dict[str, Any]] = [{"ethernet": {}}, {"ipv4": {"source": lab.SERVER}}, {"udp": {}}]
     return _way("public", "world", layers, _varied(wanted, None, "udp.destination_port", "udp.source_port"))
 
 
-def _varied(wanted: Wanted, who: str | None, port: str, remote: str) -> list[dict[str, Any]]:
+def _varied(wanted: LoadSpec, who: str | None, port: str, remote: str) -> list[dict[str, Any]]:
     """Frames of all sessions, each once, in these fields: subscriber, its port, and the server's."""
     subscribers, remotes = _shape(wanted.flows)
     # pseudorandom (RFC 4814)

@@ -17,8 +17,8 @@ RESTART = "ND-104-36"
 
 
 @dataclass(frozen=True)
-class Reloaded:
-    """What a NAT was told."""
+class ReloadOutcome:
+    """Changes a reload applied, and those it could not."""
 
     changed: tuple[str, ...]
     """Keys of the configuration."""
@@ -26,7 +26,7 @@ class Reloaded:
     """What could not be done any more when it came to it, with its place."""
 
 
-def reload(file: Path, running: Running) -> Reloaded:
+def reload(file: Path, running: Running) -> ReloadOutcome:
     """Let a NAT go on by what its file says now; all of it, or nothing if it cannot."""
     nat = config.load(file)
     if nat.name != running.name:
@@ -42,7 +42,7 @@ def reload(file: Path, running: Running) -> Reloaded:
         raise graph.explained(e, str(file)) from e
     left = tuple(f"{graph.place(one['at'])}: {one['what']}" for one in answer["left_out"])
     changed = sorted({graph.place(f"elements.conntrack.{key}") for key in answer["changed"]})
-    return Reloaded(tuple(changed), left)
+    return ReloadOutcome(tuple(changed), left)
 
 
 def _as_begun(nat: config.Nat, shape: Mapping[str, Any]) -> config.Nat:
@@ -54,7 +54,7 @@ def _as_begun(nat: config.Nat, shape: Mapping[str, Any]) -> config.Nat:
     return replace(nat, inside=side("inside", nat.inside), outside=side("outside", nat.outside))
 
 
-def told(done: Reloaded) -> str:
+def describe(done: ReloadOutcome) -> str:
     """In words."""
     text = f"reloaded: {', '.join(done.changed)}" if done.changed else "reloaded: nothing has changed"
     return text + "".join(f"; left out {one}" for one in done.left_out)

@@ -55,7 +55,7 @@ def claimed(name: str) -> Iterator[None]:
     if path.exists() and answers(path):
         raise _taken(name)
     lock = path.with_suffix(".lock")
-    paths.beside(lock)
+    paths.with_folder(lock)
     with files.open_private(lock, "w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

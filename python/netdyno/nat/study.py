@@ -15,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.nat import config as nat_config
 from netdyno.nat import cores, graph, lab, phases
 from netdyno.nat.config import Nat, places
-from netdyno.nat.cores import REPLICATED, STAGES, Place, Topology
+from netdyno.nat.cores import REPLICATED, STAGES, CoreLocation, Topology
 from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet
 from netdyno.nat.graph import Layout
 
@@ -72,8 +72,8 @@ class Leg(Config):
         return self
 
 
-class Beside(Config):
-    """A leg that is held against another."""
+class LegComparison(Config):
+    """A leg, the leg it is compared with, and the published ratio."""
 
     leg: str
     """Its name."""
@@ -105,7 +105,7 @@ class Study(Config):
     """The link that is measured: nothing is offered beyond its rate, as `25Gbit/s`."""
     latency_at: list[Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=list, max_length=8)
     """Shares of the throughput found, at which latency is measured too: `[0.5, 0.9]`. Default: none."""
-    beside: list[Beside] = Field(default_factory=list)
+    beside: list[LegComparison] = Field(default_factory=list)
     """Legs that are held against each other."""
     legs: list[Leg] = Field(min_length=1)
     """What is measured, in turns."""
@@ -221,7 +221,7 @@ def experiment(
     same: dict[str, list[str]] = {}
     legs = []
     for leg in study.legs:
-        made, told = _leg(study, leg, nat, machine, lab.Wanted(seed=seed, seconds=seconds))
+        made, told = _leg(study, leg, nat, machine, lab.LoadSpec(seed=seed, seconds=seconds))
         legs.append(made)
         for note in told:
             same.setdefault(note, []).append(leg.name)
@@ -262,7 +262,7 @@ def _told(study: Study, machine: Machine) -> Iterator[str]:
 
 
 def _leg(
-    study: Study, leg: Leg, nat: Nat, machine: Machine, trial: lab.Wanted
+    study: Study, leg: Leg, nat: Nat, machine: Machine, trial: lab.LoadSpec
 ) -> tuple[dict[str, Any], list[str]]:
     flows = lab.Flows(leg.flows, leg.new_flows)
     wanted = replace(
@@ -303,7 +303,7 @@ def _roomy(study: Study, leg: Leg, nat: Nat) -> Nat:
     return phases.lasting(roomy) if study.measures == "teardown" else roomy
 
 
-def _outside(study: Study, nat: Nat, ends: lab.Ends, wanted: lab.Wanted) -> dict[str, Any]:
+def _outside(study: Study, nat: Nat, ends: lab.Ends, wanted: lab.LoadSpec) -> dict[str, Any]:
     """The profile of ends that have what is measured outside of their own daemon."""
     if study.measures == "throughput":
         return lab.profile(nat, None, ends, wanted)
@@ -341,7 +341,7 @@ def _execution(leg: Leg) -> Any:
         return places(leg.execution)
     named = cores.named()
     if leg.dut in named:
-        return {stage: (Place.of(named[leg.dut][stage]),) for stage in STAGES}
+        return {stage: (CoreLocation.of(named[leg.dut][stage]),) for stage in STAGES}
     return PIPELINE if leg.dut == PIPELINE else RUN_TO_COMPLETION
 
 

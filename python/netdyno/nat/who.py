@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.nat.log_records import EVER, NAMES, Coverage, Gap, Holder, Place, Record, stamp
+from netdyno.nat.log_records import EVER, NAMES, Coverage, Gap, Holder, LogPosition, Record, stamp
 
 NOBODY, SEVERAL, UNKNOWN = "ND-99-22", "ND-99-23", "ND-99-24"
 BACKWARDS = 1.0
@@ -56,8 +56,8 @@ def _offset(time: datetime) -> str:
 
 
 @dataclass
-class Seen:
-    """What logs say of one holder, as far as it bears upon the time that is asked for."""
+class BindingHistory:
+    """Log records of one holder around the time in question."""
 
     begun: Record | None = None
     """The last beginning, at the time or before."""
@@ -89,7 +89,7 @@ class Seen:
         return after and goes is not None and not any(coverage.between(early, goes.at))
 
     @property
-    def held(self) -> bool:
+    def was_bound(self) -> bool:
         """Whether it was held at the time."""
         if self.begun is not None:
             return self.ended is None or self.ended.at < self.begun.at
@@ -119,11 +119,11 @@ def _sooner(one: Record | None, other: Record) -> Record:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One who had it."""
+class HolderMatch:
+    """A holder at the time in question, and how certain that is."""
 
     holder: Holder
-    seen: Seen
+    seen: BindingHistory
     near: bool
     certain: bool = True
     """No record that may be missing can say otherwise."""
@@ -164,7 +164,7 @@ class Found:
         return [one for one in (self.seen.begun, self.seen.goes) if one is not None]
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: LogPosition) -> dict[str, Any]:
     return {"file": place.file, place.unit: place.at, "text": place.text}
 
 
@@ -172,7 +172,7 @@ def _place(place: Place) -> dict[str, Any]:
 class Answer:
     """Who had it, by what logs."""
 
-    found: list[Found]
+    found: list[HolderMatch]
     coverage: Coverage
     notes: list[str] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -201,7 +201,7 @@ def search(
     """Who had what the records are of."""
     early, late = at - tolerance, at + tolerance
     number = None if protocol is None else _NUMBERS[protocol]
-    holders: dict[Holder, Seen] = {}
+    holders: dict[Holder, BindingHistory] = {}
     order = _Order(coverage, max(tolerance, BACKWARDS))
     for record in records:
         holder = record.holder
@@ -212,13 +212,13 @@ def search(
             if len(holders) >= MOST:
                 what = f"the logs have more than {MOST:,} sessions of this port"
                 raise Error("ND-104-32", what, fix="Add --protocol, or name only the logs around the time")
-            holders[holder] = Seen()
+            holders[holder] = BindingHistory()
         holders[holder].heed(record, early, late)
     _give_way(holders, early)
     found = [
-        Found(holder, seen, seen.near(early, late), seen.known(coverage, early, late))
+        HolderMatch(holder, seen, seen.near(early, late), seen.known(coverage, early, late))
         for holder, seen in holders.items()
-        if seen.held
+        if seen.was_bound
     ]
     found = _narrowed(found, number)
     found.sort(key=lambda one: (one.holder.kind != "session", one.holder.inside, one.records[0].at))
@@ -235,7 +235,7 @@ def search(
     return answer
 
 
-def _give_way(holders: dict[Holder, Seen], early: float) -> None:
+def _give_way(holders: dict[Holder, BindingHistory], early: float) -> None:
     """Who has a port block after another one ends what that one had, also where no record says so."""
     blocks = [(holder, seen) for holder, seen in holders.items() if holder.kind == "port block"]
     last = [
@@ -283,7 +283,7 @@ def _at(record: Record) -> float:
     return record.at
 
 
-def _narrowed(found: list[Found], number: int | None) -> list[Found]:
+def _narrowed(found: list[HolderMatch], number: int | None) -> list[HolderMatch]:
     """Without those whom another one, who certainly had it, leaves no room for."""
     doubts = any(not one.certain for one in found)
     certain = [
@@ -303,14 +303,16 @@ def _narrowed(found: list[Found], number: int | None) -> list[Found]:
     ]
 
 
-def _depends(one: Found, coverage: Coverage, early: float, late: float) -> list[Gap]:
+def _depends(one: HolderMatch, coverage: Coverage, early: float, late: float) -> list[Gap]:
     begun, goes = one.seen.begun, one.seen.goes
     if begun is not None:
         return list(coverage.between(begun.at, late))
     return list(coverage.between(early, EVER if goes is None else goes.at))
 
 
-def _unseen(holders: dict[Holder, Seen], coverage: Coverage, early: float, late: float) -> list[Gap]:
+def _unseen(
+    holders: dict[Holder, BindingHistory], coverage: Coverage, early: float, late: float
+) -> list[Gap]:
     """The gaps in which somebody may have begun to have it: none where records show that it was free."""
     gaps = coverage.gaps()
     blocks = [seen for holder, seen in holders.items() if holder.kind == "port block"]
@@ -323,7 +325,7 @@ def _unseen(holders: dict[Holder, Seen], coverage: Coverage, early: float, late:
     return gaps
 
 
-def _notes(coverage: Coverage, found: list[Found], early: float, late: float) -> list[str]:
+def _notes(coverage: Coverage, found: list[HolderMatch], early: float, late: float) -> list[str]:
     notes = list(coverage.notes)
     gaps = coverage.gaps()
     notes += [gap.told() for gap in gaps[:SHOWN]]

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from netdyno.nat.config import Nat
-from netdyno.nat.log_records import NAMES, Holder, Place, Record
+from netdyno.nat.log_records import NAMES, Holder, LogPosition, Record
 from netdyno.nat.ports import CLIENT_PORTS, PER_BLOCK
-from netdyno.nat.who import Answer, Found, Seen
+from netdyno.nat.who import Answer, BindingHistory, HolderMatch
 
 _NUMBERS = {name: number for number, name in NAMES.items()}
 LEAST = 65_536 - CLIENT_PORTS
@@ -45,7 +45,7 @@ class ConfiguredPorts:
         answer.gaps = [] if answer.certain else answer.gaps
         answer.notes.append(f"by {self.file}, if the NAT ran with it at that time: no log says so")
 
-    def forwards(self) -> list[Found]:
+    def forwards(self) -> list[HolderMatch]:
         """The port forwards that have it."""
         outside = f"{self.address}:{self.port}"
         found = []
@@ -60,7 +60,7 @@ class ConfiguredPorts:
             found.append(self._found(holder, f"forwards[{number}]", f"{one['outside']} is {one['inside']}"))
         return found
 
-    def deterministic(self) -> list[Found]:
+    def deterministic(self) -> list[HolderMatch]:
         """The subscriber whose ports follow from its address: number N of them has block N of the pool."""
         prefix, size = self.nat.conntrack.get("deterministic"), self.nat.ports_per_block or PER_BLOCK
         place = self._place_in_pool()
@@ -77,9 +77,9 @@ class ConfiguredPorts:
         text = f"{inside} is number {index:,} of {prefix}, and has port block {index:,} of the pool"
         return [self._found(holder, "deterministic", text)]
 
-    def _found(self, holder: Holder, key: str, text: str) -> Found:
-        record = Record(0.0, "interim", holder, Place(str(self.file), key, "key", text))
-        return Found(holder, Seen(), near=False, proof=record)
+    def _found(self, holder: Holder, key: str, text: str) -> HolderMatch:
+        record = Record(0.0, "interim", holder, LogPosition(str(self.file), key, "key", text))
+        return HolderMatch(holder, BindingHistory(), near=False, proof=record)
 
     def _place_in_pool(self) -> int | None:
         """Which of the pool's addresses it is."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from netdyno.core.result import Result
-from netdyno.report import charts, factor_charts, factors, flows, judged, units
+from netdyno.report import charts, factor_charts, factors, flows, units, verdict_plot
 from netdyno.report.figures import figures
 from netdyno.report.inline import packed
 from netdyno.report.legs import LegView, leg_view
@@ -19,7 +19,7 @@ from netdyno.report.opening import Opening, opening, paragraph
 from netdyno.report.search import SearchView, search_view
 from netdyno.report.series_csv import series_csv
 from netdyno.report.text import M, Msg
-from netdyno.report.thresholds import Judged
+from netdyno.report.thresholds import JudgedThresholds
 from netdyno.report.thresholds import judged as thresholds
 from netdyno.report.verdict import Verdict, verdict
 
@@ -51,8 +51,8 @@ class Page:
     facts: list[tuple[Msg, str]]
     verdict: Verdict
     opening: Opening
-    failed: Judged
-    passed: Judged
+    failed: JudgedThresholds
+    passed: JudgedThresholds
     charts: dict[str, list[dict[str, Any]]]
     """By the place in the page where they go."""
     copies: dict[str, dict[str, str]]
@@ -166,7 +166,7 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
         downloads.append(Download("flows.csv", "text/csv", text, M("what each device delivered")))
     failed, passed = thresholds(result)
     shown = {"capture", "log", "profile"}
-    plot = judged.judged(result)
+    plot = verdict_plot.verdict_plot(result)
     places = {"judged": plot.charts}
     searched = search_view(result)
     if searched:

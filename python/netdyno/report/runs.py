@@ -65,13 +65,13 @@ class Runs(StudyPage):
     """What two searches found."""
 
 
-Compared = Sequence[tuple[Leg, Leg, Sequence[Difference]]]
+LegPairs = Sequence[tuple[Leg, Leg, Sequence[Difference]]]
 
 
 def render(
     a: Result,
     b: Result,
-    legs: Compared,
+    legs: LegPairs,
     edges: Sequence[FoundChange],
     differences: Sequence[str],
     level: float,
@@ -83,7 +83,7 @@ def render(
 def build(
     a: Result,
     b: Result,
-    legs: Compared,
+    legs: LegPairs,
     edges: Sequence[FoundChange],
     differences: Sequence[str],
     level: float,
@@ -133,7 +133,7 @@ def build(
     )
 
 
-def _apart(a: Result, b: Result, legs: Compared) -> list[Msg]:
+def _apart(a: Result, b: Result, legs: LegPairs) -> list[Msg]:
     """Legs whose intended loads differ, with both."""
     if "run" not in (a.kind, b.kind):
         return []
@@ -357,7 +357,7 @@ def _each(name: str, leg: Leg) -> Iterator[tuple[int, float]]:
             yield n, value
 
 
-def _values(legs: Compared) -> str:
+def _values(legs: LegPairs) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["leg", "metric", "unit", "run", "repetition", "value"])

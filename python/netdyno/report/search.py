@@ -8,7 +8,7 @@ from typing import Any
 
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial
-from netdyno.report import beside, held, units
+from netdyno.report import latency_at_load, leg_comparison, units
 from netdyno.report.points import chart, points
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -48,9 +48,9 @@ def search_view(result: Result) -> SearchView | None:
     said = [Data(f"{part.name}: {note}") for part in search.parts for f in part.findings for note in f.notes]
     return SearchView(
         search.kind,
-        beside.table(search, _first_unit(search)),
+        leg_comparison.table(search, _first_unit(search)),
         _found(search),
-        held.table(search, _unit(search)),
+        latency_at_load.table(search, _unit(search)),
         _figures(search),
         _trials(search),
         [*said, *map(Data, search.notes)],
@@ -186,12 +186,12 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
             for part in search.parts
         ]
         made.append(chart("loss-curve", M("Loss over load"), "ratio", views))
-    elif beside.legs(search):
-        if plot := beside.plot(search, _first_unit(search)):
+    elif leg_comparison.legs(search):
+        if plot := leg_comparison.plot(search, _first_unit(search)):
             made.append(plot)
     elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
         made.append(_over_size(search, unit))
-    if plot := held.plot(search):
+    if plot := latency_at_load.plot(search):
         made.append(plot)
     views = [
         points(

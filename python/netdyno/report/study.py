@@ -17,8 +17,8 @@ Study = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Winning:
-    """A setting that a study proposes."""
+class ProposedSetting:
+    """The setting that a study proposes."""
 
     name: str
     """Under which its texts to copy are."""
@@ -41,7 +41,7 @@ class StudyPage:
     charts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By the place in the page where they go."""
     downloads: list[Download] = field(default_factory=list)
-    winning: list[Winning] = field(default_factory=list, kw_only=True)
+    winning: list[ProposedSetting] = field(default_factory=list, kw_only=True)
     """Settings to use, with texts to copy."""
     copies: dict[str, dict[str, str]] = field(default_factory=dict, kw_only=True)
 

@@ -13,7 +13,7 @@ from netdyno.report.verdict import margin, name_of
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedThresholds:
     """Thresholds of one kind: all that fail, or all that pass."""
 
     table: Table
@@ -52,13 +52,13 @@ def bullet(t: ThresholdResult) -> Bullet | None:
     )
 
 
-def judged(result: Result) -> tuple[Judged, Judged]:
+def judged(result: Result) -> tuple[JudgedThresholds, JudgedThresholds]:
     """Thresholds that fail, and those that pass."""
     failed = [t for t in result.thresholds if not t.passed]
     passed = [t for t in result.thresholds if t.passed]
     return (
-        Judged(_table(M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
-        Judged(_table(M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
+        JudgedThresholds(_table(M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
+        JudgedThresholds(_table(M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
     )
 
 

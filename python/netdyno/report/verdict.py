@@ -13,7 +13,7 @@ from netdyno.report.search import UNITS
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats import remedy
 from netdyno.stats.percentile import parts, percent
-from netdyno.system.here import here
+from netdyno.system.local_url import here
 
 STATS = {
     "min": M("minimum"),

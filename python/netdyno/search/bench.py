@@ -9,17 +9,17 @@ from pathlib import Path
 from netdyno import units
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
-from netdyno.search.beside import Ratio
 from netdyno.search.gate import spare, undisturbed
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
-from netdyno.search.mlr import Relevant
+from netdyno.search.mlr import RelevantBounds
 from netdyno.search.options import check
+from netdyno.search.ratio import Ratio
+from netdyno.search.request import Kind, PartSearch, SearchRequest
 from netdyno.search.schedule import Search
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.sizes import Size
-from netdyno.search.trial import Ask, Space, run
-from netdyno.search.wanted import Kind, Part, Wanted
+from netdyno.search.trial import Space, TrialRequest, run
 
 TYPICAL = 0.613
 """Capacity of the DUT, as a share of the highest load, by which the number of trials is told: halving takes
@@ -42,13 +42,13 @@ def prepare(
     name: str,
     experiment: Experiment,
     base: Path,
-    wanted: Wanted,
+    request: SearchRequest,
     sizes: Sequence[tuple[str, Size]],
     ratios: Sequence[Ratio] = (),
     fits: Fits = lambda leg, label, size: True,
 ) -> tuple[Search, Estimate]:
     """A search of a kind over the legs of an experiment, at each frame size."""
-    check(wanted)
+    check(request)
     kind, legs = KINDS[name], searched(experiment, base, several=KINDS[name].several)
     leg = legs[0]
     if name == "rate" and not table(leg.profile).get("thresholds"):
@@ -56,15 +56,15 @@ def prepare(
         fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
         raise Error("ND-104-07", what, at="thresholds", fix=fix)
     parts, whole, length = [], 0, 0.0
-    for label, member, one in axes(legs, sizes, fits, wanted.messages):
-        space, unit = kind.space(one, wanted)
-        asked = planned(kind, one, space, wanted)
+    for label, member, one in axes(legs, sizes, fits, request.messages):
+        space, unit = kind.space(one, request)
+        asked = planned(kind, one, space, request)
         # what is said to come is a search in which no trial is disturbed
         whole += len(asked)
-        length += sum(trial_time(kind, one, ask, wanted) for ask in asked)
-        relevant: dict[str, Relevant] = {}
-        strategy = undisturbed(kind.strategy(one, space, wanted, relevant), spare(len(asked)))
-        part = Part(label, one, space, unit, strategy, len(asked))
+        length += sum(trial_time(kind, one, ask, request) for ask in asked)
+        relevant: dict[str, RelevantBounds] = {}
+        strategy = undisturbed(kind.strategy(one, space, request, relevant), spare(len(asked)))
+        part = PartSearch(label, one, space, unit, strategy, len(asked))
         if member:
             part.leg, part.size = member, label.partition(",")[2]
         part.relevant = relevant
@@ -72,7 +72,7 @@ def prepare(
     if not parts:
         what = "no leg can be measured at these frame sizes"
         raise Error("ND-104-07", what, at="--sizes", fix="Name sizes that a leg's ports have room for")
-    search = Search(kind, wanted, parts, notes(kind, wanted), experiment.seed, ratios)
+    search = Search(kind, request, parts, notes(kind, request), experiment.seed, ratios)
     return search, Estimate(whole, length)
 
 
@@ -114,23 +114,23 @@ def searched(experiment: Experiment, base: Path, *, several: bool = False) -> li
     return [leg.model_copy(update={"profile": resolve_profile(leg.profile, base)}) for leg in experiment.legs]
 
 
-def planned(kind: Kind, one: Axis, space: Space, wanted: Wanted) -> list[Ask]:
+def planned(kind: Kind, one: Axis, space: Space, request: SearchRequest) -> list[TrialRequest]:
     """The trials that a search takes on a DUT that does the same every time."""
-    dut, asked = SimulatedDut(space.most * TYPICAL), list[Ask]()
+    dut, asked = SimulatedDut(space.most * TYPICAL), list[TrialRequest]()
 
-    def measure(ask: Ask) -> object:
+    def measure(ask: TrialRequest) -> object:
         asked.append(ask)
         if ask.shape == "burst":
             dut.capacity = space.most * space.seconds * TYPICAL / ask.seconds
         return dut(ask)
 
-    run(kind.strategy(one, space, wanted, {}), measure)  # type: ignore[arg-type]
+    run(kind.strategy(one, space, request, {}), measure)  # type: ignore[arg-type]
     return asked
 
 
-def trial_time(kind: Kind, one: Axis, ask: Ask, wanted: Wanted) -> float:
+def trial_time(kind: Kind, one: Axis, ask: TrialRequest, request: SearchRequest) -> float:
     """Seconds that a trial takes, with all around it."""
-    leg = kind.leg(one, ask, wanted)
+    leg = kind.leg(one, ask, request)
     phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | table(table(leg.profile).get("phases"))
     phases |= leg.trial.model_dump(exclude_none=True, exclude={"load"})
     # what is on its way arrives long before the drain phase is over
@@ -138,11 +138,11 @@ def trial_time(kind: Kind, one: Axis, ask: Ask, wanted: Wanted) -> float:
     return sum(times) + min(1.0, units.seconds(phases["drain"])) + AROUND
 
 
-def notes(kind: Kind, wanted: Wanted) -> list[str]:
+def notes(kind: Kind, request: SearchRequest) -> list[str]:
     """What differs from the standards, with its reason."""
     found = []
-    if kind.rfc.startswith("RFC 2544") and wanted.seconds < LONG:
+    if kind.rfc.startswith("RFC 2544") and request.seconds < LONG:
         found.append(
-            f"trials of {wanted.seconds:g} s; RFC 2544 §24 asks for {LONG:g} s or more: --duration {LONG:g}s"
+            f"trials of {request.seconds:g} s; RFC 2544 §24 asks for {LONG:g} s or more: --duration {LONG:g}s"
         )
     return found

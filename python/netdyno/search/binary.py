@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
 
 
 def binary(goals: Sequence[Goal], space: Space) -> Strategy:
     """One goal after the other, each down to the resolution."""
     seen: list[LoadTrial] = []
-    first = yield Ask(space.most, space.seconds)
+    first = yield TrialRequest(space.most, space.seconds)
     seen.append(first)
     for goal in goals:
         low, high = bounds(goal, seen, space)
@@ -22,7 +22,7 @@ def binary(goals: Sequence[Goal], space: Space) -> Strategy:
             load = space.round((low + high) / 2)
             if not low < load < high:
                 break
-            trial = yield Ask(load, space.seconds)
+            trial = yield TrialRequest(load, space.seconds)
             seen.append(trial)
             if _good(goal, trial):
                 low = load

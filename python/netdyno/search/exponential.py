@@ -7,7 +7,7 @@ a failure.
 
 from __future__ import annotations
 
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
 
 SLOWEST = 0.5
 """Of the rate at which the last load passed: a load that fails even at this one is too much."""
@@ -16,7 +16,7 @@ SLOWEST = 0.5
 def exponential(goal: Goal, space: Space) -> Strategy:
     """From the lowest load up, each twice the one before, then halves down to the resolution."""
     low, load = 0.0, space.round(space.bottom)
-    while _passed(goal, (yield Ask(load, space.seconds))):
+    while _passed(goal, (yield TrialRequest(load, space.seconds))):
         if load >= space.most:
             return "resolution"
         low, load = load, space.round(2 * load)
@@ -25,7 +25,7 @@ def exponential(goal: Goal, space: Space) -> Strategy:
         load = space.round((low + high) / 2)
         if not low < load < high:
             break
-        if _passed(goal, (yield Ask(load, space.seconds))):
+        if _passed(goal, (yield TrialRequest(load, space.seconds))):
             low = load
         else:
             high = load
@@ -40,10 +40,10 @@ def slowing(goal: Goal, strategy: Strategy, rate: float, longest: float) -> Stra
     try:
         ask = next(strategy)
         while True:
-            trial, slowest = (yield Ask(ask.load, ask.load / rate)), rate * SLOWEST
+            trial, slowest = (yield TrialRequest(ask.load, ask.load / rate)), rate * SLOWEST
             while not _passed(goal, trial) and rate / 2 >= slowest and 2 * ask.load / rate <= longest:
                 rate /= 2
-                trial = yield Ask(ask.load, ask.load / rate)
+                trial = yield TrialRequest(ask.load, ask.load / rate)
             if not _passed(goal, trial):
                 # it was the load, not the rate
                 rate = slowest / SLOWEST

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from netdyno.search.edge import Edge, estimate, near, passes
-from netdyno.search.lost import WHY
+from netdyno.search.lost_dut import WHY
 from netdyno.search.trial import Goal, LoadTrial, Space, counted
 
 Limit = Literal["dut", "offered", "generator", "lowest", "lost"]

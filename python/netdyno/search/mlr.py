@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
 
 FOREVER = 1e9
 """Seconds that the package may search: how long a search takes is ours to say."""
 
 
 @dataclass(frozen=True)
-class Relevant:
-    """What RFC 9971 reports of a goal."""
+class RelevantBounds:
+    """Relevant bounds of a goal (RFC 9971)."""
 
     lower: float | None
     """Relevant lower bound; none: the lowest load fails."""
@@ -36,14 +36,14 @@ class _EndedError(Exception):
 
 
 def mlr(
-    goals: Sequence[Goal], space: Space, repeat: int = 1, found: dict[str, Relevant] | None = None
+    goals: Sequence[Goal], space: Space, repeat: int = 1, found: dict[str, RelevantBounds] | None = None
 ) -> Strategy:
     """All goals at once.
 
     With `repeat` 1 a load is decided by one trial, which may not exceed the goal, as in RFC 2544. With more
     it is decided by so many, of which half may (goal exceed ratio).
     """
-    asks: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
+    asks: queue.SimpleQueue[TrialRequest | None] = queue.SimpleQueue()
     answers: queue.SimpleQueue[LoadTrial | None] = queue.SimpleQueue()
     failed: list[BaseException] = []
 
@@ -76,16 +76,16 @@ def _search(
     goals: Sequence[Goal],
     space: Space,
     repeat: int,
-    asks: queue.SimpleQueue[Ask | None],
+    asks: queue.SimpleQueue[TrialRequest | None],
     answers: queue.SimpleQueue[LoadTrial | None],
-    found: dict[str, Relevant],
+    found: dict[str, RelevantBounds],
 ) -> None:
     # loaded here: only this strategy needs it
     import MLRsearch as package  # noqa: N813
 
     class Measurer(package.AbstractMeasurer):  # type: ignore[misc]
         def measure(self, intended_duration: float, intended_load: float) -> Any:
-            asks.put(Ask(intended_load, intended_duration))
+            asks.put(TrialRequest(intended_load, intended_duration))
             trial = answers.get()
             if trial is None:
                 raise _EndedError
@@ -126,4 +126,6 @@ def _search(
             result.relevant_upper_bound,
             result.conditional_throughput,
         )
-        found[name] = Relevant(*(None if one is None else float(one) for one in (lower, upper, through)))
+        found[name] = RelevantBounds(
+            *(None if one is None else float(one) for one in (lower, upper, through))
+        )

@@ -12,13 +12,13 @@ from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search import overrun
 from netdyno.search.load import loading
-from netdyno.search.lost import came, silent
+from netdyno.search.lost_dut import came, silent
 from netdyno.search.paused import excused
-from netdyno.search.trial import Ask, Goal, LoadTrial
+from netdyno.search.trial import Goal, LoadTrial, TrialRequest
 from netdyno.stats import hdr, lateness
-from netdyno.stats.checks import kept_back
+from netdyno.stats.checks import stalls_limit_load
 from netdyno.stats.connections import needed
-from netdyno.stats.pairs import Limits
+from netdyno.stats.pairs import DisturbanceLimits
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
 
@@ -36,11 +36,11 @@ MOSTLY = 0.5
 
 
 def observed(
-    ask: Ask,
+    ask: TrialRequest,
     repetition: Repetition,
     profile: Mapping[str, Any],
     number: int,
-    limits: Limits | None = None,
+    limits: DisturbanceLimits | None = None,
     *,
     exact: bool = False,
     by_loss: bool = True,
@@ -75,7 +75,7 @@ def observed(
         if not judge("", one, [repetition]).passed
     )
     # a load that stalls kept from being offered is one that the DUT does not carry
-    broken += tuple(f"{name}.load" for name in sorted(load) if kept_back(repetition, name, profile))
+    broken += tuple(f"{name}.load" for name in sorted(load) if stalls_limit_load(repetition, name, profile))
     trial = LoadTrial(
         load=ask.load,
         seconds=ask.seconds,
@@ -98,7 +98,7 @@ def observed(
         return trial
     trial = replace(trial, short=False, overrun=False)
     bad = by_loss and bool(lost or broken) and not enough
-    disturbed = _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
+    disturbed = _disturbed(repetition, profile, (sent, lost), bad, limits or DisturbanceLimits(), exact)
     if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
         return replace(trial, short=True, overrun=True)
     return replace(trial, disturbed=disturbed or (_mostly_late(trial) if timed else ""))
@@ -176,7 +176,7 @@ def _disturbed(
     profile: Mapping[str, Any],
     counts: tuple[int, int],
     bad: bool,
-    limits: Limits,
+    limits: DisturbanceLimits,
     exact: bool,
 ) -> str:
     """What disturbed a trial, by no fault of the DUT; nothing if nothing did."""

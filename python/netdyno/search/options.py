@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from netdyno.errors import Error
+from netdyno.search.request import SearchRequest
 from netdyno.search.strategies import STRATEGIES
-from netdyno.search.wanted import Wanted
 
 LEAST_RESOLUTION = 0.0001
 """Of bounds, as a share: the rate of a generator and of a link is not known any finer."""
@@ -17,20 +17,20 @@ LEAST_SECONDS = 0.001
 MOST_REPEAT = 1000
 
 
-def check(wanted: Wanted) -> None:
+def check(request: SearchRequest) -> None:
     """Refuse what no search can go by."""
-    _number(wanted.resolution, LEAST_RESOLUTION, 1, "--resolution", "0.5%")
-    _number(wanted.step, LEAST_STEP, 1, "--step", "10%")
-    if wanted.at is not None:
-        _number(wanted.at, LEAST_STEP, 1, "--at", "50%")
-    trial_length(wanted.seconds)
-    if type(wanted.repeat) is not int or not 1 <= wanted.repeat <= MOST_REPEAT:
+    _number(request.resolution, LEAST_RESOLUTION, 1, "--resolution", "0.5%")
+    _number(request.step, LEAST_STEP, 1, "--step", "10%")
+    if request.at is not None:
+        _number(request.at, LEAST_STEP, 1, "--at", "50%")
+    trial_length(request.seconds)
+    if type(request.repeat) is not int or not 1 <= request.repeat <= MOST_REPEAT:
         fix = f"Give a whole number from 1 to {MOST_REPEAT:,}"
-        raise Error("ND-104-05", f"{wanted.repeat!r} trials cannot be asked for", at="--repeat", fix=fix)
-    if wanted.strategy not in STRATEGIES:
+        raise Error("ND-104-05", f"{request.repeat!r} trials cannot be asked for", at="--repeat", fix=fix)
+    if request.strategy not in STRATEGIES:
         fix = f"Use one of {', '.join(STRATEGIES)}"
-        raise Error("ND-104-04", f"there is no strategy {wanted.strategy!r}", at="--strategy", fix=fix)
-    for said in ([goal.name for goal in wanted.goals], [goal.ratio for goal in wanted.goals]):
+        raise Error("ND-104-04", f"there is no strategy {request.strategy!r}", at="--strategy", fix=fix)
+    for said in ([goal.name for goal in request.goals], [goal.ratio for goal in request.goals]):
         if len(set(said)) < len(said):
             fix = "Look for no loss (ndr) and for one share above 0 (pdr), or for one of them"
             raise Error("ND-104-07", f"two goals are the same: {said[0]}", at="--goal", fix=fix)

@@ -9,7 +9,7 @@ from netdyno.core.result import Repetition
 from netdyno.experiment.spec import table
 from netdyno.search import wiring
 from netdyno.stats import pauses
-from netdyno.stats.pauses import Paused
+from netdyno.stats.pauses import WorkerPauses
 
 CABLE = 2047
 """Frames that a cable in memory holds each way."""
@@ -27,18 +27,18 @@ def excused(repetition: Repetition, profile: Mapping[str, Any], sent: int, lost:
     return pauses.excuse(workers(repetition, profile), lost, sent / seconds, room(profile))
 
 
-def workers(repetition: Repetition, profile: Mapping[str, Any]) -> list[Paused]:
+def workers(repetition: Repetition, profile: Mapping[str, Any]) -> list[WorkerPauses]:
     """All workers whose pauses are known: of our generator, and of DUTs that a daemon of ours runs."""
     ends = _ends(profile)
     own = [
-        Paused(
+        WorkerPauses(
             f"worker {one.worker} of the {'generator' if one.worker in ends else 'DUT'}", one.core, one.pauses
         )
         for one in repetition.workers
         if one.pauses is not None
     ]
     return own + [
-        Paused(f"worker {one.worker} of {name}", one.core, one.pauses)
+        WorkerPauses(f"worker {one.worker} of {name}", one.core, one.pauses)
         for name, dut in repetition.dut.items()
         for one in dut.workers
     ]

@@ -9,15 +9,15 @@ from pathlib import Path
 from netdyno import config, units
 from netdyno.errors import Error
 from netdyno.experiment import spec, validation
-from netdyno.experiment.choose import Chosen, adjust
+from netdyno.experiment.choose import ChosenExperiment, adjust
 from netdyno.experiment.spec import Experiment
 from netdyno.search import bench
 from netdyno.search import sizes as frames
 from netdyno.search.bench import Estimate
 from netdyno.search.options import trial_length
+from netdyno.search.request import SearchRequest
 from netdyno.search.schedule import Search
 from netdyno.search.trial import Goal, loss_goal, threshold_goal
-from netdyno.search.wanted import Wanted
 
 NEAR, HELD = 12, 3
 """Trials near the edge, and of a figure that is measured at a load, where nothing is said."""
@@ -28,8 +28,8 @@ OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A kind of search with what is to be found."""
+class BenchmarkRequest:
+    """A benchmark: its kind, its goals and how to measure."""
 
     kind: str
     goals: tuple[Goal, ...]
@@ -49,64 +49,64 @@ class Asked:
     """Latency, recovery and reset: at this share of the highest load, in place of a search for it."""
 
 
-def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) -> Asked:
+def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) -> BenchmarkRequest:
     """The highest load that loses no frame (RFC 2544 section 26.1), or at most a share; with `pdr` both."""
     goals: tuple[Goal, ...] = (loss_goal("ndr" if loss == 0 else "pdr", loss),)
     if pdr is not None:
         goals = (*goals, loss_goal("pdr", pdr, "pdr"))
-    return _asked("throughput", goals, how)
+    return _request("throughput", goals, how)
 
 
-def mlrsearch(pdr: float = 0.005, **how: object) -> Asked:
+def mlrsearch(pdr: float = 0.005, **how: object) -> BenchmarkRequest:
     """NDR and PDR at once, by MLRsearch (RFC 9971)."""
     goals = (loss_goal("ndr", 0.0), loss_goal("pdr", pdr, "pdr"))
-    return _asked("throughput", goals, {"strategy": "mlr", **how})
+    return _request("throughput", goals, {"strategy": "mlr", **how})
 
 
-def loss(step: float = 0.1, **how: object) -> Asked:
+def loss(step: float = 0.1, **how: object) -> BenchmarkRequest:
     """The frame loss rate from the highest load down, until two in turn lose nothing (section 26.3)."""
-    return _asked("loss", (loss_goal("ndr", 0.0),), {"step": step, **how})
+    return _request("loss", (loss_goal("ndr", 0.0),), {"step": step, **how})
 
 
-def back_to_back(**how: object) -> Asked:
+def back_to_back(**how: object) -> BenchmarkRequest:
     """The longest burst at the highest load of which nothing is lost (RFC 9004)."""
     if how.get("strategy", "binary") != "binary":
         what = f"back-to-back: the length of a burst is not searched by {how['strategy']}"
         raise Error("ND-104-07", what, fix="Leave strategy out")
-    return _asked("back-to-back", (loss_goal("ndr", 0.0),), how)
+    return _request("back-to-back", (loss_goal("ndr", 0.0),), how)
 
 
-def latency(at: float | None = None, **how: object) -> Asked:
+def latency(at: float | None = None, **how: object) -> BenchmarkRequest:
     """Delays at the throughput (section 26.2), or at a share of the highest load."""
-    return _asked("latency", (loss_goal("ndr", 0.0),), {"at": at, **how})
+    return _request("latency", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def recovery(at: float | None = None, **how: object) -> Asked:
+def recovery(at: float | None = None, **how: object) -> BenchmarkRequest:
     """How long a DUT takes to lose nothing any more after an overload (section 26.5)."""
-    return _asked("recovery", (loss_goal("ndr", 0.0),), {"at": at, **how})
+    return _request("recovery", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def reset(at: float | None = None, **how: object) -> Asked:
+def reset(at: float | None = None, **how: object) -> BenchmarkRequest:
     """How long a DUT forwards nothing when it is started again (section 26.6, RFC 6201)."""
-    return _asked("reset", (loss_goal("ndr", 0.0),), {"at": at, **how})
+    return _request("reset", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def rate(**how: object) -> Asked:
+def rate(**how: object) -> BenchmarkRequest:
     """The highest load of a profile over kernel sockets that keeps its thresholds."""
-    return _asked("rate", (threshold_goal(),), how)
+    return _request("rate", (threshold_goal(),), how)
 
 
-def _asked(kind: str, goals: tuple[Goal, ...], how: dict[str, object]) -> Asked:
+def _request(kind: str, goals: tuple[Goal, ...], how: dict[str, object]) -> BenchmarkRequest:
     """With what else is said: the fields of `Asked`."""
     if unknown := how.keys() - OPTIONS:
         what = f"{kind}: there is no option {sorted(unknown)[0]!r}"
         raise Error("ND-104-07", what, fix=f"Use {', '.join(OPTIONS)}")
-    return replace(Asked(kind, goals), **how)  # type: ignore[arg-type]
+    return replace(BenchmarkRequest(kind, goals), **how)  # type: ignore[arg-type]
 
 
 def prepare(
-    asked: Asked,
-    chosen: Chosen,
+    asked: BenchmarkRequest,
+    chosen: ChosenExperiment,
     *,
     topology: Path | None = None,
     load: float | None = None,
@@ -120,7 +120,7 @@ def prepare(
     if topology:
         experiment = placed(experiment, topology)
     held = asked.kind in ("latency", "recovery", "reset")
-    wanted = Wanted(
+    wanted = SearchRequest(
         goals=asked.goals,
         strategy=asked.strategy,
         resolution=asked.resolution,

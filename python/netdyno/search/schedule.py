@@ -9,16 +9,16 @@ from itertools import groupby
 
 from netdyno.core.result import Repetition, Result
 from netdyno.core.search import SearchPart, SearchReport, SearchTrial
-from netdyno.experiment.measurer import Outcome
-from netdyno.experiment.schedule import Place
+from netdyno.experiment.measurer import TrialOutcome
+from netdyno.experiment.schedule import ScheduledTrial
 from netdyno.experiment.spec import Variant
-from netdyno.search.beside import Ratio, told
 from netdyno.search.edge import CONFIDENCE
-from netdyno.search.held import at_shares
-from netdyno.search.lost import WHY, Watch, error
+from netdyno.search.latency_at_load import at_shares
+from netdyno.search.lost_dut import WHY, Watch, error
 from netdyno.search.observe import observed
-from netdyno.search.trial import Ask, LoadTrial
-from netdyno.search.wanted import Kind, Part, Wanted
+from netdyno.search.ratio import Ratio, ratio_lines
+from netdyno.search.request import Kind, PartSearch, SearchRequest
+from netdyno.search.trial import LoadTrial, TrialRequest
 
 SHORT = {False: "our generator did not offer the load", True: "our receiver did not take all that reached it"}
 """Why an end of ours bounds a trial, by whether it was the receiver."""
@@ -34,20 +34,20 @@ class Search:
     def __init__(
         self,
         kind: Kind,
-        wanted: Wanted,
-        parts: Sequence[Part],
+        request: SearchRequest,
+        parts: Sequence[PartSearch],
         notes: Sequence[str] = (),
         seed: int = 1,
         ratios: Sequence[Ratio] = (),
     ) -> None:
-        self.kind, self.wanted, self.parts = kind, wanted, parts
+        self.kind, self.wanted, self.parts = kind, request, parts
         self.planned = sum(part.planned for part in parts)
         self.notes = list(notes)
         self._ratios = ratios
         self._turns = turns(parts, seed)
         self._watch = Watch()
-        self._checked: Ask | None = None
-        self._part: Part | None = None
+        self._checked: TrialRequest | None = None
+        self._part: PartSearch | None = None
         self._number = 0
         self._tried: dict[str, int] = {}
 
@@ -63,7 +63,7 @@ class Search:
         """None is known before the first trial."""
         return ()
 
-    def next(self) -> Place | None:
+    def next(self) -> ScheduledTrial | None:
         """The trial that the strategy of the part at hand asks for, or a check of the DUT."""
         self._checked = None
         if (due := self._watch.check()) is not None:
@@ -77,13 +77,13 @@ class Search:
                 return self._place(part, part.ask)
         return None
 
-    def _step(self, part: Part, seen: LoadTrial | None) -> None:
+    def _step(self, part: PartSearch, seen: LoadTrial | None) -> None:
         try:
             part.ask = next(part.strategy) if seen is None else part.strategy.send(seen)
         except StopIteration as end:
             part.ask, part.stop = None, str(end.value or "resolution")
 
-    def _place(self, part: Part, ask: Ask) -> Place:
+    def _place(self, part: PartSearch, ask: TrialRequest) -> ScheduledTrial:
         self._number += 1
         leg = self.kind.leg(part.axis, ask, self.wanted)
         name = leg_name(part, ask)
@@ -94,7 +94,7 @@ class Search:
         self._tried[name] = self._tried.get(name, 0) + 1
         left = sum(max(1, one.planned - len(one.trials)) for one in self.parts if not one.stop)
         expected = max(self._number, self._number - 1 + left)
-        return Place(
+        return ScheduledTrial(
             Variant(name, leg, leg.profile, levels),
             self._tried[name],
             0,
@@ -102,7 +102,7 @@ class Search:
             self.kind.actions(part.axis, ask),
         )
 
-    def tell(self, place: Place, outcome: Outcome) -> None:
+    def tell(self, scheduled: ScheduledTrial, outcome: TrialOutcome) -> None:
         """Let the strategy know."""
         part = self._part
         ask = self._checked or (part.ask if part else None)
@@ -111,14 +111,14 @@ class Search:
         seen = observed(
             ask,
             outcome.repetition,
-            place.variant.profile,
+            scheduled.variant.profile,
             self._number,
             exact=self.kind.exact,
             by_loss=self.kind.by_loss,
             timed=self.kind.timed and ask.seconds >= part.space.seconds,
             goals=self.wanted.goals,
         )
-        part.legs[seen.number] = place.variant.name
+        part.legs[seen.number] = scheduled.variant.name
         part.repetitions[seen.number] = outcome.repetition
         if ask.check:
             part.checks.append(seen)
@@ -127,7 +127,7 @@ class Search:
             part.trials.append(seen)
             self._step(part, seen)
 
-    def _judged(self, seen: LoadTrial, ask: Ask, repetition: Repetition) -> None:
+    def _judged(self, seen: LoadTrial, ask: TrialRequest, repetition: Repetition) -> None:
         """Go on with the trial that was in question, or end the search as the DUT is lost."""
         suspect, verdict = self._watch.suspect, self._watch.checked(seen)
         if suspect is None or verdict == "again":
@@ -161,7 +161,7 @@ class Search:
             for said in self.kind.missing(part, self.wanted)
         ]
         self.notes += lacking
-        self.notes += told(parts, self._ratios)
+        self.notes += ratio_lines(parts, self._ratios)
         done = all(part.stop and part.stop not in ("disturbed", *WHY) for part in self.parts)
         result.search = SearchReport(
             kind=self.kind.name,
@@ -176,7 +176,7 @@ class Search:
             notes=self.notes,
         )
 
-    def _reported(self, part: Part) -> SearchPart:
+    def _reported(self, part: PartSearch) -> SearchPart:
         findings, figures = self.kind.judge(part, self.wanted)
         return SearchPart(
             name=part.name,
@@ -192,7 +192,7 @@ class Search:
             checks=[self._trial(part, one).model_copy(update=CHECK) for one in part.checks],
         )
 
-    def _trial(self, part: Part, one: LoadTrial) -> SearchTrial:
+    def _trial(self, part: PartSearch, one: LoadTrial) -> SearchTrial:
         why = one.disturbed or (_short(one) if one.short else "")
         return SearchTrial(
             number=one.number,
@@ -214,7 +214,7 @@ def _short(one: LoadTrial) -> str:
     return f"too few connections: {one.connections}" if one.connections else SHORT[one.overrun]
 
 
-def turns(parts: Sequence[Part], seed: int) -> Iterator[Part]:
+def turns(parts: Sequence[PartSearch], seed: int) -> Iterator[PartSearch]:
     """Whose trial is next. Parts of one size are measured in blocks, each of which has every leg that has not
     ended yet once, in an order drawn for it: what changes on the machine meanwhile does so for all."""
     draw = random.Random(seed)
@@ -225,7 +225,7 @@ def turns(parts: Sequence[Part], seed: int) -> Iterator[Part]:
             yield from block
 
 
-def _ended_early(part: Part) -> str:
+def _ended_early(part: PartSearch) -> str:
     """That a part did not come to its end, and what most of its trials were lost to."""
     lost = [one.disturbed for one in part.trials if one.disturbed]
     if part.stop != "disturbed":
@@ -234,11 +234,11 @@ def _ended_early(part: Part) -> str:
     return f"{part.name}: ended early, as {trials} disturbed, the last one: {lost[-1]}"
 
 
-def _unit(part: Part, ask: Ask) -> str:
+def _unit(part: PartSearch, ask: TrialRequest) -> str:
     return "frames" if ask.shape == "burst" else part.unit
 
 
-def leg_name(part: Part, ask: Ask) -> str:
+def leg_name(part: PartSearch, ask: TrialRequest) -> str:
     """Of the leg of one load: `64B@load=11800000`; the name of the part alone tells parts apart."""
     shape = (f",{ask.shape}" if ask.shape else "") + ",check" * ask.check
     whole = f"{ask.load:.0f}" if ask.load >= 1000 else f"{ask.load:.6g}"

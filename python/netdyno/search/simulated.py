@@ -13,9 +13,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from netdyno.search.trial import Ask, LoadTrial
-from netdyno.stats.pairs import Limits, disturbed
-from netdyno.stats.pauses import Paused, excuse, lasted
+from netdyno.search.trial import LoadTrial, TrialRequest
+from netdyno.stats.pairs import DisturbanceLimits, disturbed
+from netdyno.stats.pauses import WorkerPauses, excuse, lasted
 
 
 @dataclass
@@ -57,7 +57,7 @@ class SimulatedDut:
         """The middle of its capacity in the next trial, without noise."""
         return self.capacity * (1 + self.drift * self.trials)
 
-    def __call__(self, ask: Ask) -> LoadTrial:
+    def __call__(self, ask: TrialRequest) -> LoadTrial:
         """One trial."""
         capacity = self.truth * (1 + self._random.gauss(0, self.noise))
         if self._overloaded:
@@ -83,13 +83,13 @@ class SimulatedDut:
             lost=min(lost, sent),
             broken=("simulated.loss",) if lost else (),
             short=load < ask.load * 0.99,
-            disturbed=disturbed(counters, ask.seconds, Limits())
+            disturbed=disturbed(counters, ask.seconds, DisturbanceLimits())
             or excuse(told, lost, sent / ask.seconds, self.ring),
             number=self.trials,
             shape=ask.shape,
         )
 
-    def _pause(self, load: float, capacity: float, seconds: float) -> tuple[list[Paused], int]:
+    def _pause(self, load: float, capacity: float, seconds: float) -> tuple[list[WorkerPauses], int]:
         """The pauses of a trial, and what they cost: the ring is empty before each, or always full."""
         each, lost, at = list[int](), 0, 0.0
         while self.pauses and (at := at + self._random.expovariate(self.pauses)) < seconds:
@@ -99,4 +99,4 @@ class SimulatedDut:
                 lost += round(capacity * length)
             else:
                 lost += max(0, math.floor(load * length) - self.ring)
-        return [Paused("worker 0 of the DUT", None, lasted(each))], lost
+        return [WorkerPauses("worker 0 of the DUT", None, lasted(each))], lost

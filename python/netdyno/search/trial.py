@@ -15,8 +15,8 @@ from netdyno.errors import Error
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A trial that a strategy wants."""
+class TrialRequest:
+    """A trial that a strategy requests."""
 
     load: float
     seconds: float
@@ -28,8 +28,8 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Silence:
-    """A group that nobody answered any more."""
+class SilentGroup:
+    """A group that got no more answers, and since when."""
 
     group: str
     """Its name."""
@@ -63,7 +63,7 @@ class LoadTrial:
     """Whatever else was measured."""
     late: Mapping[str, float] = field(default_factory=dict)
     """Of these, delays that the generator's own lateness is much of: how much, as a share."""
-    silent: tuple[Silence, ...] = ()
+    silent: tuple[SilentGroup, ...] = ()
     """Groups that nobody answered, in the whole trial or at its end."""
     answered: bool = True
     """Whether anything was delivered."""
@@ -140,11 +140,11 @@ class Space:
         return min(self.most, max(self.bottom, steps * fine))
 
 
-Strategy = Generator[Ask, LoadTrial, str]
+Strategy = Generator[TrialRequest, LoadTrial, str]
 """Yields what it wants tried and is sent what that showed; returns why it stopped."""
 
 
-def run(strategy: Strategy, measure: Callable[[Ask], LoadTrial]) -> tuple[list[LoadTrial], str]:
+def run(strategy: Strategy, measure: Callable[[TrialRequest], LoadTrial]) -> tuple[list[LoadTrial], str]:
     """Drive a strategy to its end: all trials in order, and why it stopped."""
     seen: list[LoadTrial] = []
     try:

@@ -93,7 +93,7 @@ def offered(group: GroupResult) -> tuple[int, int]:
     return counts.messages_sent, counts.messages_intended
 
 
-def kept_back(trial: Trial, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
+def stalls_limit_load(trial: Trial, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
     """The group, if stalls kept it from offering its load; for any other cause the trial is not valid."""
     limit = float((profile.get("validity") or {}).get("offered", 0.99))
     known = {reason.code for reason in trial.validity.reasons if reason.group == name}
@@ -110,7 +110,7 @@ SHORT = frozenset({"ND-90-01", "ND-90-08"})
 
 
 def _load(leg: str, name: str, trials: Sequence[Trial], profile: Mapping[str, Any]) -> list[CheckResult]:
-    short = [group for trial in trials if (group := kept_back(trial, name, profile))]
+    short = [group for trial in trials if (group := stalls_limit_load(trial, name, profile))]
     if not short:
         return []
     worst = min(short, key=lambda group: offered(group)[0] / offered(group)[1])

@@ -52,8 +52,8 @@ class Mechanism(StrEnum):
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A counter of the mechanism."""
+class CounterChange:
+    """Change of one mechanism counter between A and B."""
 
     name: str
     a: float
@@ -86,7 +86,7 @@ class Comparison:
     """A and B over all metrics."""
 
     findings: tuple[Finding, ...]
-    counters: tuple[Moved, ...]
+    counters: tuple[CounterChange, ...]
     pairs: int
     dropped: int
     """Pairs that do not count."""
@@ -113,7 +113,7 @@ class Comparison:
         """How many pairs are missing, and what became of them."""
         takes = max([self.takes, *(f.effect.takes for f in self.findings if f.verdict is Verdict.TOO_FEW)])
         count = min([self.pairs, *(f.effect.n for f in self.findings)])
-        return f"too few valid pairs: {count} of the {takes} it takes" + where_to(self.lost, self.dropped)
+        return f"too few valid pairs: {count} of the {takes} it takes" + loss_words(self.lost, self.dropped)
 
     def verdict(self, metric: str) -> Verdict:
         """Of one metric."""
@@ -206,7 +206,7 @@ def judge(
     )  # fmt: skip
 
 
-def where_to(lost: Mapping[str, int], dropped: int) -> str:
+def loss_words(lost: Mapping[str, int], dropped: int) -> str:
     """What the pairs were lost to that do not count: `, 3 lost to steal`."""
     if not dropped:
         return ""
@@ -233,7 +233,7 @@ def mechanism_words(of: str, counters: str) -> str:
 
 
 def _mechanism(
-    of: Mapping[str, Sequence[str]], seen: Mapping[str, float], moved: Sequence[Moved]
+    of: Mapping[str, Sequence[str]], seen: Mapping[str, float], moved: Sequence[CounterChange]
 ) -> Mechanism:
     if any(one.moved for one in moved):
         return Mechanism.OBSERVED
@@ -267,14 +267,14 @@ def _spread(e: Effect) -> float:
     return math.hypot(e.a_sd / e.a if e.a else 0.0, e.b_sd / e.b if e.b else 0.0)
 
 
-def _moved(name: str, pairs: Sequence[Pair], level: float) -> Moved:
+def _moved(name: str, pairs: Sequence[Pair], level: float) -> CounterChange:
     a = [one.counters.get(name, 0.0) for one, _ in pairs]
     b = [one.counters.get(name, 0.0) for _, one in pairs]
     p = signed_rank([y - x for x, y in zip(a, b, strict=True)])
     # with the few pairs of a quick check no test can tell: there every pair must agree, and by much
     apart = max(a) < min(b) or max(b) < min(a)
     few = len(pairs) < least_pairs(level)
-    return Moved(name, mean(a), mean(b), p, apart if few else p <= level)
+    return CounterChange(name, mean(a), mean(b), p, apart if few else p <= level)
 
 
 def known(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:

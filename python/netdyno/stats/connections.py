@@ -26,8 +26,8 @@ def pressed(reps: Sequence[Repetition]) -> bool:
 
 
 @dataclass(frozen=True)
-class Needed:
-    """What connections carry that are all busy, and how many would carry the load."""
+class ConnectionsNeeded:
+    """Load that busy connections carried, and the connections that the intended load needs."""
 
     group: str
     had: int
@@ -53,7 +53,7 @@ class Needed:
         return f"{self.had} connection{'s' * (self.had != 1)} × {time} = {self.carried:,.3g}/s"
 
 
-def needed(group: GroupSummary | GroupResult) -> Needed | None:
+def needed(group: GroupSummary | GroupResult) -> ConnectionsNeeded | None:
     """Of a group whose connections were all busy; None where nothing is known."""
     rates = {
         name: float(rate if isinstance(rate, (int, float)) else rate.mean)
@@ -67,4 +67,4 @@ def needed(group: GroupSummary | GroupResult) -> Needed | None:
         carried *= group.measured.flows_started / max(1, group.measured.messages_sent)
     if not group.devices or not carried or not intended:
         return None
-    return Needed(group.name, group.devices, carried, intended)
+    return ConnectionsNeeded(group.name, group.devices, carried, intended)

@@ -13,8 +13,8 @@ Pair = tuple[Observation, Observation]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much the machine may be disturbed during a trial that is to count."""
+class DisturbanceLimits:
+    """Limits of host disturbance for a trial to count."""
 
     steal: float = 0.05
     """Share of the processors' time that the hypervisor gave to others."""
@@ -24,7 +24,7 @@ class Limits:
     """Share of the time in which all tasks waited for disks."""
 
 
-def disturbed(counters: Mapping[str, float], seconds: float, limits: Limits) -> str:
+def disturbed(counters: Mapping[str, float], seconds: float, limits: DisturbanceLimits) -> str:
     """What disturbed a trial; nothing when nothing did.
 
     Pressure on processors is no disturbance: the load itself makes it.
@@ -39,7 +39,7 @@ def disturbed(counters: Mapping[str, float], seconds: float, limits: Limits) -> 
     return ", ".join(over)
 
 
-def gated(seen: Observation, limits: Limits) -> Observation:
+def gated(seen: Observation, limits: DisturbanceLimits) -> Observation:
     """An observation that is invalid if the trial was disturbed."""
     why = disturbed(seen.counters, seen.seconds, limits)
     return replace(seen, valid=False, why=why) if seen.valid and why else seen

@@ -20,8 +20,8 @@ PAUSED = " paused for "
 
 
 @dataclass(frozen=True)
-class Paused:
-    """The pauses of one worker during a trial."""
+class WorkerPauses:
+    """Pauses of one worker during a trial."""
 
     who: str
     """In words: `worker 2 of the DUT`."""
@@ -92,13 +92,13 @@ def explained(pauses: Pauses, rate: float, room: int) -> int:
     return most
 
 
-def counted(found: Sequence[Paused]) -> list[Paused]:
+def counted(found: Sequence[WorkerPauses]) -> list[WorkerPauses]:
     """Those that may excuse a loss: not of workers that share a core, as these take it from each other."""
     cores = Counter(one.core for one in found if one.core is not None)
     return [one for one in found if one.pauses.count and (one.core is None or cores[one.core] == 1)]
 
 
-def excuse(found: Sequence[Paused], lost: int, rate: float, room: int) -> str:
+def excuse(found: Sequence[WorkerPauses], lost: int, rate: float, room: int) -> str:
     """Why a loss is no evidence against the DUT, in words; nothing if pauses do not explain all of it."""
     each = [(one, explained(one.pauses, rate, room)) for one in counted(found)]
     whole = sum(most for _, most in each)
@@ -108,7 +108,7 @@ def excuse(found: Sequence[Paused], lost: int, rate: float, room: int) -> str:
     return f"{', '.join(told)}: up to {whole:,} packets at {_rate(rate)}; {lost:,} lost"
 
 
-def told_of(one: Paused) -> str:
+def told_of(one: WorkerPauses) -> str:
     """`worker 2 of the DUT paused for 3.1 ms in 4 pauses`."""
     many = "1 pause" if one.pauses.count == 1 else f"{one.pauses.count:,} pauses"
     return f"{one.who}{PAUSED}{one.pauses.ns / 1e6:.3g} ms in {many}"

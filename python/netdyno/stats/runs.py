@@ -17,8 +17,8 @@ from netdyno.system import environment
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is known of two runs."""
+class RunDifferences:
+    """Differences between two runs."""
 
     a: Result
     b: Result
@@ -57,7 +57,7 @@ class Beside:
         }  # fmt: skip
 
 
-def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.05) -> Beside:
+def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.05) -> RunDifferences:
     """Every metric that both have, or those that are named, of each leg; of two searches what was found."""
     # of a search each leg is a load that was tried once: what was found is compared
     edges = searches.compare(a.search, b.search) if a.search and b.search else []
@@ -82,7 +82,7 @@ def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.
         name: [replace(one, better=None) for one in rows] if name in apart else rows
         for name, rows in found.items()
     }
-    return Beside(a, b, level, unranked, legs, edges, differing, apart)
+    return RunDifferences(a, b, level, unranked, legs, edges, differing, apart)
 
 
 APART = 0.05

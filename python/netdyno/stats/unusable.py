@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netdyno.core.model import ErrorCount, GroupResult, Trial
-from netdyno.stats.answered import last
+from netdyno.stats.last_answer import last
 
 SAID = frozenset({"refused", "unreachable", "rejected"})
 """Kinds of failures that the server, its host or a router has said."""

@@ -58,7 +58,7 @@ class Store:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or paths.state() / NAME
         files.folder(self.path.parent, private=True)
-        with files.told(self.path):
+        with files.os_errors(self.path):
             # SQLite gives the files beside it the rights of this one
             files.open_private(self.path, "ab").close()
         with self._told():

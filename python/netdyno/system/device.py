@@ -28,8 +28,8 @@ class GoneError(Error):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a device is, and what it is called there."""
+class DeviceLocation:
+    """Namespace and name of a device."""
 
     where: str | None
     """Its namespace, by name or as a file; None is the one that we are in."""
@@ -41,7 +41,7 @@ def identity(name: str) -> dict[str, Any] | None:
     return next((one for one in _devices(ifname=name) if one["name"] == name), None)
 
 
-def locate(known: Mapping[str, Any], where: str | None, alive: bool) -> Place | None:
+def locate(known: Mapping[str, Any], where: str | None, alive: bool) -> DeviceLocation | None:
     """Where the device is now: in the namespace `where` if that is still there, else in any other.
 
     None: it is nowhere. A virtual one was deleted then, and its values with it.
@@ -49,13 +49,13 @@ def locate(known: Mapping[str, Any], where: str | None, alive: bool) -> Place | 
     if alive:
         for one in namespace.inside(where, lambda: list(_devices())):
             if _same(known, one, here=True):
-                return Place(where, str(one["name"]))
+                return DeviceLocation(where, str(one["name"]))
     for other in namespace.all_of_them():
         # one that ends meanwhile, or is none of ours to enter
         with contextlib.suppress(OSError):
             for one in namespace.inside(other, lambda: list(_devices())):
                 if _same(known, one, here=False):
-                    return Place(other, str(one["name"]))
+                    return DeviceLocation(other, str(one["name"]))
     return None
 
 

@@ -63,7 +63,7 @@ def note(names: Iterable[str], notes: Journal) -> list[int]:
     ]
 
 
-def became(entries: Iterable[int], notes: Journal) -> None:
+def note_final_state(entries: Iterable[int], notes: Journal) -> None:
     """Write down what they have become: what is otherwise when it is to be put back is somebody else's."""
     made = {number: state(str(notes.entry(number)["name"])) for number in entries}
     if known := {number: now for number, now in made.items() if now}:

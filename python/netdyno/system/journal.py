@@ -32,8 +32,8 @@ from netdyno.system.undo import FORCE, TakenOverError, outlives_boot, undo
 
 
 @dataclass
-class Report:
-    """What a replay did."""
+class ReplayReport:
+    """Result of replaying journals."""
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -224,11 +224,11 @@ def restore(
     wanted: Callable[[dict[str, Any]], bool] = left_behind,
     only: Path | None = None,
     force: bool = False,
-) -> Report:
+) -> ReplayReport:
     """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone, and
     what somebody else has changed since only if not forced."""
     folder = folder or paths.state() / "journal"
-    report = Report()
+    report = ReplayReport()
     if not files.trusted(folder).is_dir():
         return report
     _clear(folder)
@@ -283,7 +283,7 @@ def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
 
 
 def _replay(
-    path: Path, file: IO[bytes], report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
+    path: Path, file: IO[bytes], report: ReplayReport, wanted: Callable[[dict[str, Any]], bool], force: bool
 ) -> None:
     text = journal_text.read(file.read())
     if text.lives(path):

@@ -135,18 +135,18 @@ def all_of_them() -> Iterator[str | None]:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A namespace that was found again."""
+class FoundNamespace:
+    """A namespace found again by its cookie."""
 
     where: str | None
 
 
-def again(where: str | None, identity: int | None) -> Known | None:
+def again(where: str | None, identity: int | None) -> FoundNamespace | None:
     """The namespace of this cookie, whatever its name is by now: another may have it; None: it is gone."""
     for place in itertools.chain((where,), all_of_them()):
         with contextlib.suppress(OSError):
             if cookie(place) == identity:
-                return Known(place)
+                return FoundNamespace(place)
     return None
 
 

@@ -13,9 +13,9 @@ from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Metric
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import benches, comparing, screen_run, search_run
+from netdyno.tuning import benches, compare_run, screen_run, search_run
 from netdyno.tuning.bench import HostName
-from netdyno.tuning.driven import Asked
+from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.results import Comparison, Screening, Tuning
 from netdyno.tuning.search import Budget
@@ -61,20 +61,20 @@ def compare(
     arguments.function(on_trial, "on_trial")
     side: HostName = "client" if arguments.one_of(tuned, "tuned", SIDES) == "client" else "server"
     made = benches.spec(str(workload), _options(options), arguments.way(path), side)
-    wanted = comparing.Wanted(
+    wanted = compare_run.ComparisonRequest(
         made, a, [b], pairs, metrics=names, matters=matters, level=level, seed=seed, name=name,
         fresh=fresh, allow_global=allow_global,
     )  # fmt: skip
     need_root()
     journal.restore()
 
-    class Told(comparing.Silent):
+    class Listener(compare_run.NullComparisonListener):
         def trial(self, what: str, done: int, of: int, seen: Any) -> None:
             if on_trial and what == "compare":
                 on_trial(done, of)
 
     with Interrupts().installed() as interrupts:
-        return Comparison(comparing.compare(wanted, Told(), interrupts))
+        return Comparison(compare_run.compare(wanted, Listener(), interrupts))
 
 
 @arguments.in_our_words()
@@ -107,8 +107,8 @@ def screen(
     arguments.whole(seed, "seed", 0)
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
-    wanted = screen_run.Wanted(
-        asked=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+    wanted = screen_run.ScreeningRequest(
+        request=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         metrics=arguments.texts(metrics, "metrics"),
         trajectories=trajectories,
         memory=_bytes(memory),
@@ -118,7 +118,7 @@ def screen(
         fresh=fresh,
     )
     with arguments.placed("BENCH", "workload"):
-        return Screening(screen_run.screen(wanted, _Told(on_trial), Interrupts()))
+        return Screening(screen_run.screen(wanted, _Listener(on_trial), Interrupts()))
 
 
 @arguments.in_our_words()
@@ -163,8 +163,8 @@ def tune(
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     longest = arguments.quantity(units.TIME, time, "time")
-    wanted = search_run.Wanted(
-        asked=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+    wanted = search_run.TuningSearchRequest(
+        request=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         objectives=arguments.texts(objective, "objective"),
         limits=[Limit(*one) for one in arguments.numbers(limits, "limits").items()],
         screened=_study(screened),
@@ -176,11 +176,11 @@ def tune(
         fresh=fresh,
     )
     with arguments.placed("BENCH", "workload"):
-        return Tuning(search_run.search(wanted, _Told(on_trial), Interrupts()))
+        return Tuning(search_run.search(wanted, _Listener(on_trial), Interrupts()))
 
 
-class _Told(search_run.Silent):
-    """Hands on how far it is."""
+class _Listener(search_run.NullListener):
+    """Passes progress to the caller's function."""
 
     def __init__(self, told: Progress | None) -> None:
         self._told = told
@@ -201,7 +201,7 @@ def _asked(
     service: str | None,
     baseline: str | Mapping[str, int | str],
     allow_global: bool,
-) -> Asked:
+) -> BenchRequest:
     if not isinstance(workload, str):
         raise arguments.refused(workload, "the name of a workload, or a file", "workload")
     if isinstance(baseline, Mapping):
@@ -212,7 +212,7 @@ def _asked(
         raise arguments.refused(baseline, '"linux", or a dict of parameters', "baseline")
     if service is not None and not isinstance(service, str):
         raise arguments.refused(service, "the name of a class of service", "service")
-    return Asked(
+    return BenchRequest(
         workload,
         _options(options),
         arguments.way(path),

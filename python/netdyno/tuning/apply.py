@@ -25,8 +25,8 @@ from netdyno.tuning.watchdog import Watchdog
 
 
 @dataclass
-class Applied:
-    """A setting that is in force until it is put back."""
+class AppliedSetting:
+    """A setting in force until it is restored."""
 
     plan: Plan
     changes: list[Change]
@@ -61,7 +61,7 @@ class Applied:
         """What the kernel made of a change."""
         return next((change.got for change in self.changes if change.name == name), None)
 
-    def __enter__(self) -> Applied:
+    def __enter__(self) -> AppliedSetting:
         return self
 
     def __exit__(
@@ -75,10 +75,10 @@ def apply(
     notes: Journal | None = None,
     *,
     watched: bool = False,
-) -> Applied:
+) -> AppliedSetting:
     """Put a plan in force. `watched` has a watchdog put it back should this process be killed."""
     notes = notes or journal()
-    applied = Applied(planned, [], notes)
+    applied = AppliedSetting(planned, [], notes)
     with alone(), ExitStack() as undo:
         owners.refuse(planned, notes.folder)
         undo.callback(applied.restore)
@@ -104,7 +104,7 @@ def tuned(
     *,
     allow_global: bool = False,
     watched: bool = False,
-) -> Applied:
+) -> AppliedSetting:
     """A setting in force for as long as a `with` lasts."""
     return apply(plan(setting, where, allow_global=allow_global), watched=watched)
 
@@ -183,7 +183,7 @@ def _told(step: Step) -> Iterator[None]:
 def alone() -> Iterator[None]:
     """Two of us do not look and write at the same time."""
     path = files.folder(paths.state(), private=True) / "tuning.lock"
-    with files.told(path):
+    with files.os_errors(path):
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -21,10 +21,10 @@ from pydantic import Field, field_validator
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.lab import impairment
-from netdyno.lab.counters import Sampler, Where
+from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
-from netdyno.lab.sockets import Glances
+from netdyno.lab.sockets import SocketSampler
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
@@ -77,7 +77,7 @@ class Spec(Config):
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.path:
-            shown.append(f"over {way_words(self.path)}")
+            shown.append(f"over {path_words(self.path)}")
         if self.tuned != "server":
             shown.append(f"tuning the {self.tuned}")
         for host, values in (("server", self.server), ("client", self.client)):
@@ -86,7 +86,7 @@ class Spec(Config):
         return " ".join(shown)
 
 
-def way_words(path: str | Mapping[str, Any]) -> str:
+def path_words(path: str | Mapping[str, Any]) -> str:
     """A path in a few words: `delay 20ms, bottleneck 400Mbit/s 20MB`; both ways only where they differ."""
     if isinstance(path, str):
         return path
@@ -138,7 +138,7 @@ def topology(spec: Spec) -> Topology:
     )
 
 
-def acquaint() -> None:
+def add_neighbours() -> None:
     """Have both hosts know each other's hardware address: what waits for it is dropped beyond some packets.
 
     A datagram to a port where nobody listens is answered with an error, which has come both ways.
@@ -157,8 +157,8 @@ def acquaint() -> None:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A bench that is up, with a setting applied and its server there."""
+class RunningBench:
+    """A running bench: setting applied, server started."""
 
     network: Network
     site: Site
@@ -168,9 +168,9 @@ class Standing:
     sampler: Sampler
 
 
-def stand(
+def start_bench(
     stack: ExitStack, spec: Spec, setting: Setting, folder: Path | None, allow_global: bool, notes: Journal
-) -> Standing:
+) -> RunningBench:
     """Have a bench up for as long as a stack lasts. Without a folder its logs go with it."""
     if folder is None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
@@ -185,10 +185,12 @@ def stand(
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
-    namespace.inside(spaces["client"], acquaint)
-    places: dict[str, Where] = {host: Where(spaces[host], ("eth0",)) for host in (spec.tuned, other)}
+    namespace.inside(spaces["client"], add_neighbours)
+    places: dict[str, CounterSource] = {
+        host: CounterSource(spaces[host], ("eth0",)) for host in (spec.tuned, other)
+    }
     sampler = stack.enter_context(Sampler(places))
-    return Standing(network, site, load, spaces[spec.tuned], sampler)
+    return RunningBench(network, site, load, spaces[spec.tuned], sampler)
 
 
 def unasked_by(setting: Setting) -> tuple[str, ...]:
@@ -229,11 +231,11 @@ class NamespaceBench:
 
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
         started = time.time()
-        up = stand(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
+        up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
         begin, why = time.monotonic(), ""
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
-        glances = Glances(up.tuned)
+        glances = SocketSampler(up.tuned)
         try:
             with glances:
                 seen = up.load.run(up.site, seed)

@@ -59,8 +59,8 @@ def names() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A setting for a bench."""
+class ChosenSetting:
+    """A setting resolved for a bench."""
 
     name: str
     setting: Setting
@@ -68,13 +68,13 @@ class Chosen:
     """What a known setting has that cannot be set on the bench, and why."""
 
 
-def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Chosen:
+def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> ChosenSetting:
     """`baseline`, a known setting like `paper-latency`, a file, or `NAME=VALUE,NAME=VALUE`.
 
     Of a known setting, what cannot be set on the bench is left out; all else is refused.
     """
     if text == BASELINE:
-        return Chosen(text, {})
+        return ChosenSetting(text, {})
     found = setting(text)
     lenient = text in service.settings()
     left_out: dict[str, str] = {}
@@ -85,7 +85,7 @@ def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Cho
             raise Error("ND-104-43", f"{name} {why}", at=text, fix=fix)
         if why:
             left_out[name] = why
-    return Chosen(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
+    return ChosenSetting(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
 
 
 def setting(text: str) -> Setting:
@@ -112,7 +112,7 @@ def tunables(made: Spec) -> dict[str, HostState]:
     """Everything that the tuned host of a bench has, as it is at the baseline."""
     with _host(made) as space:
         known = registry()
-        return host_state.look(known, host_state.names(known, [DEVICE]), space)
+        return host_state.read_states(known, host_state.names(known, [DEVICE]), space)
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def mechanism(a: Setting, b: Setting) -> dict[str, tuple[str, ...]]:
 
 
 @dataclass
-class Recorded:
+class RecordedBench:
     """A bench whose trials are kept on disk as they come, and not measured twice.
 
     A trial is known by its seed, its setting and how often it was asked for before, so that one which is

@@ -12,7 +12,7 @@ from typing import Any
 
 from netdyno import files, paths, reading
 from netdyno.errors import Error
-from netdyno.stats.comparison import repeats, where_to
+from netdyno.stats.comparison import loss_words, repeats
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric
 from netdyno.stats.paired import autocorrelation, detectable, effect, least_pairs, log_spread
@@ -100,7 +100,7 @@ def calibration(
     """What pairs of equal settings tell of the noise; raises where there are none to tell it."""
     counted = valid(pairs)
     if len(counted) < LEAST:
-        what = f"too few valid pairs: {len(counted)} of the {LEAST} that a noise takes" + where_to(
+        what = f"too few valid pairs: {len(counted)} of the {LEAST} that a noise takes" + loss_words(
             lost(pairs), len(pairs) - len(counted)
         )
         fix = "Repeat it when the machine is quieter, or with more --spare"

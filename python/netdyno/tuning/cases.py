@@ -19,7 +19,7 @@ from netdyno.experiment.pairs import Progress, measure_pairs
 from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import signed_rank
-from netdyno.stats.pairs import Limits, Pair
+from netdyno.stats.pairs import DisturbanceLimits, Pair
 from netdyno.tuning.bench import NamespaceBench, Spec, path
 from netdyno.tuning.trial_setting import file, of_machine
 
@@ -33,7 +33,7 @@ NEAR = 0.05
 """Share by which what stays the same may differ."""
 MISSING = ("ND-92-20", "ND-92-23")
 """Errors that say that a program is not there."""
-NO_LIMITS = Limits(steal=1.0, memory=1.0, io=1.0)
+NO_LIMITS = DisturbanceLimits(steal=1.0, memory=1.0, io=1.0)
 """What these cases show is too large for a disturbance to hide."""
 
 
@@ -65,8 +65,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """How a check came out."""
+class CaseCheck:
+    """Result of one check."""
 
     of: str
     rule: Rule
@@ -77,8 +77,8 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a case came out."""
+class CaseOutcome:
+    """Result of one case."""
 
     name: str
     about: str
@@ -86,7 +86,7 @@ class Outcome:
     control: bool
     status: Literal["passed", "failed", "skipped"]
     why: str = ""
-    checks: tuple[Seen, ...] = ()
+    checks: tuple[CaseCheck, ...] = ()
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def chosen(names: Sequence[str]) -> list[Case]:
     return [known[name] for name in names] or list(CASES)
 
 
-def unready(case: Case, allow_global: bool) -> str:
+def missing_requirement(case: Case, allow_global: bool) -> str:
     """Why a case cannot run here; nothing if it can."""
     if len(os.sched_getaffinity(0)) < case.cores:
         return f"it takes {case.cores} processors"
@@ -293,14 +293,14 @@ def run(
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
     clock: Callable[[], float] = time.monotonic,
     progress: Progress = lambda done, of, seen: None,
-) -> Outcome:
+) -> CaseOutcome:
     """Run a case, if it can be run here."""
     change = ", ".join(f"{k} {case.before[k]} → {v}" for k, v in case.after.items())
 
-    def outcome(status: Literal["passed", "failed", "skipped"], why: str = "", **more: Any) -> Outcome:
-        return Outcome(case.name, case.about, change, case.control, status, why, **more)
+    def outcome(status: Literal["passed", "failed", "skipped"], why: str = "", **more: Any) -> CaseOutcome:
+        return CaseOutcome(case.name, case.about, change, case.control, status, why, **more)
 
-    if why := unready(case, allow_global):
+    if why := missing_requirement(case, allow_global):
         return outcome("skipped", why)
     start = clock()
     bench = NamespaceBench(case.spec, allow_global, shield=shield)
@@ -318,13 +318,13 @@ def run(
     wrong = next((one.why for pair in found for one in pair if not one.metrics), "")
     if wrong:
         return outcome("failed", wrong, seconds=clock() - start)
-    seen = tuple(look(check, found) for check in case.checks)
+    seen = tuple(evaluate(check, found) for check in case.checks)
     failed = [one.of for one in seen if not one.held]
     why = f"not so: {', '.join(failed)}" if failed else ""
     return outcome("failed" if failed else "passed", why, checks=seen, seconds=clock() - start)
 
 
-def look(check: Check, pairs: Sequence[Pair]) -> Seen:
+def evaluate(check: Check, pairs: Sequence[Pair]) -> CaseCheck:
     """Whether a check holds of pairs of trials."""
     a = [value(check.of, one) for one, _ in pairs]
     b = [value(check.of, one) for _, one in pairs]
@@ -340,7 +340,7 @@ def look(check: Check, pairs: Sequence[Pair]) -> Seen:
             held = all(alike(x, y) for x, y in together)
         case "stays":
             held = alike(mean(a), mean(b)) or signed_rank([y - x for x, y in together]) > LEVEL
-    return Seen(check.of, check.rule, mean(a), mean(b), held)
+    return CaseCheck(check.of, check.rule, mean(a), mean(b), held)
 
 
 def alike(x: float, y: float) -> bool:

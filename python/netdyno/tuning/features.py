@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from netdyno.lab import sockets
-from netdyno.lab.counters import Where, moved, read
+from netdyno.lab.counters import CounterSource, increases, read
 
 Features = Mapping[str, float]
 """By name; what cannot be told is left out."""
@@ -88,11 +88,11 @@ def sample(
     namespace: str | None, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, float]:
     """The features of what runs in a namespace, looked at for some seconds; nothing is changed."""
-    where = Where(namespace)
+    where = CounterSource(namespace)
     before, begin = read(where), time.monotonic()
-    with sockets.Glances(namespace) as glances:
+    with sockets.SocketSampler(namespace) as glances:
         sleep(seconds)
-    delta = moved(before, read(where))
+    delta = increases(before, read(where))
     return features({**delta, **glances.summary()}, time.monotonic() - begin)
 
 

@@ -39,7 +39,7 @@ def centre(metric: Metric, values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def has(seen: Observation, *metrics: str) -> bool:
+def has_metrics(seen: Observation, *metrics: str) -> bool:
     """Whether a trial counts, and saw all of these."""
     return seen.valid and all(math.isfinite(seen.metrics.get(name, math.nan)) for name in metrics)
 

@@ -48,7 +48,7 @@ def names(registry: Registry, interfaces: Iterable[str]) -> list[str]:
     return [*plain, *(name.replace("*", one) for one in interfaces for name in of_devices)]
 
 
-def look(registry: Registry, wanted: Iterable[str], where: str | None = None) -> dict[str, HostState]:
+def read_states(registry: Registry, wanted: Iterable[str], where: str | None = None) -> dict[str, HostState]:
     """Tunables by name, as they are in a namespace. What is of the whole machine is looked at from here."""
     wanted = list(wanted)
     scopes = {name: scope(registry.find(name)) for name in wanted}
@@ -66,7 +66,7 @@ def reader(registry: Registry, where: str | None) -> Now:
     def now(name: str) -> Value | None:
         if name not in known:
             if name in registry.tunables or name.startswith("dev."):
-                known[name] = look(registry, [name], where)[name].value
+                known[name] = read_states(registry, [name], where)[name].value
             else:
                 known[name] = sysctl.read(where, name)
         return known[name]

@@ -34,20 +34,20 @@ PASSED_ON = (
 def machine_wide(made: Tables) -> list[str]:
     """Parameters of the whole machine, as this kernel has them, that tables ask for."""
     asked = [name for text in made.settings for name in benches.setting(text)]
-    there = host_state.look(registry(), dict.fromkeys(asked))
+    there = host_state.read_states(registry(), dict.fromkeys(asked))
     of_settings = [n for n, one in there.items() if one.scope is Scope.GLOBAL and one.state == "there"]
     of_benches = [name for spec in made.benches.values() for name in spec.machine if of_machine(name)]
     return list(dict.fromkeys([*of_benches, *of_settings]))
 
 
 @dataclass(frozen=True)
-class Place:
-    """What of the virtual machine outlasts it: a state of netdyno's own, where it also goes on from."""
+class VmState:
+    """State that outlasts the virtual machine, from which an interrupted reproduction resumes."""
 
     folder: Path
 
     @classmethod
-    def of(cls, state: Path) -> Place:
+    def of(cls, state: Path) -> VmState:
         """That of a state; in the virtual machine its own state is it."""
         return cls(state / "vm")
 
@@ -70,7 +70,7 @@ class Place:
     def alone(self) -> Iterator[None]:
         """One virtual machine at a time uses it, and finds nothing there that an earlier one gave out."""
         files.folder(self.folder, private=True)
-        with files.told(self.folder), files.open_private(self.folder / "lock", "ab") as lock:
+        with files.os_errors(self.folder), files.open_private(self.folder / "lock", "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
@@ -92,7 +92,7 @@ class Place:
             if result.id != folder.name:
                 continue  # it would be written elsewhere
             to = files.within(paths.runs(), result.id)
-            with files.told(to):
+            with files.os_errors(to):
                 shutil.copytree(folder, to, dirs_exist_ok=True)
             with Store() as store:
                 store.put(result, to)
@@ -104,7 +104,7 @@ class Place:
 def run(
     setup: Setup,
     words: Sequence[str],
-    place: Place,
+    place: VmState,
     more: Mapping[str, str],
     streams: tuple[Sink, Sink],
     interrupts: Interrupts,

@@ -12,13 +12,13 @@ from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import blocks
 from netdyno.tuning.features import Features, completed, features
-from netdyno.tuning.gain import gain, has
+from netdyno.tuning.gain import gain, has_metrics
 from netdyno.tuning.recommend import Context, Experience
 
 
 @dataclass(frozen=True)
-class Place:
-    """One point of the grid: a service over a path."""
+class GridPoint:
+    """A point of the grid: one service over one path."""
 
     name: str
     metric: str
@@ -28,8 +28,8 @@ class Place:
 
 
 def learn(
-    places: Sequence[Place],
-    bench: Callable[[Place], SettingMeasurer],
+    places: Sequence[GridPoint],
+    bench: Callable[[GridPoint], SettingMeasurer],
     settings: Mapping[str, Setting],
     record: Record,
     machine: Mapping[str, Any],
@@ -57,14 +57,14 @@ def learn(
                     made, phase, index, arms[arm], seed * 100_003 + number * 101 + index
                 )
             seen.append(trials)
-        rested = [t[0].observation for t in seen if has(t[0].observation, place.metric)]
+        rested = [t[0].observation for t in seen if has_metrics(t[0].observation, place.metric)]
         if not rested:
             continue
         gains: dict[str, list[float]] = {}
         for arm, name in enumerate(names, 1):
             for trials in seen:
                 before, after = trials[0].observation, trials[arm].observation
-                if has(before, place.metric) and has(after, place.metric):
+                if has_metrics(before, place.metric) and has_metrics(after, place.metric):
                     better = alike(metric, after.metrics[place.metric], before.metrics[place.metric])
                     gains.setdefault(name, []).append(better)
         each = [completed(features(o.counters, o.seconds), place.path) for o in rested]

@@ -20,15 +20,15 @@ from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, Spec
-from netdyno.tuning.driven import Patient
 from netdyno.tuning.host_state import scope
-from netdyno.tuning.learn import Place
+from netdyno.tuning.learn import GridPoint
 from netdyno.tuning.learn import learn as run
 from netdyno.tuning.model import Scope
+from netdyno.tuning.prepared_bench import UninterruptedBench
 from netdyno.tuning.recommend import Experience, judge
 from netdyno.tuning.registry import registry
-from netdyno.tuning.search_run import Teller
-from netdyno.tuning.tunable_bench import Checked, Tried, look, machine
+from netdyno.tuning.search_run import StudyListener
+from netdyno.tuning.tunable_bench import CheckedBench, TunableSet, machine, tunables_of
 
 SERVICES = (
     "iperf3-tcp reverse=true seconds=3 omit=1",
@@ -47,8 +47,8 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The grid, and what is measured at each of its points."""
+class LearningRequest:
+    """A grid of services and paths, and the settings to measure at each point."""
 
     workloads: Sequence[str] = SERVICES
     """With their options."""
@@ -68,8 +68,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What came of it."""
+class LearningOutcome:
+    """The experience from a grid, and how well it predicts."""
 
     experience: Experience
     judgement: Mapping[str, Any] | None
@@ -77,54 +77,54 @@ class Learned:
     """Where it lies."""
 
 
-def learn(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Learned:
+def learn(request: LearningRequest, listener: StudyListener, interrupts: Interrupts) -> LearningOutcome:
     """Measure the grid and keep what it shows. Interrupted, the same call goes on."""
-    specs = _grid(wanted)
+    specs = _grid(request)
     need_root()
     journal.restore()
-    base = registry().read(dict(wanted.baseline))
-    needed = machine(registry().tunables) if wanted.allow_global else {}
+    base = registry().read(dict(request.baseline))
+    needed = machine(registry().tunables) if request.allow_global else {}
     made = {
         place: NamespaceBench(
             spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
-            allow_global=wanted.allow_global,
+            allow_global=request.allow_global,
         )
         for place, (spec, _) in specs.items()
     }
-    there = look(next(iter(made.values())))
-    chosen = _settings(wanted.settings, there, teller)
-    places = [Place(p, next(iter(b.metrics)), {"rtt": specs[p][1]}) for p, b in made.items()]
+    there = tunables_of(next(iter(made.values())))
+    chosen = _settings(request.settings, there, listener)
+    places = [GridPoint(p, next(iter(b.metrics)), {"rtt": specs[p][1]}) for p, b in made.items()]
     plan = {
-        "places": [p.name for p in places], "settings": chosen, "pairs": wanted.pairs, "seed": wanted.seed,
+        "places": [p.name for p in places], "settings": chosen, "pairs": request.pairs, "seed": request.seed,
         "baseline": base, "kernel": platform.release(),
     }  # fmt: skip
-    study = Study.of("learn", "grid", plan, wanted.name)
+    study = Study.of("learn", "grid", plan, request.name)
 
-    def bench(place: Place) -> SettingMeasurer:
-        return Patient(Checked(made[place.name], registry(), there.starts), interrupts)
+    def bench(place: GridPoint) -> SettingMeasurer:
+        return UninterruptedBench(CheckedBench(made[place.name], registry(), there.starts), interrupts)
 
     measured = {name: metric for one in made.values() for name, metric in one.metrics.items()}
-    with entry.begun(study, measured, leg=lambda trial: trial.phase.removesuffix(" again")) as kept:
-        count = len(places) * wanted.pairs * (1 + len(chosen))
-        teller.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
+    with entry.open_entry(study, measured, leg=lambda trial: trial.phase.removesuffix(" again")) as kept:
+        count = len(places) * request.pairs * (1 + len(chosen))
+        listener.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
         firsts = {m.name: m for b in made.values() for m in list(b.metrics.values())[:1]}
-        teller.begun(kept.record, count, list(firsts.values()))
-        found = run(places, bench, chosen, kept.record, _machine(), pairs=wanted.pairs, seed=wanted.seed)
-        teller.over(kept.record)
-        to = wanted.to or folder() / "experience.json"
+        listener.begun(kept.record, count, list(firsts.values()))
+        found = run(places, bench, chosen, kept.record, _machine(), pairs=request.pairs, seed=request.seed)
+        listener.over(kept.record)
+        to = request.to or folder() / "experience.json"
         found.write(to)
         judgement = judge(found).document() if found.contexts else None
         kept.finish(
             {"experience": asdict(found), "judgement": judgement}, [],
             finding=f"{len(found.contexts)} contexts, {len(chosen)} settings",
         )  # fmt: skip
-    return Learned(found, judgement, to)
+    return LearningOutcome(found, judgement, to)
 
 
-def _grid(wanted: Wanted) -> dict[str, tuple[Spec, float]]:
+def _grid(request: LearningRequest) -> dict[str, tuple[Spec, float]]:
     """The benches of a grid with their round trips in seconds, by name."""
     found = {}
-    points = itertools.product(wanted.workloads, wanted.rtts, wanted.losses, wanted.rates)
+    points = itertools.product(request.workloads, request.rtts, request.losses, request.rates)
     for words, rtt, loss, rate in points:
         kind, *options = words.split()
         # half of the round trip each way
@@ -134,22 +134,22 @@ def _grid(wanted: Wanted) -> dict[str, tuple[Spec, float]]:
     return found
 
 
-def _settings(names: Sequence[str], there: Tried, teller: Teller) -> dict[str, Setting]:
+def _settings(names: Sequence[str], there: TunableSet, listener: StudyListener) -> dict[str, Setting]:
     """Known settings, without what cannot be set here; those of which nothing is left are left out."""
     found: dict[str, Setting] = {}
     for name in names:
         whole = service.on_devices(registry(), service.known(name).values, [benches.DEVICE])
         kept = {n: v for n, v in whole.items() if _takes(there, n, v)}
         if out := [n for n in whole if n not in kept]:
-            teller.note(f"{name}: without {', '.join(out)}, which cannot be set in a namespace here")
+            listener.note(f"{name}: without {', '.join(out)}, which cannot be set in a namespace here")
         if {n: v for n, v in kept.items() if there.starts.get(n) != v}:
             found[name] = kept
         else:
-            teller.note(f"{name} skipped: nothing of it can be set here")
+            listener.note(f"{name} skipped: nothing of it can be set here")
     return found
 
 
-def _takes(there: Tried, name: str, value: object) -> bool:
+def _takes(there: TunableSet, name: str, value: object) -> bool:
     """Whether a namespace here has it for itself, and takes the value: the machine is left alone."""
     tunable = there.tunables.get(name)
     if tunable is None or scope(tunable) is Scope.GLOBAL:

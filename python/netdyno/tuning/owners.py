@@ -38,7 +38,7 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
         fix = "Stop it first: systemctl stop tuned, or tuned-adm off"
         raise Error("ND-92-40", f"TuneD is active with the profile {profile}", at="this machine", fix=fix)
     wanted = {(step.where, (step.target.kind, step.target.path, step.target.device)) for step in plan.steps}
-    for pid, entry in held(folder):
+    for pid, entry in changes_in_force(folder):
         place = entry.get("where")
         if pid != os.getpid() and (place, tuple(entry["target"])) in wanted:
             raise _taken(" ".join(filter(None, entry["target"][1:])), pid, place)
@@ -46,7 +46,7 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
 
 def refuse_file(path: Path, folder: Path) -> None:
     """Raise where another process of ours has changed this file and not put it back yet."""
-    for pid, entry in held(folder, ("sysctl",)):
+    for pid, entry in changes_in_force(folder, ("sysctl",)):
         if pid != os.getpid() and entry.get("path") == str(path):
             raise _taken(str(path), pid)
 
@@ -58,8 +58,8 @@ def _taken(what: str, pid: int, place: str | None = None) -> Error:
 
 def free(entry: Mapping[str, Any], folder: Path) -> bool:
     """Whether no living process of ours has set, and will put back, what an entry of a dead one is about."""
-    about = [(one.get("where"), one["target"]) for _, one in held(folder)]
-    files = [one["path"] for _, one in held(folder, ("sysctl",))]
+    about = [(one.get("where"), one["target"]) for _, one in changes_in_force(folder)]
+    files = [one["path"] for _, one in changes_in_force(folder, ("sysctl",))]
     if entry["kind"] in KINDS:
         return (entry.get("where"), entry["target"]) not in about
     return entry["kind"] != "sysctl" or entry["path"] not in files
@@ -75,7 +75,7 @@ def tuned(root: Path = ROOT) -> str:
     return profile if proc.start_time(pid) is not None else ""
 
 
-def held(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int, dict[str, Any]]]:
+def changes_in_force(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int, dict[str, Any]]]:
     """What living processes of ours have changed and not put back yet."""
     for path in sorted(folder.glob("*.jsonl")):
         owner, left = journal.open_of(path)

@@ -88,7 +88,7 @@ def plan(
 ) -> Plan:
     """What to write for a setting to be in force. What is optional is left out where it cannot be set."""
     known = known or registry()
-    found = host_state.look(known, setting, where)
+    found = host_state.read_states(known, setting, where)
     left_out: dict[str, str] = {}
     faults: list[Error] = []
     for name, one in found.items():

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from netdyno.experiment.measurer import SettingMeasurer
-from netdyno.experiment.pairs import Spare
+from netdyno.experiment.pairs import RepeatBudget
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, Verdict, judge
 from netdyno.stats.discards import Discard
@@ -47,8 +47,8 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """How a proof is measured; said before it begins."""
+class ProofPlan:
+    """Plan of a proof: pairs, repeats and detectable effects."""
 
     pairs: int
     least: int
@@ -65,9 +65,13 @@ class Planned:
     """What it spends of the significance level of the study."""
 
 
-def planned_proof(
-    record: Record, settings: Sequence[Setting], level: float, pairs: int | None, make: Callable[..., Planned]
-) -> Planned:
+def resume_or_plan(
+    record: Record,
+    settings: Sequence[Setting],
+    level: float,
+    pairs: int | None,
+    make: Callable[..., ProofPlan],
+) -> ProofPlan:
     """The proof of these settings: one that was begun before and has the pairs that are wanted goes on, with
     the trials that are its own; else it is another.
 
@@ -99,7 +103,7 @@ def plan(
     level: float,
     pairs: int | None = None,
     spare: int | None = None,
-) -> Planned:
+) -> ProofPlan:
     """As many pairs as find half of what was seen of each objective, the other half being luck.
 
     `spread` is that of one trial of the baseline, known from so many. What happens by chance in counts has no
@@ -114,12 +118,12 @@ def plan(
         wanted.append(pairs_for(change, one, known_from, max(MOST, wanted[0]), each, tests))
     count = max(wanted) if pairs is None else max(pairs, least)
     found = {o: detectable(one, known_from, count, each, tests=tests) for o, one in noise.items()}
-    return Planned(count, least, arms * count if spare is None else spare, arms, found)
+    return ProofPlan(count, least, arms * count if spare is None else spare, arms, found)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The trials of one setting."""
+class ArmTrials:
+    """Trials of one arm, that is of one setting."""
 
     trials: tuple[TrialRecord, ...]
     """One for each block."""
@@ -134,24 +138,24 @@ class Measured:
 
 
 def measure(
-    bench: SettingMeasurer, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
-) -> tuple[list[Measured], Spare]:
+    bench: SettingMeasurer, record: Record, plan: ProofPlan, settings: Sequence[Setting], seed: int
+) -> tuple[list[ArmTrials], RepeatBudget]:
     """What was measured of each setting, in blocks of drawn order, and what is left to spare."""
-    spare = Spare(planned.spare)
+    spare = RepeatBudget(plan.spare)
     trials: list[list[TrialRecord]] = [[] for _ in settings]
     tries: list[list[TrialRecord]] = [[] for _ in settings]
-    draw = seed * 1009 + planned.number
-    for number, block in enumerate(blocks(len(settings), planned.pairs, draw)):
+    draw = seed * 1009 + plan.number
+    for number, block in enumerate(blocks(len(settings), plan.pairs, draw)):
         # a block has one seed: where it decides what is asked, all are asked alike
-        own = (seed * 1_000_003 + 3 * 100_003 + planned.number * 1009 + number) % 2**31
+        own = (seed * 1_000_003 + 3 * 100_003 + plan.number * 1009 + number) % 2**31
         for which in block:
             name = json.dumps(dict(settings[which]), sort_keys=True)
-            phase = f"proof {planned.number} {name}"
+            phase = f"proof {plan.number} {name}"
             after = tries[which].append
-            one = record.settled(bench, phase, number, settings[which], own, spare, after=after)
+            one = record.measure_with_repeats(bench, phase, number, settings[which], own, spare, after=after)
             tries[which].pop()
             trials[which].append(one)
-    return [Measured(tuple(t), tuple(d)) for t, d in zip(trials, tries, strict=True)], spare
+    return [ArmTrials(tuple(t), tuple(d)) for t, d in zip(trials, tries, strict=True)], spare
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class Candidate:
     setting: Setting
     mechanism: Mapping[str, Sequence[str]]
     """By parameter, the counters that tell how it is better."""
-    measured: Measured
+    measured: ArmTrials
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ class Proof:
 
 def prove(
     metrics: Mapping[str, Metric],
-    baseline: Measured,
+    baseline: ArmTrials,
     candidates: Sequence[Candidate],
     limits: Sequence[Limit] = (),
     level: float = 0.05,

@@ -98,8 +98,8 @@ class Experience:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What is expected of a setting."""
+class ExpectedGain:
+    """Expected gain of a setting, with its interval."""
 
     setting: str
     gain: float
@@ -118,7 +118,7 @@ class Proposal:
 
     setting: str
     """A name in the experience; empty: change nothing."""
-    expected: tuple[Expected, ...]
+    expected: tuple[ExpectedGain, ...]
     """Of every setting, the best first."""
     nearest: tuple[tuple[str, float], ...]
     """The contexts that it is taken from, and how far they are."""
@@ -168,9 +168,11 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
         if guess is None:
             continue
         middle, apart = guess
-        off = _off(experience, setting, level)
+        off = _prediction_errors(experience, setting, level)
         expected.append(
-            Expected(setting, middle, None if off is None else (middle - off * apart, middle + off * apart))
+            ExpectedGain(
+                setting, middle, None if off is None else (middle - off * apart, middle + off * apart)
+            )
         )
     expected.sort(key=lambda e: -e.gain)
     best = next((e for e in expected if e.gain > CERTAIN), None)
@@ -217,7 +219,7 @@ def _reach(contexts: Sequence[Context]) -> float:
     return max(found, default=0.0)
 
 
-def _off(experience: Experience, setting: str, level: float) -> float | None:
+def _prediction_errors(experience: Experience, setting: str, level: float) -> float | None:
     """How far guesses were off where it is known, in all but `level` of the cases.
 
     In parts of how far their neighbours were apart: where these agree a guess is trusted more.
@@ -234,8 +236,8 @@ def _off(experience: Experience, setting: str, level: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One context that was left out: what was proposed for it, and what came of it."""
+class LeftOutCase:
+    """Leave-one-out result of one context: the proposal, its gain and the best possible gain."""
 
     context: str
     proposed: str
@@ -254,7 +256,7 @@ class Case:
 class Judgement:
     """The recommender against the best static setting, on contexts that it had not seen."""
 
-    cases: tuple[Case, ...] = field(repr=False)
+    cases: tuple[LeftOutCase, ...] = field(repr=False)
     gain: float
     """Means over all contexts; what was not proposed gained nothing."""
     static_gain: float
@@ -270,7 +272,7 @@ class Judgement:
     level: float
 
     @classmethod
-    def of(cls, cases: Sequence[Case], level: float) -> Judgement:
+    def of(cls, cases: Sequence[LeftOutCase], level: float) -> Judgement:
         """What came of all cases."""
         ranks = SignedRanks([c.gain - c.static_gain for c in cases])
         return cls(
@@ -312,7 +314,7 @@ def judge(experience: Experience, level: float = 0.05) -> Judgement:
         gain = context.gain(proposal.setting) or 0.0
         mine = next((e.interval for e in proposal.expected if e.setting == proposal.setting), None)
         cases.append(
-            Case(
+            LeftOutCase(
                 context.name, proposal.setting, proposal.known, gain,
                 static, context.gain(static) or 0.0, best, context.gain(best) or 0.0,
                 None if mine is None else mine[0] <= gain <= mine[1],

@@ -10,11 +10,11 @@ from netdyno.api.tables import pandas_module, table
 from netdyno.errors import Error
 from netdyno.stats.comparison import Finding
 from netdyno.stats.observation import Value
-from netdyno.tuning.comparing import Compared
+from netdyno.tuning.compare_run import ComparisonOutcome
 from netdyno.tuning.prove import Proof
 from netdyno.tuning.screen import Effect
-from netdyno.tuning.screen_run import Screened
-from netdyno.tuning.search_run import Searched
+from netdyno.tuning.screen_run import ScreeningOutcome
+from netdyno.tuning.search_run import TuningSearchOutcome
 
 if TYPE_CHECKING:
     import pandas
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Comparison:
     """What is known of one setting beside another."""
 
-    study: Compared
+    study: ComparisonOutcome
 
     @property
     def run(self) -> str:
@@ -92,7 +92,7 @@ class Comparison:
 class Screening:
     """Which parameters matter."""
 
-    study: Screened
+    study: ScreeningOutcome
 
     @property
     def run(self) -> str:
@@ -137,7 +137,7 @@ class Screening:
 class Tuning:
     """The setting that a search found, and what fresh pairs of trials say of it."""
 
-    study: Searched
+    study: TuningSearchOutcome
 
     @property
     def run(self) -> str:

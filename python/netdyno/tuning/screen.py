@@ -25,7 +25,7 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Value
 from netdyno.stats.unpaired import among, holm
-from netdyno.tuning.gain import centre, gain, has, of_bench
+from netdyno.tuning.gain import centre, gain, has_metrics, of_bench
 from netdyno.tuning.model import NOT_TAKEN
 from netdyno.tuning.space import Axis, Space
 
@@ -249,7 +249,7 @@ def judge(
 ) -> Screening:
     """What the trials of a screening say."""
     names = [m.name for m in metrics]
-    rested = [t.observation for t in baseline if has(t.observation, *names)]
+    rested = [t.observation for t in baseline if has_metrics(t.observation, *names)]
     if len(rested) < 3:
         why = next((t.observation.why for t in baseline if t.observation.why), "they lack a metric")
         fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
@@ -277,7 +277,7 @@ def judge(
         baseline=len(rested),
         trajectories=len(walked),
         effects=tuple(effects),
-        failed=sum(not has(t.observation, *names) for t in [*every, *baseline]),
+        failed=sum(not has_metrics(t.observation, *names) for t in [*every, *baseline]),
         trials=(*baseline, *every),
     )
 
@@ -297,7 +297,7 @@ def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[TrialRecord
         gain(metric, b.observation.metrics[metric.name], reference)
         - gain(metric, a.observation.metrics[metric.name], reference)
         for a, b in pairs
-        if has(a.observation, metric.name) and has(b.observation, metric.name)
+        if has_metrics(a.observation, metric.name) and has_metrics(b.observation, metric.name)
     ]
     return Noise((mean([d * d for d in apart]) / 2) ** 0.5 if apart else 0.0, len(apart))
 
@@ -312,7 +312,7 @@ def _effect(
             if step.name != axis.name:
                 continue
             before, after = trials[i].observation, trials[i + 1].observation
-            if not (has(before, metric.name) and has(after, metric.name)):
+            if not (has_metrics(before, metric.name) and has_metrics(after, metric.name)):
                 failed += 1
                 continue
             moved = gain(metric, after.metrics[metric.name], reference) - gain(

@@ -9,18 +9,18 @@ from typing import Any
 from netdyno.experiment import entry
 from netdyno.experiment.study import Study
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning.driven import Asked, driven
 from netdyno.tuning.gain import of_bench
+from netdyno.tuning.prepared_bench import BenchRequest, open_bench
 from netdyno.tuning.screen import Screening, cost
 from netdyno.tuning.screen import screen as run
-from netdyno.tuning.search_run import Teller
+from netdyno.tuning.search_run import StudyListener
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to screen, and how well."""
+class ScreeningRequest:
+    """A screening: bench, metrics, trajectories and significance."""
 
-    asked: Asked
+    request: BenchRequest
     """What is measured, and which parameters there are."""
     metrics: Sequence[str] = ()
     """Only these; none: all that the bench measures."""
@@ -35,8 +35,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Screened:
-    """What came of it."""
+class ScreeningOutcome:
+    """A finished screening and its stored study."""
 
     found: Screening
     document: Mapping[str, Any]
@@ -44,28 +44,28 @@ class Screened:
     study: Study
 
 
-def screen(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Screened:
+def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Interrupts) -> ScreeningOutcome:
     """Make the bench ready, walk the trajectories, judge, keep. Interrupted, the same call goes on."""
-    with driven(wanted.asked, interrupts) as on:
-        space = on.space(wanted.asked.params, wanted.memory)
-        metrics = on.metrics(wanted.metrics)
+    with open_bench(request.request, interrupts) as on:
+        space = on.space(request.request.params, request.memory)
+        metrics = on.metrics(request.metrics)
         looked_at = of_bench(on.bench.metrics, metrics)
         plan = {
-            "space": space.document(), "metrics": metrics, "trajectories": wanted.trajectories,
-            "seed": wanted.seed,
+            "space": space.document(), "metrics": metrics, "trajectories": request.trajectories,
+            "seed": request.seed,
         }  # fmt: skip
-        study = Study.of("screen", on.label, plan, wanted.name)
-        count = cost(space, wanted.trajectories)
-        with entry.begun(study, on.bench.metrics, fresh=wanted.fresh) as kept:
-            teller.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
-            teller.begun(kept.record, count, looked_at)
+        study = Study.of("screen", on.label, plan, request.name)
+        count = cost(space, request.trajectories)
+        with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
+            listener.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
+            listener.begun(kept.record, count, looked_at)
             found = run(
-                on.bench, space, metrics, kept.record, trajectories=wanted.trajectories, seed=wanted.seed,
-                level=wanted.level,
+                on.bench, space, metrics, kept.record, trajectories=request.trajectories, seed=request.seed,
+                level=request.level,
             )  # fmt: skip
-            teller.over(kept.record)
+            listener.over(kept.record)
             document = kept.finish(
                 found.document(), space.document(),
                 finding=f"matter: {', '.join(found.survivors()) or 'none of them'}",
             )  # fmt: skip
-    return Screened(found, document, study)
+    return ScreeningOutcome(found, document, study)

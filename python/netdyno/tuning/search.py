@@ -25,18 +25,18 @@ from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import least_pairs
 from netdyno.stats.sequential import share
 from netdyno.tuning import pareto
-from netdyno.tuning.gain import centre, gain, has, of_bench
+from netdyno.tuning.gain import centre, gain, has_metrics, of_bench
 from netdyno.tuning.prove import (
     EXTRA,
     MOST,
     Candidate,
     Limit,
-    Planned,
     Proof,
+    ProofPlan,
     measure,
     plan,
-    planned_proof,
     prove,
+    resume_or_plan,
 )
 from netdyno.tuning.space import Point, Space
 
@@ -79,8 +79,8 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One setting that was measured."""
+class TrialPoint:
+    """A measured setting: its trial, gains and broken limits."""
 
     setting: Setting
     trial: TrialRecord
@@ -101,14 +101,14 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found."""
+class SearchOutcome:
+    """A finished search: trials, Pareto front and proofs."""
 
     goal: Goal
     metrics: Mapping[str, Metric]
     reference: Mapping[str, float]
     spread: Mapping[str, float]
-    tried: tuple[Tried, ...]
+    tried: tuple[TrialPoint, ...]
     front: tuple[int, ...]
     """Places in `tried` of those that nothing dominates."""
     proofs: tuple[Proof, ...]
@@ -116,7 +116,7 @@ class Found:
     ended: str
     """budget, time, patience."""
     baseline: tuple[TrialRecord, ...] = field(repr=False, default=())
-    planned: Planned | None = None
+    planned: ProofPlan | None = None
     """How the proof was measured; none where nothing looked better."""
 
     @property
@@ -177,18 +177,18 @@ def search(
     seed: int = 1,
     hints: Sequence[Setting] = (),
     level: float = 0.05,
-    before_proof: Callable[[Planned], None] = lambda planned: None,
-) -> Found:
+    before_proof: Callable[[ProofPlan], None] = lambda planned: None,
+) -> SearchOutcome:
     """Look within the budget, beginning with the hints, and prove what was found; how, is told before."""
     budget = budget or Budget()
     of_bench(bench.metrics, goal.objectives)
     baseline = [record.fair(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
-    valid = [t.observation for t in baseline if has(t.observation, *goal.objectives)]
+    valid = [t.observation for t in baseline if has_metrics(t.observation, *goal.objectives)]
     if not valid:
         why = baseline[0].observation.why or "it lacks a metric"
         fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
         raise Error("ND-90-30", f"no trial of the baseline is valid: {why}", fix=fix)
-    metrics = {n: m for n, m in bench.metrics.items() if all(has(o, n) for o in valid)}
+    metrics = {n: m for n, m in bench.metrics.items() if all(has_metrics(o, n) for o in valid)}
     reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
     spread = {n: sd([gain(m, o.metrics[n], reference[n]) for o in valid]) for n, m in metrics.items()}
 
@@ -198,7 +198,7 @@ def search(
     study, distributions = _study(space, goal, seed)
     for point in [*map(space.point, hints), *corners(space)]:
         study.enqueue_trial(_params(space, point))
-    tried: list[Tried] = []
+    tried: list[TrialPoint] = []
     ended, better_at = "budget", 0
     while len(baseline) + len(tried) < budget.trials:
         if record.took >= budget.seconds:
@@ -210,7 +210,7 @@ def search(
         asked = study.ask(distributions)
         setting = space.setting(_point(space, asked.params))
         trial = _measured(bench, record, setting, len(tried), seed)
-        one = Tried(setting, trial, _gains(metrics, goal, reference, trial), _broken(goal, trial))
+        one = TrialPoint(setting, trial, _gains(metrics, goal, reference, trial), _broken(goal, trial))
         if _advances(one, tried, goal, spread):
             better_at = len(tried) + 1
         tried.append(one)
@@ -228,7 +228,9 @@ def search(
     nothing = dict.fromkeys(goal.objectives, 0.0)
     kept = [i for i in feasible if not pareto.dominates(nothing, tried[i].gains, goal.objectives)]
     front = [kept[i] for i in pareto.front([tried[i].gains for i in kept], goal.objectives)]
-    found = Found(goal, metrics, reference, spread, tuple(tried), tuple(front), (), ended, tuple(baseline))
+    found = SearchOutcome(
+        goal, metrics, reference, spread, tuple(tried), tuple(front), (), ended, tuple(baseline)
+    )
     return _proven(found, bench, space, record, budget, len(valid), seed, level, before_proof)
 
 
@@ -313,16 +315,16 @@ def _gains(
     metrics: Mapping[str, Metric], goal: Goal, reference: Mapping[str, float], trial: TrialRecord
 ) -> dict[str, float]:
     seen = trial.observation
-    if not has(seen, *goal.objectives):
+    if not has_metrics(seen, *goal.objectives):
         return {}
-    return {n: gain(m, seen.metrics[n], reference[n]) for n, m in metrics.items() if has(seen, n)}
+    return {n: gain(m, seen.metrics[n], reference[n]) for n, m in metrics.items() if has_metrics(seen, n)}
 
 
 def _broken(goal: Goal, trial: TrialRecord) -> tuple[str, ...]:
     return tuple(limit.name for limit in goal.limits if limit.broken(trial) > 0)
 
 
-def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[str, float]) -> bool:
+def _advances(one: TrialPoint, tried: Sequence[TrialPoint], goal: Goal, spread: Mapping[str, float]) -> bool:
     """Whether it is better than all before in some objective, by more than the baseline varies."""
     if not one.feasible:
         return False
@@ -333,7 +335,7 @@ def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[st
 
 
 def _proven(
-    found: Found,
+    found: SearchOutcome,
     bench: SettingMeasurer,
     space: Space,
     record: Record,
@@ -341,8 +343,8 @@ def _proven(
     known_from: int,
     seed: int,
     level: float,
-    before: Callable[[Planned], None],
-) -> Found:
+    before: Callable[[ProofPlan], None],
+) -> SearchOutcome:
     """With what was best in each objective measured again, without what it does not need."""
     goal, metrics, spread = found.goal, found.metrics, found.spread
     best = candidates(found.tried, goal)
@@ -356,13 +358,13 @@ def _proven(
     distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
     names = list(distinct)
 
-    def make(own: float, pairs: int | None, spare: int | None) -> Planned:
+    def make(own: float, pairs: int | None, spare: int | None) -> ProofPlan:
         return plan(
             metrics, {o: best[o].gains[o] for o in chosen}, spread, known_from, arms=len(names), level=own,
             pairs=pairs, spare=budget.spare if spare is None else spare,
         )  # fmt: skip
 
-    planned = planned_proof(record, list(distinct.values()), level, budget.pairs, make)
+    planned = resume_or_plan(record, list(distinct.values()), level, budget.pairs, make)
     before(planned)
     measured, spare = measure(bench, record, planned, list(distinct.values()), seed)
     beside = [
@@ -399,7 +401,7 @@ def trimmed(
         nonlocal count
         trial = record.fair(bench, f"trim {objective}", count, setting, _seed(seed, 4, count))
         count += 1
-        if not has(trial.observation, objective) or _broken(goal, trial):
+        if not has_metrics(trial.observation, objective) or _broken(goal, trial):
             return None
         return gain(metric, trial.observation.metrics[objective], reference[objective])
 
@@ -421,7 +423,7 @@ def mechanism(space: Space, setting: Setting) -> dict[str, tuple[str, ...]]:
     return {a.name: a.tunable.counters for a in space.axes if a.name in setting}
 
 
-def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Tried]:
+def candidates(tried: Sequence[TrialPoint], goal: Goal) -> dict[str, TrialPoint]:
     """For each objective what looks best; none where nothing looks better than the baseline."""
     feasible = [t for t in tried if t.feasible and t.setting]
     if not feasible:

@@ -14,18 +14,18 @@ from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.sequential import TEST
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning.driven import Asked, Driven, driven
 from netdyno.tuning.gain import of_bench
-from netdyno.tuning.prove import Limit, Planned
-from netdyno.tuning.search import Budget, Found, Goal, most_trials
+from netdyno.tuning.prepared_bench import BenchRequest, PreparedBench, open_bench
+from netdyno.tuning.prove import Limit, ProofPlan
+from netdyno.tuning.search import Budget, Goal, SearchOutcome, most_trials
 from netdyno.tuning.search import search as run
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to search for, and how long."""
+class TuningSearchRequest:
+    """A search: bench, objectives, limits and budget."""
 
-    asked: Asked
+    request: BenchRequest
     """What is measured, and which parameters there are."""
     objectives: Sequence[str] = ()
     """Metrics to improve; none: those of the class of service, else the first of the bench."""
@@ -42,8 +42,8 @@ class Wanted:
     """Measure anew what was measured before."""
 
 
-class Teller(Protocol):
-    """Who is told how far a study is."""
+class StudyListener(Protocol):
+    """Receives the progress of a study."""
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -51,15 +51,15 @@ class Teller(Protocol):
     def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
         """Trials are about to be measured: where they are kept, at most how many, and what is looked at."""
 
-    def planned(self, planned: Planned) -> None:
+    def planned(self, plan: ProofPlan) -> None:
         """How the proof is going to be measured."""
 
     def over(self, record: Record) -> None:
         """All were measured."""
 
 
-class Silent:
-    """Tells nobody."""
+class NullListener:
+    """Ignores all progress."""
 
     def note(self, text: str) -> None:
         """Nothing."""
@@ -67,7 +67,7 @@ class Silent:
     def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
         """Nothing."""
 
-    def planned(self, planned: Planned) -> None:
+    def planned(self, plan: ProofPlan) -> None:
         """Nothing."""
 
     def over(self, record: Record) -> None:
@@ -75,10 +75,10 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What came of it."""
+class TuningSearchOutcome:
+    """A finished search and its stored study."""
 
-    found: Found
+    found: SearchOutcome
     document: Mapping[str, Any]
     """As it is kept."""
     study: Study
@@ -86,39 +86,41 @@ class Searched:
     """The document of the screening that it went on from."""
 
 
-def search(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Searched:
+def search(
+    request: TuningSearchRequest, listener: StudyListener, interrupts: Interrupts
+) -> TuningSearchOutcome:
     """Make the bench ready, search, prove, keep. Interrupted, the same call goes on."""
-    before = studies.read(wanted.screened, "screen") if wanted.screened else None
-    names = list(wanted.asked.params) or _survivors(before)
-    with driven(wanted.asked, interrupts) as on:
-        space = on.space(names, wanted.memory)
-        goal = _goal(on, wanted)
+    before = studies.read(request.screened, "screen") if request.screened else None
+    names = list(request.request.params) or _survivors(before)
+    with open_bench(request.request, interrupts) as on:
+        space = on.space(names, request.memory)
+        goal = _goal(on, request)
         hints = _hints(before, goal)
         plan = {
             "space": space.document(), "objectives": list(goal.objectives),
-            "limits": {one.name: one.most for one in goal.limits}, "seed": wanted.seed,
-            "hints": [dict(h) for h in hints], "test": TEST, "level": wanted.level,
+            "limits": {one.name: one.most for one in goal.limits}, "seed": request.seed,
+            "hints": [dict(h) for h in hints], "test": TEST, "level": request.level,
         }  # fmt: skip
-        study = Study.of("search", on.label, plan, wanted.name)
-        with entry.begun(study, on.bench.metrics, fresh=wanted.fresh) as kept:
-            about = f"at most {wanted.budget.trials} trials of {len(space.axes)} parameters, then the proof"
-            teller.note(f"{study.name}: {about}")
-            most = most_trials(space, goal, wanted.budget, len(on.bench.metrics))
-            teller.begun(kept.record, most, [on.bench.metrics[o] for o in goal.objectives])
+        study = Study.of("search", on.label, plan, request.name)
+        with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
+            about = f"at most {request.budget.trials} trials of {len(space.axes)} parameters, then the proof"
+            listener.note(f"{study.name}: {about}")
+            most = most_trials(space, goal, request.budget, len(on.bench.metrics))
+            listener.begun(kept.record, most, [on.bench.metrics[o] for o in goal.objectives])
             found = run(
-                on.bench, space, goal, kept.record, budget=wanted.budget, seed=wanted.seed, hints=hints,
-                level=wanted.level, before_proof=teller.planned,
+                on.bench, space, goal, kept.record, budget=request.budget, seed=request.seed, hints=hints,
+                level=request.level, before_proof=listener.planned,
             )  # fmt: skip
-            teller.over(kept.record)
+            listener.over(kept.record)
             document = kept.finish(
                 found.document(), space.document(), finding=found.said, valid=not found.invalid
             )
-    return Searched(found, document, study, before)
+    return TuningSearchOutcome(found, document, study, before)
 
 
-def _goal(on: Driven, wanted: Wanted) -> Goal:
+def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
     """What is wanted: as is said, or as the class of service has it, or the first metric."""
-    limits, objectives = list(wanted.limits), list(wanted.objectives)
+    limits, objectives = list(request.limits), list(request.objectives)
     if on.service:
         objectives = objectives or [o for o in on.service.objectives if o in on.bench.metrics]
         named = {one.name for one in limits}

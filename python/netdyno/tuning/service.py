@@ -14,8 +14,8 @@ from netdyno.stats.observation import Metric, Value
 from netdyno.tuning.registry import Registry
 
 
-class Measured(config.Config):
-    """A metric of a class."""
+class MetricSpec(config.Config):
+    """A metric of a service class."""
 
     unit: str
     better: Literal["higher", "lower"]
@@ -36,7 +36,7 @@ class ServiceClass(config.Config):
     summary: str = ""
     traits: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
-    measured: dict[str, Measured] = Field(alias="metrics")
+    measured: dict[str, MetricSpec] = Field(alias="metrics")
     objectives: tuple[str, ...] = Field(min_length=1)
     """Metrics to improve, the one that matters most first."""
     constraints: tuple[Limit, ...] = ()
@@ -73,8 +73,8 @@ class ServiceClass(config.Config):
         return found
 
 
-class Known(config.Config):
-    """A setting with where it comes from."""
+class KnownSetting(config.Config):
+    """A published setting and its source."""
 
     summary: str = ""
     source: str = ""
@@ -99,14 +99,14 @@ def read(name: str) -> ServiceClass:
     return _read(ServiceClass, name, classes())
 
 
-def known(name: str) -> Known:
+def known(name: str) -> KnownSetting:
     """A setting by name, or from a file, which may also be plain names and values."""
     if name in settings() or presets.is_word(name):
-        return _read(Known, name, settings())
+        return _read(KnownSetting, name, settings())
     data = config.read(Path(name))
     if isinstance(data, dict) and "values" not in data:
         data = {"values": data}
-    return config.check(Known, data, "ND-104-41", name)
+    return config.check(KnownSetting, data, "ND-104-41", name)
 
 
 def on_devices(registry: Registry, values: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Value]:

@@ -89,8 +89,8 @@ class Path:
 
 
 @dataclass
-class Simulated:
-    """A bench that computes what it sees; the same for the same seeds."""
+class SimulatedBench:
+    """A bench with a computed response; deterministic for a seed."""
 
     path: Path = field(default_factory=Path)
     noise: float = 0.04

@@ -21,16 +21,16 @@ from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.looks import Stage
 from netdyno.experiment.measurer import SettingMeasurer
-from netdyno.experiment.pairs import Spare
+from netdyno.experiment.pairs import RepeatBudget
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, judge
 from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import blocks, least_pairs
-from netdyno.stats.pairs import Limits, Pair
+from netdyno.stats.pairs import DisturbanceLimits, Pair
 from netdyno.tuning import benches
 from netdyno.tuning.bench import Spec, workload
-from netdyno.tuning.benches import BASELINE, Chosen
+from netdyno.tuning.benches import BASELINE, ChosenSetting
 
 FORMAT = "netdyno-tuning/1"
 
@@ -134,7 +134,7 @@ def check(data: Any, at: str) -> Tables:
 _NUMBER = re.compile(r"([0-9.]+)([A-Za-z]*)")
 
 
-def wrong(_: Path, data: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def findings(_: Path, data: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Nothing, for `netdyno validate`: what is wrong is raised."""
     check(data, "")
     return [], []
@@ -158,15 +158,15 @@ def scaled(spec: BenchSpec, load: float, length: float) -> Spec:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One trial of the plan."""
+class PlannedTrial:
+    """A planned trial: block, bench and setting."""
 
     block: int
     bench: str
     setting: str
 
 
-def schedule(tables: Tables, repeat: int, seed: int) -> Iterator[Run]:
+def schedule(tables: Tables, repeat: int, seed: int) -> Iterator[PlannedTrial]:
     """Block after block, each with every bench and every setting once."""
     settings = tables.settings
     orders = {
@@ -176,12 +176,12 @@ def schedule(tables: Tables, repeat: int, seed: int) -> Iterator[Run]:
     for block in range(repeat):
         for bench in tables.benches:
             for arm in orders[bench][block]:
-                yield Run(block, bench, settings[arm])
+                yield PlannedTrial(block, bench, settings[arm])
 
 
 @dataclass
-class Seen:
-    """What was measured."""
+class TableTrials:
+    """Trials of all tables."""
 
     trials: dict[str, dict[str, dict[int, Observation]]]
     """Observations by bench, setting and block."""
@@ -197,7 +197,7 @@ class Seen:
         ]
 
 
-Told = Callable[[int, int, Run, Observation, float], None]
+TrialCallback = Callable[[int, int, PlannedTrial, Observation, float], None]
 """Told after each trial: how many are done, of how many, which it was, what it saw, seconds left."""
 
 
@@ -210,15 +210,15 @@ def run(
     repeat: int,
     seed: int,
     stages: Sequence[Stage] | None = None,
-    limits: Limits | None = None,
-    told: Told = lambda done, of, one, seen, left: None,
-) -> Seen:
+    limits: DisturbanceLimits | None = None,
+    told: TrialCallback = lambda done, of, one, seen, left: None,
+) -> TableTrials:
     """Measure everything that the record does not have yet, and again what was disturbed, as long as there is
     any to spare in its stage; by default as many as are planned."""
     plan = list(schedule(tables, repeat, seed))
-    found = Seen({bench: {name: {} for name in settings} for bench in tables.benches})
+    found = TableTrials({bench: {name: {} for name in settings} for bench in tables.benches})
     took: dict[str, list[float]] = {bench: [] for bench in tables.benches}
-    stages = stages or [Stage(0, repeat, Spare(len(plan)))]
+    stages = stages or [Stage(0, repeat, RepeatBudget(len(plan)))]
     done, before = 0, sum(one.spare.again.total() for one in stages)
     for place, one in enumerate(plan, 1):
         index = one.block * len(settings) + list(settings).index(one.setting)
@@ -227,7 +227,7 @@ def run(
         rest = next(stage.spare for stage in stages if one.block < stage.pairs)
 
         def after(
-            trial: TrialRecord, place: int = place, one: Run = one, tries: list[Observation] = tries
+            trial: TrialRecord, place: int = place, one: PlannedTrial = one, tries: list[Observation] = tries
         ) -> None:
             nonlocal done
             done += 1
@@ -236,7 +236,7 @@ def run(
             of = len(plan) + sum(stage.spare.again.total() for stage in stages) - before
             told(done, of, one, trial.observation, _left(plan[place:], took))
 
-        trial = record.settled(
+        trial = record.measure_with_repeats(
             made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block,
             rest, limits, after,
         )  # fmt: skip
@@ -245,7 +245,7 @@ def run(
     return found
 
 
-def _left(rest: Sequence[Run], took: Mapping[str, Sequence[float]]) -> float:
+def _left(rest: Sequence[PlannedTrial], took: Mapping[str, Sequence[float]]) -> float:
     """Seconds for what is left; a bench that has not run yet is taken for the others' mean."""
     known = {bench: sum(one) / len(one) for bench, one in took.items() if one}
     middle = sum(known.values()) / len(known)
@@ -253,8 +253,8 @@ def _left(rest: Sequence[Run], took: Mapping[str, Sequence[float]]) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a table, measured."""
+class MeasuredRow:
+    """A measured row of a table."""
 
     row: Row
     finding: Finding | None
@@ -262,16 +262,18 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A table, measured."""
+class MeasuredTable:
+    """A measured table."""
 
     table: Table
-    lines: tuple[Line, ...]
+    lines: tuple[MeasuredRow, ...]
     comparisons: Mapping[str, Comparison]
     """By bench."""
 
 
-def fill(tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: float = 0.05) -> list[Filled]:
+def fill(
+    tables: Tables, chosen: Mapping[str, ChosenSetting], seen: TableTrials, *, level: float = 0.05
+) -> list[MeasuredTable]:
     """Judge every table; the correction is over what a table asks of a bench."""
     found = []
     for table in tables.tables:
@@ -284,8 +286,8 @@ def fill(tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: flo
                 pairs(seen, bench, table.setting), {name: known[name] for name in wanted}, mechanism,
                 level=level, discarded=seen.discarded(bench, table.setting),
             )  # fmt: skip
-        lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
-        found.append(Filled(table, lines, comparisons))
+        lines = tuple(MeasuredRow(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
+        found.append(MeasuredTable(table, lines, comparisons))
     return found
 
 
@@ -294,7 +296,7 @@ def leg(trial: TrialRecord, settings: Mapping[str, Setting]) -> str:
     return f"{trial.phase.partition(' again ')[0]} {list(settings)[trial.index % len(settings)]}"
 
 
-def said(filled: Sequence[Filled]) -> str:
+def summary_sentence(filled: Sequence[MeasuredTable]) -> str:
     """What came of all tables, in a sentence."""
     told = [
         f"{one.table.name} {bench}: {found.said}"
@@ -304,7 +306,7 @@ def said(filled: Sequence[Filled]) -> str:
     return "; ".join(told)
 
 
-def pairs(seen: Seen, bench: str, setting: str) -> list[Pair]:
+def pairs(seen: TableTrials, bench: str, setting: str) -> list[Pair]:
     """The baseline of each block beside a setting."""
     base, other = seen.trials[bench][BASELINE], seen.trials[bench][setting]
     return [(base[n], other[n]) for n in sorted(base.keys() & other.keys())]

@@ -14,7 +14,7 @@ from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.network import Network
 from netdyno.stats.observation import Metric, Observation, Setting, Value
-from netdyno.stats.pairs import Limits, gated
+from netdyno.stats.pairs import DisturbanceLimits, gated
 from netdyno.system import sysctl
 from netdyno.tuning import host_state
 from netdyno.tuning.bench import NamespaceBench, topology
@@ -31,8 +31,8 @@ ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What can be tried on a bench."""
+class TunableSet:
+    """Tunable parameters of a bench, and their values in the baseline."""
 
     tunables: Mapping[str, Tunable]
     """By their names in a setting, with the bounds of its devices."""
@@ -40,12 +40,12 @@ class Tried:
     """What they are in the baseline."""
 
 
-def look(bench: NamespaceBench) -> Tried:
+def tunables_of(bench: NamespaceBench) -> TunableSet:
     """The tunables of the host that is tuned, as they are when nothing was set."""
     known = registry()
     with _network(bench) as network:
         space = network.namespace(bench.spec.tuned)
-        seen = host_state.look(known, host_state.names(known, host_state.devices(space)), space)
+        seen = host_state.read_states(known, host_state.names(known, host_state.devices(space)), space)
         found = {
             name: one
             for name, one in seen.items()
@@ -62,7 +62,7 @@ def look(bench: NamespaceBench) -> Tried:
                 del tunables[name]
     found = {name: found[name] for name in tunables}
     starts = {n: one.value for n, one in found.items() if one.value is not None}
-    return Tried(tunables, starts | _values(bench, known))
+    return TunableSet(tunables, starts | _values(bench, known))
 
 
 def _accepted(bench: NamespaceBench, space: str, one: host_state.HostState) -> tuple[Value, ...]:
@@ -90,7 +90,7 @@ def _refusal(bench: NamespaceBench, space: str, name: str, value: Value) -> Erro
         return e
 
 
-def narrowed(known: Registry, there: Tried, names: Iterable[str]) -> dict[str, Tunable]:
+def narrowed(known: Registry, there: TunableSet, names: Iterable[str]) -> dict[str, Tunable]:
     """Tunables with bounds that keep what they require of those that are not tried and stay as they are."""
     wanted = set(names)
     found = {name: there.tunables[name] for name in wanted}
@@ -148,8 +148,8 @@ def _network(bench: NamespaceBench) -> Iterator[Network]:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A bench that refuses what the kernel would, as a trial that failed; a disturbed one does not count."""
+class CheckedBench:
+    """Fails trials of settings that the kernel would refuse, and does not count disturbed ones."""
 
     bench: SettingMeasurer
     registry: Registry
@@ -167,7 +167,7 @@ class Checked:
             for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
                 return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + fault.what)
         try:
-            return gated(self.bench.measure(setting, seed), Limits())
+            return gated(self.bench.measure(setting, seed), DisturbanceLimits())
         except Error as e:
             if e.code not in REFUSED:
                 raise

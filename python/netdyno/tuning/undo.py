@@ -7,7 +7,7 @@ from typing import Any
 
 from netdyno.system import device, namespace
 from netdyno.system.undo import TakenOverError, taken_over
-from netdyno.tuning import access, reach
+from netdyno.tuning import access, live_sockets
 
 
 def tunable(entry: dict[str, Any]) -> bool:
@@ -57,4 +57,4 @@ def _place(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
 
 def socket(entry: dict[str, Any]) -> bool:
     """What was set of a socket of a running process."""
-    return reach.put(entry)
+    return live_sockets.put(entry)

@@ -17,10 +17,10 @@ from netdyno.errors import INTERRUPTED, Error
 from netdyno.stats.observation import Observation, Value
 from netdyno.system import sysctl
 from netdyno.system.journal import journal
-from netdyno.tuning.bench import Standing, stand
-from netdyno.tuning.cases import MISSING, Case, look, unready
+from netdyno.tuning.bench import RunningBench, start_bench
+from netdyno.tuning.cases import MISSING, Case, evaluate, missing_requirement
 from netdyno.tuning.watch import Action, Revert, Set, rules
-from netdyno.tuning.watch_run import Watching, words
+from netdyno.tuning.watch_run import NamespaceWatch, words
 
 PROMISED = 10.0
 """Seconds within which what binds is fixed."""
@@ -84,11 +84,11 @@ def run(
     def outcome(status: Literal["passed", "failed", "skipped"], why: str = "", **more: Any) -> WatchedCase:
         return WatchedCase(case.name, case.about, case.control, status, why, **more)
 
-    if why := unready(case, allow_global):
+    if why := missing_requirement(case, allow_global):
         return outcome("skipped", why)
     stack = ExitStack()
     try:
-        up = stand(stack, case.spec, case.before, None, allow_global, journal())
+        up = start_bench(stack, case.spec, case.before, None, allow_global, journal())
         watch, after = _Watch(up.tuned, allow_global, shield, progress), None
         if case.control:
             _control(up, watch)
@@ -101,7 +101,7 @@ def run(
     finally:
         with shield():
             stack.close()
-    why = wrong(case, watch.values, after)
+    why = mismatch(case, watch.values, after)
     return outcome(
         "failed" if why else "passed", why, after=after, values=watch.values, said=tuple(watch.said),
         seconds=time.monotonic() - begin,
@@ -124,7 +124,7 @@ def under_watch(case: Case) -> Case:
     return replace(case, spec=spec, before=before)
 
 
-def wrong(case: Case, touched: Mapping[str, Value], after: float | None) -> str:
+def mismatch(case: Case, touched: Mapping[str, Value], after: float | None) -> str:
     """What is not as it must be."""
     if case.control:
         return f"it touched {', '.join(sorted(touched))}" if touched else ""
@@ -134,19 +134,19 @@ def wrong(case: Case, touched: Mapping[str, Value], after: float | None) -> str:
     return f"it is fixed by something else than {', '.join(missed)}" if missed else ""
 
 
-def well(case: Case, first: Observation, now: Observation) -> bool:
+def passes(case: Case, first: Observation, now: Observation) -> bool:
     """Whether a trial shows what the case must, beside the one before the watch."""
-    return bool(now.metrics) and all(look(check, [(first, now)]).held for check in case.checks)
+    return bool(now.metrics) and all(evaluate(check, [(first, now)]).held for check in case.checks)
 
 
-def _fix(case: Case, up: Standing, watch: _Watch) -> float | None:
+def _fix(case: Case, up: RunningBench, watch: _Watch) -> float | None:
     """Seconds until it is fixed, None if it is not."""
     first = _trial(up)
     with watch.going():
         begin, good, trials = time.monotonic(), None, 0
         while time.monotonic() < begin + LIMIT or trials < TRIALS:
             trials += 1
-            if not well(case, first, _trial(up)):
+            if not passes(case, first, _trial(up)):
                 good = None
             elif good is not None:
                 return good
@@ -155,7 +155,7 @@ def _fix(case: Case, up: Standing, watch: _Watch) -> float | None:
     return None
 
 
-def _control(up: Standing, watch: _Watch) -> None:
+def _control(up: RunningBench, watch: _Watch) -> None:
     """Load it for a while."""
     with watch.going():
         end = time.monotonic() + CONTROLS
@@ -163,7 +163,7 @@ def _control(up: Standing, watch: _Watch) -> None:
             _trial(up)
 
 
-def _trial(up: Standing) -> Observation:
+def _trial(up: RunningBench) -> Observation:
     up.sampler.start()
     try:
         seen = up.load.run(up.site, SEED)
@@ -195,7 +195,7 @@ class _Watch:
             self.said.append(f"{time.monotonic() - begin:.1f} s: {words(action)}")
             self._progress(self.said[-1])
 
-        watching = Watching(rules(), self._where, log, allow_global=self._global)
+        watching = NamespaceWatch(rules(), self._where, log, allow_global=self._global)
         ended, failed = threading.Event(), list[Error | OSError]()
 
         def ticks() -> None:

@@ -14,7 +14,7 @@ from netdyno.lab import counters, sockets
 from netdyno.stats.observation import Value
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning import gauges, host_state, reach
+from netdyno.tuning import gauges, host_state, live_sockets
 from netdyno.tuning.apply import apply
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
@@ -40,7 +40,7 @@ class Follower:
 
     counter: str
     """What moves when one turns something away."""
-    what: reach.What
+    what: live_sockets.SocketKind
     gauge: str
     """How many of them are full, and as large as the parameter lets them be."""
     scale: int = 1
@@ -55,8 +55,8 @@ FOLLOWERS = {
 }
 
 
-class Watching:
-    """A namespace that is watched, and what was changed of it."""
+class NamespaceWatch:
+    """A watched namespace and the changes made to it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Watching:
         self._notes = notes or journal()
         self._known = registry()
         names = {rule.tunable for rule in rules.values()}
-        found = host_state.look(self._known, names, where)
+        found = host_state.read_states(self._known, names, where)
         may = {
             name for name, one in found.items()
             if one.state == "there" and (allow_global or one.scope is not Scope.GLOBAL)
@@ -104,7 +104,7 @@ class Watching:
         """When the next look at connections is due."""
         self._kernel = counters.KernelLog()
         self._kernel.mark()
-        self._place = counters.Where(where)
+        self._place = counters.CounterSource(where)
         self._before, self._time = counters.read(self._place), time.monotonic()
         self._look()
         self._due = time.monotonic() + WINDOW
@@ -157,7 +157,7 @@ class Watching:
         self._connections.glance(begin, sockets.read(self.where, "-m"))
         if self._overflows:
             # a queue is full for moments only
-            listed = reach.sockets("backlog", self.where)
+            listed = live_sockets.sockets("backlog", self.where)
             self._full.update((one.pid, one.fd) for one in listed if one.full)
         self._glance = begin + max(GLANCE, (sum(os.times()[:4]) - worked) / SHARE)
 
@@ -201,29 +201,29 @@ class Watching:
             return
         size = old * FOLLOWERS[name].scale
         self._left.setdefault(name, set()).add(size)
-        for one in reach.sockets(FOLLOWERS[name].what, self.where):
+        for one in live_sockets.sockets(FOLLOWERS[name].what, self.where):
             if one.size == size and (one.full or (one.pid, one.fd) in self._cut.get(name, ())):
                 self._resize(one, name, new)
 
     def _widen(self, old: int, new: int) -> None:
         """Have connections follow that receive, and whose buffers are as large as they might be."""
         if self._reaching:
-            for one in reach.widen(self.where, old, new):
+            for one in live_sockets.widen(self.where, old, new):
                 self._told(one)
 
-    def _resize(self, one: reach.Held, name: str, new: int) -> None:
-        entry = reach.resize(one, new * FOLLOWERS[name].scale, self._notes)
+    def _resize(self, one: live_sockets.LiveSocket, name: str, new: int) -> None:
+        entry = live_sockets.resize(one, new * FOLLOWERS[name].scale, self._notes)
         if entry is not None:
             self._entries.setdefault(name, []).append(entry)
             self._told(one)
 
-    def _told(self, one: reach.Held) -> None:
+    def _told(self, one: live_sockets.LiveSocket) -> None:
         self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
 
     def _sample(self) -> Sample:
         after, now = counters.read(self._place), time.monotonic()
         span = max(now - self._time, 1e-3)
-        moved = counters.moved(self._before, after)
+        moved = counters.increases(self._before, after)
         self._before, self._time = after, now
         rates = {
             name: value if name in counters.GAUGES or name.startswith("sockets.") else value / span
@@ -238,7 +238,7 @@ class Watching:
         rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
-            for name, one in host_state.look(self._known, self._usable, self.where).items()
+            for name, one in host_state.read_states(self._known, self._usable, self.where).items()
             if one.value is not None
         }
         self._look()
@@ -257,12 +257,12 @@ class Watching:
             if rates.get(follower.counter) and name in values:
                 listed = [
                     replace(one, full=True) if (one.pid, one.fd) in self._full else one
-                    for one in reach.sockets(follower.what, self.where)
+                    for one in live_sockets.sockets(follower.what, self.where)
                 ]
-                cut = reach.bound(listed, follower.scale * int(values[name]))
+                cut = live_sockets.bound(listed, follower.scale * int(values[name]))
                 found[follower.gauge] = len(cut)
                 self._cut.setdefault(name, set()).update((one.pid, one.fd) for one in cut)
-                late = [one for size in self._left.get(name, ()) for one in reach.bound(listed, size)]
+                late = [one for size in self._left.get(name, ()) for one in live_sockets.bound(listed, size)]
                 for one in late:
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):

@@ -79,11 +79,11 @@ class Watchdog:
         self._popen.wait()
 
 
-def watch(path: Path, pid: int, start: int) -> journal.Report:
+def watch(path: Path, pid: int, start: int) -> journal.ReplayReport:
     """Wait for the end of standard input and of the process, and replay its journal."""
     os.write(1, READY)
     if os.read(0, 1):
-        return journal.Report()
+        return journal.ReplayReport()
     until = time.monotonic() + PATIENCE
     while proc.alive(pid, start) and time.monotonic() < until:
         time.sleep(0.01)

@@ -58,7 +58,7 @@ def result(**legs: list[Repetition]) -> Result:
 
 def test_cycles_are_those_of_the_least_disturbed_trial() -> None:
     legs = result(run_to_completion=[trial(50.0), trial(), trial(9.0)], pipeline=[trial(70.0), trial(8.0)])
-    cycles, notes = nat_advice.of_run(legs, 2, "here")
+    cycles, notes = nat_advice.cycles_of_run(legs, 2, "here")
     assert cycles.stages == pytest.approx(COSTS | {"tx": 20.0 + 9.0})
     assert cycles.hand_off == pytest.approx(8.0 * 5 / 2)
     assert cycles.ends == pytest.approx(60.0)
@@ -69,7 +69,7 @@ def test_cycles_are_those_of_the_least_disturbed_trial() -> None:
 
 def test_a_nat_that_had_time_left_does_not_tell_what_a_core_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nat_advice, "clock", lambda: 3e9)
-    cycles, notes = nat_advice.of_run(result(run_to_completion=[trial(batch=2.0)]), 0, "here")
+    cycles, notes = nat_advice.cycles_of_run(result(run_to_completion=[trial(batch=2.0)]), 0, "here")
     assert (cycles.budget, cycles.hand_off) == (3e9, 0.0)
     assert "less to do" in notes[0]
 
@@ -77,15 +77,15 @@ def test_a_nat_that_had_time_left_does_not_tell_what_a_core_has(monkeypatch: pyt
 def test_a_run_in_which_nothing_passed_is_none() -> None:
     for made in (result(), result(run_to_completion=[trial(packets=0)])):
         with pytest.raises(Error) as nothing:
-            nat_advice.of_run(made, 0, "here")
+            nat_advice.cycles_of_run(made, 0, "here")
         assert nothing.value.code == "ND-91-25"
 
 
 def test_cycles_are_kept_and_read_again(tmp_path: Path) -> None:
     made = Cycles(COSTS, 12.5, 2e9, 60.0)
     file = tmp_path / "cycles.json"
-    nat_advice.keep(made, file)
-    assert nat_advice.kept(file) == made
+    nat_advice.save_cycles(made, file)
+    assert nat_advice.load_cycles(file) == made
     good = json.loads(file.read_text())
     for change in (
         {"format": "other/1"}, {"stages": {"rx": 1}}, {"hand_off": -1}, {"budget": 0}, {"ends": "many"},
@@ -93,7 +93,7 @@ def test_cycles_are_kept_and_read_again(tmp_path: Path) -> None:
     ):  # fmt: skip
         file.write_text(json.dumps(good | change) if change else "x")
         with pytest.raises(Error) as wrong:
-            nat_advice.kept(file)
+            nat_advice.load_cycles(file)
         assert wrong.value.exit_code == 104
 
 
@@ -137,7 +137,7 @@ def test_of_several_workers_the_one_beside_the_ends_bears_them(
     assert {name: proposed.load[name] - plain.load[name] for name in plain.load} == more
 
 
-def test_a_campaign_that_ended_early_says_why() -> None:
+def test_a_run_that_ended_early_says_why() -> None:
     made = result()
     nat_advice.refuse(made)
     made.interrupted = True
@@ -175,7 +175,7 @@ def test_an_error_is_a_share_of_what_the_nat_was_found_to_carry(
         kind="throughput", strategy="binary", unit="frames/s", resolution=0.1, confidence=0.9, seconds=1.0,
         planned=1, valid=True, parts=[part],
     )  # fmt: skip
-    first, *others = nat_advice.beside(made, planned)
+    first, *others = nat_advice.check_predictions(made, planned)
     assert first.load == (None if stop == "disturbed" else rate)
     assert first.error == (pytest.approx(error) if error else None)
     assert all(row.load is row.limit is row.error is None for row in others)
@@ -185,4 +185,4 @@ def test_an_error_is_a_share_of_what_the_nat_was_found_to_carry(
     ("rate", "line"), [(1e6, "10Gbit/s"), (11.9e6, "10Gbit/s"), (12e6, "25Gbit/s"), (1e12, "400Gbit/s")]
 )
 def test_a_link_leaves_room_above_the_prediction(rate: float, line: str) -> None:
-    assert nat_advice.link(rate) == line
+    assert nat_advice.slowest_link(rate) == line

@@ -71,7 +71,7 @@ def test_more_cores_than_there_are_are_not_measured(capsys: Said, monkeypatch: p
 def test_a_placement_is_proposed_from_kept_cycles(capsys: Said, tmp_path: Path) -> None:
     costs = {"rx": 40.0, "validity": 20.0, "nat": 30.0, "conntrack": 90.0, "tx": 20.0}
     file = tmp_path / "cycles.json"
-    nat_advice.keep(Cycles(costs, 20.0, 2e9), file)
+    nat_advice.save_cycles(Cycles(costs, 20.0, 2e9), file)
     assert app.call(["nat", "advise", "--cores", "2", "--cycles", str(file)]) == 0
     assert "rx+validity+nat | conntrack+tx" in capsys.readouterr().out
     assert app.call(["nat", "advise", "--cores", "2", "--cycles", str(file), "--json"]) == 0

@@ -10,7 +10,7 @@ import yaml
 from netdyno import config, paths
 from netdyno.errors import Error
 from netdyno.nat.config import checked, load
-from netdyno.nat.cores import Place
+from netdyno.nat.cores import CoreLocation
 from netdyno.nat.file import File, words
 from netdyno.nat.sizing import sizing
 from netdyno.nat.verbs import init as nat_init
@@ -254,8 +254,8 @@ def test_every_fault_is_told_at_once() -> None:
 def test_a_core_set_has_places() -> None:
     made = nat(execution=SET | {"tx": "s0c0h"}).execution
     assert isinstance(made, dict)
-    assert made["tx"] == (Place(0, 0, second=True),)
-    assert made["nat"] == (Place(0, 2),)
+    assert made["tx"] == (CoreLocation(0, 0, second=True),)
+    assert made["nat"] == (CoreLocation(0, 2),)
     assert nat(execution="core-set-1").execution == nat(execution=SET).execution
 
 

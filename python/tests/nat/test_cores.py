@@ -3,23 +3,23 @@
 import pytest
 
 from netdyno.nat import cores
-from netdyno.nat.cores import STAGES, Place, resolve
+from netdyno.nat.cores import STAGES, CoreLocation, resolve
 from netdyno.system.machine import Core
 
 from .shared import machine, neighbours
 
 
 def on(names: str, there: cores.Topology) -> tuple[list[int], list[str]]:
-    return resolve([Place.of(name) for name in names.split()], there)
+    return resolve([CoreLocation.of(name) for name in names.split()], there)
 
 
 def test_the_notation_of_the_paper() -> None:
-    assert Place.of("s0c1") == Place(0, 1)
-    assert Place.of("s1c12h") == Place(1, 12, second=True)
-    assert [str(Place.of(name)) for name in ("s0c1", "s1c12h")] == ["s0c1", "s1c12h"]
+    assert CoreLocation.of("s0c1") == CoreLocation(0, 1)
+    assert CoreLocation.of("s1c12h") == CoreLocation(1, 12, second=True)
+    assert [str(CoreLocation.of(name)) for name in ("s0c1", "s1c12h")] == ["s0c1", "s1c12h"]
     for wrong in ("", "c1", "s0", "0", "s0c", "s0c1hh", "S0C1", "s0c1 ", "s-1c0"):
         with pytest.raises(ValueError, match="write a core like s0c1"):
-            Place.of(wrong)
+            CoreLocation.of(wrong)
 
 
 def test_a_server_has_sockets_cores_and_threads() -> None:
@@ -27,24 +27,24 @@ def test_a_server_has_sockets_cores_and_threads() -> None:
     there = machine(2, 4, 2)
     numbers = {"s0c0": 0, "s0c3": 3, "s1c0": 4, "s1c1": 5, "s0c0h": 8, "s1c3h": 15}
     for name, number in numbers.items():
-        assert there.find(Place.of(name)) == number
+        assert there.find(CoreLocation.of(name)) == number
         assert there.name(number) == name
-    assert there.find(Place.of("s0c4")) is there.find(Place.of("s2c0")) is None
+    assert there.find(CoreLocation.of("s0c4")) is there.find(CoreLocation.of("s2c0")) is None
     assert str(there) == "8 cores with 16 hyper-threads on 2 sockets"
-    assert machine(1, 1).find(Place.of("s0c0h")) is None
+    assert machine(1, 1).find(CoreLocation.of("s0c0h")) is None
     assert str(machine(1, 2)) == "2 cores on 1 socket"
 
 
 def test_threads_may_have_neighbouring_numbers() -> None:
     there = neighbours(2)
-    assert [there.find(Place.of(name)) for name in ("s0c0", "s0c0h", "s0c1", "s0c1h")] == [0, 1, 2, 3]
+    assert [there.find(CoreLocation.of(name)) for name in ("s0c0", "s0c0h", "s0c1", "s0c1h")] == [0, 1, 2, 3]
 
 
 def test_nodes_are_those_of_the_kernel() -> None:
     # a node without cores, and cores that are off
     there = cores.Topology.of([Core(2, 0, (2,)), Core(5, 3, (5,))])
-    assert there.find(Place.of("s0c0")) == 2
-    assert there.find(Place.of("s3c0")) == 5
+    assert there.find(CoreLocation.of("s0c0")) == 2
+    assert there.find(CoreLocation.of("s3c0")) == 5
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from netdyno.errors import Error
-from netdyno.lab.dut import Place
+from netdyno.lab.dut import DutSite
 from netdyno.lab.dut.base import has
 from netdyno.lab.network import Network
 from netdyno.nat.dut.kernel_nat import IDLE, TIMEOUTS, KernelNat, mask
@@ -22,14 +22,14 @@ __all__ = ["network"]
 
 def test_the_kernels_nat_changes_no_rules_of_the_machine_itself() -> None:
     with pytest.raises(Error, match="this machine itself") as refused:
-        KernelNat(Place("nat", "127.0.0.1")).setup()
+        KernelNat(DutSite("nat", "127.0.0.1")).setup()
     assert (refused.value.code, refused.value.at) == ("ND-104-07", "duts.nat")
 
 
 def test_the_kernels_sessions_are_cleared_as_conntrack_does(network: Network) -> None:
     if not has("nft"):
         pytest.skip("nft is not installed")
-    dut = KernelNat(Place("server", network.address("server"), network.namespace("server")))
+    dut = KernelNat(DutSite("server", network.address("server"), network.namespace("server")))
 
     def send() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:

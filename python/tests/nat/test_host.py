@@ -120,7 +120,7 @@ def test_faults_of_the_graph_are_told_by_their_key(of_graph: str, of_file: str) 
 
 
 def test_what_the_host_has_is_told() -> None:
-    (line,) = host.told({"inside": (Kernel("nat-in"), IPv4Interface("10.0.0.254/24"))})
+    (line,) = host.describe({"inside": (Kernel("nat-in"), IPv4Interface("10.0.0.254/24"))})
     assert "nat-in" in line and "10.0.0.254/24" in line
 
 

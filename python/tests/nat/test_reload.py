@@ -37,9 +37,9 @@ def test_a_wrong_file_changes_nothing(cgn: Path, tmp_path: Path, capsys: Said) -
 
 
 def test_words() -> None:
-    assert reload.told(reload.Reloaded((), ())) == "reloaded: nothing has changed"
-    done = reload.Reloaded(("mss",), ("forwards[0].outside: a subscriber has this port now",))
-    assert reload.told(done) == (
+    assert reload.describe(reload.ReloadOutcome((), ())) == "reloaded: nothing has changed"
+    done = reload.ReloadOutcome(("mss",), ("forwards[0].outside: a subscriber has this port now",))
+    assert reload.describe(done) == (
         "reloaded: mss; left out forwards[0].outside: a subscriber has this port now"
     )
 

@@ -16,7 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.experiment.spec import LegSpec
 from netdyno.lab.dut import DRIVERS
-from netdyno.lab.dut.base import Place
+from netdyno.lab.dut.base import DutSite
 from netdyno.lab.dut.graph import L2FWD
 from netdyno.nat import phases, study
 from netdyno.nat.dut.kernel_nat import IDLE
@@ -29,8 +29,8 @@ from netdyno.search.bench import searched
 from netdyno.search.exponential import slowing
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, run
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, run
 
 from .shared import machine
 
@@ -45,7 +45,7 @@ class Table:
     noise: float = 0.0
     trials: int = 0
 
-    def __call__(self, ask: Ask) -> LoadTrial:
+    def __call__(self, ask: TrialRequest) -> LoadTrial:
         self.trials += 1
         sessions, rate = round(ask.load), ask.load / ask.seconds
         room = self.room * random.Random(self.trials).gauss(1, self.noise)
@@ -57,15 +57,15 @@ class Table:
         return LoadTrial(ask.load, ask.seconds, 2 * sessions, lost, number=self.trials)
 
 
-def part(name: str, leg: str, repeat: int = 4) -> tuple[Part, Wanted]:
+def part(name: str, leg: str, repeat: int = 4) -> tuple[PartSearch, SearchRequest]:
     """One leg of a study, as the search has it."""
-    asked = nat_study.Asked(repeat=repeat, legs=(leg,))
+    asked = nat_study.StudyOptions(repeat=repeat, legs=(leg,))
     made = nat_study.prepare(study.read(name), study.nat(None), asked, Machine(machine(1, 2)))
     (one,) = made.search.parts
     return one, made.search.wanted
 
 
-def searched_on(dut: Table) -> tuple[Part, Any]:
+def searched_on(dut: Table) -> tuple[PartSearch, Any]:
     one, wanted = part("rfc9693-capacity", "kernel")
     trials, one.stop = run(one.strategy, dut)
     one.trials = list(trials)
@@ -94,7 +94,7 @@ def test_too_fast_is_not_too_many() -> None:
 
 
 def test_what_our_generator_did_not_offer_is_no_evidence_and_takes_that_of_the_faster_trial() -> None:
-    def busy(ask: Ask) -> LoadTrial:
+    def busy(ask: TrialRequest) -> LoadTrial:
         """Beyond 30,000 sessions it is too slow for 50k/s, and our side is short at less."""
         seen = dut(ask)
         return replace(seen, short=ask.load > 30_000 and ask.load / ask.seconds < 50e3)
@@ -114,7 +114,7 @@ def test_what_our_generator_did_not_offer_is_no_evidence_and_takes_that_of_the_f
 
 def test_a_load_is_not_offered_for_longer_than_sessions_last() -> None:
     def once() -> Strategy:
-        yield Ask(1000.0, 1.0)
+        yield TrialRequest(1000.0, 1.0)
         return "trials"
 
     for longest, seconds in ((20.0, [10.0, 20.0]), (19.9, [10.0])):
@@ -155,7 +155,7 @@ def ms(text: str) -> float:
 @pytest.mark.parametrize("leg", ["run-to-completion", "kernel"])
 def test_each_session_is_opened_once_and_asked_for_once_after_all_are_open(leg: str) -> None:
     one = axis_of("rfc9693-capacity", leg)
-    offered = KINDS["capacity"].leg(one, Ask(60_000, 2.0), Wanted(goals=()))
+    offered = KINDS["capacity"].leg(one, TrialRequest(60_000, 2.0), SearchRequest(goals=()))
     there = groups(offered)
     opened, found = there["open"], there["check"]
     for group in (opened, found):
@@ -205,7 +205,7 @@ def test_no_session_that_is_counted_ends_by_age(name: str) -> None:
 # ---- tear-down
 
 
-def cleared(part: Part, *seen: tuple[float, float]) -> None:
+def cleared(part: PartSearch, *seen: tuple[float, float]) -> None:
     """Trials in which so many sessions were cleared in so many seconds."""
     for number, (sessions, seconds) in enumerate(seen, 1):
         part.trials.append(LoadTrial(part.space.most, 1.0, 10_000, 0, number=number))
@@ -246,7 +246,7 @@ def test_a_tear_down_rate_is_sessions_over_time() -> None:
 
 @pytest.mark.parametrize("there", [1.0, 0.5])
 def test_a_tear_down_of_sessions_that_were_not_there_is_not_valid(there: float) -> None:
-    asked = nat_study.Asked(legs=("kernel-10k",))
+    asked = nat_study.StudyOptions(legs=("kernel-10k",))
     name = "rfc9693-teardown"
     search = nat_study.prepare(study.read(name), study.nat(None), asked, Machine(machine(1, 2))).search
     (one,) = search.parts
@@ -263,11 +263,14 @@ def test_a_tear_down_of_sessions_that_were_not_there_is_not_valid(there: float) 
 def test_sessions_are_cleared_when_all_are_open() -> None:
     one = axis_of("rfc9693-teardown", "kernel-10k")
     kind = KINDS["teardown"]
-    space, _ = kind.space(one, Wanted(goals=()))
+    space, _ = kind.space(one, SearchRequest(goals=()))
     assert isinstance(space, Space)
-    ask = Ask(space.most, space.seconds)
+    ask = TrialRequest(space.most, space.seconds)
     (action,) = kind.actions(one, ask)
-    there, leg = groups(kind.leg(one, ask, Wanted(goals=()))), kind.leg(one, ask, Wanted(goals=()))
+    there, leg = (
+        groups(kind.leg(one, ask, SearchRequest(goals=()))),
+        kind.leg(one, ask, SearchRequest(goals=())),
+    )
     assert "check" not in there
     opened = there["open"]
     length = opened["model"]["stream"]["count"] / 20_000
@@ -281,7 +284,7 @@ def test_sessions_are_cleared_when_all_are_open() -> None:
 
 def test_what_keeps_no_sessions_cannot_be_torn_down() -> None:
     assert {name for name, driver in DRIVERS.items() if issubclass(driver, KeepsSessions)} == {"kernel-nat"}
-    place = Place("x", "127.0.0.1")
+    place = DutSite("x", "127.0.0.1")
     nat = L2FWD | {"elements": L2FWD["elements"] | {"sessions": {"kind": "conntrack"}}}
     assert keeper(DRIVERS["graph"](place, {"graph": nat})) is not None
     assert keeper(DRIVERS["graph"](place)) is None

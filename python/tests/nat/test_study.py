@@ -175,7 +175,7 @@ def test_flows_come_round_in_as_many_frames_as_there_are(count: int) -> None:
 def test_new_flows_are_all_different(count: int) -> None:
     subscribers, ports = Flows(count, new=True).shape
     assert gcd(subscribers, ports) == 1
-    wanted = lab.Wanted(flows=Flows(count, new=True), seed=3)
+    wanted = lab.LoadSpec(flows=Flows(count, new=True), seed=3)
     who, port, to = lab.varied(wanted)
     listed = port["change"]["list"]
     assert who["change"]["increment"]["count"] == subscribers

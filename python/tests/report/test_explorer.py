@@ -13,11 +13,11 @@ import pytest
 from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
 from netdyno.report.studies import render
-from netdyno.tuning.pages import explorer, winning
+from netdyno.tuning.pages import explorer, proposed_setting
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.screen import screen
 from netdyno.tuning.search import Budget, Goal, search
-from netdyno.tuning.simulated import Simulated
+from netdyno.tuning.simulated import SimulatedBench
 from netdyno.tuning.space import space
 from tests.report.conftest import Browser
 from tests.report.test_browser import speaks_both
@@ -28,7 +28,7 @@ METRICS = ["throughput", "latency_p99", "failed"]
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("studies")
-    bench = Simulated()
+    bench = SimulatedBench()
     axes = space(bench.tunables)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NETDYNO_STATE", str(folder))
@@ -198,7 +198,7 @@ def test_lines_of_sysctl_conf() -> None:
         "net.ipv4.ip_local_port_range.low": 1024,
         "dev.eth0.gro_flush_timeout": 20000,
     }
-    text = winning.sysctl_conf("x", setting, {"net.ipv4.ip_local_port_range.high": 61000})
+    text = proposed_setting.sysctl_conf("x", setting, {"net.ipv4.ip_local_port_range.high": 61000})
     assert text.splitlines() == [
         "# netdyno: x",
         "net.core.somaxconn = 8192",

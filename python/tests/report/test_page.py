@@ -17,11 +17,11 @@ from netdyno.report import (
     charts,
     flows,
     inline,
-    judged,
     opening,
     percentiles,
     tables,
     thresholds,
+    verdict_plot,
 )
 from netdyno.report.legs import leg_view
 from netdyno.report.locale import catalogue
@@ -154,7 +154,7 @@ def test_the_plot_is_of_what_was_judged(
         "passed": False,
         "n": 2,
     }
-    over_time, each = judged.judged(typed(result, thresholds=[t])).charts
+    over_time, each = verdict_plot.verdict_plot(typed(result, thresholds=[t])).charts
     assert over_time["limit"]["value"] == each["limit"]["value"] == bound
     assert over_time["unit"] == each["unit"] == unit
     values = over_time["views"][0]["lines"][0]["values"]
@@ -175,10 +175,10 @@ def test_the_plot_is_of_what_was_judged(
 
 def test_what_fails_unasked_is_plotted_too(result: Json) -> None:
     check = {"leg": "iot mixed", "group": "web", "check": "delivery", "value": 0, "limit": 1, "passed": False}
-    (one,) = judged.judged(typed(result, thresholds=[], checks=[check])).charts
+    (one,) = verdict_plot.verdict_plot(typed(result, thresholds=[], checks=[check])).charts
     assert one["title"] == {"t": "Messages per second"}
     # where nothing was judged the main delay is what was measured
-    (delay,) = judged.judged(typed(result, thresholds=[])).charts
+    (delay,) = verdict_plot.verdict_plot(typed(result, thresholds=[])).charts
     assert delay["title"]["t"] == "{group}: {what} delay, {stat}"
 
 
@@ -201,7 +201,7 @@ def test_a_search_opens_with_what_it_found(result: Json) -> None:
     one = typed(result, search=search, legs=legs)
     assert opening.opening(one).legs.rows == []
     # a load above the edge is meant to fail, and what was tried is no grid of levels
-    assert judged.judged(one).charts == []
+    assert verdict_plot.verdict_plot(one).charts == []
     assert "factors" not in build(one, "{}", "", "").charts
     assert "| 64B | NDR | 20,000 /s | 10.2 Mbit/s |" in opening.paragraph(one)
 
@@ -219,10 +219,10 @@ def test_many_reasons_are_not_all_said_at_the_top(result: Json) -> None:
 def test_of_passed_thresholds_one_with_a_margin_is_plotted(result: Json) -> None:
     passed = [t | {"passed": True} for t in result["thresholds"]]
     passed = [next(t for t in passed if t["metric"] == "probe.errors"), *passed]
-    about = judged.judged(typed(result, thresholds=passed)).about
+    about = verdict_plot.verdict_plot(typed(result, thresholds=passed)).about
     assert about is not None
     assert about.plain().startswith("Judged by \u2068iot mixed / sensors.delay.publish.p99\u2069 ≤")
-    assert judged.judged(typed(result, thresholds=passed[:1])).charts
+    assert verdict_plot.verdict_plot(typed(result, thresholds=passed[:1])).charts
 
 
 def test_the_paragraph_says_it_all_and_is_plain_markdown(result: Json) -> None:

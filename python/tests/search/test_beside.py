@@ -11,18 +11,18 @@ from netdyno.cli import summary
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Load, Outcome
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.measurer import Load, TrialOutcome
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load
-from netdyno.experiment.view import Silent
-from netdyno.report import beside as page
+from netdyno.experiment.view import NullView
+from netdyno.report import leg_comparison as page
+from netdyno.report.compact import keep
 from netdyno.report.render import render
-from netdyno.report.small import keep
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
-from netdyno.search.beside import Ratio, told
+from netdyno.search.ratio import Ratio, ratio_lines
+from netdyno.search.request import SearchRequest
 from netdyno.search.trial import loss_goal
-from netdyno.search.wanted import Wanted
 from netdyno.system.interrupt import Interrupts
 
 from .test_schedule import PROFILE, repetition
@@ -39,7 +39,7 @@ def part(
 
 def test_a_ratio_has_the_interval_of_both() -> None:
     parts = [part("a", 300.0, (290.0, 310.0)), part("b", 100.0, (95.0, 105.0))]
-    (line, published) = told(parts, [Ratio("a", "b", "3 × elsewhere")])
+    (line, published) = ratio_lines(parts, [Ratio("a", "b", "3 × elsewhere")])
     assert line == "64B: a carries 3 × what b does, between 2.76 and 3.26 by their intervals"
     assert published == "published of a and b: 3 × elsewhere"
 
@@ -50,10 +50,10 @@ def test_a_ratio_says_where_something_else_was_the_limit() -> None:
         part("b", 100.0, (95.0, 105.0)),
         part("c", None, None, "lowest"),
     ]
-    assert list(told(parts, [Ratio("a", "b")])) == [
+    assert list(ratio_lines(parts, [Ratio("a", "b")])) == [
         "64B: a carries 3 × what b does, where a limit was not the DUT's"
     ]
-    assert list(told(parts, [Ratio("a", "c")])) == []
+    assert list(ratio_lines(parts, [Ratio("a", "c")])) == []
 
 
 class TwoDuts:
@@ -62,24 +62,24 @@ class TwoDuts:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         leg, profile = asked.variant.name.partition(",")[0], asked.variant.profile
         self.ran.append(leg)
         sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
-        return Outcome(repetition(sent, max(0, sent - CAPACITY[leg]), profile=profile))
+        return TrialOutcome(repetition(sent, max(0, sent - CAPACITY[leg]), profile=profile))
 
 
 def searched(tmp_path: Path, what: str) -> tuple[Result, Path, list[str]]:
     duts = TwoDuts()
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
-    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
     search, _ = prepare(
         "throughput", experiment, tmp_path, wanted, sizes.read(what), [Ratio("fast", "slow")],
         lambda leg, label, _: (leg, label) != ("slow", "1518B"),
     )  # fmt: skip
-    result, folder = Campaign(
-        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+    result, folder = ExperimentRun(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=duts,
     ).run()  # fmt: skip
     return result, folder, duts.ran
@@ -130,7 +130,7 @@ def test_table_and_plot_have_a_place_for_what_was_not_measured(tmp_path: Path) -
 
 def test_a_single_leg_is_not_measured_at_a_size_that_its_ports_do_not_take(tmp_path: Path) -> None:
     experiment = load({"name": "one", "legs": [{"name": "slow", "profile": PROFILE}]}, "one")
-    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
 
     def parts(what: str) -> list[str]:
         def fits(leg: str, label: str, _: object) -> bool:

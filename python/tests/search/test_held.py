@@ -9,29 +9,29 @@ import pytest
 from netdyno.cli import console, summary
 from netdyno.core.model import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.core.result import Result
-from netdyno.experiment.measurer import Load, Outcome
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.measurer import Load, TrialOutcome
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
-from netdyno.experiment.view import Silent
-from netdyno.report import held as page
+from netdyno.experiment.view import NullView
+from netdyno.report import latency_at_load as page
 from netdyno.report.render import render
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
-from netdyno.search.held import at_shares, shape
 from netdyno.search.kind import KINDS
+from netdyno.search.latency_at_load import at_shares, shape
 from netdyno.search.load import axis
 from netdyno.search.observe import observed
+from netdyno.search.request import PartSearch, SearchRequest
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.trial import LoadTrial, TrialRequest, loss_goal, run
 from netdyno.system.interrupt import Interrupts
 
 from .test_schedule import PROFILE, repetition
 
 CAPACITY = {"fast": 80_000, "slow": 20_000}
 SHARES = (0.5, 0.9)
-WANTED = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, shares=SHARES)
+WANTED = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, shares=SHARES)
 
 
 def test_shares_are_held_in_turns_after_the_search() -> None:
@@ -81,7 +81,7 @@ def test_delays_that_are_mostly_our_own_lateness_are_told_from_the_dut_s() -> No
             name="x", protocol="stream", measured=counts, total=counts, loss=0.0, delays={"one_way": delay},
             lateness=own,
         )  # fmt: skip
-        ask = Ask(500.0, 1.0, shape(0.5))
+        ask = TrialRequest(500.0, 1.0, shape(0.5))
         return observed(ask, repetition(5000, 0, profile=PROFILE, groups=[group]), PROFILE, 1, timed=timed)
 
     # a search asks what is lost; who asks for delays is told nothing by a generator that was late as a rule
@@ -98,7 +98,7 @@ def test_a_share_of_which_no_trial_counted_is_told() -> None:
     one = axis(experiment.legs[0].model_copy(update={"profile": PROFILE}))
     kind = KINDS["latency"]
     space, unit = kind.space(one, WANTED)
-    part = Part("p", one, space, unit, kind.strategy(one, space, WANTED, {}), 1)
+    part = PartSearch("p", one, space, unit, kind.strategy(one, space, WANTED, {}), 1)
 
     def trial(share: float, **more: object) -> LoadTrial:
         return LoadTrial(500.0, 1.0, 1000, 0, shape=shape(share), **more)  # type: ignore[arg-type]
@@ -115,19 +115,19 @@ def test_a_share_of_which_no_trial_counted_is_told() -> None:
 class OfferedLess:
     """A generator that cannot offer any load."""
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         reason = Reason(code="ND-90-01", what="less was offered")
         validity = Validity(valid=False, reasons=[reason])
-        return Outcome(repetition(1000, 0, profile=asked.variant.profile, validity=validity))
+        return TrialOutcome(repetition(1000, 0, profile=asked.variant.profile, validity=validity))
 
 
 @pytest.mark.parametrize("kind", ["latency", "recovery"])
 def test_a_load_that_was_given_and_never_offered_is_no_result(kind: str, tmp_path: Path) -> None:
     experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
-    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, at=0.3)
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, at=0.3)
     search, _ = prepare(kind, experiment, tmp_path, wanted, sizes.read("64"))
-    result, _ = Campaign(
-        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+    result, _ = ExperimentRun(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=OfferedLess(),
     ).run()  # fmt: skip
     assert result.search is not None and not result.search.valid
@@ -139,7 +139,7 @@ def test_a_load_that_was_given_and_never_offered_is_no_result(kind: str, tmp_pat
 class WithDelays:
     """Each leg has a capacity, and delays that grow with the load."""
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         profile = asked.variant.profile
         sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
         got = min(sent, CAPACITY[asked.variant.name.partition(",")[0]])
@@ -150,7 +150,7 @@ class WithDelays:
         group = GroupResult(
             name="x", protocol="stream", measured=counts, total=counts, loss=1 - got / sent, delays={"one_way": delay}
         )  # fmt: skip
-        return Outcome(repetition(sent, sent - got, profile=profile, groups=[group]))
+        return TrialOutcome(repetition(sent, sent - got, profile=profile, groups=[group]))
 
 
 @pytest.fixture
@@ -158,8 +158,8 @@ def searched(tmp_path: Path) -> tuple[Result, Path]:
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
     search, _ = prepare("latency", experiment, tmp_path, WANTED, sizes.read("64"))
-    return Campaign(
-        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+    return ExperimentRun(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=WithDelays(),
     ).run()  # fmt: skip
 

@@ -19,10 +19,10 @@ from netdyno.search.kind.recovery import EXTRA, overload, recovered
 from netdyno.search.kind.reset import reset_time
 from netdyno.search.load import axis, loading
 from netdyno.search.options import check
+from netdyno.search.request import SearchRequest
 from netdyno.search.schedule import Search, turns
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, LoadTrial, Space, loss_goal, run
-from netdyno.search.wanted import Wanted
+from netdyno.search.trial import LoadTrial, Space, TrialRequest, loss_goal, run
 
 NDR = (loss_goal("ndr", 0.0),)
 
@@ -71,9 +71,9 @@ def test_the_least_and_the_most_that_may_be_lost() -> None:
 )
 def test_options_just_within_bounds(good: dict[str, Any], wrong: dict[str, Any], at: str) -> None:
     base: dict[str, Any] = {"goals": NDR}
-    check(Wanted(**base | good))
+    check(SearchRequest(**base | good))
     with pytest.raises(Error) as refused:
-        check(Wanted(**base | wrong))
+        check(SearchRequest(**base | wrong))
     assert refused.value.at == at
     assert refused.value.fix
 
@@ -208,8 +208,8 @@ def test_a_size_has_room_for_what_is_measured() -> None:
 # ---- kinds
 
 
-def wanted(**changes: Any) -> Wanted:
-    return Wanted(goals=NDR, seconds=1.0, **changes)
+def wanted(**changes: Any) -> SearchRequest:
+    return SearchRequest(goals=NDR, seconds=1.0, **changes)
 
 
 def test_latency_is_held_at_what_was_found() -> None:
@@ -231,7 +231,7 @@ def test_a_buffer_is_found_by_its_burst() -> None:
     space, _ = kind.space(one, options)
     steady = SimulatedDut(0.6e6)
 
-    def measure(ask: Ask) -> LoadTrial:
+    def measure(ask: TrialRequest) -> LoadTrial:
         if ask.shape != BURST:
             return steady(ask)
         sent = round(ask.load)
@@ -244,7 +244,7 @@ def test_a_buffer_is_found_by_its_burst() -> None:
     times = buffer_times(1000, 0.6e6, 1e6)
     assert times["implied_buffer_time"] == pytest.approx(1e-3)
     assert times["corrected_buffer_time"] == pytest.approx(400 / 1e6)
-    sent = kind.leg(one, Ask(1000, 1.0, BURST), options)
+    sent = kind.leg(one, TrialRequest(1000, 1.0, BURST), options)
     assert isinstance(sent.profile, dict) and sent.trial.warmup == "0s"
     assert sent.profile["groups"][0]["model"]["stream"]["count"] == 1000
     assert sent.profile["groups"][0]["load"] == {"closed": {"flows": 1}}
@@ -277,14 +277,14 @@ def test_what_prepares_is_not_overloaded() -> None:
     opening = stream("open", {"frames": "1k/s"}, {"fixed": "64B"})
     opening["model"]["stream"]["count"] = 10
     one = axis(leg(profile(opening, stream("x", {"frames": "1M/s"}, {"fixed": "64B"}))))
-    made = overload(one, Ask(0.5e6, 4.0, "recovery"))
+    made = overload(one, TrialRequest(0.5e6, 4.0, "recovery"))
     assert isinstance(made.profile, dict)
     assert [group["name"] for group in made.profile["groups"]] == ["open", "x", "x" + EXTRA]
 
 
 def test_an_overload_ends_with_the_warm_up() -> None:
     one = axis(leg(profile(stream("x", {"frames": "1M/s"}, {"fixed": "64B"}, devices=2))))
-    made = overload(one, Ask(0.5e6, 4.0, "recovery"))
+    made = overload(one, TrialRequest(0.5e6, 4.0, "recovery"))
     assert isinstance(made.profile, dict) and made.trial.warmup == "4000000us"
     steady, extra = made.profile["groups"]
     rates = [float(group["frame"]["rate"]["frames"].removesuffix("/s")) for group in (steady, extra)]
@@ -327,9 +327,9 @@ def test_a_reset_needs_one_dut() -> None:
         KINDS["reset"].space(axis(leg(profile(stream("x", {"frames": "1k/s"}, {"fixed": "64B"})))), wanted())
     dut = {"far": {"driver": "reflector"}}
     one = axis(leg(profile(stream("x", {"frames": "1k/s"}, {"fixed": "64B"})), duts=dut))
-    (action,) = KINDS["reset"].actions(one, Ask(1000, 4.0, "reset"))
+    (action,) = KINDS["reset"].actions(one, TrialRequest(1000, 4.0, "reset"))
     assert (action.dut, action.after) == ("far", pytest.approx(0.1 + 1.0))
-    assert KINDS["reset"].actions(one, Ask(1000, 4.0)) == ()
+    assert KINDS["reset"].actions(one, TrialRequest(1000, 4.0)) == ()
 
 
 # ---- estimates

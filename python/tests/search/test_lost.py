@@ -10,17 +10,17 @@ import pytest
 
 from netdyno.core.model import CauseCount, Counts, ErrorCount, GroupResult, GroupSample, Phases, Sample
 from netdyno.core.result import Repetition, Result
-from netdyno.experiment.measurer import Load, Outcome
-from netdyno.experiment.resume import Earlier
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.measurer import Load, TrialOutcome
+from netdyno.experiment.resume import EarlierRun
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
-from netdyno.experiment.view import Silent
+from netdyno.experiment.view import NullView
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
-from netdyno.search.lost import CHECKS, Watch, silent
-from netdyno.search.trial import Silence, loss_goal, threshold_goal
-from netdyno.search.wanted import Wanted
+from netdyno.search.lost_dut import CHECKS, Watch, silent
+from netdyno.search.request import SearchRequest
+from netdyno.search.trial import SilentGroup, loss_goal, threshold_goal
 from netdyno.system.interrupt import Interrupts
 
 FRAMES: dict[str, Any] = {
@@ -63,7 +63,7 @@ class Server:
         self.asked: list[tuple[str, float]] = []
         self._down = 0
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         name = asked.variant.name
         offered = float(asked.variant.levels["load"])
         self.asked.append((name, offered))
@@ -77,7 +77,9 @@ class Server:
             self._down, share = max(0, self._down - 1), 0.0
         came = round(min(sent, self.capacity * seconds) * share)
         profile = asked.variant.profile
-        return Outcome(made(profile["groups"][0]["name"], profile, sent, came, seconds, share, self.cause))
+        return TrialOutcome(
+            made(profile["groups"][0]["name"], profile, sent, came, seconds, share, self.cause)
+        )
 
 
 def made(
@@ -118,10 +120,10 @@ def searched(
     web = kind == "rate"
     experiment = load({"name": "s", "legs": [{"name": "leg", "profile": WEB if web else FRAMES}]}, "s")
     goals = (threshold_goal(),) if web else (loss_goal("ndr", 0.0),)
-    wanted = Wanted(goals=goals, seconds=10.0, repeat=3, resolution=0.05)
+    wanted = SearchRequest(goals=goals, seconds=10.0, repeat=3, resolution=0.05)
     search, _ = prepare(kind, experiment, tmp_path, wanted, [] if web or not what else sizes.read(what))
-    return Campaign(
-        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+    return ExperimentRun(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=server, earlier=earlier,
     ).run()[0]  # fmt: skip
 
@@ -162,13 +164,13 @@ def test_one_that_breaks_between_trials_has_no_time_but_before_the_next(tmp_path
     server = Server()
     answer = server.measure
 
-    def measure(asked: Load, seed: int) -> Outcome:
+    def measure(asked: Load, seed: int) -> TrialOutcome:
         outcome = answer(asked, seed)
         if len(server.asked) < 4:
             return outcome
         assert outcome.repetition is not None
         sent = outcome.repetition.groups[0].measured.messages_sent
-        return Outcome(made("x", asked.variant.profile, sent, 0, 10.0, 0.0, ""))
+        return TrialOutcome(made("x", asked.variant.profile, sent, 0, 10.0, 0.0, ""))
 
     server.measure = measure  # type: ignore[method-assign]
     result = searched(tmp_path, server)
@@ -231,7 +233,7 @@ def test_a_resumed_search_measures_again_what_the_broken_dut_did(tmp_path: Path)
     lost = searched(tmp_path, server)
     assert lost.error is not None
     again = Server()
-    result = searched(tmp_path, again, earlier=Earlier(lost, lost.environment))
+    result = searched(tmp_path, again, earlier=EarlierRun(lost, lost.environment))
     assert result.error is None and exit_code(result) == 0
     assert sum(one.taken_over for leg in result.legs for one in leg.repetitions) == 3
     assert result.search is not None and result.search.parts[0].findings[0].load == pytest.approx(
@@ -272,7 +274,7 @@ def trial(delivered: list[int], sent: int = 100, **changes: Any) -> Repetition:
 def test_a_dut_is_silent_where_nothing_came_in_the_last_quarter(
     delivered: list[int], since: float | None
 ) -> None:
-    expected = (Silence("g", since),) if since is not None else ()
+    expected = (SilentGroup("g", since),) if since is not None else ()
     assert silent(trial(delivered), {"g"}) == expected
     assert silent(trial(delivered), {"g"}, tail=False) == ()
     assert silent(trial(delivered), set()) == ()
@@ -281,24 +283,24 @@ def test_a_dut_is_silent_where_nothing_came_in_the_last_quarter(
 def test_it_is_not_where_nothing_was_asked_any_more() -> None:
     assert silent(trial([5, 0, 0, 0], sent=0), {"g"}) == ()
     # of which devices waited, though
-    assert silent(trial([5, 0, 0, 0], sent=0, waiting=3), {"g"}) == (Silence("g", 1.0),)
-    assert silent(trial([0, 0, 0, 0]), {"g"}) == (Silence("g"),)
+    assert silent(trial([5, 0, 0, 0], sent=0, waiting=3), {"g"}) == (SilentGroup("g", 1.0),)
+    assert silent(trial([0, 0, 0, 0]), {"g"}) == (SilentGroup("g"),)
     refused = Counts(failures={"refused": 7})
     group = GroupResult(name="g", measured=refused, total=refused, confirmed=True)
-    assert silent(Repetition(run="r", groups=[group]), {"g"}) == (Silence("g"),)
+    assert silent(Repetition(run="r", groups=[group]), {"g"}) == (SilentGroup("g"),)
     nothing = GroupResult(name="g", measured=Counts(), total=Counts(), confirmed=True)
     assert silent(Repetition(run="r", groups=[nothing]), {"g"}) == ()
 
 
 def test_a_check_that_asks_nothing_is_no_evidence() -> None:
     from netdyno.search.load import axis
-    from netdyno.search.trial import Ask, LoadTrial, Space
-    from netdyno.search.wanted import Part
+    from netdyno.search.request import PartSearch
+    from netdyno.search.trial import LoadTrial, Space, TrialRequest
 
     leg = load({"name": "s", "legs": [{"name": "leg", "profile": WEB}]}, "s").legs[0]
-    part = Part("p", axis(leg), Space(1000.0), "flows/s", iter(()), 1)  # type: ignore[arg-type]
-    watch, dead = Watch(), LoadTrial(1000.0, 10.0, 100, 100, silent=(Silence("web"),), answered=False)
-    assert watch.see(part, Ask(1000.0, 10.0), dead)
+    part = PartSearch("p", axis(leg), Space(1000.0), "flows/s", iter(()), 1)  # type: ignore[arg-type]
+    watch, dead = Watch(), LoadTrial(1000.0, 10.0, 100, 100, silent=(SilentGroup("web"),), answered=False)
+    assert watch.see(part, TrialRequest(1000.0, 10.0), dead)
     empty = replace(dead, silent=(), sent=0, lost=0)
     verdicts = []
     while (due := watch.check()) is not None:
@@ -309,7 +311,7 @@ def test_a_check_that_asks_nothing_is_no_evidence() -> None:
 class Warm(Server):
     """It answers in the warm-up of each trial, and never after."""
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         outcome = super().measure(asked, seed)
         assert outcome.repetition is not None
         outcome.repetition.groups[0].total = Counts(messages_sent=900, messages_delivered=300)

@@ -19,9 +19,9 @@ from netdyno.search.gate import LEAST_SPARE
 from netdyno.search.observe import observed
 from netdyno.search.paused import CABLE, RING, room, workers
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, Goal, LoadTrial, counted, loss_goal
+from netdyno.search.trial import Goal, LoadTrial, TrialRequest, counted, loss_goal
 from netdyno.stats import pauses
-from netdyno.stats.pauses import FIRST, Paused, excuse, explained
+from netdyno.stats.pauses import FIRST, WorkerPauses, excuse, explained
 
 from .test_schedule import PROFILE, repetition, seen
 from .test_strategies import NDR, SPACE, capacity, found, searched
@@ -33,8 +33,8 @@ def of(*each: int) -> Pauses:
     return pauses.lasted(each)
 
 
-def worker(*each: int, core: int | None = None, who: str = "worker 2 of the DUT") -> Paused:
-    return Paused(who, core, of(*each))
+def worker(*each: int, core: int | None = None, who: str = "worker 2 of the DUT") -> WorkerPauses:
+    return WorkerPauses(who, core, of(*each))
 
 
 # ---- the rule
@@ -129,7 +129,7 @@ def test_a_trial_that_meets_every_goal_counts_whatever_it_lost() -> None:
 
     def trial(lost: int, *goals: Goal, **how: bool) -> LoadTrial:
         return observed(
-            Ask(4e6, 1.0), repetition(4_000_000, lost, workers=own), PROFILE, 1, goals=goals, **how
+            TrialRequest(4e6, 1.0), repetition(4_000_000, lost, workers=own), PROFILE, 1, goals=goals, **how
         )
 
     assert trial(20_000, pdr).disturbed == "" and pdr.met(trial(20_000, pdr))
@@ -207,7 +207,7 @@ class BlindDut(SimulatedDut):
     def __init__(self, dut: SimulatedDut) -> None:
         super().__init__(dut.capacity, pauses=dut.pauses, seed=dut.seed)
 
-    def __call__(self, ask: Ask) -> LoadTrial:
+    def __call__(self, ask: TrialRequest) -> LoadTrial:
         one = super().__call__(ask)
         return LoadTrial(one.load, one.seconds, one.sent, one.lost, number=one.number)
 
@@ -217,7 +217,7 @@ def test_a_machine_that_always_pauses_is_said_to_be_so() -> None:
     assert one.stop == "disturbed" and one.disturbed > LEAST_SPARE
     assert any("ended before its resolution" in note for note in one.notes)
     # what it lost beyond its capacity is still no pause's
-    assert all(trial.disturbed == "" for trial in [pausing(0.5e6, 3, 600)(Ask(0.6e6, 1.0))])
+    assert all(trial.disturbed == "" for trial in [pausing(0.5e6, 3, 600)(TrialRequest(0.6e6, 1.0))])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -245,7 +245,7 @@ def test_overload_is_no_pauses_doing() -> None:
     for seed in range(200):
         dut = pausing(capacity(seed), seed, 600)
         load = dut.capacity * draw.uniform(1.003, 1.5)
-        one = dut(Ask(load, 1.0))
+        one = dut(TrialRequest(load, 1.0))
         assert one.lost >= math.floor((load - dut.capacity) * 0.9) and one.disturbed == "", seed
 
 

@@ -21,17 +21,17 @@ from netdyno.core.model import (
 )
 from netdyno.core.result import Repetition, Result
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Load, Outcome
-from netdyno.experiment.runner import Campaign
+from netdyno.experiment.measurer import Load, TrialOutcome
+from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
-from netdyno.experiment.view import Silent
+from netdyno.experiment.view import NullView
 from netdyno.report.render import render
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.observe import observed
-from netdyno.search.trial import Ask, Goal, loss_goal
-from netdyno.search.wanted import Wanted
+from netdyno.search.request import SearchRequest
+from netdyno.search.trial import Goal, TrialRequest, loss_goal
 from netdyno.stats import hdr
 from netdyno.store import Store
 from netdyno.system.interrupt import Interrupts
@@ -64,7 +64,7 @@ def repetition(sent: int, lost: int, **changes: Any) -> Repetition:
 
 
 def seen(sent: int = 1000, lost: int = 0, **changes: Any) -> Any:
-    return observed(Ask(1000.0, 1.0), repetition(sent, lost, **changes), PROFILE, 1)
+    return observed(TrialRequest(1000.0, 1.0), repetition(sent, lost, **changes), PROFILE, 1)
 
 
 # ---- what a trial says of itself
@@ -103,7 +103,7 @@ def test_what_prepares_a_load_is_no_part_of_it() -> None:
     both = PROFILE | {"groups": [opening, x]}
     for sent in (0, 9):
         groups = [group("open", sent, 0), group("x", 100, 98)]
-        one = observed(Ask(1000.0, 1.0), repetition(100, 2, groups=groups), both, 1)
+        one = observed(TrialRequest(1000.0, 1.0), repetition(100, 2, groups=groups), both, 1)
         assert (one.sent, one.lost) == (100, 2)
 
 
@@ -112,7 +112,7 @@ def test_where_a_receiver_waits_for_it_all_that_did_not_arrive_is_lost() -> None
     group = GroupResult(name="x", protocol="stream", measured=counts, total=counts, loss=None)
     dpdk = PROFILE["transport"]["dpdk"] | {"elements": {"r": {"kind": "receiver", "port": "a"}}}
     waiting = PROFILE | {"transport": {"dpdk": dpdk}}
-    one = observed(Ask(1000.0, 1.0), repetition(10, 0, groups=[group]), waiting, 1)
+    one = observed(TrialRequest(1000.0, 1.0), repetition(10, 0, groups=[group]), waiting, 1)
     assert (one.sent, one.lost) == (10, 10)
 
 
@@ -157,7 +157,7 @@ def cabled(
     placement = [{"core": core, "elements": names} for core, names in enumerate(workers)]
     profile = PROFILE | {"transport": {"dpdk": CABLES | {"placement": placement}}}
     trial = repetition(1000, lost, elements=elements)
-    return observed(Ask(1000.0, 1.0), trial, profile, 1, goals=goals, **more)
+    return observed(TrialRequest(1000.0, 1.0), trial, profile, 1, goals=goals, **more)
 
 
 def test_what_our_receiver_did_not_take_is_no_loss_of_the_dut() -> None:
@@ -190,7 +190,7 @@ def test_a_goal_that_is_met_with_what_our_port_missed_is_met() -> None:
     def one(lost: int, *reasons: Reason, **counters: int) -> Any:
         validity = Validity(valid=False, reasons=list(reasons))
         missed = repetition(1000, lost, validity=validity, interfaces={"d": {"rx_dropped": 5} | counters})
-        return observed(Ask(1000.0, 1.0), missed, PROFILE, 1, goals=[PDR])
+        return observed(TrialRequest(1000.0, 1.0), missed, PROFILE, 1, goals=[PDR])
 
     assert (one(5, dropped).short, one(5, dropped).disturbed) == (False, "")
     assert one(6, dropped).short
@@ -207,7 +207,7 @@ def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:
     assert seen(1000, 10, lateness=late).disturbed.startswith("generator lateness 12 ms")
     assert seen(1000, 11, lateness=late).disturbed == ""
     # of a curve it matters how much was lost
-    curve = observed(Ask(1000.0, 1.0), repetition(1000, 500, lateness=late), PROFILE, 1, exact=True)
+    curve = observed(TrialRequest(1000.0, 1.0), repetition(1000, 500, lateness=late), PROFILE, 1, exact=True)
     assert curve.disturbed
     # nothing was lost of it: that is more than was asked for
     assert seen(1000, 0, lateness=late).disturbed == ""
@@ -243,7 +243,7 @@ def test_loss_that_nobody_can_tell_is_refused() -> None:
     made = repetition(1000, 0)
     made.groups[0].loss = None
     with pytest.raises(Error, match="loss is not known"):
-        observed(Ask(1.0, 1.0), made, PROFILE, 1)
+        observed(TrialRequest(1.0, 1.0), made, PROFILE, 1)
 
 
 # ---- the search as an experiment
@@ -257,15 +257,15 @@ class Simulated:
         self.steal_of: tuple[int, ...] = ()
         self.ran = 0
 
-    def measure(self, asked: Load, seed: int) -> Outcome:
+    def measure(self, asked: Load, seed: int) -> TrialOutcome:
         self.ran += 1
         profile = asked.variant.profile
         sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
         steal = 0.2 if self.ran in self.steal_of else 0.0
         lost = max(0, sent - CAPACITY, round(sent * 0.01) if steal else 0)
         if self.ran == self.stop_after:
-            asked.around.interrupts.count = 1
-        return Outcome(repetition(sent, lost, steal=steal, profile=profile))
+            asked.context.interrupts.count = 1
+        return TrialOutcome(repetition(sent, lost, steal=steal, profile=profile))
 
 
 @pytest.fixture
@@ -277,10 +277,10 @@ def searched(
     tmp_path: Path, measurer: Simulated, store: Store | None = None, what: str = "64", **changes: Any
 ) -> tuple[Result, Path]:
     experiment = load({"name": "s", "legs": [{"name": "leg", "profile": PROFILE}]}, "s")
-    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=20, **changes)
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=20, **changes)
     search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what))
-    return Campaign(
-        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+    return ExperimentRun(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         store=store, schedule=search, measurer=measurer,
     ).run()  # fmt: skip
 

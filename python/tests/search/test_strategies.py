@@ -12,12 +12,21 @@ import pytest
 from netdyno.search.binary import binary
 from netdyno.search.curve import curve
 from netdyno.search.edge import estimate, passes
+from netdyno.search.edge_repeats import repeats
 from netdyno.search.finding import Finding, finding
 from netdyno.search.gate import LEAST_SPARE, undisturbed
-from netdyno.search.mlr import Relevant, mlr
-from netdyno.search.near import repeats
+from netdyno.search.mlr import RelevantBounds, mlr
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy, loss_goal, run, threshold_goal
+from netdyno.search.trial import (
+    Goal,
+    LoadTrial,
+    Space,
+    Strategy,
+    TrialRequest,
+    loss_goal,
+    run,
+    threshold_goal,
+)
 
 NDR, PDR = loss_goal("ndr", 0.0), loss_goal("pdr", 0.005)
 SPACE = Space(1e6, 0.005, 1.0)
@@ -116,8 +125,8 @@ def test_steal_does_not_mislead() -> None:
 def test_without_the_gate_steal_would_mislead() -> None:
     """The same DUTs, with trials that do not say that they were disturbed."""
 
-    def blind(dut: SimulatedDut) -> Callable[[Ask], LoadTrial]:
-        def measure(ask: Ask) -> LoadTrial:
+    def blind(dut: SimulatedDut) -> Callable[[TrialRequest], LoadTrial]:
+        def measure(ask: TrialRequest) -> LoadTrial:
             seen = dut(ask)
             return LoadTrial(seen.load, seen.seconds, seen.sent, seen.lost)
 
@@ -164,7 +173,7 @@ def test_hysteresis_is_told() -> None:
     """After an overload it forwards 5 % less for one trial."""
     dut = SimulatedDut(500e3, hysteresis=0.05)
     loads = [470e3, 480e3, 485e3, 490e3, 510e3, 470e3, 480e3, 520e3, 485e3, 490e3, 515e3, 478e3, 495e3] * 3
-    trials = [dut(Ask(load, 1.0)) for load in loads]
+    trials = [dut(TrialRequest(load, 1.0)) for load in loads]
     one = finding(NDR, trials, SPACE, "trials", lambda load: f"{load:.0f}")
     assert any("depends on the trial before" in note for note in one.notes), one.notes
 
@@ -188,7 +197,7 @@ def test_our_own_generator_bounds_us_and_not_the_dut() -> None:
 def test_our_own_receiver_bounds_us_and_not_the_dut() -> None:
     dut = SimulatedDut(2e6)
 
-    def measure(ask: Ask) -> LoadTrial:
+    def measure(ask: TrialRequest) -> LoadTrial:
         beyond = ask.load > 0.3e6
         return replace(dut(ask), short=beyond, overrun=beyond, lost=round(ask.load) if beyond else 0)
 
@@ -202,7 +211,7 @@ def test_our_own_receiver_bounds_us_and_not_the_dut() -> None:
 def test_a_generator_that_is_short_once_is_tried_again() -> None:
     dut, seen = SimulatedDut(0.5e6), list[float]()
 
-    def measure(ask: Ask) -> LoadTrial:
+    def measure(ask: TrialRequest) -> LoadTrial:
         seen.append(ask.load)
         one = dut(ask)
         return LoadTrial(one.load, one.seconds, one.sent, one.lost, short=len(seen) == 1)
@@ -230,7 +239,7 @@ def test_a_dut_that_fails_always() -> None:
 def test_one_stray_loss_far_below_moves_nothing() -> None:
     dut, number = SimulatedDut(0.8e6), 0
 
-    def measure(ask: Ask) -> LoadTrial:
+    def measure(ask: TrialRequest) -> LoadTrial:
         nonlocal number
         number += 1
         one = dut(ask)
@@ -255,7 +264,7 @@ def test_mlrsearch_takes_no_more_trials_than_halving() -> None:
             truth = capacity(seed)
             trials, _ = run(binary((NDR, PDR), SPACE), SimulatedDut(truth, noise=noise, seed=seed))
             halving.append(len(trials))
-            relevant: dict[str, Relevant] = {}
+            relevant: dict[str, RelevantBounds] = {}
             trials, _ = run(mlr((NDR, PDR), SPACE, 1, relevant), SimulatedDut(truth, noise=noise, seed=seed))
             together.append(len(trials))
             lower, upper = relevant["ndr"].lower, relevant["ndr"].upper
@@ -267,7 +276,7 @@ def test_mlrsearch_takes_no_more_trials_than_halving() -> None:
 
 def test_mlrsearch_with_repeats_takes_half_of_them() -> None:
     """A goal exceed ratio of a half, so that single trials decide nothing (RFC 9971)."""
-    relevant: dict[str, Relevant] = {}
+    relevant: dict[str, RelevantBounds] = {}
     trials, why = run(mlr((NDR,), SPACE, 5, relevant), SimulatedDut(0.4e6, noise=0.002, seed=4))
     assert why == "resolution" and len(trials) > 5
     assert relevant["ndr"].lower == pytest.approx(0.4e6, rel=0.01)
@@ -303,7 +312,7 @@ def test_loads_in_whole_numbers() -> None:
     space = Space(100, 0.005, 1.0, step=1.0)
     asked: list[float] = []
 
-    def measure(ask: Ask) -> LoadTrial:
+    def measure(ask: TrialRequest) -> LoadTrial:
         asked.append(ask.load)
         return LoadTrial(ask.load, ask.seconds, 1000, int(ask.load > 37))
 

@@ -14,11 +14,11 @@ import netdyno
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment import study
-from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.experiment.record import Record
 from netdyno.lab import topology
 from netdyno.stats.pairs import valid
-from netdyno.tuning import benches, comparing
+from netdyno.tuning import benches, compare_run
 from netdyno.tuning.bench import Spec
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
@@ -89,7 +89,7 @@ def test_trials_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
     for _ in range(2):
         bench = Noisy(1)
         with Record(tmp_path / "trials.jsonl", {}) as record:
-            recorded = benches.Recorded(bench, record, "compare")
+            recorded = benches.RecordedBench(bench, record, "compare")
             seen.append([recorded.measure({"gain": n}, n).metrics for n in range(3)])
     assert seen[0] == seen[1]
     assert bench.trials == 0
@@ -101,8 +101,10 @@ def test_a_trial_that_is_measured_again_moves_no_other(tmp_path: Path) -> None:
     for spare in (1, 12):
         bench = Stolen(0.4, seed=spare)
         with Record(tmp_path / "trials.jsonl", {}) as record:
-            rest = Spare(spare)
-            found = measure_pairs(benches.Recorded(bench, record, "compare"), {}, {"x": 1}, 6, 1, spare=rest)
+            rest = RepeatBudget(spare)
+            found = measure_pairs(
+                benches.RecordedBench(bench, record, "compare"), {}, {"x": 1}, 6, 1, spare=rest
+            )
         counts.append((len(valid(found)), bench.trials))
     assert counts[0] == (4, 13)
     # only what was disturbed is measured anew
@@ -122,7 +124,7 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
             large = setting.get("net.core.somaxconn", 0) > 5000
             return super().measure({"gain": 60, "moves": 9} if large else {}, seed)
 
-    monkeypatch.setattr(comparing, "NamespaceBench", Made)
+    monkeypatch.setattr(compare_run, "NamespaceBench", Made)
     monkeypatch.setattr(tune_compare, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
 
@@ -211,7 +213,7 @@ def test_a_comparison_of_too_few_pairs_says_what_it_lost_and_how_to_go_on(
             seen = super().measure(setting, seed)
             return replace(seen, counters={**seen.counters, "TcpExtListenOverflows": float(not setting)})
 
-    monkeypatch.setattr(comparing, "NamespaceBench", Made)
+    monkeypatch.setattr(compare_run, "NamespaceBench", Made)
     monkeypatch.setattr(tune_compare, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
     share = 0.0

@@ -13,7 +13,7 @@ from netdyno.errors import Error
 from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Observation
 from netdyno.tuning import cases
-from netdyno.tuning.cases import CONTROL_PAIRS, Case, Check, look
+from netdyno.tuning.cases import CONTROL_PAIRS, Case, Check, evaluate
 
 from ..conftest import root
 
@@ -53,11 +53,11 @@ def pairs(a: Sequence[float], b: Sequence[float]) -> list[tuple[Observation, Obs
     ],
 )
 def test_each_check_can_hold_and_fail(check: Check, a: list[float], b: list[float], held: bool) -> None:
-    assert look(check, pairs(a, b)).held == held
+    assert evaluate(check, pairs(a, b)).held == held
 
 
 def test_controls_could_fail() -> None:
-    worse = look(Check("m", "stays"), pairs([0.0] * CONTROL_PAIRS, [1.0] * CONTROL_PAIRS))
+    worse = evaluate(Check("m", "stays"), pairs([0.0] * CONTROL_PAIRS, [1.0] * CONTROL_PAIRS))
     assert not worse.held
 
 
@@ -80,7 +80,7 @@ def test_what_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(cases, "of_machine", lambda name: name == "net.core.netdev_max_backlog")
 
     def why(case: Case, allow_global: bool = False) -> str:
-        return cases.unready(case, allow_global)
+        return cases.missing_requirement(case, allow_global)
 
     assert why(known["stalled-accept"]) == ""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})

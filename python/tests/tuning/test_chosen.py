@@ -13,7 +13,7 @@ import pytest
 from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.stats.winner import never_hit, winners
-from netdyno.tuning import chosen
+from netdyno.tuning import study_setting
 from tests import spaces
 from tests.conftest import root
 from tests.spaces import somaxconn
@@ -36,7 +36,7 @@ def search(*proofs: dict[str, Any], bench: str = "connects") -> dict[str, Any]:
 
 
 def test_a_proven_winner_is_taken() -> None:
-    one = chosen.winner(search(proof("rate", 8192)))
+    one = study_setting.winner(search(proof("rate", 8192)))
     assert (one.metric, dict(one.setting), one.proven, one.pairs) == (
         "rate",
         {"net.core.somaxconn": 8192},
@@ -45,8 +45,8 @@ def test_a_proven_winner_is_taken() -> None:
     )
     # of several objectives the first that is proven, or the one that is asked for
     both = search(proof("rate", 4096, "not shown"), proof("latency", 512))
-    assert chosen.winner(both).metric == "latency"
-    assert chosen.winner(both, "rate", unproven=True).setting == {"net.core.somaxconn": 4096}
+    assert study_setting.winner(both).metric == "latency"
+    assert study_setting.winner(both, "rate", unproven=True).setting == {"net.core.somaxconn": 4096}
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_a_proven_winner_is_taken() -> None:
 )
 def test_what_is_not_proven_is_refused(study: dict[str, Any], why: str) -> None:
     with pytest.raises(Error, match=why) as raised:
-        chosen.winner(study)
+        study_setting.winner(study)
     assert raised.value.code == "ND-104-54"
-    assert chosen.winner(study, unproven=True).setting == {"net.core.somaxconn": 1}
+    assert study_setting.winner(study, unproven=True).setting == {"net.core.somaxconn": 1}
 
 
 def test_studies_without_a_setting_are_refused() -> None:
     with pytest.raises(Error, match="nothing looked better"):
-        chosen.winner(search(), unproven=True)
+        study_setting.winner(search(), unproven=True)
     with pytest.raises(Error, match="kind screen"):
-        chosen.winner(search() | {"kind": "screen"}, unproven=True)
+        study_setting.winner(search() | {"kind": "screen"}, unproven=True)
     with pytest.raises(Error, match="not searched for 'jitter'"):
-        chosen.winner(search(proof("rate", 1)), "jitter")
+        study_setting.winner(search(proof("rate", 1)), "jitter")
 
 
 def test_a_comparison_proposes_its_second_setting() -> None:
@@ -91,12 +91,12 @@ def test_the_effect_is_enough_unless_its_counters_contradict_it() -> None:
     """40 of 133 parameters have no counter: real winners were refused for that."""
     for mechanism in ("observed", "not observable"):
         study = search(proof("rate", 8192, comparison={"pairs": 9, "counters": [], "mechanism": mechanism}))
-        assert chosen.winner(study).proven
+        assert study_setting.winner(study).proven
     study = search(proof("rate", 8192, comparison={"pairs": 9, "counters": [], "mechanism": "contradicted"}))
     with pytest.raises(Error, match="its counters were read and none moved") as raised:
-        chosen.winner(study)
+        study_setting.winner(study)
     assert (raised.value.code, raised.value.exit_code) == ("ND-104-54", 104)
-    one = chosen.winner(study, contradicted=True)
+    one = study_setting.winner(study, contradicted=True)
     assert one.proven and one.contradicted and not one.objection
 
 
@@ -120,12 +120,12 @@ def test_it_is_found_by_name_file_and_folder(kept: Path, tmp_path: Path) -> None
     run.mkdir()
     (run / "study.json").write_text(kept.read_text(), encoding="utf-8")
     for name in ("mine", str(kept), str(run)):
-        found = chosen.study(name)
+        found = study_setting.study(name)
         assert found is not None and found["name"] == "mine"
     (tmp_path / "setting.json").write_text('{"net.core.somaxconn": 512}', encoding="utf-8")
-    assert chosen.study(str(tmp_path / "setting.json")) is None
-    assert chosen.study("paper-latency") is None
-    assert chosen.study("../tuning/mine") is None
+    assert study_setting.study(str(tmp_path / "setting.json")) is None
+    assert study_setting.study("paper-latency") is None
+    assert study_setting.study("../tuning/mine") is None
 
 
 @pytest.fixture(scope="module")

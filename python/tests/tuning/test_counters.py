@@ -95,7 +95,7 @@ def test_the_other_files() -> None:
 def test_counters_move_and_gauges_are_told_as_they_are() -> None:
     before = {"TcpExtTW": 5.0, "TcpCurrEstab": 9.0, "sockets.TCP.tw": 100.0}
     after = {"TcpExtTW": 8.0, "TcpCurrEstab": 2.0, "sockets.TCP.tw": 40.0, "TcpExtNew": 4.0}
-    assert counters.moved(before, after) == {
+    assert counters.increases(before, after) == {
         "TcpExtTW": 3, "TcpCurrEstab": 2, "sockets.TCP.tw": 40, "TcpExtNew": 4,
     }  # fmt: skip
 
@@ -162,7 +162,9 @@ def test_any_text_at_all(text: str) -> None:
 
 
 def test_this_machine_is_read() -> None:
-    with counters.Sampler({"here": counters.Where(None, ("lo",)), "same": counters.Where()}) as sampler:
+    with counters.Sampler(
+        {"here": counters.CounterSource(None, ("lo",)), "same": counters.CounterSource()}
+    ) as sampler:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x" * 10, ("127.0.0.1", 9))
         found = sampler.stop()
     assert found["UdpOutDatagrams"] >= 1
@@ -174,17 +176,17 @@ def test_this_machine_is_read() -> None:
 
 def test_glances_say_what_kept_them_from_looking() -> None:
     """A namespace that is gone is told, and is no service without connections."""
-    with sockets.Glances("ndt-nowhere", every=0.001) as glances:
+    with sockets.SocketSampler("ndt-nowhere", every=0.001) as glances:
         glances._thread.join(10.0)
     with pytest.raises(OSError, match="ndt-nowhere"):
         glances.summary()
-    with sockets.Glances(None, every=60.0) as glances:
+    with sockets.SocketSampler(None, every=60.0) as glances:
         pass
     assert glances.summary() == {}
 
 
 def test_the_widest_window_is_told_and_the_middle_of_everything_else() -> None:
-    glances = sockets.Glances(None)
+    glances = sockets.SocketSampler(None)
     glances._looks = [
         {"tcp.snd_wnd": wide, "tcp.rtt_ms": rtt} for wide, rtt in ((65536, 40), (65536, 41), (4e6, 49))
     ]

@@ -18,7 +18,7 @@ from netdyno.experiment.entry import Entry, setting_name
 from netdyno.stats.observation import Observation, Setting
 from netdyno.store import Store
 from netdyno.system.interrupt import interrupted
-from netdyno.tuning.simulated import Simulated
+from netdyno.tuning.simulated import SimulatedBench
 
 PROVEN = ">Proven better<"
 """As a page says it, and not only its dictionary."""
@@ -109,15 +109,15 @@ def test_a_study_that_is_killed_is_found_and_goes_on_as_the_same_run(
 def test_a_study_that_is_interrupted_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure = Simulated.measure
+    measure = SimulatedBench.measure
 
-    def interrupts(self: Simulated, setting: Setting, seed: int) -> Observation:
+    def interrupts(self: SimulatedBench, setting: Setting, seed: int) -> Observation:
         if self.measured == 5:
             raise interrupted()
         return measure(self, setting, seed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Simulated, "measure", interrupts)
+        patch.setattr(SimulatedBench, "measure", interrupts)
         assert call(SEARCH) == 105
     capsys.readouterr()
     result = json.loads(said(capsys, "runs", "show", "latest", "--json"))
@@ -151,18 +151,18 @@ def test_a_finished_study_that_is_gone_on_with_shows_no_page_of_before(
     page = Path(said(capsys, "report", "latest").strip())
     assert PROVEN in page.read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(Simulated, "measure", _interrupted)
+        patch.setattr(SimulatedBench, "measure", _interrupted)
         assert call([*SEARCH[:-1], "40"]) == 105
     capsys.readouterr()
     # no trial was over: it is as it was
     assert PROVEN in Path(said(capsys, "report", "latest").strip()).read_text()
 
-    def second(self: Simulated, setting: Setting, seed: int) -> Observation:
+    def second(self: SimulatedBench, setting: Setting, seed: int) -> Observation:
         return _interrupted() if self.measured else measure(self, setting, seed)
 
-    measure = Simulated.measure
+    measure = SimulatedBench.measure
     with monkeypatch.context() as patch:
-        patch.setattr(Simulated, "measure", second)
+        patch.setattr(SimulatedBench, "measure", second)
         assert call([*SEARCH[:-1], "40"]) == 105
     capsys.readouterr()
     (row,) = json.loads(said(capsys, "runs", "list", "--json"))
@@ -177,7 +177,7 @@ def test_what_ended_it_is_told_though_the_disk_is_full_too(
     def full(*_: object) -> None:
         raise Error("ND-92-27", "the disk is full")
 
-    monkeypatch.setattr(Simulated, "measure", _interrupted)
+    monkeypatch.setattr(SimulatedBench, "measure", _interrupted)
     monkeypatch.setattr(Entry, "ended", full)
     assert call(SEARCH) == 105
     assert "ND-92" not in capsys.readouterr().err

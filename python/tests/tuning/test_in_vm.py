@@ -14,8 +14,8 @@ from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment.study import Study
 from netdyno.store import Store
-from netdyno.system.vm.setup import Lacking
-from netdyno.tuning import comparing, in_vm, tables
+from netdyno.system.vm.setup import MissingRequirement
+from netdyno.tuning import compare_run, in_vm, tables
 from netdyno.tuning.verbs import reproduce as tune_reproduce
 
 from ..test_vm import MADE
@@ -57,7 +57,7 @@ def test_what_is_of_the_whole_machine_is_found_in_settings_and_benches(tmp_path:
 def test_where_there_can_be_none_it_is_said_what_is_left_out(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lacking = Lacking("qemu-system-x86_64 is not installed", "sudo apt install qemu-system-x86")
+    lacking = MissingRequirement("qemu-system-x86_64 is not installed", "sudo apt install qemu-system-x86")
     monkeypatch.setattr(tune_reproduce.setup, "find", lambda: lacking)
     monkeypatch.setattr(tune_reproduce.in_vm, "run", lambda *_: pytest.fail("there is none"))
     reached = []
@@ -87,7 +87,7 @@ def test_the_same_command_runs_in_the_virtual_machine(
 ) -> None:
     given: list[Any] = []
 
-    def run(made: Any, words: Any, place: in_vm.Place, *_: Any) -> int:
+    def run(made: Any, words: Any, place: in_vm.VmState, *_: Any) -> int:
         given.append(words)
         place.page.parent.mkdir(parents=True)
         place.page.write_text("the page")
@@ -136,25 +136,25 @@ def test_in_the_virtual_machine_it_sets_what_is_of_the_whole_one(
     from netdyno.tuning import benches
 
     monkeypatch.setattr(benches, "tunables", lambda spec: {})
-    monkeypatch.setattr(comparing, "NamespaceBench", bench)
+    monkeypatch.setattr(compare_run, "NamespaceBench", bench)
     html = tiny.with_name("page.html")
     assert call(["tune", "reproduce", str(tiny), "--html", str(html)]) == 0
     assert allowed == [True]
     assert not html.exists(), "what is written outside the share is lost"
-    assert in_vm.Place(state).page.exists()
+    assert in_vm.VmState(state).page.exists()
     (document,) = (state / "tuning").glob("*.json")
     machine = f"virtual, kernel {platform.release()}, TCG"
     assert json.loads(document.read_text())["plan"]["machine"] == machine
-    assert machine in in_vm.Place(state).page.read_text()
+    assert machine in in_vm.VmState(state).page.read_text()
 
 
 def test_what_the_command_is_given_of_the_environment(tmp_path: Path) -> None:
-    made = in_vm.Place(tmp_path).environment({"PATH": "/bin", "SECRET": "x", "NETDYNO_STATE": "/elsewhere"})
+    made = in_vm.VmState(tmp_path).environment({"PATH": "/bin", "SECRET": "x", "NETDYNO_STATE": "/elsewhere"})
     assert made == {"PATH": "/bin", "NETDYNO_STATE": str(tmp_path), "NETDYNO_RUNS": str(tmp_path / "runs")}
 
 
 def test_runs_are_brought_home_once(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, runs = in_vm.Place.of(state), tmp_path / "runs"
+    place, runs = in_vm.VmState.of(state), tmp_path / "runs"
     study = Study.of("reproduce", "tiny", {})
     made = Result(id=study.run, kind=study.kind, name=study.name, started="2026-11-27T04:00:00.000Z")
     folder = place.runs / made.id
@@ -172,10 +172,10 @@ def test_runs_are_brought_home_once(tmp_path: Path, state: Path, monkeypatch: py
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    place = in_vm.Place(tmp_path / "vm")
+    place = in_vm.VmState(tmp_path / "vm")
     with place.alone():
         place.page.parent.mkdir()
-        with pytest.raises(Error, match="another reproduction") as other, in_vm.Place(place.folder).alone():
+        with pytest.raises(Error, match="another reproduction") as other, in_vm.VmState(place.folder).alone():
             pass
         assert other.value.code == "ND-92-28"
         assert place.page.parent.exists()

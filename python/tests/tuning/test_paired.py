@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.stats import paired
 from netdyno.stats.comparison import Comparison, Mechanism, Verdict, judge, repeats
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.stats.pairs import Limits, disturbed, valid
-from netdyno.tuning import calibrate, race
+from netdyno.stats.pairs import DisturbanceLimits, disturbed, valid
+from netdyno.tuning import calibrate, successive_halving
 
 METRICS = {
     "throughput": Metric("throughput", "bit/s", "higher"),
@@ -162,7 +162,7 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
     claims, equals = 0, [{"moves": 9, "n": n} for n in range(4)]
     for run in range(200):
         bench = Noisy(run, autocorrelation=0.5)
-        winner = race.race(bench, {}, equals, "throughput", run)[0].candidate
+        winner = successive_halving.successive_halving(bench, {}, equals, "throughput", run)[0].candidate
         pairs = measure_pairs(bench, {}, equals[winner], 8, run + 1)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
@@ -222,7 +222,7 @@ def test_a_disturbed_trial_is_measured_again() -> None:
             return Observation(setting, seen.metrics, counters, seconds=1.0)
 
     told: list[tuple[int, int]] = []
-    spare = Spare(8)
+    spare = RepeatBudget(8)
     pairs = measure_pairs(
         Disturbed(1), {}, {}, 4, 1, spare=spare, progress=lambda n, of, _: told.append((n, of))
     )
@@ -231,11 +231,11 @@ def test_a_disturbed_trial_is_measured_again() -> None:
     assert told[-1] == (10, 10)
     assert (spare.left, spare.again) == (6, {"steal": 2})
     assert judge(pairs, METRICS, [], again=spare.again).again == {"steal": 2}
-    strict = measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=Limits(steal=0.001))
+    strict = measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=DisturbanceLimits(steal=0.001))
     assert valid(strict) == []
     assert strict[0][0].why == "steal 1%"
     assert judge(strict, METRICS, []).lost == {"steal": 2}
-    assert disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, Limits()) == (
+    assert disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, DisturbanceLimits()) == (
         "memory pressure 50%, disk pressure 90%"
     )
 
@@ -244,14 +244,16 @@ def test_a_race_finds_who_is_fast_with_few_trials() -> None:
     bench = Noisy(3, autocorrelation=0.5)
     candidates: list[Setting] = [{"gain": gain} for gain in (0, 5, 40, -10, -40, 10, 3, 1)]
     told: list[tuple[int, int]] = []
-    found = race.race(bench, {}, candidates, "throughput", 1, progress=lambda n, of, _: told.append((n, of)))
+    found = successive_halving.successive_halving(
+        bench, {}, candidates, "throughput", 1, progress=lambda n, of, _: told.append((n, of))
+    )
     assert found[0].candidate == 2
     # by luck more than it is worth: that is why the winner is measured again
     assert found[0].gain == pytest.approx(0.4, abs=0.2)
     assert {one.left for one in found[-4:]} == {2}
     assert bench.trials < 8 * 9
     assert all(n <= of for n, of in told)
-    delay = race.race(Noisy(3), {}, candidates, "p99", 1)
+    delay = successive_halving.successive_halving(Noisy(3), {}, candidates, "p99", 1)
     assert delay[0].candidate == 2
 
 
@@ -262,7 +264,9 @@ def test_a_race_counts_what_can_be_nothing() -> None:
             return Observation(setting, {"failed": float(setting.get("failed", 9))}, {}, seconds=1.0)
 
     bench = Failing(1)
-    found = race.race(bench, {}, [{"failed": 5}, {"failed": 0}, {"failed": 30}], "failed", 1)
+    found = successive_halving.successive_halving(
+        bench, {}, [{"failed": 5}, {"failed": 0}, {"failed": 30}], "failed", 1
+    )
     assert [one.candidate for one in found] == [1, 0, 2]
     # nobody else is left after the first stage
     assert (bench.trials, found[0].blocks) == (8, 2)

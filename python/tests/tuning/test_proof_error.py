@@ -22,9 +22,9 @@ from netdyno.stats.comparison import Comparison, Verdict, judge
 from netdyno.stats.discards import Discard, fisher
 from netdyno.stats.sequential import first_look, look_at, looks, share
 from netdyno.tuning.bench import Spec
-from netdyno.tuning.comparing import Silent, Wanted, look
-from netdyno.tuning.prove import Planned, measure, plan, planned_proof
-from netdyno.tuning.search import Budget, Found, Goal, search
+from netdyno.tuning.compare_run import ComparisonRequest, NullComparisonListener, measure_stages
+from netdyno.tuning.prove import ProofPlan, measure, plan, resume_or_plan
+from netdyno.tuning.search import Budget, Goal, SearchOutcome, search
 from netdyno.tuning.space import space
 
 from .drifting import COUNTER, INERT, METRICS, Disturbing, Drifting
@@ -48,7 +48,7 @@ def at_most(wrong: int, of: int, level: float = LEVEL) -> None:
 # ---- a search that goes on
 
 
-def gone_on_with(path: Path, seed: int, drift: float, trials: Sequence[int] = (8, 20)) -> list[Found]:
+def gone_on_with(path: Path, seed: int, drift: float, trials: Sequence[int] = (8, 20)) -> list[SearchOutcome]:
     """A search of what changes nothing, with more trials each time."""
     bench, found = Drifting(seed, drift), []
     for count in trials:
@@ -68,12 +68,12 @@ def test_trials_of_a_proof_are_its_own(tmp_path: Path) -> None:
     for setting in (one, one, two, one):
         with Record(tmp_path / "a.jsonl", {}) as record:
 
-            def make(level: float, pairs: int | None, spare: int | None) -> Planned:
+            def make(level: float, pairs: int | None, spare: int | None) -> ProofPlan:
                 return plan(
                     METRICS, {"throughput": 1.0}, {"throughput": 0.1}, 3, arms=2, level=level, pairs=pairs
                 )
 
-            planned = planned_proof(record, [{}, setting], LEVEL, None, make)
+            planned = resume_or_plan(record, [{}, setting], LEVEL, None, make)
             before = bench.trials
             measured, _ = measure(bench, record, planned, [{}, setting], 1)
             assert all(len(side.trials) == planned.pairs for side in measured)
@@ -88,8 +88,8 @@ def test_trials_of_a_proof_are_its_own(tmp_path: Path) -> None:
     assert pairs[2] > pairs[0] == pairs[3]
     # more pairs than it has are another proof, and not a longer one
     with Record(tmp_path / "a.jsonl", {}) as record:
-        assert planned_proof(record, [{}, one], LEVEL, pairs[0] + 1, make).number == 3
-        assert planned_proof(record, [{}, one], LEVEL, pairs[0], make).number == 1
+        assert resume_or_plan(record, [{}, one], LEVEL, pairs[0] + 1, make).number == 3
+        assert resume_or_plan(record, [{}, one], LEVEL, pairs[0], make).number == 1
 
 
 @pytest.mark.long
@@ -108,9 +108,11 @@ def test_a_search_that_goes_on_is_falsely_proven_no_more_often_than_stated(
 
 def compared(record: Record, bench: Drifting, pairs: int, seed: int) -> tuple[Comparison, Looks]:
     """As `tune compare` does it, from the record to the verdict."""
-    wanted = Wanted(Spec(workload="wrk"), "baseline", [], pairs=pairs, seed=seed)
+    wanted = ComparisonRequest(Spec(workload="wrk"), "baseline", [], pairs=pairs, seed=seed)
     planned = Looks(record, first_look(pairs, LEVEL, 1), pairs, LEVEL)
-    found, discarded, rest = look(Kept(bench, record), {}, {"x": 1}, planned, wanted, Silent())
+    found, discarded, rest = measure_stages(
+        Kept(bench, record), {}, {"x": 1}, planned, wanted, NullComparisonListener()
+    )
     result = judge(found, METRICS, [COUNTER], level=planned.now.level, again=rest.again, discarded=discarded)
     if not result.too_few:
         planned.judged(result.pairs)
@@ -123,9 +125,9 @@ class Kept:
     metrics = METRICS
 
     def __init__(self, bench: Drifting, record: Record) -> None:
-        from netdyno.tuning.benches import Recorded
+        from netdyno.tuning.benches import RecordedBench
 
-        self.measure = Recorded(bench, record, "compare").measure
+        self.measure = RecordedBench(bench, record, "compare").measure
 
 
 def wrong_at_any_look(folder: Path, runs: int, pairs: Sequence[int]) -> int:
@@ -174,13 +176,18 @@ def test_more_pairs_are_the_next_look_and_nothing_is_judged_twice(tmp_path: Path
 def test_a_look_of_too_few_pairs_is_none_and_goes_on(tmp_path: Path) -> None:
     """Only what was judged is settled: else a larger spare would be one more chance."""
     bench = Disturbing(1, 0.0, others=0.5)
-    wanted = Wanted(Spec(workload="wrk"), "baseline", [], pairs=8, spare=0)
+    wanted = ComparisonRequest(Spec(workload="wrk"), "baseline", [], pairs=8, spare=0)
     pairs = []
     for spare in (0, 60, 200):
         with Record(tmp_path / "a.jsonl", {}) as record:
             planned = Looks(record, 8, 8, LEVEL)
-            found, _, _ = look(
-                Kept(bench, record), {}, {"x": 1}, planned, replace(wanted, spare=spare), Silent()
+            found, _, _ = measure_stages(
+                Kept(bench, record),
+                {},
+                {"x": 1},
+                planned,
+                replace(wanted, spare=spare),
+                NullComparisonListener(),
             )
             result = judge(found, METRICS, [COUNTER], level=planned.now.level)
             if not result.too_few:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from netdyno.tuning import reach
+from netdyno.tuning import live_sockets
 
 
 def test_sockets_as_ss_shows_them() -> None:
-    assert reach.parse_listeners(
+    assert live_sockets.parse_listeners(
         'LISTEN 129 128 0.0.0.0:80 0.0.0.0:* users:(("nginx",pid=7,fd=6),("nginx",pid=8,fd=6))\n'
         'LISTEN 0 511 [::]:80 [::]:* users:(("a b",pid=9,fd=3))\nnonsense\nLISTEN 0 5 *:1 *:*\n'
-    ) == [reach.Held("backlog", 7, 6, 128, True), reach.Held("backlog", 9, 3, 511, False)]
-    assert reach.parse_datagrams(
+    ) == [
+        live_sockets.LiveSocket("backlog", 7, 6, 128, True),
+        live_sockets.LiveSocket("backlog", 9, 3, 511, False),
+    ]
+    assert live_sockets.parse_datagrams(
         'UNCONN 212992 0 1.2.3.4:9 0.0.0.0:* users:(("x",pid=7,fd=3)) '
         "skmem:(r213248,rb212992,t0,tb212992,f1792,w0,o0,bl0,d12)\nUNCONN 0 0 *:7 *:*\n"
-    ) == [reach.Held("udp", 7, 3, 212992, True)]
+    ) == [live_sockets.LiveSocket("udp", 7, 3, 212992, True)]
 
 
 def test_receivers_as_ss_shows_them() -> None:
@@ -24,4 +27,4 @@ def test_receivers_as_ss_shows_them() -> None:
     )
     shown = ((4096, "lastrcv:4 "), (8192, "lastrcv:5000 "), (8192, ""))
     text = "\n".join(line.format(*one) for one in shown)
-    assert [one.size for one in reach.parse_receivers(text)] == [4096, 8192]
+    assert [one.size for one in live_sockets.parse_receivers(text)] == [4096, 8192]

@@ -13,9 +13,9 @@ from netdyno.experiment.record import Record
 from netdyno.stats.observation import Observation, Setting
 from netdyno.tuning import features as looking
 from netdyno.tuning.features import distance, features
-from netdyno.tuning.learn import Place, learn
-from netdyno.tuning.recommend import BASELINE, Case, Context, Experience, Judgement, judge, recommend
-from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, Simulated
+from netdyno.tuning.learn import GridPoint, learn
+from netdyno.tuning.recommend import BASELINE, Context, Experience, Judgement, LeftOutCase, judge, recommend
+from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, SimulatedBench
 from netdyno.tuning.simulated import Path as Way
 from netdyno.tuning.verbs import recommend as tune_recommend
 
@@ -32,10 +32,10 @@ GRID = {
 
 
 def make(path: Path, seed: int = 1, **more: object) -> Experience:
-    places = [Place(name, "throughput") for name in GRID]
+    places = [GridPoint(name, "throughput") for name in GRID]
 
-    def bench(place: Place) -> Simulated:
-        return Simulated(path=GRID[place.name], seed=seed, **more)  # type: ignore[arg-type]
+    def bench(place: GridPoint) -> SimulatedBench:
+        return SimulatedBench(path=GRID[place.name], seed=seed, **more)  # type: ignore[arg-type]
 
     with Record(path, {}) as record:
         return learn(places, bench, SETTINGS, record, {"cpu": "none, it is simulated"}, seed=seed)
@@ -47,7 +47,7 @@ def experience(tmp_path_factory: pytest.TempPathFactory) -> Experience:
 
 
 def like(way: Way, seed: int = 99) -> dict[str, float]:
-    seen = Simulated(path=way, seed=seed).measure({}, seed)
+    seen = SimulatedBench(path=way, seed=seed).measure({}, seed)
     return features(seen.counters, seen.seconds)
 
 
@@ -82,7 +82,7 @@ def test_what_helped_where_it_was_alike_is_proposed(experience: Experience) -> N
     assert expected["both"].gain > expected["buffers"].gain
     assert expected["both"].interval is not None
     assert all("120 ms" in name or "40 ms" in name for name, _ in long_and_lossy.nearest)
-    truth = Simulated(path=Way(0.1, 0.004, 1e9))
+    truth = SimulatedBench(path=Way(0.1, 0.004, 1e9))
     assert truth.truth(SETTINGS["both"])["throughput"] > 10 * truth.truth({})["throughput"]
 
 
@@ -165,8 +165,10 @@ def test_the_verb_abstains_with_a_code_and_says_how_to_give_what_is_missing(
 def test_a_judgement_is_that_of_its_interval() -> None:
     """Two cases that gain much make the mean the larger, where all others lose: that beats nothing."""
 
-    def cases(gains: list[float]) -> list[Case]:
-        return [Case(f"{i}", "a", True, gain, "b", 0.2, "a", gain, None) for i, gain in enumerate(gains)]
+    def cases(gains: list[float]) -> list[LeftOutCase]:
+        return [
+            LeftOutCase(f"{i}", "a", True, gain, "b", 0.2, "a", gain, None) for i, gain in enumerate(gains)
+        ]
 
     lucky = Judgement.of(cases([0.1 - i / 1e3 for i in range(22)] + [9.0, 9.1]), 0.05)
     assert lucky.gain > lucky.static_gain
@@ -182,7 +184,7 @@ def test_a_judgement_is_that_of_its_interval() -> None:
 def test_what_no_connection_tells_is_told_by_the_path(tmp_path: Path) -> None:
     """Of crowds and datagrams the kernel shows no round trip; a grid knows the path that it made."""
 
-    class Unseen(Simulated):
+    class Unseen(SimulatedBench):
         def measure(self, setting: Setting, seed: int) -> Observation:
             seen = super().measure(setting, seed)
             kept = {k: v for k, v in seen.counters.items() if not k.startswith("tcp.")}
@@ -190,7 +192,7 @@ def test_what_no_connection_tells_is_told_by_the_path(tmp_path: Path) -> None:
             return replace(seen, counters=kept, seconds=10.0)
 
     with Record(tmp_path / "grid.jsonl", {}) as record:
-        places = [Place("crowd", "throughput", {"rtt": 0.06})]
+        places = [GridPoint("crowd", "throughput", {"rtt": 0.06})]
         (context,) = learn(places, lambda place: Unseen(), SETTINGS, record, {}).contexts
     assert context.features["rtt"] == 0.06
     assert context.features["rate"] == pytest.approx(8 * 5e6 / 10)
@@ -238,19 +240,21 @@ def test_where_it_depends_on_the_path_it_beats_the_static_setting() -> None:
 def test_a_grid_goes_on_where_it_was(tmp_path: Path, experience: Experience) -> None:
     measured = []
 
-    class Killed(Simulated):
+    class Killed(SimulatedBench):
         def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
             if len(measured) == 50:
                 raise KeyboardInterrupt
             measured.append(setting)
             return super().measure(setting, seed)  # type: ignore[arg-type]
 
-    places = [Place(name, "throughput") for name in GRID]
+    places = [GridPoint(name, "throughput") for name in GRID]
     path = tmp_path / "grid.jsonl"
     with Record(path, {}) as record, pytest.raises(KeyboardInterrupt):
         learn(places, lambda p: Killed(path=GRID[p.name]), SETTINGS, record, {})
     with Record(path, {}) as record:
-        found = learn(places, lambda p: Simulated(path=GRID[p.name]), SETTINGS, record, experience.machine)
+        found = learn(
+            places, lambda p: SimulatedBench(path=GRID[p.name]), SETTINGS, record, experience.machine
+        )
         assert record.fresh == len(record.trials) - 50
     assert found == experience
 

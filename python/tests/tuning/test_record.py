@@ -6,13 +6,13 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
-from netdyno.tuning.simulated import QUEUE, Simulated
+from netdyno.tuning.simulated import QUEUE, SimulatedBench
 
 PLAN = {"what": "test", "seed": 1}
 SETTINGS = [{}, {QUEUE: 200}, {QUEUE: 8192}]
 
 
-def go(path: Path, bench: Simulated, count: int = 3) -> list[dict[str, object]]:
+def go(path: Path, bench: SimulatedBench, count: int = 3) -> list[dict[str, object]]:
     with Record(path, PLAN) as record:
         return [
             record.measure(bench, "test", i, s, i).observation.metrics for i, s in enumerate(SETTINGS[:count])
@@ -20,7 +20,7 @@ def go(path: Path, bench: Simulated, count: int = 3) -> list[dict[str, object]]:
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
-    path, first, second = tmp_path / "a.jsonl", Simulated(), Simulated()
+    path, first, second = tmp_path / "a.jsonl", SimulatedBench(), SimulatedBench()
     begun = go(path, first, 2)
     assert go(path, second)[:2] == begun
     assert (first.measured, second.measured) == (2, 1)
@@ -31,8 +31,8 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [1, 40])
 def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path, left: int) -> None:
-    path, bench = tmp_path / "a.jsonl", Simulated()
-    whole = go(path, Simulated())
+    path, bench = tmp_path / "a.jsonl", SimulatedBench()
+    whole = go(path, SimulatedBench())
     text = path.read_bytes()
     last = text[:-1].rfind(b"\n") + 1
     path.write_bytes(text[: last + left])
@@ -43,7 +43,7 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path, left: int) ->
 
 def test_other_options_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    go(path, Simulated())
+    go(path, SimulatedBench())
     before = path.read_bytes()
     with pytest.raises(Error, match="seed changed") as caught:
         Record(path, {**PLAN, "seed": 2})
@@ -55,7 +55,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with Record(path, PLAN), pytest.raises(Error, match="another program"):
         Record(path, PLAN)
-    go(path, Simulated())
+    go(path, SimulatedBench())
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(Error) as full, Record(tmp_path / "a.jsonl", PLAN) as record:
         record._file.close()
         record._file = Path("/dev/full").open("a+b")  # noqa: SIM115
-        record.measure(Simulated(), "test", 0, {}, 0)
+        record.measure(SimulatedBench(), "test", 0, {}, 0)
     assert full.value.code == "ND-92-27"

@@ -13,13 +13,13 @@ from netdyno.experiment.record import Record
 from netdyno.stats.observation import Observation, Setting
 from netdyno.tuning.model import Scale
 from netdyno.tuning.screen import Screening, cost, plan, screen
-from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, Simulated
+from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, SimulatedBench
 from netdyno.tuning.space import axis, space
 
 METRICS = ["throughput", "latency_p99", "failed"]
 
 
-def run(path: Path, bench: Simulated, **more: int) -> Screening:
+def run(path: Path, bench: SimulatedBench, **more: int) -> Screening:
     with Record(path, {"what": "screen"}) as record:
         return screen(bench, space(bench.tunables), METRICS, record, **more)
 
@@ -28,7 +28,7 @@ def run(path: Path, bench: Simulated, **more: int) -> Screening:
 def test_what_matters_stands_out_and_of_what_does_nothing_no_effect_is_shown(
     tmp_path: Path, seed: int
 ) -> None:
-    found = run(tmp_path / "a.jsonl", Simulated(seed=seed), trajectories=8, seed=seed)
+    found = run(tmp_path / "a.jsonl", SimulatedBench(seed=seed), trajectories=8, seed=seed)
     by_metric = {m: {e.name for e in found.of(m) if e.matters} for m in METRICS}
     assert by_metric["throughput"] >= {RMEM, WMEM, CC}
     assert IDLE in by_metric["latency_p99"]
@@ -43,7 +43,7 @@ def test_what_would_have_shown_is_what_is_shown(tmp_path: Path, breaks: float) -
     """Also where many matter, which makes the last of them easier to tell, and where steps failed."""
     for seed in range(4):
         found = run(
-            tmp_path / f"{seed}.jsonl", Simulated(seed=seed, breaks=breaks), trajectories=5, seed=seed
+            tmp_path / f"{seed}.jsonl", SimulatedBench(seed=seed, breaks=breaks), trajectories=5, seed=seed
         )
         for e in found.effects:
             if e.matters is not None:
@@ -53,7 +53,7 @@ def test_what_would_have_shown_is_what_is_shown(tmp_path: Path, breaks: float) -
 
 
 def test_the_better_end_or_choice_is_told(tmp_path: Path) -> None:
-    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=10)
+    found = run(tmp_path / "a.jsonl", SimulatedBench(), trajectories=10)
     better = {(e.metric, e.name): e.better for e in found.effects if e.matters}
     assert better["throughput", CC] == "bbr"
     assert better["latency_p99", IDLE] == 0
@@ -62,7 +62,7 @@ def test_the_better_end_or_choice_is_told(tmp_path: Path) -> None:
 
 
 def test_parameters_that_act_together_have_a_large_sigma(tmp_path: Path) -> None:
-    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=10)
+    found = run(tmp_path / "a.jsonl", SimulatedBench(), trajectories=10)
     by_name = {(e.metric, e.name): e for e in found.effects}
     # either buffer matters only where the other is not the narrower
     assert by_name["throughput", RMEM].sigma > by_name["throughput", RMEM].mu_star / 2
@@ -74,14 +74,14 @@ def test_where_nothing_matters_nothing_is_found(tmp_path: Path) -> None:
     false = 0
     for seed in range(60):
         with Record(tmp_path / f"{seed}.jsonl", {}) as record:
-            bench = Simulated(seed=seed)
+            bench = SimulatedBench(seed=seed)
             found = screen(bench, space(INERT), ["throughput"], record, trajectories=4, seed=seed)
         false += bool(found.survivors())
     # each finds anything with a chance of 0.05: 8 or more of 60 is one in a hundred
     assert false <= 7
 
 
-class Uneven(Simulated):
+class Uneven(SimulatedBench):
     """Quiet at the baseline, loud everywhere else."""
 
     def measure(self, setting: Setting, seed: int) -> Observation:
@@ -103,7 +103,8 @@ def test_a_quiet_baseline_makes_nothing_of_loud_walks(tmp_path: Path) -> None:
 
 def test_what_only_stands_out_by_itself_is_not_called_inert(tmp_path: Path) -> None:
     found = [
-        run(tmp_path / f"{seed}.jsonl", Simulated(seed=seed), trajectories=2, seed=seed) for seed in range(20)
+        run(tmp_path / f"{seed}.jsonl", SimulatedBench(seed=seed), trajectories=2, seed=seed)
+        for seed in range(20)
     ]
     doubtful = [e for one in found for e in one.effects if e.doubtful]
     assert doubtful
@@ -114,7 +115,7 @@ def test_what_only_stands_out_by_itself_is_not_called_inert(tmp_path: Path) -> N
 
 
 def test_trials_that_fail_are_counted_and_not_judged(tmp_path: Path) -> None:
-    found = run(tmp_path / "a.jsonl", Simulated(breaks=0.15), trajectories=8)
+    found = run(tmp_path / "a.jsonl", SimulatedBench(breaks=0.15), trajectories=8)
     assert found.failed > 5
     assert sum(e.failed for e in found.of("throughput")) > 5
     assert {RMEM, WMEM} <= {e.name for e in found.of("throughput") if e.matters}
@@ -122,12 +123,12 @@ def test_trials_that_fail_are_counted_and_not_judged(tmp_path: Path) -> None:
 
 def test_without_a_baseline_nothing_is_said(tmp_path: Path) -> None:
     with pytest.raises(Error, match="another program had the processor") as caught:
-        run(tmp_path / "a.jsonl", Simulated(breaks=1.0), trajectories=2)
+        run(tmp_path / "a.jsonl", SimulatedBench(breaks=1.0), trajectories=2)
     assert caught.value.code == "ND-90-30"
 
 
 def test_a_baseline_that_is_refused_ends_it_at_once(tmp_path: Path) -> None:
-    class Refused(Simulated):
+    class Refused(SimulatedBench):
         asked = 0
 
         def measure(self, setting: Setting, seed: int) -> Observation:
@@ -141,9 +142,9 @@ def test_a_baseline_that_is_refused_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole.jsonl", Simulated(), trajectories=3)
+    whole = run(tmp_path / "whole.jsonl", SimulatedBench(), trajectories=3)
 
-    class Killed(Simulated):
+    class Killed(SimulatedBench):
         def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
             if self.measured == 20:
                 raise KeyboardInterrupt
@@ -151,13 +152,13 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "a.jsonl", Killed(), trajectories=3)
-    bench = Simulated()
+    bench = SimulatedBench()
     assert run(tmp_path / "a.jsonl", bench, trajectories=3).document() == whole.document()
     assert bench.measured == len(whole.trials) - 20 == cost(space(bench.tunables), 3) - 20
 
 
 def test_each_walk_changes_each_parameter_once(tmp_path: Path) -> None:
-    axes = space(Simulated().tunables)
+    axes = space(SimulatedBench().tunables)
     for walk in plan(axes, 5, seed=3):
         points = walk.points()
         assert len(points) == len(axes.axes) + 1
@@ -170,7 +171,7 @@ def test_each_walk_changes_each_parameter_once(tmp_path: Path) -> None:
 
 
 def test_importance_is_shared_out_among_what_matters(tmp_path: Path) -> None:
-    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=8)
+    found = run(tmp_path / "a.jsonl", SimulatedBench(), trajectories=8)
     for metric in METRICS:
         shares = found.importance(metric)
         assert sum(shares.values()) == pytest.approx(1)
@@ -178,7 +179,7 @@ def test_importance_is_shared_out_among_what_matters(tmp_path: Path) -> None:
 
 
 def test_axes_give_their_bounds_and_their_start() -> None:
-    for tunable in Simulated().tunables:
+    for tunable in SimulatedBench().tunables:
         line = axis(tunable)
         if tunable.scale is Scale.CHOICE:
             assert {line.value(place) for place in line.levels(4)} == set(tunable.choices)
@@ -188,8 +189,8 @@ def test_axes_give_their_bounds_and_their_start() -> None:
 
 
 def test_memory_bounds_what_costs_memory() -> None:
-    by_name = {a.name: a for a in space(Simulated().tunables, memory=4 << 20).axes}
+    by_name = {a.name: a for a in space(SimulatedBench().tunables, memory=4 << 20).axes}
     assert by_name[RMEM].value(1) == 4 << 20
     assert by_name[QUEUE].value(1) == 65_535
     with pytest.raises(Error, match="nothing to try"):
-        space(Simulated().tunables, memory=4096)
+        space(SimulatedBench().tunables, memory=4096)

@@ -8,13 +8,13 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
-from netdyno.stats.comparison import Mechanism, Verdict, where_to
+from netdyno.stats.comparison import Mechanism, Verdict, loss_words
 from netdyno.stats.observation import Observation, Setting
-from netdyno.stats.pairs import Limits, gated
+from netdyno.stats.pairs import DisturbanceLimits, gated
 from netdyno.tuning import pareto
-from netdyno.tuning.prove import MOST, Limit, Planned, Proof, plan
-from netdyno.tuning.search import Budget, Found, Goal, corners, search
-from netdyno.tuning.simulated import CC, GRO, IDLE, INERT, METRICS, QUEUE, RMEM, WMEM, Simulated
+from netdyno.tuning.prove import MOST, Limit, Proof, ProofPlan, plan
+from netdyno.tuning.search import Budget, Goal, SearchOutcome, corners, search
+from netdyno.tuning.simulated import CC, GRO, IDLE, INERT, METRICS, QUEUE, RMEM, WMEM, SimulatedBench
 from netdyno.tuning.simulated import Path as Way
 from netdyno.tuning.space import space
 
@@ -22,7 +22,9 @@ FAST = Goal(("throughput",), (Limit("failed", 0),))
 BOTH = Goal(("throughput", "latency_p99"), (Limit("failed", 0),))
 
 
-def look(path: Path, bench: Simulated, goal: Goal = FAST, seed: int = 1, **more: int | float) -> Found:
+def look(
+    path: Path, bench: SimulatedBench, goal: Goal = FAST, seed: int = 1, **more: int | float
+) -> SearchOutcome:
     with Record(path, {"what": "search"}) as record:
         return search(bench, space(bench.tunables), goal, record, budget=Budget(**more), seed=seed)  # type: ignore[arg-type]
 
@@ -35,7 +37,7 @@ def test_it_gets_from_the_defaults_of_linux_to_ten_times_as_much(tmp_path: Path)
     """30 ms and 0.2 % loss: congestion control and both buffers bind, and none of them helps alone."""
     reached = 0
     for seed in range(20):
-        bench = Simulated(seed=seed)
+        bench = SimulatedBench(seed=seed)
         found = look(tmp_path / f"{seed}.jsonl", bench, seed=seed)
         assert len(found.tried) + len(found.baseline) == 30
         if found.proven and change(found.proofs[0], "throughput") >= 9:
@@ -46,7 +48,7 @@ def test_it_gets_from_the_defaults_of_linux_to_ten_times_as_much(tmp_path: Path)
 
 
 def test_none_of_the_three_does_it_alone() -> None:
-    bench = Simulated()
+    bench = SimulatedBench()
     base = bench.truth({})["throughput"]
     for setting in ({CC: "bbr"}, {RMEM: 16 << 20}, {WMEM: 16 << 20}, {RMEM: 16 << 20, WMEM: 16 << 20}):
         assert bench.truth(setting)["throughput"] < 3 * base
@@ -56,7 +58,7 @@ def test_none_of_the_three_does_it_alone() -> None:
 def test_where_nothing_helps_nothing_is_proven(tmp_path: Path) -> None:
     false = lucky = 0
     for seed in range(12):
-        bench = Simulated(seed=seed, noise=0.1)
+        bench = SimulatedBench(seed=seed, noise=0.1)
         with Record(tmp_path / f"{seed}.jsonl", {}) as record:
             found = search(bench, space(INERT), FAST, record, budget=Budget(trials=15), seed=seed)
         lucky += max(t.gains["throughput"] for t in found.tried) > 0.1
@@ -69,7 +71,7 @@ def test_where_nothing_helps_nothing_is_proven(tmp_path: Path) -> None:
 def test_what_a_setting_does_not_need_is_taken_out_of_it(tmp_path: Path) -> None:
     needed = 0
     for seed in range(6):
-        found = look(tmp_path / f"{seed}.jsonl", Simulated(seed=seed), seed=seed)
+        found = look(tmp_path / f"{seed}.jsonl", SimulatedBench(seed=seed), seed=seed)
         setting = found.proofs[0].setting
         assert set(setting) >= {CC, RMEM, WMEM}
         assert max(len(t.setting) for t in found.tried) >= 10
@@ -79,13 +81,13 @@ def test_what_a_setting_does_not_need_is_taken_out_of_it(tmp_path: Path) -> None
 
 
 def test_what_keeps_a_limit_is_not_taken_out(tmp_path: Path) -> None:
-    found = look(tmp_path / "a.jsonl", Simulated(burst=6000), trials=40)
+    found = look(tmp_path / "a.jsonl", SimulatedBench(burst=6000), trials=40)
     assert int(found.proofs[0].setting[QUEUE]) >= 6000
 
 
 def test_limits_are_kept(tmp_path: Path) -> None:
     # more connections at once than the queue holds by default
-    bench = Simulated(burst=6000)
+    bench = SimulatedBench(burst=6000)
     found = look(tmp_path / "a.jsonl", bench, trials=40)
     assert any(t.broken == ("failed",) for t in found.tried)
     for place in found.front:
@@ -98,7 +100,7 @@ def test_limits_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_fails_is_kept_away_from(tmp_path: Path) -> None:
-    bench = Simulated(memory=24 << 20)
+    bench = SimulatedBench(memory=24 << 20)
     found = look(tmp_path / "a.jsonl", bench, trials=40)
     failed = [not t.gains for t in found.tried]
     assert any(failed)
@@ -108,7 +110,7 @@ def test_what_fails_is_kept_away_from(tmp_path: Path) -> None:
 
 
 def test_several_objectives_give_a_front_with_its_ends_proven(tmp_path: Path) -> None:
-    found = look(tmp_path / "a.jsonl", Simulated(path=Way(loss=0.0)), BOTH, trials=50)
+    found = look(tmp_path / "a.jsonl", SimulatedBench(path=Way(loss=0.0)), BOTH, trials=50)
     gains = [found.tried[i].gains for i in found.front]
     assert gains
     assert sorted(pareto.front(gains, BOTH.objectives)) == list(range(len(gains)))
@@ -124,9 +126,9 @@ def test_several_objectives_give_a_front_with_its_ends_proven(tmp_path: Path) ->
 def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
     for goal in (FAST, BOTH):
         name = "-".join(goal.objectives)
-        whole = look(tmp_path / f"{name}-whole.jsonl", Simulated(), goal, trials=24)
+        whole = look(tmp_path / f"{name}-whole.jsonl", SimulatedBench(), goal, trials=24)
 
-        class Killed(Simulated):
+        class Killed(SimulatedBench):
             def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
                 if self.measured == 17:
                     raise KeyboardInterrupt
@@ -134,7 +136,7 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
 
         with pytest.raises(KeyboardInterrupt):
             look(tmp_path / f"{name}.jsonl", Killed(), goal, trials=24)
-        bench = Simulated()
+        bench = SimulatedBench()
         again = look(tmp_path / f"{name}.jsonl", bench, goal, trials=24)
         assert again.document() == whole.document()
         with Record(tmp_path / f"{name}.jsonl", {"what": "search"}) as record:
@@ -142,29 +144,29 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
 
 
 def test_more_trials_go_on_from_fewer(tmp_path: Path) -> None:
-    look(tmp_path / "a.jsonl", Simulated(), trials=15)
-    found = look(tmp_path / "a.jsonl", Simulated(), trials=20)
+    look(tmp_path / "a.jsonl", SimulatedBench(), trials=15)
+    found = look(tmp_path / "a.jsonl", SimulatedBench(), trials=20)
     assert len(found.tried) == 17
     searched = [t.index for t in read(tmp_path / "a.jsonl")[1] if t.phase == "search"]
     assert searched == list(range(17))
 
 
 def test_it_ends_when_nothing_better_comes_or_the_time_is_over(tmp_path: Path) -> None:
-    found = look(tmp_path / "a.jsonl", Simulated(), trials=60, patience=10)
+    found = look(tmp_path / "a.jsonl", SimulatedBench(), trials=60, patience=10)
     assert found.ended == "patience"
     assert len(found.tried) < 57
-    assert look(tmp_path / "b.jsonl", Simulated(), seconds=0.0).ended == "time"
+    assert look(tmp_path / "b.jsonl", SimulatedBench(), seconds=0.0).ended == "time"
 
 
 def test_a_baseline_that_fails_ends_it(tmp_path: Path) -> None:
     with pytest.raises(Error, match="no trial of the baseline is valid"):
-        look(tmp_path / "a.jsonl", Simulated(breaks=1.0))
+        look(tmp_path / "a.jsonl", SimulatedBench(breaks=1.0))
     with pytest.raises(Error, match="measures no 'speed'"):
-        look(tmp_path / "b.jsonl", Simulated(), Goal(("speed",)))
+        look(tmp_path / "b.jsonl", SimulatedBench(), Goal(("speed",)))
 
 
 def test_it_begins_at_the_corners() -> None:
-    axes = space(Simulated().tunables)
+    axes = space(SimulatedBench().tunables)
     found = [axes.setting(point) for point in corners(axes)]
     assert {setting.get(CC, "cubic") for setting in found} == {"cubic", "reno", "bbr"}
     assert int(found[0][RMEM]) > 4 << 20 > int(found[-1][RMEM])
@@ -178,7 +180,7 @@ def test_the_front_is_what_nothing_dominates() -> None:
 
 
 def test_a_gain_that_no_counter_explains_is_proven_and_said_to_be_unobservable(tmp_path: Path) -> None:
-    bench = Simulated()
+    bench = SimulatedBench()
     bench.tunables = [replace(t, counters=()) for t in bench.tunables]
     found = look(tmp_path / "a.jsonl", bench)
     assert found.proofs[0].verdict is Verdict.BETTER
@@ -190,7 +192,7 @@ def test_a_gain_that_no_counter_explains_is_proven_and_said_to_be_unobservable(t
 def test_the_proof_takes_turns(tmp_path: Path) -> None:
     asked: list[dict[str, object]] = []
 
-    class Asked(Simulated):
+    class Asked(SimulatedBench):
         def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
             asked.append(dict(setting))  # type: ignore[call-overload]
             return super().measure(setting, seed)  # type: ignore[arg-type]
@@ -205,8 +207,8 @@ def test_the_proof_takes_turns(tmp_path: Path) -> None:
 
 
 def test_where_it_gets_worse_elsewhere_it_is_told(tmp_path: Path) -> None:
-    axes = (a for a in Simulated().tunables if a.name in (CC, RMEM, WMEM, GRO))
-    bench = Simulated(path=Way(loss=0.0, rtt=0.003))
+    axes = (a for a in SimulatedBench().tunables if a.name in (CC, RMEM, WMEM, GRO))
+    bench = SimulatedBench(path=Way(loss=0.0, rtt=0.003))
     with Record(tmp_path / "a.jsonl", {}) as record:
         found = search(bench, space(list(axes)), FAST, record, budget=Budget(trials=40, pairs=12))
     verdicts = {f.metric.name: f.verdict for f in found.proofs[0].comparison.findings}
@@ -215,7 +217,7 @@ def test_where_it_gets_worse_elsewhere_it_is_told(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-class Stolen(Simulated):
+class Stolen(SimulatedBench):
     """A bench of which the hypervisor takes a share of the trials."""
 
     stolen = 0.35
@@ -225,7 +227,8 @@ class Stolen(Simulated):
         # another time the same trial may not be disturbed
         steal = 50.0 if random.Random(f"{self.seed} {self.measured}").random() < self.stolen else 0.0
         return gated(
-            replace(seen, counters={**seen.counters, "cpu.all": 100.0, "cpu.steal": steal}), Limits()
+            replace(seen, counters={**seen.counters, "cpu.all": 100.0, "cpu.steal": steal}),
+            DisturbanceLimits(),
         )
 
 
@@ -281,14 +284,14 @@ def test_pairs_are_planned_by_the_noise_and_told_before_the_proof(tmp_path: Path
     """The same gain, on a quiet bench and on a loud one."""
     counts, metrics = {}, {"throughput": METRICS["throughput"]}
     for noise in (0.01, 0.12):
-        told: list[tuple[Planned, int]] = []
+        told: list[tuple[ProofPlan, int]] = []
         planned = plan(metrics, {"throughput": 0.3}, {"throughput": noise}, 20, arms=2, level=0.05)
         counts[noise] = planned.pairs
         assert planned.pairs >= planned.least == 6
         with Record(tmp_path / f"{noise}.jsonl", {}) as record:
-            axes = space(Simulated().tunables)
+            axes = space(SimulatedBench().tunables)
             found = search(
-                Simulated(noise=noise), axes, FAST, record, budget=Budget(trials=12),
+                SimulatedBench(noise=noise), axes, FAST, record, budget=Budget(trials=12),
                 before_proof=lambda p, told=told, record=record: told.append((p, len(record.trials))),
             )  # fmt: skip
         ((planned, before),) = told
@@ -304,7 +307,7 @@ def test_pairs_are_planned_by_the_noise_and_told_before_the_proof(tmp_path: Path
 def test_what_makes_trials_fail_is_not_proven(tmp_path: Path) -> None:
     """Fast where it works, and every sixth time it does not."""
 
-    class Fragile(Simulated):
+    class Fragile(SimulatedBench):
         def measure(self, setting: Setting, seed: int) -> Observation:
             seen = super().measure(setting, seed)
             if seen.valid and setting.get(CC) == "bbr" and self.measured > 45 and self.measured % 6 == 0:
@@ -318,12 +321,12 @@ def test_what_makes_trials_fail_is_not_proven(tmp_path: Path) -> None:
         assert proof.fails
         assert proof.why == "the server died"
         assert not found.proven
-        gone = where_to(proof.comparison.lost, proof.comparison.dropped)
+        gone = loss_words(proof.comparison.lost, proof.comparison.dropped)
         assert gone == "" if spare else "lost to failures (the server died)" in gone
 
 
 def test_nothing_that_the_baseline_dominates_is_on_the_front(tmp_path: Path) -> None:
-    class Best(Simulated):
+    class Best(SimulatedBench):
         """Whatever is changed, both get worse."""
 
         def measure(self, setting: Setting, seed: int) -> Observation:

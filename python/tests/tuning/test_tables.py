@@ -16,7 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment.record import Record
 from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.tuning import benches, comparing, tables
+from netdyno.tuning import benches, compare_run, tables
 from netdyno.tuning.verbs import reproduce as tune_reproduce
 
 from .test_benches import one
@@ -123,13 +123,15 @@ def test_what_was_measured_is_gone_on_with(small: Path, tmp_path: Path) -> None:
         counts.append(sum(bench.trials for bench in both.values()))
         assert left[-1] == 0
     assert counts == [12, 20]
-    chosen = {name: benches.Chosen(name, setting) for name, setting in settings.items()}
+    chosen = {name: benches.ChosenSetting(name, setting) for name, setting in settings.items()}
     filled = tables.fill(made, chosen, seen)
     latency, failed = (line.finding for line in filled[0].lines)
     assert latency is not None and failed is not None
     assert (latency.verdict, failed.verdict) == ("worse", "no effect")
     assert latency.effect.n == 8
-    nothing = tables.fill(made, chosen, tables.Seen({b: {s: {} for s in settings} for b in made.benches}))
+    nothing = tables.fill(
+        made, chosen, tables.TableTrials({b: {s: {} for s in settings} for b in made.benches})
+    )
     assert nothing[0].lines[0].finding is None
 
 
@@ -139,7 +141,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     there = {"net.core.somaxconn": one("net.core.somaxconn")}
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
-    monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
+    monkeypatch.setattr(compare_run, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
     figures = ["--figures", str(small.with_name("figures")), "--html", str(small.with_name("page.html"))]
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", "--no-vm", *figures]) == 0
     assert "web latency_mean" in small.with_name("figures").joinpath("table-1.svg").read_text()
@@ -172,7 +174,7 @@ def test_what_steal_takes_of_a_table_is_measured_again_or_said(
     there = {"net.core.somaxconn": one("net.core.somaxconn")}
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
-    monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload))
+    monkeypatch.setattr(compare_run, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload))
     command = ["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", "--no-vm"]
     assert call([*command, "--spare", "4", "--json"]) == 90
     out, err = capsys.readouterr()

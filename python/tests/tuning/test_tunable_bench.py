@@ -18,7 +18,16 @@ from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.registry import registry
 from netdyno.tuning.simulated import METRICS
 from netdyno.tuning.space import Space, axis
-from netdyno.tuning.tunable_bench import ALLOWED, CONGESTION, Checked, Tried, look, machine, narrowed, ordered
+from netdyno.tuning.tunable_bench import (
+    ALLOWED,
+    CONGESTION,
+    CheckedBench,
+    TunableSet,
+    machine,
+    narrowed,
+    ordered,
+    tunables_of,
+)
 
 DEFAULT, MAX = "net.ipv4.tcp_wmem.default", "net.ipv4.tcp_wmem.max"
 STARTS = {"net.ipv4.tcp_wmem.min": 4096, DEFAULT: 16_384, MAX: 4 << 20}
@@ -41,7 +50,7 @@ class Bench:
 
 def test_bounds_keep_what_parameters_ask_of_each_other() -> None:
     known = registry()
-    there = Tried({n: known.find(n) for n in (DEFAULT, MAX)}, STARTS)
+    there = TunableSet({n: known.find(n) for n in (DEFAULT, MAX)}, STARTS)
     alone = narrowed(known, there, [MAX])[MAX]
     assert alone.low == STARTS[DEFAULT]
     alone = narrowed(known, there, [DEFAULT])[DEFAULT]
@@ -75,7 +84,7 @@ def test_what_must_be_below_another_is_so_wherever_one_looks(places: list[float]
 
 def test_what_contradicts_itself_is_a_trial_that_failed() -> None:
     bench = Bench()
-    checked = Checked(bench, registry(), STARTS)
+    checked = CheckedBench(bench, registry(), STARTS)
     seen = checked.measure({DEFAULT: 8 << 20}, 1)
     assert not seen.valid
     assert "refused" in seen.why
@@ -84,10 +93,10 @@ def test_what_contradicts_itself_is_a_trial_that_failed() -> None:
 
 
 def test_what_the_kernel_refuses_is_a_trial_that_failed_and_nothing_else_is() -> None:
-    seen = Checked(Bench(Error("ND-92-33", "it could not be set")), registry(), STARTS).measure({}, 1)
+    seen = CheckedBench(Bench(Error("ND-92-33", "it could not be set")), registry(), STARTS).measure({}, 1)
     assert (seen.valid, seen.why) == (False, "refused: it could not be set")
     with pytest.raises(Error, match="no program"):
-        Checked(Bench(Error("ND-92-23", "there is no program")), registry(), STARTS).measure({}, 1)
+        CheckedBench(Bench(Error("ND-92-23", "there is no program")), registry(), STARTS).measure({}, 1)
 
 
 def test_a_disturbed_trial_does_not_count_and_is_measured_again(tmp_path: Path) -> None:
@@ -101,7 +110,7 @@ def test_a_disturbed_trial_does_not_count_and_is_measured_again(tmp_path: Path) 
 
     bench = Disturbed()
     with Record(tmp_path / "a.jsonl", {}) as record:
-        checked = Checked(bench, registry(), STARTS)
+        checked = CheckedBench(bench, registry(), STARTS)
         seen = [record.fair(checked, "test", i, {}, i).observation for i in range(3)]
     # the second is disturbed, and again; the third is not
     assert [one.valid for one in seen] == [True, False, True]
@@ -117,7 +126,7 @@ def test_every_congestion_control_is_asked_of_the_machine_only_where_it_is_tried
 @pytest.mark.root
 def test_only_what_this_kernel_takes_can_be_tried() -> None:
     bench = NamespaceBench(Spec(workload="iperf3-tcp", server={MAX: 65_536}))
-    there = look(bench)
+    there = tunables_of(bench)
     assert there.starts[MAX] == 65_536
     assert "net.core.rmem_max" not in there.tunables  # of the whole machine
     qdisc = there.tunables["dev.eth0.qdisc"]
@@ -134,7 +143,7 @@ def test_an_interrupt_is_no_refusal_of_a_parameter(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(tunable_bench, "applied", interrupting)
     with pytest.raises(Error) as raised:
-        look(NamespaceBench(Spec(workload="iperf3-tcp")))
+        tunables_of(NamespaceBench(Spec(workload="iperf3-tcp")))
     assert raised.value.exit_code == 105
 
 
@@ -145,9 +154,9 @@ def test_only_what_this_kind_of_device_takes_can_be_tried() -> None:
     except Error:
         pytest.skip("netdynod is not built")
     # a cable ends in a device of another kind than a path, whose tap has no NAPI
-    cable = look(NamespaceBench(Spec(workload="iperf3-tcp"))).tunables
+    cable = tunables_of(NamespaceBench(Spec(workload="iperf3-tcp"))).tunables
     way = {"a_to_b": {"delay": {"constant": "1ms"}}}
-    path = look(NamespaceBench(Spec(workload="iperf3-tcp", path=way))).tunables
+    path = tunables_of(NamespaceBench(Spec(workload="iperf3-tcp", path=way))).tunables
     assert "dev.eth0.channels_rx" in cable
     assert not {"dev.eth0.channels_rx", "dev.eth0.threaded"} & set(path)
     assert {"dev.eth0.txqueuelen", MAX} <= set(path) & set(cable)

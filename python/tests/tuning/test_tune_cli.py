@@ -15,8 +15,8 @@ from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
 from netdyno.stats.observation import Observation, Setting
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning.driven import Patient
-from netdyno.tuning.simulated import Simulated
+from netdyno.tuning.prepared_bench import UninterruptedBench
+from netdyno.tuning.simulated import SimulatedBench
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
@@ -126,7 +126,7 @@ def test_memory_bounds_the_buffers_that_are_tried(capsys: pytest.CaptureFixture[
 
 
 def test_an_interrupt_waits_for_the_trial_that_is_on(state: Path) -> None:
-    class Slow(Simulated):
+    class Slow(SimulatedBench):
         def measure(self, setting: Setting, seed: int) -> Observation:
             if self.measured == 2:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -135,7 +135,7 @@ def test_an_interrupt_waits_for_the_trial_that_is_on(state: Path) -> None:
 
     inner = Slow()
     with Interrupts().installed() as interrupts, Record(state / "a.jsonl", {}) as record:
-        bench = Patient(inner, interrupts)
+        bench = UninterruptedBench(inner, interrupts)
         with pytest.raises(Error, match="interrupted"):
             for i in range(5):
                 record.measure(bench, "test", i, {}, i)

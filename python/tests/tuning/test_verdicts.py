@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netdyno.errors import Error
-from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.stats import paired
 from netdyno.stats.comparison import Comparison, Verdict, judge
 from netdyno.stats.observation import Metric, Observation, Setting
@@ -127,8 +127,8 @@ class Stolen:
         return Observation(setting, {"throughput": value}, counters, seconds=1.0)
 
 
-def compared(bench: Stolen, spare: int | None = None, pairs: int = 8) -> tuple[Comparison, Spare]:
-    rest = Spare(2 * pairs if spare is None else spare)
+def compared(bench: Stolen, spare: int | None = None, pairs: int = 8) -> tuple[Comparison, RepeatBudget]:
+    rest = RepeatBudget(2 * pairs if spare is None else spare)
     found = measure_pairs(bench, {}, {"x": 1}, pairs, 1, spare=rest)
     return judge(found, bench.metrics, ["TcpExtTW"], again=rest.again), rest
 

@@ -53,11 +53,11 @@ def seen(**counters: float) -> Observation:
 def test_it_is_well_when_all_checks_hold_beside_the_trial_before() -> None:
     half = KNOWN["half-open"]
     case = Case("x", "", half.spec, {}, {}, (Check("a", "vanishes"), Check("b", "grows", 2)))
-    assert watch_cases.well(case, seen(a=5, b=1), seen(a=0, b=2))
-    assert not watch_cases.well(case, seen(a=5, b=1), seen(a=1, b=2))
-    assert not watch_cases.well(case, seen(a=5, b=1), seen(a=0, b=1))
+    assert watch_cases.passes(case, seen(a=5, b=1), seen(a=0, b=2))
+    assert not watch_cases.passes(case, seen(a=5, b=1), seen(a=1, b=2))
+    assert not watch_cases.passes(case, seen(a=5, b=1), seen(a=0, b=1))
     # a load that did not get through shows nothing
-    assert not watch_cases.well(case, seen(a=5, b=1), Observation({}, {}, {"a": 0, "b": 2}, False))
+    assert not watch_cases.passes(case, seen(a=5, b=1), Observation({}, {}, {"a": 0, "b": 2}, False))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_it_is_well_when_all_checks_hold_beside_the_trial_before() -> None:
     ],
 )
 def test_what_is_wrong(name: str, touched: Mapping[str, Value], after: float | None, why: str) -> None:
-    found = watch_cases.wrong(KNOWN[name], touched, after)
+    found = watch_cases.mismatch(KNOWN[name], touched, after)
     assert why in found and bool(why) == bool(found)
 
 

@@ -3,7 +3,7 @@ systems stand in `netdyno/systems.py`."""
 
 from collections.abc import Mapping
 
-from netdyno.lab.dut.base import Dut, Place
+from netdyno.lab.dut.base import Dut, DutSite
 from netdyno.lab.dut.graph import GraphDut
 from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
@@ -24,4 +24,4 @@ DRIVERS: Mapping[str, type[Dut]] = Lazy(
     by_name=True,
 )
 
-__all__ = ["DRIVERS", "Dut", "Place"]
+__all__ = ["DRIVERS", "Dut", "DutSite"]

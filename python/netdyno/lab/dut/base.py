@@ -22,8 +22,8 @@ from netdyno.system.process import Process
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a DUT runs."""
+class DutSite:
+    """Host, namespace and cores of a DUT."""
 
     name: str
     """Its name in the experiment."""
@@ -54,7 +54,7 @@ class Dut(ABC):
     Options: ClassVar[type[Settings]]
     """What can be set; every one is also a tunable."""
 
-    def __init__(self, place: Place, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
         self.place = place
         self.options: Any = config.check(
             self.Options, dict(options or {}), "ND-104-24", f"duts.{place.name}.options"
@@ -140,7 +140,7 @@ class Dut(ABC):
             path = Path(tempfile.gettempdir()) / f"nd-{self.driver}-{secrets.token_hex(8)}"
             entry = self.place.notes.write("path", path=str(path))
             # anew: one that is there is somebody else's
-            with files.told(path):
+            with files.os_errors(path):
                 path.mkdir(mode=0o755)
             self._folder = (entry, path)
         return self._folder[1]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from netdyno.lab.dut.base import Place, Settings, url_host
+from netdyno.lab.dut.base import DutSite, Settings, url_host
 from netdyno.lab.dut.graph_daemon import LOST, GraphDaemon
 from netdyno.lazy import Lazy
 from netdyno.systems import named
@@ -48,7 +48,7 @@ class GraphDut(GraphDaemon):
     driver: ClassVar[str] = "graph"
     Options = Options
 
-    def __init__(self, place: Place, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(place, options)
         self._parts: dict[str, Part] = {}
 

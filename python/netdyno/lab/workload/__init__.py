@@ -1,6 +1,6 @@
 """Workloads: what loads a service, so that a change of its kernel can be judged by what the service gives."""
 
-from netdyno.lab.workload.base import Seen, Site, Workload
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult
 from netdyno.lab.workload.connects import ConnectBurst, ConnectRate, HalfOpen
 from netdyno.lab.workload.core import HttpOpen, MqttOpen, StreamOpen
 from netdyno.lab.workload.datagrams import UdpBurst
@@ -14,4 +14,4 @@ _ALL: tuple[type[Workload], ...] = (
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {one.name: one for one in _ALL}
 
-__all__ = ["WORKLOADS", "Seen", "Site", "Workload"]
+__all__ = ["WORKLOADS", "Site", "Workload", "WorkloadResult"]

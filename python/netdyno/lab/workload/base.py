@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from netdyno import config
 from netdyno.errors import Error
-from netdyno.lab.dut.base import Place, Settings
+from netdyno.lab.dut.base import DutSite, Settings
 from netdyno.stats.observation import Metric
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, find
@@ -36,14 +36,14 @@ class Site:
     """For logs."""
     notes: Journal = field(default_factory=journal)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> DutSite:
         """For a server that is a device under test."""
-        return Place(name, self.address, self.server, log=self.folder / f"{name}.log", notes=self.notes)
+        return DutSite(name, self.address, self.server, log=self.folder / f"{name}.log", notes=self.notes)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a workload saw in one trial."""
+class WorkloadResult:
+    """Metrics and counters of one trial."""
 
     metrics: Mapping[str, float]
     counters: Mapping[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Workload(ABC):
         """Start servers, each with its end on the stack."""
 
     @abstractmethod
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Load it once."""
 
     def stop(self) -> None:

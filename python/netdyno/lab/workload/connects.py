@@ -20,7 +20,7 @@ from netdyno.errors import Error
 from netdyno.lab.counters import output
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.dut.nginx import Nginx
-from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
 from netdyno.system.process import find
@@ -88,7 +88,7 @@ class ConnectBurst(Workload):
         stack.callback(self._nginx.teardown)
         self._nginx.setup()
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Connect, wait, and count whom the server has; who was not let in by then does not try again."""
         o = self.options
         before = self._accepted()
@@ -101,7 +101,7 @@ class ConnectBurst(Workload):
                 time.sleep(max(0.0, until - time.monotonic()))
             finally:
                 close(clients)
-        return Seen({"failed": float(o.connections - self._accepted() + before)})
+        return WorkloadResult({"failed": float(o.connections - self._accepted() + before)})
 
     @contextlib.contextmanager
     def _stalled(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class ConnectRate(_Listening):
     Options = RateOptions
     metrics: ClassVar = metric_table(Metric("connects", "", "higher"))
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Connect and close until the time is over."""
         self.listener.setblocking(True)
         self.listener.settimeout(2.0)
@@ -166,7 +166,7 @@ class ConnectRate(_Listening):
                     time.sleep(0.01)
             return done
 
-        return Seen({"connects": float(namespace.inside(site.client, loop))})
+        return WorkloadResult({"connects": float(namespace.inside(site.client, loop))})
 
 
 class HalfOpen(_Listening):
@@ -189,7 +189,7 @@ class HalfOpen(_Listening):
         # without a way to them the server would take each attempt back at once
         output(find("ip", "iproute2"), "-n", site.server, "route", "replace", str(self.NET), "via", gateway)
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Begin and leave, then connect."""
         o = self.options
         namespace.inside(site.client, lambda: flood(site.address, o.half_open, seed))
@@ -200,7 +200,7 @@ class HalfOpen(_Listening):
         finally:
             close(clients)
             drain(self.listener)
-        return Seen({"failed": float(o.connections - done)})
+        return WorkloadResult({"failed": float(o.connections - done)})
 
 
 def listen(site: Site, backlog: int = BACKLOG) -> socket.socket:

@@ -19,7 +19,7 @@ from netdyno.lab.dut.base import Dut, Settings
 from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
-from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
 from netdyno.stats.metric import GroupMetric as Name
 from netdyno.stats.observation import Metric
 
@@ -71,7 +71,7 @@ class _Core(Workload):
         self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
         stack.callback(self._daemon.stop)
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """One run of the profile."""
         with self._daemon.connect() as client:
             client.acquire()
@@ -156,7 +156,7 @@ class StreamOpen(_Core):
         return {"target": urls["udp"], "model": model, "load": {"closed": {}}}
 
 
-def seen(trial: Trial, delay: str) -> Seen:
+def seen(trial: Trial, delay: str) -> WorkloadResult:
     """The metrics of a trial of one group; it does not count if the generator did not do its part."""
 
     def value(name: str) -> float | None:
@@ -171,4 +171,4 @@ def seen(trial: Trial, delay: str) -> Seen:
         found = value(f"delay.{delay}.{stat}")
         metrics[f"delay_{stat}"] = found / 1e6 if found is not None else None
     wrong = "; ".join(one.what or one.code for one in trial.validity.reasons)
-    return Seen({k: v for k, v in metrics.items() if v is not None}, wrong=wrong)
+    return WorkloadResult({k: v for k, v in metrics.items() if v is not None}, wrong=wrong)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
-from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
 
@@ -71,13 +71,13 @@ class UdpBurst(Workload):
         for _ in range(o.taps):
             stack.enter_context(namespace.inside(site.server, tap))
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send, then read."""
         o = self.options
         with namespace.inside(site.client, lambda: self._sender(site)) as sender:
             namespace.inside(site.client, lambda: self._send(sender))
             got = received(self.reader, o.datagrams, sender)
-        return Seen({"loss": 1 - got / o.datagrams})
+        return WorkloadResult({"loss": 1 - got / o.datagrams})
 
     def _sender(self, site: Site) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

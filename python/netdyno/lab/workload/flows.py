@@ -14,7 +14,7 @@ from pydantic import Field
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.sockets import congestion_window
-from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
 from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
@@ -81,7 +81,7 @@ class FlowCompletion(Workload):
 
         stack.callback(end)
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Ask and wait, again and again."""
         o = self.options
         self.windows.clear()
@@ -95,7 +95,7 @@ class FlowCompletion(Workload):
         counted = {"flow.completion_min": min(times)}
         if o.connection == "kept":
             counted["tcp.cwnd_at_start"] = mean(windows)
-        return Seen({"completion_mean": mean(times), "completion_max": max(times)}, counted)
+        return WorkloadResult({"completion_mean": mean(times), "completion_max": max(times)}, counted)
 
     def _ask(self, site: Site) -> list[float]:
         times: list[float] = []

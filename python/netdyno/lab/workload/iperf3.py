@@ -13,7 +13,15 @@ from pydantic import Field
 from netdyno.errors import Error
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
-from netdyno.lab.workload.base import Seen, Site, Workload, background, load, metric_table, unreadable
+from netdyno.lab.workload.base import (
+    Site,
+    Workload,
+    WorkloadResult,
+    background,
+    load,
+    metric_table,
+    unreadable,
+)
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
 from netdyno.system.process import find
@@ -88,14 +96,14 @@ class Iperf3Tcp(_Iperf3):
         Metric("retransmits", "", "lower", zero_is_best=True),
     )
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send, and look at the sender's connections shortly before the end."""
         o = self.options
         more = (["-O", f"{round(o.omit)}"] if o.omit else []) + (["-R"] if o.reverse else [])
         sender = site.server if o.reverse else site.client
         with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:
             plain = self.client(site, *more)
-        return Seen(tcp(plain), glance.seen)
+        return WorkloadResult(tcp(plain), glance.seen)
 
 
 class Iperf3Udp(_Iperf3):
@@ -110,9 +118,9 @@ class Iperf3Udp(_Iperf3):
         Metric("jitter", "ms", "lower"),
     )
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send."""
-        return Seen(udp(self.client(site, "-u", "-b", self.options.rate)))
+        return WorkloadResult(udp(self.client(site, "-u", "-b", self.options.rate)))
 
 
 class Glance:

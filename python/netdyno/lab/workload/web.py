@@ -11,7 +11,7 @@ from pydantic import Field
 
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.dut.nginx import Nginx
-from netdyno.lab.workload.base import Seen, Site, Workload, load, metric_table, unreadable
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, load, metric_table, unreadable
 from netdyno.stats.observation import Metric
 from netdyno.system.process import find
 
@@ -85,13 +85,13 @@ class Ab(_Web):
         *PER_REQUEST,
     )
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Ask."""
         o = self.options
         # -r: a reset connection is a failed request, not the end
         command = [find("ab", "apache2-utils"), "-r", "-n", str(o.requests), "-c",
                    str(min(o.concurrency, o.requests)), "-s", "30", self.url(site)]  # fmt: skip
-        return Seen(ab(load(site, command, 60 + o.requests / 50)))
+        return WorkloadResult(ab(load(site, command, 60 + o.requests / 50)))
 
 
 class Wrk(_Web):
@@ -107,13 +107,13 @@ class Wrk(_Web):
         *PER_REQUEST,
     )
 
-    def run(self, site: Site, seed: int) -> Seen:
+    def run(self, site: Site, seed: int) -> WorkloadResult:
         """Ask."""
         o = self.options
         threads = min(o.threads, o.connections)
         command = [find("wrk", "wrk"), f"-t{threads}", f"-c{o.connections}",
                    f"-d{max(1, round(o.seconds))}s", "--latency", self.url(site)]  # fmt: skip
-        return Seen(wrk(load(site, command, o.seconds + 30)))
+        return WorkloadResult(wrk(load(site, command, o.seconds + 30)))
 
 
 N = r"(\d+(?:\.\d+)?)(?![\d.])"

@@ -14,7 +14,7 @@ from typing import Any
 
 from netdyno import paths
 from netdyno.errors import Error
-from netdyno.lab.dut.base import Place
+from netdyno.lab.dut.base import DutSite
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.network import Network
 from netdyno.lab.node import NamespaceNode, add_address
@@ -52,8 +52,8 @@ def check() -> None:
 
 
 @dataclass(frozen=True)
-class Booted:
-    """A subscriber that has its address."""
+class BootedSubscriber:
+    """A subscriber with a DHCP lease."""
 
     name: str
     mac: str
@@ -83,7 +83,7 @@ class AccessNetwork:
         log = folder / "nat.jsonl"
         self.nat = NatBox(self.network.namespace("box"), where, log, document, stack)
 
-    def boot(self) -> Iterator[Booted]:
+    def boot(self) -> Iterator[BootedSubscriber]:
         """Each subscriber gets its address by DHCP, and its way to the kernel's NAT from us."""
         for name in plan.SUBSCRIBERS:
             space = self.network.namespace(name)
@@ -93,7 +93,7 @@ class AccessNetwork:
             lease = client.boot()
             took = time.monotonic() - began
             self._route(name, f"{plan.SERVER_BY_KERNEL}/32", plan.KERNEL_INSIDE)
-            yield Booted(name, self._mac(name), lease, took)
+            yield BootedSubscriber(name, self._mac(name), lease, took)
 
     def reach(self, subscriber: str, server: str, timeout: float) -> None:
         """Wait until a subscriber gets through to a server."""
@@ -150,9 +150,9 @@ class AccessNetwork:
         self._node(host).inside(work)
         return found[0]
 
-    def _place(self, name: str, host: str, address: str) -> Place:
+    def _place(self, name: str, host: str, address: str) -> DutSite:
         space = self.network.namespace(host)
-        return Place(name, address, space, log=self._folder / f"{name}.log")
+        return DutSite(name, address, space, log=self._folder / f"{name}.log")
 
     def _node(self, host: str) -> NamespaceNode:
         node = self.network.nodes[host]

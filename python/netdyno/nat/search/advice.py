@@ -15,15 +15,15 @@ from netdyno import files, reading
 from netdyno.core.result import Repetition, Result
 from netdyno.errors import Error
 from netdyno.experiment import spec, validation
-from netdyno.experiment.runner import Campaign
-from netdyno.experiment.view import Silent
+from netdyno.experiment.runner import ExperimentRun
+from netdyno.experiment.view import NullView
 from netdyno.nat import advice, cores, graph, lab
 from netdyno.nat import study as studies
-from netdyno.nat.advice import FORMAT, Cycles, Placement, Predicted
+from netdyno.nat.advice import FORMAT, Cycles, Placement, Prediction
 from netdyno.nat.config import Nat
 from netdyno.nat.cores import STAGES, Topology
 from netdyno.nat.search import study as nat_study
-from netdyno.nat.search.study import Asked
+from netdyno.nat.search.study import StudyOptions
 from netdyno.nat.study import STAGED, Leg, Machine, Study
 from netdyno.search import wiring
 from netdyno.search.overrun import FULL
@@ -52,14 +52,14 @@ def short_run(nat: Nat, machine: Machine, runs: Path, interrupts: Interrupts) ->
     plain, _ = studies.experiment(study, nat, machine)
     experiment = spec.load(plain | {"repeat": REPEAT}, study.name)
     validation.refuse(experiment, Path())
-    campaign = Campaign(experiment, Path(), runs, Silent(), interrupts, capture=False)
-    result, folder = campaign.run()
+    experiment_run = ExperimentRun(experiment, Path(), runs, NullView(), interrupts, capture=False)
+    result, folder = experiment_run.run()
     refuse(result)
-    return of_run(result, _crossings(nat, machine), str(folder))
+    return cycles_of_run(result, _crossings(nat, machine), str(folder))
 
 
 def refuse(result: Result) -> None:
-    """Raise what a campaign ended of before all of it was measured."""
+    """Raise what ended a run before all of it was measured."""
     if result.error:
         raise Error.of(result.error)
     if result.interrupted:
@@ -77,7 +77,7 @@ def _crossings(nat: Nat, machine: Machine) -> int:
     return sum(on[graph.ELEMENTS[a][0]] != on[graph.ELEMENTS[b][0]] for a, b in pairwise(STAGES))
 
 
-def of_run(result: Result, crossings: int, at: str) -> tuple[Cycles, list[str]]:
+def cycles_of_run(result: Result, crossings: int, at: str) -> tuple[Cycles, list[str]]:
     """Cycles of the stages from the elements' counters."""
     trials = {leg.name: min(leg.repetitions, key=_whole) for leg in result.legs if leg.repetitions}
     if OWN not in trials:
@@ -153,12 +153,12 @@ def clock() -> float:
     raise Error("ND-92-26", "the processor does not tell its clock", at="/proc/cpuinfo", fix="Give --cycles")
 
 
-def keep(cycles: Cycles, file: Path) -> None:
+def save_cycles(cycles: Cycles, file: Path) -> None:
     """Write them down, for advice without a run."""
     files.write(file, json.dumps({"format": FORMAT} | asdict(cycles), indent=1) + "\n", shared=True)
 
 
-def kept(file: Path) -> Cycles:
+def load_cycles(file: Path) -> Cycles:
     """As they were written down."""
     try:
         data = reading.record(file, finite=True)
@@ -188,7 +188,7 @@ class Advice:
     count: int
     """Cores that may be used."""
     cycles: Cycles
-    ranked: tuple[Predicted, ...]
+    ranked: tuple[Prediction, ...]
     """The best first."""
     keys: Mapping[str, object]
     """What the configuration says for the best; nothing where this machine has not so many cores."""
@@ -199,7 +199,7 @@ def advise(nat: Nat, there: Topology, count: int, kept_in: Path | None, runs: Pa
     """Cycles from a file or a short run, and all placements by what they should carry."""
     machine, notes = Machine(there), list[str]()
     if kept_in:
-        cycles = kept(kept_in)
+        cycles = load_cycles(kept_in)
     else:
         with Interrupts().installed() as interrupts:
             cycles, notes = short_run(nat, machine, runs, interrupts)
@@ -214,7 +214,7 @@ def advise(nat: Nat, there: Topology, count: int, kept_in: Path | None, runs: Pa
     return Advice(nat, machine, count, cycles, tuple(ranked), keys, tuple(notes))
 
 
-def document(found: Advice, rows: Sequence[Row]) -> dict[str, Any]:
+def document(found: Advice, rows: Sequence[PredictionCheck]) -> dict[str, Any]:
     """All of it, for programs."""
     return {
         "cycles": asdict(found.cycles),
@@ -232,7 +232,7 @@ def document(found: Advice, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _plainly(one: Predicted) -> dict[str, Any]:
+def _plainly(one: Prediction) -> dict[str, Any]:
     return {
         "placement": str(one.placement),
         "cores": one.placement.cores,
@@ -246,16 +246,16 @@ def _plainly(one: Predicted) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A placement, what it should carry in the lab, and a leg of a study that finds out."""
+class PlacementLeg:
+    """A placement, its predicted load and the study leg that measures it."""
 
     leg: Leg
-    predicted: Predicted
+    predicted: Prediction
     folded: tuple[str, ...] = ()
     """Other sets that come to the same on this machine."""
 
 
-def plan(best: Placement, cycles: Cycles, nat: Nat, machine: Machine) -> tuple[Study, list[Measured]]:
+def plan(best: Placement, cycles: Cycles, nat: Nat, machine: Machine) -> tuple[Study, list[PlacementLeg]]:
     """The proposal beside the core sets that come with netdyno, those that fold onto the same once."""
     there = machine.cores
     # the lab's ports have one queue each
@@ -272,12 +272,12 @@ def plan(best: Placement, cycles: Cycles, nat: Nat, machine: Machine) -> tuple[S
         placement = wanted[same[0]]
         leg = _leg(same[0].replace("+", "-"), placement, there)
         where = _ends_on(leg, nat, machine)
-        made.append(Measured(leg, advice.predict(placement, cycles, where), tuple(same[1:])))
+        made.append(PlacementLeg(leg, advice.predict(placement, cycles, where), tuple(same[1:])))
     fastest = max(one.predicted.rate for one in made)
-    return _study("nat-advice", [one.leg for one in made], link(fastest)), made
+    return _study("nat-advice", [one.leg for one in made], slowest_link(fastest)), made
 
 
-def link(rate: float) -> str:
+def slowest_link(rate: float) -> str:
     """The slowest Ethernet that is no limit to so many packets of 64 bytes a second."""
     wanted = rate * ROOM * 8 * (64 + WIRE)
     return f"{next((speed for speed in LINKS if speed * 1e9 >= wanted), LINKS[-1])}Gbit/s"
@@ -307,10 +307,10 @@ def _ends_on(leg: Leg, nat: Nat, machine: Machine) -> str | None:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What was predicted of a placement, beside what a search found."""
+class PredictionCheck:
+    """Predicted and measured load of a placement."""
 
-    measured: Measured
+    measured: PlacementLeg
     load: float | None = None
     """Frames per second; none where the search did not come to its end."""
     limit: str | None = None
@@ -326,25 +326,25 @@ class Row:
 
 def measure(
     found: Advice, runs: Path, *, quick: bool = False, loss: float | None = None
-) -> tuple[Result, list[Row]]:
+) -> tuple[Result, list[PredictionCheck]]:
     """Search for the throughput of the proposal and of the core sets, of which a trial may lose a share; the
     result is stored as any other."""
     study, planned = plan(found.ranked[0].placement, found.cycles, found.nat, found.machine)
     goal = loss_goal("pdr", loss) if loss else loss_goal("ndr", 0.0)
-    made = nat_study.prepare(study, found.nat, Asked(goals=(goal,), quick=quick), found.machine)
+    made = nat_study.prepare(study, found.nat, StudyOptions(goals=(goal,), quick=quick), found.machine)
     validation.refuse(made.experiment, Path())
     with Store() as store, Interrupts().installed() as interrupts:
         command = ["netdyno", *sys.argv[1:]]
-        campaign = Campaign(
-            made.experiment, Path(), runs, Silent(), interrupts, store=store, command=command, capture=False,
-            schedule=made.search,
+        experiment_run = ExperimentRun(
+            made.experiment, Path(), runs, NullView(), interrupts, store=store, command=command,
+            capture=False, schedule=made.search,
         )  # fmt: skip
-        result, _ = campaign.run()
+        result, _ = experiment_run.run()
     refuse(result)
-    return result, beside(result, planned)
+    return result, check_predictions(result, planned)
 
 
-def beside(result: Result, planned: Sequence[Measured]) -> list[Row]:
+def check_predictions(result: Result, planned: Sequence[PlacementLeg]) -> list[PredictionCheck]:
     """Each with what was found of it."""
     parts = {part.leg or part.name: part for part in (result.search.parts if result.search else ())}
     rows = []
@@ -352,5 +352,7 @@ def beside(result: Result, planned: Sequence[Measured]) -> list[Row]:
         part = parts.get(one.leg.name)
         finding = part.findings[0] if part and part.findings else None
         ended = finding is not None and finding.stop not in ("disturbed", "interrupted")
-        rows.append(Row(one, finding.load, finding.limit) if finding and ended else Row(one))
+        rows.append(
+            PredictionCheck(one, finding.load, finding.limit) if finding and ended else PredictionCheck(one)
+        )
     return rows

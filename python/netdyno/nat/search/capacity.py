@@ -13,13 +13,13 @@ from itertools import pairwise
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.spec import LegSpec, table
 from netdyno.nat import phases
+from netdyno.search.edge_repeats import repeats
 from netdyno.search.exponential import exponential, slowing
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.near import repeats
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, loss_goal
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, loss_goal
 
 LEAST = 1024
 """Sessions that any NAT keeps: where the search begins."""
@@ -34,25 +34,29 @@ class Capacity(Throughput):
     # what a late burst made a DUT lose is tried again slower
     by_loss = False
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """From few sessions up to those of the profile."""
         most, _ = phases.most(table(axis.leg.profile))
-        return Space(float(most), wanted.resolution, 0.0, float(min(LEAST, most)), 1.0), "sessions"
+        return Space(float(most), request.resolution, 0.0, float(min(LEAST, most)), 1.0), "sessions"
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """Exponential, then binary search, and trials near the edge; each slower before it has failed."""
         _, rate = phases.most(table(axis.leg.profile))
-        inner = repeats([GOAL], space, exponential(GOAL, space), wanted.repeat)
+        inner = repeats([GOAL], space, exponential(GOAL, space), request.repeat)
         return slowing(GOAL, inner, rate, phases.LONGEST)
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """The profile with so many sessions, opened in so long."""
         return offered(axis, ask)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The most sessions that were all there."""
         told = replace(part, trials=slowest(part.trials))
-        found = reported(told, replace(wanted, goals=(GOAL,)), 0)
+        found = reported(told, replace(request, goals=(GOAL,)), 0)
         words = "sessions of which each was found again"
         return [found.model_copy(update={"goal": self.name, "words": words, "loss_ratio": None})], {}
 
@@ -60,7 +64,7 @@ class Capacity(Throughput):
 KIND = Capacity()
 
 
-def offered(axis: Axis, ask: Ask) -> LegSpec:
+def offered(axis: Axis, ask: TrialRequest) -> LegSpec:
     """The leg that opens so many sessions in the time of a trial."""
     plain = axis.leg.model_dump(by_alias=True, exclude_none=True)
     made = phases.scaled(plain["profile"], round(ask.load), ask.load / ask.seconds)

@@ -15,13 +15,13 @@ from netdyno.nat.config import Nat
 from netdyno.nat.study import Machine, Study
 from netdyno.search import bench, sizes
 from netdyno.search.bench import Estimate
-from netdyno.search.beside import Ratio
 from netdyno.search.kind.latency import SEARCHING
 from netdyno.search.options import check
+from netdyno.search.ratio import Ratio
+from netdyno.search.request import SearchRequest
 from netdyno.search.schedule import Search
 from netdyno.search.sizes import Size
 from netdyno.search.trial import Goal, loss_goal
-from netdyno.search.wanted import Wanted
 
 SECONDS, RESOLUTION, REPEAT = 1.0, 0.005, 4
 """Where nothing is said: length of a trial, how close bounds are to be, trials near the edge."""
@@ -29,8 +29,8 @@ QUICK_SIZES, QUICK_SECONDS, QUICK_RESOLUTION, QUICK_REPEAT = "64,512,1518", 0.5,
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a study is to be measured with; what is not said is as usual, or for a quick one."""
+class StudyOptions:
+    """How to measure a study; None: the study's value, or that of a quick study."""
 
     goals: tuple[Goal, ...] = (loss_goal("ndr", 0.0),)
     sizes: str | None = None
@@ -46,12 +46,12 @@ class Asked:
     seed: int = 1
     quick: bool = False
 
-    def wanted(self, shares: Sequence[float] = ()) -> Wanted:
+    def wanted(self, shares: Sequence[float] = ()) -> SearchRequest:
         """Of the search; latency at shares of what it finds is measured by trials longer than its own."""
         usual = (QUICK_SECONDS if self.quick else SECONDS) * (SEARCHING if shares else 1)
         resolution = QUICK_RESOLUTION if self.quick else RESOLUTION
         repeat = QUICK_REPEAT if self.quick else REPEAT
-        return Wanted(
+        return SearchRequest(
             goals=self.goals,
             strategy=self.strategy,
             resolution=resolution if self.resolution is None else self.resolution,
@@ -67,15 +67,15 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What is to be run."""
+class PreparedStudy:
+    """A study ready to run: experiment, search and estimate."""
 
     experiment: Experiment
     search: Search
     estimate: Estimate
 
 
-def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None) -> Prepared:
+def prepare(study: Study, nat: Nat, asked: StudyOptions, machine: Machine | None = None) -> PreparedStudy:
     """The experiment of a study on this machine, its schedule, and what it will take."""
     chosen = study.only(asked.legs) if asked.legs else study
     if asked.line is not None:
@@ -104,4 +104,4 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
     kind = "latency" if study.latency_at else chosen.measures
     search, estimate = bench.prepare(kind, experiment, Path(), wanted, listed, ratios, fits)
     search.notes += [*left_out, *notes]
-    return Prepared(experiment, search, estimate)
+    return PreparedStudy(experiment, search, estimate)

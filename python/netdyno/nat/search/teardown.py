@@ -13,9 +13,9 @@ from netdyno.nat.search.capacity import offered
 from netdyno.search.edge import CONFIDENCE
 from netdyno.search.kind.throughput import Throughput
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, counted
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counted
 from netdyno.stats.estimate import positive_interval
 
 GOAL = "tear-down"
@@ -34,25 +34,29 @@ class Teardown(Throughput):
     rfc = "RFC 9693"
     by_loss = False
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """As many sessions as the profile has."""
         sessions, rate = phases.most(table(axis.leg.profile))
-        return Space(float(sessions), wanted.resolution, sessions / rate, step=1.0), "sessions"
+        return Space(float(sessions), request.resolution, sessions / rate, step=1.0), "sessions"
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """The same again and again."""
-        return again(space, wanted.repeat)
+        return again(space, request.repeat)
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """The profile as it is."""
         return offered(axis, ask)
 
-    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+    def actions(self, axis: Axis, ask: TrialRequest) -> tuple[Action, ...]:
         """When all sessions are open they are cleared."""
         (name,) = axis.leg.duts
         return (Action(phases.opened(round(ask.load), ask.load / ask.seconds), name, tear_down),)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean rate, with its interval."""
         seen, whole = _seen(part), _whole(part)
         if not whole:
@@ -76,7 +80,7 @@ class Teardown(Throughput):
         )
         return [found], {"teardown_time": sum(times) / len(times), "teardown_time.max": max(times)}
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A rate, where no trial had all sessions."""
         if _whole(part):
             return []
@@ -86,11 +90,11 @@ class Teardown(Throughput):
 KIND = Teardown()
 
 
-def _seen(part: Part) -> list[LoadTrial]:
+def _seen(part: PartSearch) -> list[LoadTrial]:
     return [one for one in counted(part.trials) if one.number in part.repetitions]
 
 
-def _whole(part: Part) -> list[tuple[float, float]]:
+def _whole(part: PartSearch) -> list[tuple[float, float]]:
     """Sessions and seconds of each trial in which all were there to be cleared."""
     cleared = [one for one in (_cleared(part, trial) for trial in _seen(part)) if one is not None]
     return [one for one in cleared if one[0] >= LEAST * part.space.most and one[1] > 0]
@@ -100,14 +104,14 @@ def again(space: Space, times: int) -> Strategy:
     """The same load so often. What was not opened is tried again."""
     left = max(TIMES, times)
     for _ in range(TRIES * left):
-        seen = yield Ask(space.most, space.seconds)
+        seen = yield TrialRequest(space.most, space.seconds)
         left -= seen.loss <= 1 - LEAST
         if not left:
             break
     return "trials"
 
 
-def _cleared(part: Part, one: LoadTrial) -> tuple[float, float] | None:
+def _cleared(part: PartSearch, one: LoadTrial) -> tuple[float, float] | None:
     """Sessions, and seconds."""
     for dut in part.repetitions[one.number].dut.values():
         if SESSIONS in dut.counters_after:

@@ -20,7 +20,7 @@ from netdyno.nat import study as studies
 from netdyno.nat.advice import Cycles
 from netdyno.nat.cores import STAGES
 from netdyno.nat.search import advice as nat_advice
-from netdyno.nat.search.advice import Advice, Row
+from netdyno.nat.search.advice import Advice, PredictionCheck
 from netdyno.search import words
 
 SHOWN = 5
@@ -86,7 +86,7 @@ def advise(
     for note in found.notes:
         console.note(note)
     if keep:
-        nat_advice.keep(found.cycles, keep)
+        nat_advice.save_cycles(found.cycles, keep)
     if not measure:
         _show(found, [], as_json=as_json)
         return
@@ -99,7 +99,7 @@ def advise(
     raise typer.Exit(verdict.exit_code(result))
 
 
-def _show(found: Advice, rows: list[Row], *, as_json: bool) -> None:
+def _show(found: Advice, rows: list[PredictionCheck], *, as_json: bool) -> None:
     if as_json:
         console.document(nat_advice.document(found, rows))
         return
@@ -139,7 +139,7 @@ def _placements(found: Advice) -> None:
             console.line(f"  {line}")
 
 
-def _measured(rows: list[Row]) -> None:
+def _measured(rows: list[PredictionCheck]) -> None:
     console.table(
         ("placement", "predicted", "found", "limit", "prediction off by", "comes to the same here"),
         [

@@ -14,9 +14,9 @@ from netdyno.cli.execute import Outputs, execute
 from netdyno.experiment import validation
 from netdyno.nat import study as studies
 from netdyno.nat.search import study as nat_study
-from netdyno.nat.search.study import Asked, Prepared
+from netdyno.nat.search.study import PreparedStudy, StudyOptions
 from netdyno.search import words
-from netdyno.search.wanted import Part
+from netdyno.search.request import PartSearch
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -107,7 +107,7 @@ def bench(
         sudo netdyno nat bench figure-7 --config cgn.yaml --dry-run
     """
     study = studies.read(name)
-    asked = Asked(
+    asked = StudyOptions(
         goals=bench_run.loss_goals(goal, loss),
         sizes=sizes,
         line=line,
@@ -131,7 +131,7 @@ def bench(
     raise typer.Exit(execute(made.experiment, Path(), outputs, schedule=made.search, resume=resume))
 
 
-def _said(made: Prepared) -> str:
+def _said(made: PreparedStudy) -> str:
     estimate, longest = made.estimate, f", the longest of {made.search.wanted.seconds:g} s,"
     # in others a trial is as long as it takes to open its sessions
     length = longest if made.search.kind.name in ("throughput", "latency") else ""
@@ -142,7 +142,7 @@ def _said(made: Prepared) -> str:
     )
 
 
-def _plan(made: Prepared) -> None:
+def _plan(made: PreparedStudy) -> None:
     console.line(_said(made))
     console.table(
         ("leg", "frame", "highest load", "of line", "trials"),
@@ -161,7 +161,7 @@ def _plan(made: Prepared) -> None:
         console.line(f"note: {note}")
 
 
-def _place(part: Part, only: str) -> tuple[str, str]:
+def _place(part: PartSearch, only: str) -> tuple[str, str]:
     """The leg and frame size of a part; of a single leg, a part has the name of the size, if there is one."""
     if part.leg:
         return part.leg, part.size or "–"

@@ -48,7 +48,7 @@ def check(
         console.document(found)
         return
     console.line(f"{file}: good")
-    for text in told(nat, size):
+    for text in describe(nat, size):
         console.line(f"  {text}")
     for work in where.workers:
         console.line(f"  core {work.core}: {', '.join(work.elements)}")
@@ -56,7 +56,7 @@ def check(
         console.note(note)
 
 
-def told(nat: Nat, size: Sizing) -> list[str]:
+def describe(nat: Nat, size: Sizing) -> list[str]:
     """What it is told to do, and what there is room for, in words."""
     mib = size.session_bytes / (1 << 20)
     tables = f"at most {mib / 1024:,.1f} GiB" if mib >= 1024 else f"at most {mib:,.4g} MiB"

@@ -32,4 +32,4 @@ def reload(
     if as_json:
         console.document({"nat": name, "changed": list(done.changed), "left_out": list(done.left_out)})
         return
-    console.line(reloading.told(done))
+    console.line(reloading.describe(done))

@@ -70,15 +70,15 @@ def run(
                 console.note(told)
             with running.connected(nat.name) as own:
                 status = own.call("nat.status")
-            role = pair.told(status["pair"]) if status.get("pair") else ()
-            for line in (*host.told(nat.kernels), begun, *role, *reload.restored(status["workers"])):
+            role = pair.describe(status["pair"]) if status.get("pair") else ()
+            for line in (*host.describe(nat.kernels), begun, *role, *reload.restored(status["workers"])):
                 console.note(line)
 
         def asked() -> None:
             # it goes on as it was if the file is wrong
             try:
                 with running.connected(nat.name) as own:
-                    console.note(reload.told(reload.reload(file, own)))
+                    console.note(reload.describe(reload.reload(file, own)))
             except Error as e:
                 console.show(e)
 
@@ -86,11 +86,11 @@ def run(
             nat_metrics.serve(nat.name, prometheus)
 
         timing = (seconds(length) if length else None, seconds(interval))
-        watching = graph_run.Watching(*timing, as_json, quiet, asked)
+        watching = graph_run.GraphRunOptions(*timing, as_json, quiet, asked)
         for note in where.notes:
             console.note(note)
         try:
-            graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, ready)
+            graph_run.run_graph(graph.document(nat, where), running.stem(nat.name), watching, ready)
         except Error as e:
             raise graph.explained(e, str(file)) from e
         finally:

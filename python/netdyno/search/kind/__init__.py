@@ -11,7 +11,7 @@ from netdyno.search.kind.loss import Loss
 from netdyno.search.kind.recovery import Recovery
 from netdyno.search.kind.reset import Reset
 from netdyno.search.kind.throughput import Rate, Throughput
-from netdyno.search.wanted import Kind
+from netdyno.search.request import Kind
 from netdyno.systems import named
 
 KINDS: Mapping[str, Kind] = Lazy(

@@ -14,12 +14,12 @@ from netdyno.core.search import SearchFinding
 from netdyno.experiment.spec import LegSpec
 from netdyno.search import strategies
 from netdyno.search.binary import binary
+from netdyno.search.edge_repeats import repeats
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.near import repeats
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, first, loss_goal
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, first, loss_goal
 
 BURST = "burst"
 
@@ -31,25 +31,29 @@ class BackToBack(Throughput):
     several = False
     rfc = "RFC 9004"
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """That of the throughput, which comes first."""
         axis.need_frames("a burst")
-        return super().space(axis, wanted)
+        return super().space(axis, request)
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """The throughput, then bursts."""
-        return _bursts(wanted, bursts(axis, space), space, relevant)
+        return _bursts(request, bursts(axis, space), space, relevant)
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """A burst of so many frames, or a steady load."""
-        return axis.burst(ask.load) if ask.shape == BURST else super().leg(axis, ask, wanted)
+        return axis.burst(ask.load) if ask.shape == BURST else super().leg(axis, ask, request)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The throughput, the burst, and the time that its frames take (RFC 9004 §6.4)."""
-        through = reported(part, wanted, 0)
+        through = reported(part, request, 0)
         if not any(one.shape == BURST for one in part.trials):
             return [through], {}
-        burst = reported(part, wanted, 0, BURST, "frames", bursts(part.axis, part.space))
+        burst = reported(part, request, 0, BURST, "frames", bursts(part.axis, part.space))
         burst = burst.model_copy(update={"goal": "back-to-back", "words": "of a burst without a lost frame"})
         return [through, burst], buffer_times(burst.load, through.load, part.space.most)
 
@@ -62,13 +66,15 @@ def bursts(axis: Axis, space: Space) -> Space:
     return replace(space, most=float(most), step=float(step), least=float(step))
 
 
-def _bursts(wanted: Wanted, length: Space, space: Space, relevant: dict[str, Relevant]) -> Strategy:
+def _bursts(
+    request: SearchRequest, length: Space, space: Space, relevant: dict[str, RelevantBounds]
+) -> Strategy:
     seen: list[LoadTrial] = []
-    why = yield from first(strategies.made(wanted, space, relevant), seen)
+    why = yield from first(strategies.made(request, space, relevant), seen)
     if why == "disturbed":
         return why
     goal = loss_goal("ndr", 0.0)
-    return (yield from shaped(repeats([goal], length, binary([goal], length), wanted.repeat), BURST))
+    return (yield from shaped(repeats([goal], length, binary([goal], length), request.repeat), BURST))
 
 
 def shaped(strategy: Strategy, shape: str) -> Strategy:

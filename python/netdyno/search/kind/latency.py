@@ -14,12 +14,12 @@ from dataclasses import replace
 from netdyno.core.search import SearchFinding
 from netdyno.search import strategies
 from netdyno.search.edge import passes
-from netdyno.search.held import hold, silent
 from netdyno.search.kind.throughput import Throughput, reported
+from netdyno.search.latency_at_load import hold, silent
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy, counted, first
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counted, first
 
 SEARCHING = 4
 """Trials of the search are shorter than those that latency is taken from by this."""
@@ -32,14 +32,18 @@ class Latency(Throughput):
     rfc = "RFC 2544 §26.2"
     timed = True
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """The search, then the trials at what it found."""
-        return held(wanted, space, relevant)
+        return latency_at_load(request, space, relevant)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean over the trials that were held, of each figure; of shares the part itself has them."""
-        found = [] if wanted.at else [reported(part, wanted, 0)]
-        if wanted.shares:
+        found = [] if request.at else [reported(part, request, 0)]
+        if request.shares:
             return found, {}
         at = at_last(part.trials, part.space)
         names = dict.fromkeys(name for one in at for name in one.figures)
@@ -48,28 +52,30 @@ class Latency(Throughput):
             figures[name] = statistics.fmean(one.figures[name] for one in at if name in one.figures)
         return found, figures
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """The load or the shares of it of which no trial counted, once they were measured."""
-        if not wanted.shares:
-            return nothing_held(part, wanted, self.judge(part, wanted)[1])
-        unheard = silent(part.trials, wanted.shares)
+        if not request.shares:
+            return nothing_held(part, request, self.judge(part, request)[1])
+        unheard = silent(part.trials, request.shares)
         return [f"no trial at {share:.4g} of the load found counted" for share in unheard]
 
 
-def held(wanted: Wanted, space: Space, relevant: dict[str, Relevant], shape: str = "") -> Strategy:
+def latency_at_load(
+    request: SearchRequest, space: Space, relevant: dict[str, RelevantBounds], shape: str = ""
+) -> Strategy:
     """Find the load, unless it is given, and hold it as often as asked."""
     seen: list[LoadTrial] = []
-    load: float | None = None if wanted.at is None else space.most * wanted.at
+    load: float | None = None if request.at is None else space.most * request.at
     if load is None:
         short = replace(space, seconds=space.seconds / SEARCHING)
-        why = yield from first(strategies.made(wanted, short, relevant), seen)
-        load = lowest(wanted.goals, seen)
+        why = yield from first(strategies.made(request, short, relevant), seen)
+        load = lowest(request.goals, seen)
         if load is None or why == "disturbed":
             return why
-    if wanted.shares:
-        return (yield from hold(load, space, wanted.shares, wanted.repeat))
-    for _ in range(max(1, wanted.repeat)):
-        yield Ask(load, space.seconds, shape)
+    if request.shares:
+        return (yield from hold(load, space, request.shares, request.repeat))
+    for _ in range(max(1, request.repeat)):
+        yield TrialRequest(load, space.seconds, shape)
     return "resolution"
 
 
@@ -79,9 +85,9 @@ def lowest(goals: Sequence[Goal], seen: Sequence[LoadTrial]) -> float | None:
     return None if None in loads else min(load for load in loads if load is not None)
 
 
-def nothing_held(part: Part, wanted: Wanted, figures: Mapping[str, float]) -> Sequence[str]:
+def nothing_held(part: PartSearch, request: SearchRequest, figures: Mapping[str, float]) -> Sequence[str]:
     """That no trial counted of those at the load that was given, or found."""
-    if figures or (wanted.at is None and lowest(wanted.goals, counted(part.trials)) is None):
+    if figures or (request.at is None and lowest(request.goals, counted(part.trials)) is None):
         return []
     return ["no trial at the load that is held counted"]
 

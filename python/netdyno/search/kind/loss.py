@@ -8,9 +8,9 @@ from netdyno.core.search import SearchFinding
 from netdyno.search.curve import curve
 from netdyno.search.kind.throughput import Throughput
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
 from netdyno.search.trial import Space, Strategy
-from netdyno.search.wanted import Part, Wanted
 
 
 class Loss(Throughput):
@@ -20,10 +20,14 @@ class Loss(Throughput):
     rfc = "RFC 2544 §26.3"
     exact = True
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """Every step, until two in a row lose nothing."""
-        return curve(space, wanted.step)
+        return curve(space, request.step)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The trials are what was asked for."""
         return [], {}

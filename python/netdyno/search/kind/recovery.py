@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from netdyno.core.model import Sample
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.spec import LegSpec
-from netdyno.search.kind.latency import held, nothing_held
+from netdyno.search.kind.latency import latency_at_load, nothing_held
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis, loading
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, Space, Strategy, counted
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import Space, Strategy, TrialRequest, counted
 
 SHAPE = "recovery"
 OVERLOAD, AFTER = 1.1, 0.5
@@ -38,22 +38,26 @@ class Recovery(Throughput):
     several = False
     rfc = "RFC 2544 §26.5"
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """That of the throughput, which comes first."""
         axis.need_frames("an overload")
-        return super().space(axis, wanted)
+        return super().space(axis, request)
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """The throughput, unless a share is given, and overloads."""
-        return held(wanted, space, relevant, SHAPE)
+        return latency_at_load(request, space, relevant, SHAPE)
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """A steady load, or an overload that ends with the warm-up."""
-        return overload(axis, ask) if ask.shape == SHAPE else super().leg(axis, ask, wanted)
+        return overload(axis, ask) if ask.shape == SHAPE else super().leg(axis, ask, request)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the trials, and the longest."""
-        found = [] if wanted.at else [reported(part, wanted, 0)]
+        found = [] if request.at else [reported(part, request, 0)]
         times = [
             recovered(part.repetitions[one.number].series, one.lost)
             for one in counted(part.trials)
@@ -64,12 +68,12 @@ class Recovery(Throughput):
         figures = {"recovery_time": statistics.fmean(times), "recovery_time.max": max(times)}
         return found, figures | {"trials": float(len(times))}
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A time, where no overload counted."""
-        return nothing_held(part, wanted, self.judge(part, wanted)[1])
+        return nothing_held(part, request, self.judge(part, request)[1])
 
 
-def overload(axis: Axis, ask: Ask) -> LegSpec:
+def overload(axis: Axis, ask: TrialRequest) -> LegSpec:
     """110 % of a load through the warm-up, 50 % from then on."""
     leg = axis.at(ask.load * AFTER, ask.seconds, {"warmup": f"{round(ask.seconds * 1e6)}us"})
     assert isinstance(leg.profile, dict)

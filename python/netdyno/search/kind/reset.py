@@ -14,12 +14,12 @@ from netdyno.core.search import SearchFinding
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
 from netdyno.lab.dut import Dut
-from netdyno.search.kind.latency import held, nothing_held
+from netdyno.search.kind.latency import latency_at_load, nothing_held
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, Space, Strategy, counted
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import Space, Strategy, TrialRequest, counted
 
 SHAPE = "reset"
 WHEN = 0.25
@@ -35,19 +35,21 @@ class Reset(Throughput):
     several = False
     rfc = "RFC 6201"
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """That of the throughput, which comes first unless a share is given."""
         if len(axis.leg.duts) != 1:
             what = f"the leg has {len(axis.leg.duts)} devices under test, and one is to be started anew"
             fix = "Give an experiment with one leg and one dut"
             raise Error("ND-104-07", what, at=f"legs.{axis.leg.name}.duts", fix=fix)
-        return super().space(axis, wanted)
+        return super().space(axis, request)
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """The throughput, unless a share is given, and resets."""
-        return held(wanted, space, relevant, SHAPE)
+        return latency_at_load(request, space, relevant, SHAPE)
 
-    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+    def actions(self, axis: Axis, ask: TrialRequest) -> tuple[Action, ...]:
         """The DUT is started anew."""
         if ask.shape != SHAPE:
             return ()
@@ -59,9 +61,11 @@ class Reset(Throughput):
         ends = begins + ask.seconds
         return (Action(begins + ask.seconds * WHEN, name, restart, deadline=ends, steady=STEADY),)
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the resets, and the longest."""
-        found = [] if wanted.at else [reported(part, wanted, 0)]
+        found = [] if request.at else [reported(part, request, 0)]
         resets = [one for one in counted(part.trials) if one.shape == SHAPE]
         times = [reset_time(one.lost, one.sent, one.seconds) for one in resets]
         if not times:
@@ -72,9 +76,9 @@ class Reset(Throughput):
             "trials": float(len(times)),
         }
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A time, where no reset counted."""
-        return nothing_held(part, wanted, self.judge(part, wanted)[1])
+        return nothing_held(part, request, self.judge(part, request)[1])
 
 
 def reset_time(lost: int, sent: int, seconds: float) -> float:

@@ -10,9 +10,9 @@ from netdyno.experiment.spec import LegSpec
 from netdyno.search import strategies, words
 from netdyno.search.finding import finding
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, Space, Strategy
-from netdyno.search.wanted import Part, Wanted
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.trial import Space, Strategy, TrialRequest
 
 
 class Throughput:
@@ -25,28 +25,32 @@ class Throughput:
     timed = False
     several = True
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """Up to the load of the profile."""
-        space = Space(axis.most, wanted.resolution, wanted.seconds, step=axis.step)
+        space = Space(axis.most, request.resolution, request.seconds, step=axis.step)
         return space, axis.unit
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """As asked."""
-        return strategies.made(wanted, space, relevant)
+        return strategies.made(request, space, relevant)
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """The profile at that load."""
         return axis.at(ask.load, ask.seconds)
 
-    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+    def actions(self, axis: Axis, ask: TrialRequest) -> tuple[Action, ...]:
         """None."""
         return ()
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """A finding for each goal."""
-        return [reported(part, wanted, number) for number in range(len(wanted.goals))], {}
+        return [reported(part, request, number) for number in range(len(request.goals))], {}
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """Nothing: a finding says itself what it lacks."""
         return ()
 
@@ -60,10 +64,15 @@ class Rate(Throughput):
 
 
 def reported(
-    part: Part, wanted: Wanted, number: int, shape: str = "", unit: str = "", space: Space | None = None
+    part: PartSearch,
+    request: SearchRequest,
+    number: int,
+    shape: str = "",
+    unit: str = "",
+    space: Space | None = None,
 ) -> SearchFinding:
     """What was found of one goal, as the result has it."""
-    goal, axis = wanted.goals[number], part.axis
+    goal, axis = request.goals[number], part.axis
     found = finding(
         goal,
         [one for one in part.trials if one.shape == shape],

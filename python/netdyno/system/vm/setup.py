@@ -22,8 +22,8 @@ MOST, LEAST = 5 << 30, 768 << 20
 
 
 @dataclass(frozen=True)
-class Lacking:
-    """Why there can be no virtual machine, and what would help."""
+class MissingRequirement:
+    """A missing requirement of the virtual machine, and the fix."""
 
     why: str
     fix: str
@@ -52,10 +52,12 @@ class Setup:
         return f"kernel {self.kernel.release}, {way}"
 
 
-def find() -> Setup | Lacking:
+def find() -> Setup | MissingRequirement:
     """What there is here."""
     if platform.machine() != "x86_64":
-        return Lacking(f"virtual machines are made on x86-64 only, and this is {platform.machine()}", "")
+        return MissingRequirement(
+            f"virtual machines are made on x86-64 only, and this is {platform.machine()}", ""
+        )
     found = {}
     for name, package, places in (
         (QEMU, "qemu-system-x86", ()),
@@ -64,16 +66,18 @@ def find() -> Setup | Lacking:
     ):
         program = _program(name, places)
         if program is None:
-            return Lacking(f"{name} is not installed", f"sudo apt install {package}")
+            return MissingRequirement(f"{name} is not installed", f"sudo apt install {package}")
         found[name] = program
     chosen, why = kernel.choose(kernel.candidates(cache()))
     if chosen is None:
         at = "; ".join(why) or "there is no vmlinuz in /boot with its modules in /lib/modules"
         fix = "./do setup, in a checkout" if paths.source() else "sudo apt install linux-image-cloud-amd64"
-        return Lacking(f"no kernel to boot: {at}", fix)
+        return MissingRequirement(f"no kernel to boot: {at}", fix)
     memory = size(_available())
     if memory < LEAST:
-        return Lacking(f"too little memory is free: {memory >> 20} MiB for it", "End other programs")
+        return MissingRequirement(
+            f"too little memory is free: {memory >> 20} MiB for it", "End other programs"
+        )
     no_kvm = kvm.trouble()
     ways = ("tcg",) if no_kvm else ("kvm", "tcg")
     cores = len(os.sched_getaffinity(0))

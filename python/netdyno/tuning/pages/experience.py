@@ -20,7 +20,7 @@ from netdyno.report.render import whole
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
-from netdyno.tuning.pages.winning import proposed
+from netdyno.tuning.pages.proposed_setting import proposed
 
 CLEAR = math.log(1.05)
 """A gain, or a loss, that is marked."""

@@ -15,7 +15,7 @@ from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.winner import never_hit
-from netdyno.tuning.pages.winning import winning
+from netdyno.tuning.pages.proposed_setting import winning
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import chosen as chosen_by
-from netdyno.tuning import host_state, keep, owners, service
-from netdyno.tuning.apply import Applied
+from netdyno.tuning import host_state, owners, persist, service
+from netdyno.tuning import study_setting as chosen_by
+from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.apply import apply as put
 from netdyno.tuning.plan import Change, Plan, plan
 from netdyno.tuning.registry import registry
@@ -110,7 +110,7 @@ def apply(
     written = _written(setting, service_class, best, unproven, contradicted)
     planned = _planned(written, single or [], where, allow_global)
     if keep_it:
-        keep.check(planned)
+        persist.check(planned)
     for line in _remarks(planned):
         console.note(line)
     if dry or not planned.steps:
@@ -136,9 +136,9 @@ def apply(
 
 def _keep(planned: Plan, as_json: bool) -> None:
     with Interrupts().installed() as interrupts, interrupts.shielded():
-        applied: Applied = put(planned, watched=True)
+        applied: AppliedSetting = put(planned, watched=True)
         try:
-            written = keep.keep(applied)
+            written = persist.persist(applied)
         except BaseException:
             applied.restore()
             raise
@@ -148,8 +148,8 @@ def _keep(planned: Plan, as_json: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
-    """Names and values as they were found somewhere."""
+class WrittenSetting:
+    """A setting as written: values by name."""
 
     values: Mapping[str, Any]
     general: bool
@@ -158,7 +158,7 @@ class Written:
 
 def _written(
     setting: str | None, service_class: str | None, best: str | None, unproven: bool, contradicted: bool
-) -> Written:
+) -> WrittenSetting:
     """The setting that was named: a study's, a known one, a file's, or that of a class."""
     chosen = setting
     if service_class:
@@ -177,7 +177,7 @@ def _written(
         if wrong := next((name for name, given in said.items() if given), None):
             what, fix = "it says something of a study", "Name a study, or leave it out"
             raise Error("ND-104-07", what, at=wrong, fix=fix)
-        return Written(service.known(chosen).values if chosen else {}, chosen in service.settings())
+        return WrittenSetting(service.known(chosen).values if chosen else {}, chosen in service.settings())
     one = chosen_by.winner(study, best, unproven=unproven, contradicted=contradicted)
     state = (
         f"proven over {one.pairs} pairs on {study['bench']}"
@@ -188,10 +188,10 @@ def _written(
         console.note("warning: none of its counters moved: something else may be the cause")
     best_for = f"best for {one.metric}, " if one.metric else ""
     console.note(f"{study['name']}: {best_for}{state}")
-    return Written(one.setting, False)
+    return WrittenSetting(one.setting, False)
 
 
-def _planned(setting: Written, single: list[str], where: str | None, allow_global: bool) -> Plan:
+def _planned(setting: WrittenSetting, single: list[str], where: str | None, allow_global: bool) -> Plan:
     known, written = registry(), setting.values
     exact: dict[str, Any] = {}
     for text in single:

@@ -16,7 +16,7 @@ from netdyno.stats.observation import Observation
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import cases as known
-from netdyno.tuning.cases import Outcome, Seen
+from netdyno.tuning.cases import CaseCheck, CaseOutcome
 from netdyno.tuning.verbs.watch_cases import COLOURS, watch_cases
 
 
@@ -78,7 +78,7 @@ def cases(
     if watch:
         watch_cases(chosen, allow_global, as_json)
         return
-    found: list[Outcome] = []
+    found: list[CaseOutcome] = []
     interrupts = Interrupts()
     with interrupts.installed():
         for number, case in enumerate(chosen, 1):
@@ -107,7 +107,7 @@ def _progress(what: str) -> Callable[[int, int, Observation], None]:
     return tell
 
 
-def _show(made: Outcome) -> None:
+def _show(made: CaseOutcome) -> None:
     out = console.out()
     out.print(Text.assemble((f"{made.status:8}", COLOURS[made.status]), f"{made.name}: {made.change}"))
     out.print(f"        {made.about}", style="dim", markup=False)
@@ -118,7 +118,7 @@ def _show(made: Outcome) -> None:
         out.print(Text.assemble("        ", mark, f" {words(check)}"))
 
 
-def words(check: Seen) -> str:
+def words(check: CaseCheck) -> str:
     """`throughput 31,100,000 → 425,000,000 (× 13.7)`."""
     before, after = console.number(check.before), console.number(check.after)
     if check.rule in ("same", "stays"):

@@ -14,19 +14,19 @@ from netdyno.cli import console, values
 from netdyno.cli.figures import quantity
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
-from netdyno.experiment.pairs import Spare as Budget
+from netdyno.experiment.pairs import RepeatBudget as Budget
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
-from netdyno.stats.comparison import Comparison, Finding, Verdict, where_to
+from netdyno.stats.comparison import Comparison, Finding, Verdict, loss_words
 from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.winner import never_hit
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import benches, comparing
-from netdyno.tuning.benches import Chosen
+from netdyno.tuning import benches, compare_run
+from netdyno.tuning.benches import ChosenSetting
 from netdyno.tuning.calibrate import Calibration
-from netdyno.tuning.comparing import Wanted
-from netdyno.tuning.race import Standing
+from netdyno.tuning.compare_run import ComparisonRequest
+from netdyno.tuning.successive_halving import CandidateStanding
 from netdyno.tuning.verbs import completion
 from netdyno.tuning.verbs.options import (
     Bench,
@@ -70,8 +70,8 @@ def calibrate(
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts:
-        on = comparing.bench(made, interrupts)
-        found = comparing.calibrate(on, pairs, spare, level, seed, Progress())
+        on = compare_run.bench(made, interrupts)
+        found = compare_run.calibrate(on, pairs, spare, level, seed, ComparisonPrinter())
     if as_json:
         console.document(found.as_dict())
     else:
@@ -143,7 +143,7 @@ def compare(
 
         sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
     """
-    wanted = Wanted(
+    wanted = ComparisonRequest(
         bench=benches.spec(bench, options or (), path, "client" if tuned == "client" else "server"),
         a=a,
         b=b,
@@ -161,7 +161,7 @@ def compare(
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts:
-        found = comparing.compare(wanted, Progress(quiet=as_json), interrupts)
+        found = compare_run.compare(wanted, ComparisonPrinter(quiet=as_json), interrupts)
     if html:
         page(html, [dict(found.document)])
     if as_json:
@@ -186,8 +186,8 @@ def too_few(shortage: str, trials: int, rest: Budget) -> Error:
     return Error("ND-90-31", shortage, fix=fix)
 
 
-class Progress:
-    """A line on standard error for each trial, with the time that is left."""
+class ComparisonPrinter:
+    """Prints a line per trial on standard error, with the time left."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -218,7 +218,7 @@ def _show_looks(looks: Mapping[str, Any]) -> None:
     console.out().print(f"looks: {taken or 'none'}; {spent}; more --pairs is the next look", markup=False)
 
 
-def _show_race(standings: Sequence[Standing], names: list[str]) -> None:
+def _show_race(standings: Sequence[CandidateStanding], names: list[str]) -> None:
     if not standings:
         return
     rows = [
@@ -257,7 +257,7 @@ def show_calibration(found: Calibration) -> None:
             )
 
 
-def show(result: Comparison, sides: list[Chosen]) -> None:
+def show(result: Comparison, sides: list[ChosenSetting]) -> None:
     """What is known of B over A."""
     heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
     rows = [_row(one) for one in result.findings]
@@ -333,7 +333,7 @@ def least(value: float) -> str:
 
 def not_counted(found: Comparison | Calibration) -> str:
     """How many pairs do not count, and how many trials were measured again, with what they were lost to."""
-    said = f"; {found.dropped} more discarded{where_to(found.lost, found.dropped)}" if found.dropped else ""
+    said = f"; {found.dropped} more discarded{loss_words(found.lost, found.dropped)}" if found.dropped else ""
     return said + (f"; measured again: {lost_to(found.again)}" if found.again else "")
 
 

@@ -11,11 +11,11 @@ from netdyno.cli import console, values
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import learn_run
-from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, Wanted
+from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, LearningRequest
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.verbs import completion
 from netdyno.tuning.verbs.options import Html, Json, Name, Seed
-from netdyno.tuning.verbs.progress import Told, experience_page, kept
+from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable
 
 
 def learn(
@@ -60,7 +60,7 @@ def learn(
 
         sudo netdyno tune learn --rtt 10ms --rtt 80ms --loss 0% --loss 1% --rate 100Mbit/s --pairs 3
     """
-    wanted = Wanted(
+    wanted = LearningRequest(
         workloads=workload or SERVICES,
         rtts=rtt or RTTS,
         losses=loss or LOSSES,
@@ -73,8 +73,8 @@ def learn(
         name=name,
         to=experience,
     )
-    with kept(), Interrupts().installed() as interrupts:
-        found = learn_run.learn(wanted, Told(), interrupts)
+    with resumable(), Interrupts().installed() as interrupts:
+        found = learn_run.learn(wanted, StudyPrinter(), interrupts)
     if html:
         judgement = dict(found.judgement) if found.judgement else None
         experience_page(html, found.experience, judgement=judgement)

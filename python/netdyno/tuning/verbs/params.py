@@ -58,7 +58,7 @@ def params(
         if not wanted:
             what = f"no tunable has {' or '.join(map(repr, names))} in its name"
             raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
-    found = list(host_state.look(known, wanted, where).values())
+    found = list(host_state.read_states(known, wanted, where).values())
     if as_json:
         console.document([_document(one) for one in found])
         return

@@ -19,12 +19,12 @@ from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.observation import Metric
 from netdyno.tuning.gain import change
-from netdyno.tuning.prove import Planned
+from netdyno.tuning.prove import ProofPlan
 from netdyno.tuning.recommend import Experience
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def resumable() -> Iterator[None]:
     """Say of an interrupt that it can be gone on."""
     try:
         yield
@@ -46,8 +46,8 @@ def limit(text: str) -> tuple[str, float]:
     return name, units.bound(most)
 
 
-class Progress:
-    """A line on standard error now and then: how far it is, what was seen, how long it may yet take."""
+class ProgressLine:
+    """A throttled progress line on standard error: trials done, last result, time left."""
 
     def __init__(self, record: Record, trials: int, metrics: Sequence[Metric], every: float = 1.0) -> None:
         self._record, self.trials, self._metrics, self._every = record, trials, list(metrics), every
@@ -73,8 +73,8 @@ class Progress:
         )  # fmt: skip
 
 
-class Told:
-    """What the verbs say of a study while it is measured, on standard error."""
+class StudyPrinter:
+    """Prints the progress of a study on standard error."""
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -82,21 +82,21 @@ class Told:
 
     def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
         """Trials are about to be measured."""
-        self._record, self._progress = record, Progress(record, trials, metrics)
+        self._record, self._progress = record, ProgressLine(record, trials, metrics)
 
-    def planned(self, planned: Planned) -> None:
+    def planned(self, plan: ProofPlan) -> None:
         """What the proof takes, and what it can find."""
-        trials = planned.pairs * planned.arms
+        trials = plan.pairs * plan.arms
         self._progress.trials = len(self._record.trials) + trials
         seen = "".join(
-            f"; minimum detectable effect ({planned.pairs} pairs) of {name}: {least:.1%}"
-            for name, least in planned.detectable.items()
+            f"; minimum detectable effect ({plan.pairs} pairs) of {name}: {least:.1%}"
+            for name, least in plan.detectable.items()
             if math.isfinite(least)
         )
         console.note(
-            f"proof {planned.number}: {planned.pairs} pairs with the baseline, of the {planned.least} or "
-            f"more that it takes at a level of {planned.level:.3g}; {trials} trials, and up to "
-            f"{planned.spare} again where one is disturbed{seen}"
+            f"proof {plan.number}: {plan.pairs} pairs with the baseline, of the {plan.least} or "
+            f"more that it takes at a level of {plan.level:.3g}; {trials} trials, and up to "
+            f"{plan.spare} again where one is disturbed{seen}"
         )
 
     def over(self, record: Record) -> None:

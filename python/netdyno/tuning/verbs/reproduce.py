@@ -23,16 +23,16 @@ from netdyno.stats.observation import Observation
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside, setup
-from netdyno.system.vm.setup import Lacking
+from netdyno.system.vm.setup import MissingRequirement
 from netdyno.tuning import in_vm, tables
 from netdyno.tuning.pages.forest import change as change_of
 from netdyno.tuning.pages.forest import forest
-from netdyno.tuning.reproducing import Wanted
-from netdyno.tuning.reproducing import reproduce as run
-from netdyno.tuning.tables import Filled, Line, Run
+from netdyno.tuning.reproduce_run import ReproductionRequest
+from netdyno.tuning.reproduce_run import reproduce as run
+from netdyno.tuning.tables import MeasuredRow, MeasuredTable, PlannedTrial
 from netdyno.tuning.verbs.compare import (
     VERDICTS,
-    Progress,
+    ComparisonPrinter,
     change,
     lost_to,
     not_counted,
@@ -112,11 +112,13 @@ def reproduce(
         code = _in_vm(names, html, figures)
         if code is not None:
             raise typer.Exit(code)
-    wanted = Wanted(made, load, length, repeat, spare, level, seed, allow_global or bool(within), fresh)
+    wanted = ReproductionRequest(
+        made, load, length, repeat, spare, level, seed, allow_global or bool(within), fresh
+    )
     with Interrupts().installed() as interrupts:
-        found = run(wanted, Progress(), interrupts, _told)
+        found = run(wanted, ComparisonPrinter(), interrupts, _told)
     # what is written elsewhere is lost with a virtual machine
-    place = in_vm.Place(paths.state()) if within else None
+    place = in_vm.VmState(paths.state()) if within else None
     if html:
         page(place.page if place else html, [dict(found.document)], html)
     if figures:
@@ -139,12 +141,12 @@ def _in_vm(names: Sequence[str], html: Path | None, figures: Path | None) -> int
     """The same command in a virtual machine, for parameters of the whole machine; its exit code, None where
     there can be no virtual machine."""
     found = setup.find()
-    if isinstance(found, Lacking):
+    if isinstance(found, MissingRequirement):
         fix = f" ({found.fix})" if found.fix else ""
         console.note(f"no virtual machine, as {found.why}{fix}: skipped are {', '.join(names)}")
         return None
     console.note(f"in a virtual machine, for parameters of the whole machine: {found.told}")
-    place = in_vm.Place.of(paths.state())
+    place = in_vm.VmState.of(paths.state())
     more = {"NETDYNO_WIDTH": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with Interrupts().installed() as interrupts:
         try:
@@ -176,12 +178,12 @@ def _noted(text: bytes) -> None:
         sys.stderr.flush()
 
 
-def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
+def _told(done: int, of: int, one: PlannedTrial, seen: Observation, left: float) -> None:
     why = "" if seen.valid else f": discarded, {seen.why}"
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
 
 
-def _draw(folder: Path, filled: Sequence[Filled], told: Path) -> None:
+def _draw(folder: Path, filled: Sequence[MeasuredTable], told: Path) -> None:
     files.folder(folder)
     for one in filled:
         labels = ((f"{line.row.bench} {line.row.metric}", line.finding) for line in one.lines)
@@ -192,7 +194,7 @@ def _draw(folder: Path, filled: Sequence[Filled], told: Path) -> None:
         console.note(f"figure: {told / path.name}")
 
 
-def _show(one: Filled) -> None:
+def _show(one: MeasuredTable) -> None:
     heads = ("bench", "metric", "baseline", one.table.setting, "change", "interval", "p", "", "in the paper")
     title = f"\n{one.table.name}: {one.table.about}"
     console.table(heads, [_row(line) for line in one.lines], title, right=heads[2:7], spare=heads[-1:])
@@ -207,7 +209,7 @@ def _show(one: Filled) -> None:
             console.out().print(f"{bench} {line}", markup=False)
 
 
-def _row(line: Line) -> list[str | Text]:
+def _row(line: MeasuredRow) -> list[str | Text]:
     first = [line.row.bench, line.row.metric]
     found = line.finding
     if found is None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from netdyno import paths
 from netdyno.cli import console
-from netdyno.cli.restore import Force, Json, replayed, told
-from netdyno.tuning import keep, owners
+from netdyno.cli.restore import Force, Json, replay, report_restored
+from netdyno.tuning import owners, persist
 
 
 def restore(force: Force = False, as_json: Json = False) -> None:
@@ -18,14 +18,14 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
         sudo netdyno tune restore
     """
-    report = replayed(_ours, force)
-    for pid in sorted({pid for pid, _ in owners.held(paths.state() / "journal")}):
+    report = replay(_ours, force)
+    for pid in sorted({pid for pid, _ in owners.changes_in_force(paths.state() / "journal")}):
         console.note(f"process {pid} still holds a setting; end it with Ctrl-C")
-    told(report, as_json, "nothing to restore")
+    report_restored(report, as_json, "nothing to restore")
 
 
 def _ours(entry: dict[str, Any]) -> bool:
-    files = {f"/{keep.SYSCTL}", f"/{keep.UDEV}"}
+    files = {f"/{persist.SYSCTL}", f"/{persist.UDEV}"}
     return entry["kind"] in (*owners.KINDS, "sysctl", "socket") or (
         entry["kind"] == "path" and any(str(entry["path"]).endswith(name) for name in files)
     )

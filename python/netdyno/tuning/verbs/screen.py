@@ -13,9 +13,9 @@ from netdyno.cli.figures import quantity
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import screen_run
-from netdyno.tuning.driven import Asked
+from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.screen import Effect, Screening
-from netdyno.tuning.screen_run import Wanted
+from netdyno.tuning.screen_run import ScreeningRequest
 from netdyno.tuning.verbs.options import (
     Baseline,
     BenchOrSim,
@@ -33,7 +33,7 @@ from netdyno.tuning.verbs.options import (
     Tuned,
     Way,
 )
-from netdyno.tuning.verbs.progress import Told, kept, page, sized
+from netdyno.tuning.verbs.progress import StudyPrinter, page, resumable, sized
 
 
 def screen(
@@ -74,8 +74,10 @@ def screen(
 
         sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
     """
-    wanted = Wanted(
-        asked=Asked(bench, options or [], path, tuned, service, param or [], baseline or [], allow_global),
+    wanted = ScreeningRequest(
+        request=BenchRequest(
+            bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
+        ),
         metrics=metric or [],
         trajectories=trajectories,
         memory=memory,
@@ -84,8 +86,8 @@ def screen(
         name=name,
         fresh=fresh,
     )
-    with kept():
-        made = screen_run.screen(wanted, Told(), Interrupts())
+    with resumable():
+        made = screen_run.screen(wanted, StudyPrinter(), Interrupts())
     document = dict(made.document)
     if html:
         page(html, [document])

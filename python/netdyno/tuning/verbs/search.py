@@ -20,10 +20,10 @@ from netdyno.stats.observation import Setting
 from netdyno.stats.pairs import cause
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import search_run
-from netdyno.tuning.driven import Asked
+from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.prove import Limit, Proof
-from netdyno.tuning.search import Budget, Found
-from netdyno.tuning.search_run import Wanted
+from netdyno.tuning.search import Budget, SearchOutcome
+from netdyno.tuning.search_run import TuningSearchRequest
 from netdyno.tuning.verbs.compare import not_counted, remarks
 from netdyno.tuning.verbs.options import (
     Baseline,
@@ -43,7 +43,7 @@ from netdyno.tuning.verbs.options import (
     Tuned,
     Way,
 )
-from netdyno.tuning.verbs.progress import Told, changed, kept, limit, page
+from netdyno.tuning.verbs.progress import StudyPrinter, changed, limit, page, resumable
 
 
 def search(
@@ -122,8 +122,10 @@ def search(
 
         netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
     """
-    wanted = Wanted(
-        asked=Asked(bench, options or [], path, tuned, service, param or [], baseline or [], allow_global),
+    wanted = TuningSearchRequest(
+        request=BenchRequest(
+            bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
+        ),
         objectives=objective or [],
         limits=[Limit(*limit(text)) for text in most or []],
         screened=screened,
@@ -134,8 +136,8 @@ def search(
         name=name,
         fresh=fresh,
     )
-    with kept():
-        made = search_run.search(wanted, Told(), Interrupts())
+    with resumable():
+        made = search_run.search(wanted, StudyPrinter(), Interrupts())
     found, document = made.found, dict(made.document)
     if html:
         page(html, [dict(one) for one in (made.screening, document) if one])
@@ -153,7 +155,7 @@ def search(
         raise Error("ND-90-31", worst.comparison.shortage, at=f"the proof for {worst.objective}", fix=fix)
 
 
-def show(found: Found) -> None:
+def show(found: SearchOutcome) -> None:
     """What was found, and whether it is proven."""
     lost = Counter(cause(t.trial.observation) for t in found.tried if t.lost)
     failed = sum(not t.gains and not t.lost for t in found.tried)
@@ -192,7 +194,7 @@ def show(found: Found) -> None:
             out.print(line, markup=False)
 
 
-def _gained(found: Found, metric: str, better_by: float) -> str:
+def _gained(found: SearchOutcome, metric: str, better_by: float) -> str:
     return changed(found.metrics[metric], better_by, found.reference[metric])
 
 

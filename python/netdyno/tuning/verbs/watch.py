@@ -18,7 +18,7 @@ from netdyno.cli.execute import put_back
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import watch as core
 from netdyno.tuning.verbs.params import need_namespace, need_root
-from netdyno.tuning.watch_run import Watching, document, recorded, words
+from netdyno.tuning.watch_run import NamespaceWatch, document, recorded, words
 from netdyno.units import seconds
 
 
@@ -95,12 +95,12 @@ def watch(
 
         def seen(sample: core.Sample) -> None:
             if kept and record:
-                with files.told(record):
+                with files.os_errors(record):
                     kept.write(json.dumps(recorded(sample)).encode() + b"\n")
                     kept.flush()
 
         with interrupts.shielded():
-            watching = Watching(
+            watching = NamespaceWatch(
                 chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only, seen=seen
             )
         try:

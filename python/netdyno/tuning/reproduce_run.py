@@ -12,21 +12,21 @@ from typing import Any
 
 from netdyno.experiment import entry
 from netdyno.experiment.looks import Looks
-from netdyno.experiment.pairs import Spare
+from netdyno.experiment.pairs import RepeatBudget
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, finite
 from netdyno.stats.pairs import both
 from netdyno.stats.sequential import TEST, share
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside
-from netdyno.tuning import benches, comparing, tables
-from netdyno.tuning.comparing import Teller
-from netdyno.tuning.tables import Filled, Seen, Tables, Told
+from netdyno.tuning import benches, compare_run, tables
+from netdyno.tuning.compare_run import ComparisonListener
+from netdyno.tuning.tables import MeasuredTable, Tables, TableTrials, TrialCallback
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to measure, and how well."""
+class ReproductionRequest:
+    """A reproduction: tables of a paper, repetitions and significance."""
 
     tables: Tables
     load: float | None = None
@@ -43,14 +43,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Reproduced:
-    """What came of it."""
+class ReproductionOutcome:
+    """The measured tables and their stored study."""
 
-    filled: Sequence[Filled]
+    filled: Sequence[MeasuredTable]
     document: Mapping[str, Any]
     """As it is kept."""
     study: Study
-    spare: Spare
+    spare: RepeatBudget
     trials: int
     """That were planned."""
 
@@ -65,44 +65,46 @@ class Reproduced:
         return [c for c in self.comparisons if c.too_few]
 
 
-def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told) -> Reproduced:
+def reproduce(
+    request: ReproductionRequest, listener: ComparisonListener, interrupts: Interrupts, told: TrialCallback
+) -> ReproductionOutcome:
     """Choose settings, measure block by block, fill the tables, keep them. The same call goes on."""
-    made, length, level = wanted.tables, wanted.length, wanted.level
-    factor = wanted.load
+    made, length, level = request.tables, request.length, request.level
+    factor = request.load
     if factor is None:
         factor = min(1.0, len(os.sched_getaffinity(0)) / made.processors)
     least = made.least(share(level, 1))
-    asked = wanted.repeat or made.repeat
+    asked = request.repeat or made.repeat
     specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
     there = benches.tunables(next(iter(specs.values())))
-    chosen = {one: benches.choose(one, there, wanted.allow_global) for one in made.settings}
+    chosen = {one: benches.choose(one, there, request.allow_global) for one in made.settings}
     notes = [f"{s.name}: without {n}, which {why}" for s in chosen.values() for n, why in s.left_out.items()]
     for line in [f"load × {factor:.3g} of the paper's, time × {length:g}", *notes]:
-        teller.note(line)
+        listener.note(line)
     if asked < least:
-        teller.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
+        listener.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
     settings = {key: one.setting for key, one in chosen.items()}
     labels = {key: spec.label for key, spec in specs.items()}
-    plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": wanted.seed, "benches": labels,
+    plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": request.seed, "benches": labels,
             "test": TEST, "level": level}  # fmt: skip
     if machine := inside.accelerator():
         # its trials and those of this machine itself are no pairs
         plan["machine"] = f"virtual, kernel {platform.release()}, {machine.upper()}"
     study = Study.of("reproduce", made.name, plan)
-    stands = {key: comparing.bench(spec, interrupts, wanted.allow_global) for key, spec in specs.items()}
+    stands = {key: compare_run.bench(spec, interrupts, request.allow_global) for key, spec in specs.items()}
     measured = {name: metric for one in stands.values() for name, metric in one.metrics.items()}
     named = partial(tables.leg, settings=settings)
-    with entry.begun(study, measured, leg=named, fresh=wanted.fresh) as kept:
+    with entry.open_entry(study, measured, leg=named, fresh=request.fresh) as kept:
         looks = Looks(kept.record, max(asked, least), asked, level)
         count, arms = looks.now.pairs, len(made.benches) * len(chosen)
-        stages = list(looks.stages(wanted.spare, arms))
+        stages = list(looks.stages(request.spare, arms))
         spare = stages[-1].spare.left
-        teller.note(
+        listener.note(
             f"reproduce: look {looks.now.number}, at {count} blocks, level {looks.now.level:.3g} of "
             f"{level:.3g}; {count * arms} trials, and up to {spare} again where one is disturbed"
         )
         seen = tables.run(
-            made, stands, settings, kept.record, repeat=count, seed=wanted.seed, stages=stages, told=told
+            made, stands, settings, kept.record, repeat=count, seed=request.seed, stages=stages, told=told
         )
         filled = tables.fill(made, chosen, seen, level=looks.now.level)
         every = [c for one in filled for c in one.comparisons.values()]
@@ -114,13 +116,13 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
             "tables": [_document(one, seen) for one in filled],
         }  # fmt: skip
         valid = not any(c.invalid for c in every)
-        written = kept.finish(document, [], finding=tables.said(filled), valid=valid)
+        written = kept.finish(document, [], finding=tables.summary_sentence(filled), valid=valid)
         again = sum((stage.spare.again for stage in stages), Counter[str]())
-        rest = Spare(stages[-1].spare.left, again)
-    return Reproduced(filled, written, study, rest, count * arms)
+        rest = RepeatBudget(stages[-1].spare.left, again)
+    return ReproductionOutcome(filled, written, study, rest, count * arms)
 
 
-def _document(one: Filled, seen: Seen) -> dict[str, Any]:
+def _document(one: MeasuredTable, seen: TableTrials) -> dict[str, Any]:
     rows = [
         {"bench": line.row.bench, "metric": line.row.metric, "paper": line.row.paper,
          "pairs": both(tables.pairs(seen, line.row.bench, one.table.setting), line.row.metric),

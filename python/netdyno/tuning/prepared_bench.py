@@ -21,16 +21,16 @@ from netdyno.tuning.bench import NamespaceBench
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import registry, template
-from netdyno.tuning.simulated import Simulated
+from netdyno.tuning.simulated import SimulatedBench
 from netdyno.tuning.space import Order, Space, axis, can_be_tried
-from netdyno.tuning.tunable_bench import Checked, Tried, look, machine, narrowed, ordered
+from netdyno.tuning.tunable_bench import CheckedBench, TunableSet, machine, narrowed, ordered, tunables_of
 
 SIMULATED = "sim"
 
 
 @dataclass(frozen=True)
-class Driven:
-    """A bench, and what can be tried on it."""
+class PreparedBench:
+    """A bench ready for trials, and its tunable parameters."""
 
     bench: SettingMeasurer
     label: str
@@ -51,7 +51,7 @@ class Driven:
         bounded, orders = self.tunables, tuple[Order, ...]()
         if self.real:
             known = registry()
-            bounded = narrowed(known, Tried(self.tunables, self.starts), chosen)
+            bounded = narrowed(known, TunableSet(self.tunables, self.starts), chosen)
             orders = ordered(known, chosen)
         axes = (axis(bounded[n], self.starts.get(n), name=n, memory=memory) for n in chosen)
         return Space(tuple(axes), orders)
@@ -72,8 +72,8 @@ class Driven:
 
 
 @dataclass(frozen=True)
-class Patient:
-    """A bench whose trials are not torn down halfway: the first interrupt waits for the one that is on."""
+class UninterruptedBench:
+    """Delays the first interrupt until the running trial ends."""
 
     bench: SettingMeasurer
     interrupts: Interrupts
@@ -92,8 +92,8 @@ class Patient:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options that say what to measure with."""
+class BenchRequest:
+    """A bench request: workload, options, path and parameters."""
 
     bench: str
     options: Sequence[str] = ()
@@ -106,36 +106,36 @@ class Asked:
 
 
 @contextmanager
-def driven(asked: Asked, interrupts: Interrupts) -> Iterator[Driven]:
+def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[PreparedBench]:
     """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
-    if asked.bench == SIMULATED:
-        bench = Simulated()
+    if request.bench == SIMULATED:
+        bench = SimulatedBench()
         known = {t.name: t for t in bench.tunables}
-        yield Driven(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
+        yield PreparedBench(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
         return
-    made = _namespaces(asked)
+    made = _namespaces(request)
     need_root()
     journal.restore()
     with interrupts.installed():
-        there = look(made)
-        of_class = service.read(asked.service) if asked.service else None
+        there = tunables_of(made)
+        of_class = service.read(request.service) if request.service else None
         usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
         names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
-        yield Driven(
-            Patient(Checked(made, registry(), there.starts), interrupts), _label(asked, made),
-            there.tunables, there.starts, names, of_class, True,
+        yield PreparedBench(
+            UninterruptedBench(CheckedBench(made, registry(), there.starts), interrupts),
+            _label(request, made), there.tunables, there.starts, names, of_class, True,
         )  # fmt: skip
 
 
-def _label(asked: Asked, made: NamespaceBench) -> str:
+def _label(request: BenchRequest, made: NamespaceBench) -> str:
     """The bench in the words that it was asked for with, and the kernel, which decides as much."""
-    if not presets.is_word(asked.bench):
+    if not presets.is_word(request.bench):
         return f"{made.spec.label} ({platform.release()})"
-    parts = [" ".join((asked.bench, *asked.options))]
-    parts += [f"over {asked.path}"] * bool(asked.path) + [f"tuning the {asked.tuned}"] * (
-        asked.tuned != "server"
+    parts = [" ".join((request.bench, *request.options))]
+    parts += [f"over {request.path}"] * bool(request.path) + [f"tuning the {request.tuned}"] * (
+        request.tuned != "server"
     )
-    parts += [f"from {', '.join(asked.baseline)}"] * bool(asked.baseline)
+    parts += [f"from {', '.join(request.baseline)}"] * bool(request.baseline)
     return f"{', '.join(parts)} ({platform.release()})"
 
 
@@ -143,28 +143,30 @@ def _classes() -> list[service.ServiceClass]:
     return [service.read(name) for name in service.classes()]
 
 
-def _namespaces(asked: Asked) -> NamespaceBench:
-    if asked.bench not in (*benches.names(), SIMULATED) and presets.is_word(asked.bench):
+def _namespaces(request: BenchRequest) -> NamespaceBench:
+    if request.bench not in (*benches.names(), SIMULATED) and presets.is_word(request.bench):
         fix = f"There are: {', '.join((SIMULATED, *benches.names()))}"
-        raise Error("ND-104-31", f"there is no bench {asked.bench!r}", at="BENCH", fix=fix)
+        raise Error("ND-104-31", f"there is no bench {request.bench!r}", at="BENCH", fix=fix)
     made = benches.spec(
-        asked.bench, asked.options, asked.path, "client" if asked.tuned == "client" else "server"
+        request.bench, request.options, request.path, "client" if request.tuned == "client" else "server"
     )
     given = made.server if made.tuned == "server" else made.client
-    needed = machine(registry().tunables) if asked.allow_global else {}
-    changed = {made.tuned: given | _baseline(asked), "machine": made.machine | needed}
-    return NamespaceBench(made.model_copy(update=changed), allow_global=asked.allow_global)
+    needed = machine(registry().tunables) if request.allow_global else {}
+    changed = {made.tuned: given | _baseline(request), "machine": made.machine | needed}
+    return NamespaceBench(made.model_copy(update=changed), allow_global=request.allow_global)
 
 
-def _baseline(asked: Asked) -> dict[str, Value]:
+def _baseline(request: BenchRequest) -> dict[str, Value]:
     """What the baseline is, where it is not what the machine has: `linux` is what Linux sets by itself."""
     known = registry()
     found: dict[str, Value] = {}
-    for text in asked.baseline:
+    for text in request.baseline:
         if text == "linux":
             plain = [n for n in known.tunables if "*" not in n]
             found |= {
-                n: d for n in plain if _tried(n, asked) and (d := _default(known.find(n), asked)) is not None
+                n: d
+                for n in plain
+                if _is_tunable(n, request) and (d := _default(known.find(n), request)) is not None
             }
         else:
             name, value = _pair(text, "--baseline")
@@ -172,17 +174,17 @@ def _baseline(asked: Asked) -> dict[str, Value]:
     return found
 
 
-def _tried(name: str, asked: Asked) -> bool:
+def _is_tunable(name: str, request: BenchRequest) -> bool:
     """Whether a parameter is among those that are to be tried: no other is touched."""
-    if asked.params:
-        return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in asked.params)
-    of_class = [service.read(asked.service)] if asked.service else _classes()
+    if request.params:
+        return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in request.params)
+    of_class = [service.read(request.service)] if request.service else _classes()
     return any(name in c.tunables for c in of_class)
 
 
-def _default(tunable: Tunable, asked: Asked) -> Value | None:
+def _default(tunable: Tunable, request: BenchRequest) -> Value | None:
     """The default of Linux, of what a namespace has for itself or may be set for the machine."""
-    return tunable.default if asked.allow_global or scope(tunable) is not Scope.GLOBAL else None
+    return tunable.default if request.allow_global or scope(tunable) is not Scope.GLOBAL else None
 
 
 def _pair(text: str, option: str) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment.looks import Looks
 from netdyno.experiment.measurer import SettingMeasurer
-from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, judge
@@ -25,15 +25,15 @@ from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches
 from netdyno.tuning import calibrate as calibrations
 from netdyno.tuning.bench import NamespaceBench, Spec
-from netdyno.tuning.benches import Chosen, Recorded
+from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.host_state import HostState
-from netdyno.tuning.race import Standing, race
+from netdyno.tuning.successive_halving import CandidateStanding, successive_halving
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to compare, and how well."""
+class ComparisonRequest:
+    """A comparison of settings: bench, settings, pairs and significance."""
 
     bench: Spec
     a: str | Setting
@@ -56,8 +56,8 @@ class Wanted:
     allow_global: bool = False
 
 
-class Teller(Protocol):
-    """Who is told how far it is."""
+class ComparisonListener(Protocol):
+    """Receives the progress of a comparison."""
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -69,8 +69,8 @@ class Teller(Protocol):
         """A trial is over."""
 
 
-class Silent:
-    """Tells nobody."""
+class NullComparisonListener:
+    """Ignores all progress."""
 
     def note(self, text: str) -> None:
         """Nothing."""
@@ -83,117 +83,129 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What came of it."""
+class ComparisonOutcome:
+    """A finished comparison: calibration, verdicts and the stored study."""
 
-    a: Chosen
-    b: Chosen
+    a: ChosenSetting
+    b: ChosenSetting
     calibration: Calibration
     comparison: Comparison
     document: Mapping[str, Any]
     """As it is kept."""
     study: Study
-    spare: Spare
+    spare: RepeatBudget
     trials: int
     """That were planned."""
-    candidates: Sequence[Chosen] = ()
-    standings: Sequence[Standing] = field(default_factory=list)
+    candidates: Sequence[ChosenSetting] = ()
+    standings: Sequence[CandidateStanding] = field(default_factory=list)
     """Of the race, where there were several."""
     looks: Mapping[str, Any] = field(default_factory=dict)
     """The test, and the looks that were taken."""
 
 
-def compare(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Compared:
+def compare(
+    request: ComparisonRequest, listener: ComparisonListener, interrupts: Interrupts
+) -> ComparisonOutcome:
     """Choose, calibrate, race, measure in pairs, judge, and keep it. Interrupted, the same call goes on."""
-    there = benches.tunables(wanted.bench)
-    base, *candidates = [_chosen(one, there, wanted.allow_global) for one in (wanted.a, *wanted.b)]
+    there = benches.tunables(request.bench)
+    base, *candidates = [_chosen(one, there, request.allow_global) for one in (request.a, *request.b)]
     same = next((one.name for one in candidates if one.setting == base.setting), None)
     if same is not None:
         fix = "`netdyno tune calibrate` compares a setting with itself"
         raise Error("ND-104-07", "both come to the same on this bench", at=f"{base.name} and {same}", fix=fix)
     for side in (base, *candidates):
         for name, why in side.left_out.items():
-            teller.note(f"{side.name}: without {name}, which {why}")
-    on = bench(wanted.bench, interrupts, wanted.allow_global)
-    noise = calibrations.load(wanted.bench.label) or calibrate(
-        on, max(4, wanted.pairs // 2), None, wanted.level, wanted.seed + 1, teller
+            listener.note(f"{side.name}: without {name}, which {why}")
+    on = bench(request.bench, interrupts, request.allow_global)
+    noise = calibrations.load(request.bench.label) or calibrate(
+        on, max(4, request.pairs // 2), None, request.level, request.seed + 1, listener
     )
-    teller.noise(noise)
-    metrics = {k: m for k, m in on.metrics.items() if not wanted.metrics or k in wanted.metrics}
+    listener.noise(noise)
+    metrics = {k: m for k, m in on.metrics.items() if not request.metrics or k in request.metrics}
     if not metrics:
         fix = f"It measures: {', '.join(on.metrics)}"
-        raise Error("ND-104-52", f"the bench measures no {wanted.metrics[0]!r}", fix=fix)
-    first = first_look(wanted.pairs, wanted.level, len(metrics))
-    plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": wanted.seed,
-            "order": wanted.order, "test": TEST, "level": wanted.level, "metrics": list(metrics)}  # fmt: skip
-    study = Study.of("compare", wanted.bench.label, plan, wanted.name)
-    standings: list[Standing] = []
-    named = naming([base, *candidates])
-    with entry.begun(study, on.metrics, leg=named, fresh=wanted.fresh) as kept:
+        raise Error("ND-104-52", f"the bench measures no {request.metrics[0]!r}", fix=fix)
+    first = first_look(request.pairs, request.level, len(metrics))
+    plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": request.seed,
+            "order": request.order, "test": TEST, "level": request.level,
+            "metrics": list(metrics)}  # fmt: skip
+    study = Study.of("compare", request.bench.label, plan, request.name)
+    standings: list[CandidateStanding] = []
+    named = leg_names([base, *candidates])
+    with entry.open_entry(study, on.metrics, leg=named, fresh=request.fresh) as kept:
         if len(candidates) > 1:
-            standings = race(
-                Recorded(on, kept.record, "race"), base.setting, [one.setting for one in candidates],
-                next(iter(metrics)), wanted.seed, progress=_progress(teller, "race"),
+            standings = successive_halving(
+                RecordedBench(on, kept.record, "race"), base.setting, [one.setting for one in candidates],
+                next(iter(metrics)), request.seed, progress=_progress(listener, "race"),
             )  # fmt: skip
         winner = candidates[standings[0].candidate if standings else 0]
-        looks = Looks(kept.record, first, wanted.pairs, wanted.level)
-        _say_plan(looks, wanted, noise, metrics, teller)
-        found, discarded, rest = look(
-            Recorded(on, kept.record, "compare"), base.setting, winner.setting, looks, wanted, teller
+        looks = Looks(kept.record, first, request.pairs, request.level)
+        _say_plan(looks, request, noise, metrics, listener)
+        found, discarded, rest = measure_stages(
+            RecordedBench(on, kept.record, "compare"), base.setting, winner.setting, looks, request, listener
         )
         result = judge(
             found, metrics, benches.mechanism(base.setting, winner.setting), level=looks.now.level,
-            matters=wanted.matters, noise=noise.known, again=rest.again, discarded=discarded,
+            matters=request.matters, noise=noise.known, again=rest.again, discarded=discarded,
         )  # fmt: skip
         if not result.too_few:
             looks.judged(result.pairs)
-        document = _document(wanted.bench, (base, winner), noise, result)
+        document = _document(request.bench, (base, winner), noise, result)
         for one in document["metrics"]:
             one["pairs"] = both(found, one["metric"]["name"])
         document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
         document["looks"] = looks.document()
         written = kept.finish(document, [], finding=result.said, valid=not result.invalid)
-    return Compared(
+    return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
         looks.document(),
     )  # fmt: skip
 
 
-def look(
-    on: SettingMeasurer, a: Setting, b: Setting, looks: Looks, wanted: Wanted, teller: Teller
-) -> tuple[list[Pair], list[Discard], Spare]:
+def measure_stages(
+    on: SettingMeasurer,
+    a: Setting,
+    b: Setting,
+    looks: Looks,
+    request: ComparisonRequest,
+    listener: ComparisonListener,
+) -> tuple[list[Pair], list[Discard], RepeatBudget]:
     """All pairs of a look, those of the looks before out of the record; the trials that were measured again,
     and what there is to spare."""
     found: list[Pair] = []
     discarded: list[Discard] = []
-    rest = Spare(0)
-    for stage in looks.stages(wanted.spare):
+    rest = RepeatBudget(0)
+    for stage in looks.stages(request.spare):
         found += measure_pairs(
-            on, a, b, stage.pairs, wanted.seed + 2, order=wanted.order, spare=stage.spare,
-            progress=_progress(teller, "compare"), first=stage.first, discarded=discarded,
+            on, a, b, stage.pairs, request.seed + 2, order=request.order, spare=stage.spare,
+            progress=_progress(listener, "compare"), first=stage.first, discarded=discarded,
         )  # fmt: skip
-        rest = Spare(rest.left + stage.spare.left, rest.again + stage.spare.again)
+        rest = RepeatBudget(rest.left + stage.spare.left, rest.again + stage.spare.again)
     return found, discarded, rest
 
 
 def _say_plan(
-    looks: Looks, wanted: Wanted, noise: Calibration, metrics: Mapping[str, Metric], teller: Teller
+    looks: Looks,
+    request: ComparisonRequest,
+    noise: Calibration,
+    metrics: Mapping[str, Metric],
+    listener: ComparisonListener,
 ) -> None:
     """How many pairs are measured, and what they can show, before the first."""
     now, count = looks.now, looks.now.pairs
-    if looks.first > wanted.pairs and now.number == 1:
-        least = f"{wanted.pairs} pairs can show nothing of {len(metrics)} metrics"
-        teller.note(f"{least}: {count} are measured")
-    said = f"look {now.number}, at {count} pairs, level {now.level:.3g} of {wanted.level:.3g}"
+    if looks.first > request.pairs and now.number == 1:
+        least = f"{request.pairs} pairs can show nothing of {len(metrics)} metrics"
+        listener.note(f"{least}: {count} are measured")
+    said = f"look {now.number}, at {count} pairs, level {now.level:.3g} of {request.level:.3g}"
     if not looks.new:
-        teller.note(f"{said}: taken before; more --pairs is the next look")
+        listener.note(f"{said}: taken before; more --pairs is the next look")
         return
-    for stage in looks.stages(wanted.spare):
+    for stage in looks.stages(request.spare):
         if stage.pairs == count:
             trials, spare = 2 * (count - stage.first), stage.spare.left
-            teller.note(f"compare: {said}; {trials} trials, and up to {spare} again where one is disturbed")
-    if more := found_by(noise, metrics, count, wanted.matters, now.level):
-        teller.note(more)
+            listener.note(f"compare: {said}; {trials} trials, and up to {spare} again where one is disturbed")
+    if more := found_by(noise, metrics, count, request.matters, now.level):
+        listener.note(more)
 
 
 def bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> NamespaceBench:
@@ -202,20 +214,24 @@ def bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> Nam
 
 
 def calibrate(
-    on: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int, teller: Teller
+    on: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int, listener: ComparisonListener
 ) -> Calibration:
     """The bench held against itself; kept for a day."""
-    rest = budget("A/A", pairs, 2 * pairs, spare, teller)
-    found = measure_pairs(on, {}, {}, pairs, seed, spare=rest, progress=_progress(teller, "A/A"))
+    rest = budget("A/A", pairs, 2 * pairs, spare, listener)
+    found = measure_pairs(on, {}, {}, pairs, seed, spare=rest, progress=_progress(listener, "A/A"))
     made = calibrations.calibration(on.spec.label, found, on.metrics, level=level, again=rest.again)
     calibrations.save(made)
     return made
 
 
-def budget(what: str, pairs: int, trials: int, spare: int | None, teller: Teller) -> Spare:
+def budget(
+    what: str, pairs: int, trials: int, spare: int | None, listener: ComparisonListener
+) -> RepeatBudget:
     """How many trials may be measured again, said before the first."""
-    rest = Spare(trials if spare is None else spare)
-    teller.note(f"{what}: {pairs} pairs, {trials} trials, and up to {rest.left} again where one is disturbed")
+    rest = RepeatBudget(trials if spare is None else spare)
+    listener.note(
+        f"{what}: {pairs} pairs, {trials} trials, and up to {rest.left} again where one is disturbed"
+    )
     return rest
 
 
@@ -239,7 +255,7 @@ def found_by(
     return said + (f"; {more} would find {change:.1%} in each" if needed > pairs else "")
 
 
-def naming(sides: Sequence[Chosen]) -> entry.Naming:
+def leg_names(sides: Sequence[ChosenSetting]) -> entry.Naming:
     """Legs named as their settings are."""
     names = {_key(one.setting): one.name for one in sides}
 
@@ -254,7 +270,7 @@ def _key(setting: Setting) -> str:
     return json.dumps(dict(setting), sort_keys=True)
 
 
-def _chosen(one: str | Setting, there: Mapping[str, HostState], allow_global: bool) -> Chosen:
+def _chosen(one: str | Setting, there: Mapping[str, HostState], allow_global: bool) -> ChosenSetting:
     if isinstance(one, str):
         return benches.choose(one, there, allow_global)
     if not one:
@@ -263,14 +279,14 @@ def _chosen(one: str | Setting, there: Mapping[str, HostState], allow_global: bo
     return benches.choose(text, there, allow_global)
 
 
-def _progress(teller: Teller, what: str) -> Any:
-    return lambda done, of, seen: teller.trial(what, done, of, seen)
+def _progress(listener: ComparisonListener, what: str) -> Any:
+    return lambda done, of, seen: listener.trial(what, done, of, seen)
 
 
 def _document(
-    made: Spec, sides: tuple[Chosen, Chosen], noise: Calibration, result: Comparison
+    made: Spec, sides: tuple[ChosenSetting, ChosenSetting], noise: Calibration, result: Comparison
 ) -> dict[str, Any]:
-    def side(one: Chosen) -> dict[str, Any]:
+    def side(one: ChosenSetting) -> dict[str, Any]:
         return {"name": one.name, "setting": dict(one.setting), "left_out": dict(one.left_out)}
 
     return {

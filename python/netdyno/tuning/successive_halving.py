@@ -15,15 +15,15 @@ from netdyno.experiment.pairs import Progress
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import blocks
-from netdyno.stats.pairs import Limits, gated
-from netdyno.tuning.gain import gain, has
+from netdyno.stats.pairs import DisturbanceLimits, gated
+from netdyno.tuning.gain import gain, has_metrics
 
 STAGES = (2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a candidate did."""
+class CandidateStanding:
+    """Rank, blocks and gain of a candidate."""
 
     candidate: int
     """Its place among those that were given."""
@@ -34,7 +34,7 @@ class Standing:
     """The stage after which it left; None: it stayed to the end."""
 
 
-def race(
+def successive_halving(
     bench: SettingMeasurer,
     base: Setting,
     candidates: Sequence[Setting],
@@ -42,9 +42,9 @@ def race(
     seed: int,
     *,
     stages: Sequence[int] = STAGES,
-    limits: Limits | None = None,
+    limits: DisturbanceLimits | None = None,
     progress: Progress = lambda done, of, seen: None,
-) -> list[Standing]:
+) -> list[CandidateStanding]:
     """Let candidates run against the baseline; the best first."""
     measured = bench.metrics[metric]
     gains: list[list[float]] = [[] for _ in candidates]
@@ -59,16 +59,18 @@ def race(
         for block in blocks(len(arms), stage - done, seed + stage):
             seen: dict[int, Observation] = {}
             for arm in block:
-                seen[arm] = gated(bench.measure(arms[arm], seed * 1009 + stage), limits or Limits())
+                seen[arm] = gated(
+                    bench.measure(arms[arm], seed * 1009 + stage), limits or DisturbanceLimits()
+                )
                 trials, rest = trials + 1, rest - 1
                 progress(trials, trials + rest, seen[arm])
             for arm, i in enumerate(live, 1):
-                if has(seen[0], metric) and has(seen[arm], metric):
+                if has_metrics(seen[0], metric) and has_metrics(seen[arm], metric):
                     gains[i].append(gain(measured, seen[arm].metrics[metric], seen[0].metrics[metric]))
         done = stage
         left |= dict.fromkeys(_hopeless(live, gains), stage)
     order = sorted(range(len(candidates)), key=lambda i: (-left.get(i, stages[-1] + 1), -_mean(gains[i])))
-    return [Standing(i, len(gains[i]), _mean(gains[i]), left.get(i)) for i in order]
+    return [CandidateStanding(i, len(gains[i]), _mean(gains[i]), left.get(i)) for i in order]
 
 
 def _hopeless(live: Sequence[int], gains: Sequence[Sequence[float]]) -> list[int]:

@@ -17,10 +17,10 @@ from netdyno.core.model import ErrorCount, GroupResult
 from netdyno.core.result import Repetition
 from netdyno.errors import Error
 from netdyno.search import words
-from netdyno.search.trial import Ask, LoadTrial, Silence
-from netdyno.search.wanted import Part
-from netdyno.stats.answered import clock, last
+from netdyno.search.request import PartSearch
+from netdyno.search.trial import LoadTrial, SilentGroup, TrialRequest
 from netdyno.stats.checks import answers
+from netdyno.stats.last_answer import clock, last
 
 TAIL = 0.25
 """Share of the measure phase, its end, in which a DUT that has fallen silent delivers nothing."""
@@ -36,7 +36,7 @@ WHY = {STOPPED: "the DUT stopped answering", NEVER: "the DUT never answered"}
 Verdict = Literal["again", "answers", "lost", "never"]
 
 
-def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True) -> tuple[Silence, ...]:
+def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True) -> tuple[SilentGroup, ...]:
     """The groups that nobody answered: in the whole trial, or with `tail` at its end."""
     found = []
     for group in repetition.groups:
@@ -45,9 +45,9 @@ def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True)
         if group.name not in names or not asked:
             continue
         if not came(group):
-            found.append(Silence(group.name, last(repetition, group.name)))
+            found.append(SilentGroup(group.name, last(repetition, group.name)))
         elif tail and (since := _fell_silent(repetition, group)) is not None:
-            found.append(Silence(group.name, since))
+            found.append(SilentGroup(group.name, since))
     return tuple(found)
 
 
@@ -73,11 +73,11 @@ def _fell_silent(repetition: Repetition, group: GroupResult) -> float | None:
 class Suspect:
     """A trial in which the DUT fell silent, and its checks so far."""
 
-    part: Part
-    ask: Ask
+    part: PartSearch
+    ask: TrialRequest
     seen: LoadTrial
     checks: int = 0
-    elsewhere: Part | None = None
+    elsewhere: PartSearch | None = None
     """Another part, in which the DUT answered: whether it still does there."""
 
 
@@ -86,18 +86,18 @@ class Watch:
 
     def __init__(self) -> None:
         self.suspect: Suspect | None = None
-        self._passed: dict[str, Ask] = {}
-        self._parts: dict[str, Part] = {}
+        self._passed: dict[str, TrialRequest] = {}
+        self._parts: dict[str, PartSearch] = {}
         self._mute: set[str] = set()
         self._ever: set[str] = set()
         self._fixed = False
 
-    def see(self, part: Part, ask: Ask, seen: LoadTrial, *, fixed: bool = False) -> bool:
+    def see(self, part: PartSearch, ask: TrialRequest, seen: LoadTrial, *, fixed: bool = False) -> bool:
         """Take a trial of a strategy. True: the DUT is to be checked before the strategy goes on.
 
         `fixed`: what a load is follows from the length of its trial, so that no other is offered.
         """
-        self._hear(part, seen)
+        self._note_answers(part, seen)
         if not seen.silent:
             if seen.answered and not seen.short:
                 self._note(part, ask)
@@ -108,22 +108,22 @@ class Watch:
         self._fixed = fixed
         return True
 
-    def _hear(self, part: Part, seen: LoadTrial) -> None:
+    def _note_answers(self, part: PartSearch, seen: LoadTrial) -> None:
         """Any answer, in whatever phase of whatever trial, tells that something answers there."""
         if seen.heard:
             self._ever.add(part.name)
 
-    def _note(self, part: Part, ask: Ask) -> None:
+    def _note(self, part: PartSearch, ask: TrialRequest) -> None:
         """That the DUT answered at a load."""
         self._parts[part.name] = part
         if part.name not in self._passed or ask.load < self._passed[part.name].load:
             self._passed[part.name] = ask
 
-    def has_passed(self, part: Part) -> bool:
+    def has_passed(self, part: PartSearch) -> bool:
         """Whether a load of a part was answered in a trial that counts."""
         return part.name in self._passed
 
-    def check(self) -> tuple[Part, Ask] | None:
+    def check(self) -> tuple[PartSearch, TrialRequest] | None:
         """The check that is due."""
         if (suspect := self.suspect) is None:
             return None
@@ -133,23 +133,23 @@ class Watch:
             return part, replace(ask or suspect.ask, check=True)
         if ask is None:
             light = part.space.round(max(part.space.bottom, LIGHT * part.space.most))
-            ask = Ask(min(light, suspect.ask.load), part.space.seconds)
+            ask = TrialRequest(min(light, suspect.ask.load), part.space.seconds)
         length = (*SECONDS, ask.seconds)[min(suspect.checks, CHECKS - 1)]
         # a burst is as long as it is
         shape = ask.shape if ask.shape == "burst" else ""
-        return part, Ask(ask.load, min(length, ask.seconds), shape, check=True)
+        return part, TrialRequest(ask.load, min(length, ask.seconds), shape, check=True)
 
     def checked(self, seen: LoadTrial) -> Verdict:
         """Take the check's trial. `answers`: the strategy may see the trial that was in question."""
         suspect = self.suspect
         assert suspect is not None
-        self._hear(suspect.elsewhere or suspect.part, seen)
+        self._note_answers(suspect.elsewhere or suspect.part, seen)
         if not seen.silent and seen.answered:
             if suspect.elsewhere is not None:
                 # what is special of this part never passes, and the DUT works
                 self._mute.add(suspect.part.name)
             elif suspect.part.name not in self._passed:
-                self._note(suspect.part, Ask(seen.load, suspect.part.space.seconds))
+                self._note(suspect.part, TrialRequest(seen.load, suspect.part.space.seconds))
             self.suspect = None
             return "answers"
         suspect.checks += 1
@@ -172,7 +172,13 @@ class Watch:
 
 
 def error(
-    verdict: Verdict, suspect: Suspect, trial: Repetition, check: Repetition, ask: Ask, *, passed: bool = True
+    verdict: Verdict,
+    suspect: Suspect,
+    trial: Repetition,
+    check: Repetition,
+    ask: TrialRequest,
+    *,
+    passed: bool = True,
 ) -> Error:
     """What is said when the DUT is lost: since when, and how its requests failed."""
     names = {one.group for one in suspect.seen.silent}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from netdyno.search.edge import estimate
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy, counted, first
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counted, first
 
 LEAST = 3
 """Trials of a goal near its edge, whatever the first ones say."""
@@ -32,11 +32,11 @@ def _one(goal: Goal, space: Space, seen: list[LoadTrial], most: int, why: str) -
             at_most = [one for one in seen if one.load >= space.most]
             if any(one.short for one in at_most) or len(counted(at_most)) >= LEAST:
                 return why
-            seen.append((yield Ask(space.most, space.seconds)))
+            seen.append((yield TrialRequest(space.most, space.seconds)))
             continue
         if number >= LEAST and space.is_resolved(*edge.interval()):
             return "resolution"
         load = space.round(edge.tells_most())
-        seen.append((yield Ask(load, space.seconds)))
+        seen.append((yield TrialRequest(load, space.seconds)))
     edge = estimate(goal, seen, space)
     return "resolution" if edge is not None and space.is_resolved(*edge.interval()) else "trials"

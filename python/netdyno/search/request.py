@@ -11,13 +11,13 @@ from netdyno.core.search import SearchFinding
 from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
 from netdyno.search.load import Axis
-from netdyno.search.mlr import Relevant
-from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+from netdyno.search.mlr import RelevantBounds
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Options of a search."""
+class SearchRequest:
+    """A load search: goals, strategy, resolution and trial length."""
 
     goals: tuple[Goal, ...]
     strategy: str = "binary"
@@ -37,8 +37,8 @@ class Wanted:
 
 
 @dataclass
-class Part:
-    """The search at one frame size, under way."""
+class PartSearch:
+    """A running search at one frame size."""
 
     name: str
     axis: Axis
@@ -53,13 +53,13 @@ class Part:
     """Which leg has a trial, by the trial's number."""
     repetitions: dict[int, Repetition] = field(default_factory=dict)
     """Kept where a kind needs more of a trial than strategies do."""
-    relevant: dict[str, Relevant] = field(default_factory=dict)
+    relevant: dict[str, RelevantBounds] = field(default_factory=dict)
     """What MLRsearch reports."""
     leg: str = ""
     """Of which leg it is, where several are searched."""
     size: str = ""
     """At which frame size, where these are named."""
-    ask: Ask | None = None
+    ask: TrialRequest | None = None
     """The trial that its strategy waits for."""
     stop: str = ""
     """Why it ended; empty: it did not."""
@@ -80,20 +80,24 @@ class Kind(Protocol):
     several: bool
     """Whether it is made over several legs: whether a DUT is after it as it was."""
 
-    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+    def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """Where it looks, and the unit of its loads."""
 
-    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
         """What it tries."""
 
-    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+    def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """The leg that offers a load."""
 
-    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+    def actions(self, axis: Axis, ask: TrialRequest) -> tuple[Action, ...]:
         """What is done to the DUT during a trial."""
 
-    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """Findings, and further figures."""
 
-    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+    def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """What no trial that counts says anything of, in words; then the result is not valid."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from netdyno.core.search import SearchHeld
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, counted
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counted
 
 
 def shape(share: float) -> str:
@@ -19,7 +19,7 @@ def hold(load: float, space: Space, shares: Sequence[float], repeat: int) -> Str
     for _ in range(max(1, repeat)):
         for share in shares:
             held = load * share
-            yield Ask(space.round(held) if space.step else held, space.seconds, shape(share))
+            yield TrialRequest(space.round(held) if space.step else held, space.seconds, shape(share))
     return "resolution"
 
 

@@ -10,7 +10,7 @@ from netdyno.core.result import Result
 from netdyno.report.render import render
 
 
-def small(result: Result) -> Result:
+def compact(result: Result) -> Result:
     """Every trial with its counts, delays, counters and reasons; no series, and of each leg one profile."""
     legs = []
     for leg in result.legs:
@@ -24,10 +24,10 @@ def small(result: Result) -> Result:
 
 def keep(result: Result, folder: Path) -> list[Path]:
     """Write it as NAME.json, and as NAME.html a page of what was searched, without a section for each leg."""
-    page = result.model_copy(update={"legs": []}) if result.search else small(result)
+    page = result.model_copy(update={"legs": []}) if result.search else compact(result)
     files.folder(folder)
     written = []
-    for kind, text in (("json", _plain(small(result))), ("html", render(page, raw=_plain(page)))):
+    for kind, text in (("json", _plain(compact(result))), ("html", render(page, raw=_plain(page)))):
         path = folder / f"{result.name}.{kind}"
         files.write(path, text, shared=True)
         written.append(path)

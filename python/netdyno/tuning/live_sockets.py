@@ -31,7 +31,7 @@ PIDFD_GETFD = 438
 SO_RCVBUFFORCE = 33
 SO_BUF_LOCK, RECEIVING = 72, 2
 """Which buffers the kernel leaves as a program has set them (Linux 5.14)."""
-What = Literal["backlog", "udp", "tcp"]
+SocketKind = Literal["backlog", "udp", "tcp"]
 
 _USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
 _MEMORY = re.compile(r"skmem:\(r(\d+),rb(\d+),.*?,d(\d+)\)")
@@ -40,10 +40,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class Held:
-    """A socket, and one process that has it."""
+class LiveSocket:
+    """A socket of a running process."""
 
-    what: What
+    what: SocketKind
     pid: int
     fd: int
     size: int
@@ -52,28 +52,28 @@ class Held:
     """Whether it turns away what comes."""
 
 
-def parse_listeners(text: str) -> list[Held]:
+def parse_listeners(text: str) -> list[LiveSocket]:
     """The lines of `ss -ltnpOH`: what waits and the longest queue stand before the address."""
     found = []
     for line in text.splitlines():
         cells, user = line.split(), _USER.search(line)
         if user and len(cells) > 3 and cells[1].isdigit() and cells[2].isdigit():
             waiting, longest = int(cells[1]), int(cells[2])
-            found.append(Held("backlog", int(user[1]), int(user[2]), longest, 2 * waiting >= longest))
+            found.append(LiveSocket("backlog", int(user[1]), int(user[2]), longest, 2 * waiting >= longest))
     return found
 
 
-def parse_datagrams(text: str) -> list[Held]:
+def parse_datagrams(text: str) -> list[LiveSocket]:
     """The lines of `ss -uanpmOH`: the buffer, and what was dropped for want of it."""
     found = []
     for line in text.splitlines():
         memory, user = _MEMORY.search(line), _USER.search(line)
         if user and memory:
-            found.append(Held("udp", int(user[1]), int(user[2]), int(memory[2]), int(memory[3]) > 0))
+            found.append(LiveSocket("udp", int(user[1]), int(user[2]), int(memory[2]), int(memory[3]) > 0))
     return found
 
 
-def sockets(what: What, where: str | None) -> list[Held]:
+def sockets(what: SocketKind, where: str | None) -> list[LiveSocket]:
     """The sockets of a namespace that may be bound by a parameter."""
     program = shutil.which("ss") or "/usr/bin/ss"
     if what == "backlog":
@@ -81,7 +81,7 @@ def sockets(what: What, where: str | None) -> list[Held]:
     return parse_datagrams(namespace.inside(where, lambda: output(program, "-uanpmOH")))
 
 
-def parse_receivers(text: str) -> list[Held]:
+def parse_receivers(text: str) -> list[LiveSocket]:
     """The lines of `ss -tinpmOH`: those that received within the last second, with their buffers.
 
     `ss` leaves out what is zero, and so says nothing of when something came if that is now.
@@ -90,11 +90,11 @@ def parse_receivers(text: str) -> list[Held]:
     for line in text.splitlines():
         memory, user, since = _BUFFER.search(line), _USER.search(line), _SINCE.search(line)
         if memory and user and "bytes_received:" in line and (since is None or int(since[1]) < 1000):
-            found.append(Held("tcp", int(user[1]), int(user[2]), int(memory[1]), True))
+            found.append(LiveSocket("tcp", int(user[1]), int(user[2]), int(memory[1]), True))
     return found
 
 
-def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
+def widen(where: str | None, old: int, new: int) -> Iterator[LiveSocket]:
     """Give connections that receive, and whose buffers have grown to the old bound, a larger one.
 
     All of the new one at once: the kernel grows it only when more comes in a round trip than ever before, and
@@ -114,12 +114,12 @@ def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
                 yield one
 
 
-def bound(found: list[Held], size: int) -> list[Held]:
+def bound(found: list[LiveSocket], size: int) -> list[LiveSocket]:
     """Those that turn things away, and are as large as the parameter let them be."""
     return [one for one in found if one.full and one.size == size]
 
 
-def resize(one: Held, size: int, notes: Journal) -> int | None:
+def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
     """Give a socket another size, noted first: the entry; None when its process is gone."""
     start = proc.start_time(one.pid)
     link = _link(one.pid, one.fd)

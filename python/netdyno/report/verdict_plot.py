@@ -31,7 +31,7 @@ class Plot:
     charts: list[dict[str, Any]]
 
 
-def judged(result: Result) -> Plot:
+def verdict_plot(result: Result) -> Plot:
     """Charts for the top of the page: over time in the worst repetition, and over the repetitions."""
     if result.search:
         # loads above the edge are meant to fail

@@ -8,21 +8,21 @@ from functools import cache
 from typing import Any
 
 from netdyno import config, paths
-from netdyno.report.study import Study, Winning
+from netdyno.report.study import ProposedSetting, Study
 from netdyno.report.table import Column, Table, data
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.winner import Winner, winners
 
 
-def winning(study: Study) -> tuple[list[Winning], dict[str, dict[str, str]]]:
+def winning(study: Study) -> tuple[list[ProposedSetting], dict[str, dict[str, str]]]:
     """What the page shows, and the texts that it copies: name → language → text."""
-    shown: list[Winning] = []
+    shown: list[ProposedSetting] = []
     copies: dict[str, dict[str, str]] = {}
     found = [one for one in winners(study) if one.setting]
     for number, one in enumerate(found):
         name = f"winner-{number}"
         option = ["--best", one.metric] if len(found) > 1 else []
-        shown.append(Winning(name, _title(one), one.proven, _about(one), _table(study, one)))
+        shown.append(ProposedSetting(name, _title(one), one.proven, _about(one), _table(study, one)))
         state = "proven" if one.proven else f"not proven: {one.why}"
         head = f"{study['name']}, {one.metric or 'second setting'}, {state}"
         copies[f"{name}-sysctl"] = {"en": sysctl_conf(head, one.setting, _starts(study))}
@@ -33,7 +33,7 @@ def winning(study: Study) -> tuple[list[Winning], dict[str, dict[str, str]]]:
     return shown, copies
 
 
-def proposed(name: str) -> tuple[list[Winning], dict[str, dict[str, str]]]:
+def proposed(name: str) -> tuple[list[ProposedSetting], dict[str, dict[str, str]]]:
     """The same of a known setting that is proposed; nothing where that is to change nothing."""
     path = paths.data("tunables") / "settings" / f"{name}.yaml"
     if not path.is_file():
@@ -43,7 +43,7 @@ def proposed(name: str) -> tuple[list[Winning], dict[str, dict[str, str]]]:
     for parameter, value in values.items():
         table.add(data(parameter), data(str(value)))
     about = M("Expected from what it did elsewhere: prove it here with netdyno tune compare.")
-    one = Winning("winner-0", M("Proposed: {setting}", setting=Data(name)), False, about, table)
+    one = ProposedSetting("winner-0", M("Proposed: {setting}", setting=Data(name)), False, about, table)
     return [one], {
         "winner-0-sysctl": {"en": sysctl_conf(f"{name}, proposed", values, {})},
         "winner-0-command": {"en": f"sudo netdyno tune apply {shlex.quote(name)}\n"},

@@ -9,7 +9,7 @@ from netdyno import files
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.tuning import access
-from netdyno.tuning.apply import Applied
+from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.plan import Plan, Step
 
 ETC = Path("/etc")
@@ -30,7 +30,7 @@ def check(plan: Plan, etc: Path = ETC) -> None:
             raise Error("ND-104-07", what, at=str(etc / name), fix="Take it back first: netdyno tune restore")
 
 
-def keep(applied: Applied, etc: Path = ETC) -> list[Path]:
+def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
     """Write the files for what is in force, and let it be; the files written."""
     plan, notes = applied.plan, applied.notes
     texts = {etc / SYSCTL: sysctl(plan), etc / UDEV: udev(plan)}

@@ -21,7 +21,7 @@ class Ratio:
     """What was published of it, in words."""
 
 
-def told(parts: Sequence[SearchPart], ratios: Sequence[Ratio]) -> Iterator[str]:
+def ratio_lines(parts: Sequence[SearchPart], ratios: Sequence[Ratio]) -> Iterator[str]:
     """A line for each size at which both were found."""
     by = {(part.leg, part.size): part for part in parts}
     for ratio in ratios:
