@@ -3,27 +3,30 @@
 use crate::{ALL, Params};
 use protocol::describe::{Counter, Description};
 use protocol::meter::{COUNTERS, Failure};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The document.
-#[derive(Debug, Serialize)]
+/// All models, and what is the same for all of them.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Catalogue {
     /// Every model, in the order of the registry.
-    pub models: Vec<Entry>,
+    pub models: Vec<ModelDescription>,
     /// The counters that every group has.
+    #[schemars(with = "Vec<Counter>")]
     pub counters: [Counter; COUNTERS.len()],
     /// Why a flow or a message may fail.
     pub failures: Vec<FailureKind>,
 }
 
-/// One model.
-#[derive(Debug, Serialize)]
-pub struct Entry {
+/// What one model says about itself, with its defaults and secrets.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelDescription {
     /// What it says about itself.
     #[serde(flatten)]
     pub about: &'static Description,
     /// Its parameters when a profile says nothing about them, as a group's `model`.
+    #[schemars(with = "Map<String, Value>")]
     pub defaults: Params,
     /// Keys whose values are secrets, and how: `true`, all of it; `"query"`, parameters of a URL; `"names"`, by the name
     /// of the entry.
@@ -31,7 +34,7 @@ pub struct Entry {
 }
 
 /// One kind of failure.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureKind {
     /// Its name, `timeout` in `GROUP.errors.timeout`.
     pub name: &'static str,
@@ -45,7 +48,7 @@ impl Catalogue {
         let schema = schemars::schema_for!(Params).to_value();
         let models = ALL.iter().filter_map(|about| {
             let secrets = secrets(&schema, about.name);
-            Some(Entry { about, defaults: Params::default_of(about.name)?, secrets })
+            Some(ModelDescription { about, defaults: Params::default_of(about.name)?, secrets })
         });
         let failures = Failure::ALL.map(|kind| FailureKind { name: kind.name(), about: kind.about() });
         Self { models: models.collect(), counters: COUNTERS, failures: failures.into() }

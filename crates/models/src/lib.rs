@@ -7,7 +7,7 @@
 
 mod catalogue;
 
-pub use catalogue::{Catalogue, Entry, FailureKind};
+pub use catalogue::{Catalogue, FailureKind, ModelDescription};
 
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams, Paced, Repeats, Replies, Stateless};

@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use protocol::describe::{Confirmed, QuickSize, Unit};
+use protocol::describe::{Confirmed, SizeOption, Unit};
 use protocol::meter::COUNTERS;
 use protocol::unit::Interval;
 use std::collections::BTreeSet;
@@ -136,8 +136,8 @@ fn a_quick_start_sets_keys_that_there_are() {
         let params = serde_json::to_value(Params::default_of(about.name)).expect("JSON");
         let keys = params[about.name].as_object().expect("an object");
         let size = match quick.size {
-            QuickSize::Key(key) => Some(key),
-            QuickSize::Refused { .. } => None,
+            SizeOption::Key(key) => Some(key),
+            SizeOption::Refused { .. } => None,
         };
         let all = [Some(quick.count), Some(quick.interval), quick.rate, quick.path, size];
         for key in all.into_iter().flatten().chain(quick.options.iter().map(|(_, key)| *key)) {

@@ -77,6 +77,9 @@ enum Command {
         /// What the kinds of elements say about themselves instead: options, outputs, reasons to drop.
         #[arg(long, conflicts_with_all = ["impair", "models"])]
         elements: bool,
+        /// Of trial results, run states and model descriptions instead.
+        #[arg(long, conflicts_with_all = ["impair", "models", "graph", "elements"])]
+        result: bool,
     },
 }
 
@@ -122,12 +125,13 @@ fn run(cli: &Cli) -> Result<ExitCode> {
                 return Ok(EXIT_ENVIRONMENT.into());
             }
         }
-        Some(Command::Schema { impair, models, graph, elements }) => {
+        Some(Command::Schema { impair, models, graph, elements, result }) => {
             let schema = match () {
                 () if *impair => links::schema(),
                 () if *models => serde_json::to_value(models::Catalogue::new())?,
                 () if *graph => dataplane::graph::schema::schema(&dataplane::graph::kinds()),
                 () if *elements => dataplane::graph::schema::reference(&::stream::graph::kinds()),
+                () if *result => run::schema(),
                 () => profile::schema(),
             };
             print(&format!("{schema:#}\n"))?;

@@ -11,9 +11,12 @@ use run::Sample;
 use run::collect::{Collector, Header};
 use run::flows::Flows;
 use run::graph::GraphView;
-use run::result::{Change, TrialResult};
+use run::result::{ImpairmentChange, TrialResult};
 use run::{Control, Plan, SetupError, Transport, Trial};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
+use serde_json::Value;
 use sockets::Sockets;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -23,7 +26,7 @@ use std::time::{Duration, Instant};
 use stream::Dpdk;
 
 /// How far a run has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// No run.
@@ -42,12 +45,13 @@ pub enum State {
     Failed,
 }
 
-/// What `run.status` answers.
-#[derive(Debug, Clone, Serialize)]
+/// State of a run, as `run.status` gives it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Status {
     /// The run's id; empty without a run.
     pub run: String,
     /// How far it is.
+    #[schemars(extend("default" = "idle"))]
     pub state: State,
     /// `warmup`, `measure` or `drain`.
     pub phase: Option<protocol::meter::Phase>,
@@ -55,7 +59,8 @@ pub struct Status {
     pub elapsed: f64,
     /// Seconds until it is over, at most, the wait for its start included.
     pub left: f64,
-    /// What broke it.
+    /// What broke it: {code, at, what, fix}.
+    #[schemars(with = "Value")]
     pub error: Option<SetupError>,
 }
 
@@ -64,6 +69,16 @@ impl Status {
     pub fn idle() -> Self {
         Self { run: String::new(), state: State::Idle, phase: None, elapsed: 0.0, left: 0.0, error: None }
     }
+}
+
+/// The JSON Schema of trial results, with the types of run states and of the model catalogue.
+pub fn schema() -> Value {
+    let mut types = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    types.subschema_for::<Status>();
+    types.subschema_for::<models::Catalogue>();
+    let mut schema = types.into_root_schema_for::<TrialResult>().to_value();
+    schema["$id"] = "urn:netdyno:schema:trial-1".into();
+    schema
 }
 
 struct Progress {
@@ -89,7 +104,7 @@ pub struct Run {
     /// Held while packets are traced: one trace at a time.
     pub tracing: TraceLock,
     /// What was changed by hand.
-    changes: Mutex<Vec<Change>>,
+    changes: Mutex<Vec<ImpairmentChange>>,
     watchers: Arc<Watchers>,
 }
 
@@ -143,7 +158,7 @@ impl Run {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Change the state and tell it; the lock that the caller holds keeps what is told in order.
+    /// ImpairmentChange the state and tell it; the lock that the caller holds keeps what is told in order.
     fn enter(&self, progress: &mut Progress, state: State) {
         progress.state = state;
         self.watchers.publish("run.state", &self.status_of(progress));

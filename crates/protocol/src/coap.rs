@@ -16,7 +16,9 @@ mod request;
 mod transmission;
 mod wire;
 
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
+use crate::describe::{
+    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
@@ -97,14 +99,14 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(Quick {
+    quick: Some(QuickStart {
         messages: "requests",
         device: "client",
         devices: 10,
         count: "count",
         interval: "interval",
         rate: None,
-        size: QuickSize::Refused {
+        size: SizeOption::Refused {
             why: "a GET has no body",
             fix: "Name a resource of that size, or write a profile with method PUT and size",
         },

@@ -5,10 +5,12 @@ use crate::data::Data;
 use crate::problem::Problem;
 use crate::target::{Carrier, Scheme, Target};
 use crate::unit::{Interval, Rate};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 
 /// A model, in what does not depend on its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Description {
     /// Its name in profiles, `mqtt` in `{"mqtt": {…}}`: the registry's variant in snake case.
     pub name: &'static str,
@@ -23,17 +25,18 @@ pub struct Description {
     /// Figures that follow from counters.
     pub indices: &'static [Index],
     /// Which messages are confirmed by the other side, so that silence is loss.
+    #[schemars(extend("default" = true))]
     pub confirmed: Confirmed,
     /// Whether its messages have an order that shows where they arrive (RFC 4737).
     pub ordered: bool,
     /// How a URL and a few options become a profile; `None`: it needs a profile.
-    pub quick: Option<Quick>,
+    pub quick: Option<QuickStart>,
     /// Keys of its parameters with texts in which some characters have a meaning, and which.
     pub texts: &'static [(&'static str, Text)],
 }
 
 /// A delay that a model measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Delay {
     /// Its name, `connect` in `GROUP.delay.connect.p99`.
     pub name: &'static str,
@@ -42,28 +45,32 @@ pub struct Delay {
 }
 
 /// Something that is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counter {
     /// Its name in results, and in metrics: `GROUP.counts.NAME`.
     pub name: &'static str,
     /// Of what.
+    #[schemars(extend("default" = "events"))]
     pub unit: Unit,
     /// What is counted, in a sentence.
     pub about: &'static str,
     /// Whether more of it is better.
+    #[schemars(extend("default" = "neither"))]
     pub better: Better,
 }
 
 /// A figure that follows from counters: `over / (under − less)`, each a sum. None where that is by zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Index {
     /// Its name in results, and in metrics: `GROUP.index.NAME`.
     pub name: &'static str,
     /// Of its values.
+    #[schemars(extend("default" = "ratio"))]
     pub unit: Unit,
     /// What it says, in a sentence.
     pub about: &'static str,
     /// Whether more of it is better.
+    #[schemars(extend("default" = "neither"))]
     pub better: Better,
     /// Counters above the line: the model's own, or those that every group has.
     pub over: &'static [&'static str],
@@ -83,7 +90,7 @@ impl Index {
 }
 
 /// The unit of a count or an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Flows.
@@ -103,7 +110,7 @@ pub enum Unit {
 }
 
 /// Which way a figure is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The more of it the better.
@@ -135,9 +142,23 @@ impl Serialize for Confirmed {
     }
 }
 
+impl JsonSchema for Confirmed {
+    fn schema_name() -> Cow<'static, str> {
+        "Confirmed".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["boolean", "string"]})
+    }
+}
+
 /// Which characters of a text have a meaning: what is to be sent as it is doubles them. The key of an entry in a list or an object
 /// is `KEY.ENTRY`, whatever is between; of all entries `KEY`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Text {
     /// Braces: a [template](crate::template).
@@ -149,8 +170,8 @@ pub enum Text {
 }
 
 /// How `netdyno run URL` and its options become a profile: keys of the model's parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Quick {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct QuickStart {
     /// What its messages are called, in the plural.
     pub messages: &'static str,
     /// What one device is called.
@@ -164,7 +185,7 @@ pub struct Quick {
     /// Messages per second of a device, where there is a key for that; else the interval is set.
     pub rate: Option<&'static str>,
     /// Size of a message.
-    pub size: QuickSize,
+    pub size: SizeOption,
     /// Takes the path of the URL.
     pub path: Option<&'static str>,
     /// Options of this model alone, and their keys: `--qos` sets `qos`. The key `target` stands for the URL: `--user` sets its
@@ -173,9 +194,9 @@ pub struct Quick {
 }
 
 /// What `--size` does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum QuickSize {
+pub enum SizeOption {
     /// It sets this key.
     Key(&'static str),
     /// It is refused.

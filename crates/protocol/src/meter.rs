@@ -9,15 +9,17 @@ use crate::describe::{Better, Counter, Description, Unit};
 pub use crate::failure::Failure;
 pub use crate::histogram::{DELAY_MAX_NS, histogram, record};
 pub use crate::reordering::Pattern;
-use crate::reordering::Reordering;
+use crate::reordering::ReorderingTally;
 use crate::time::Time;
 use crate::variation::Variation;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 /// The three parts of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Load is on, results do not count.
@@ -60,131 +62,55 @@ impl Window {
     }
 }
 
-/// Counts of one group over some time. Rates are derived from these, never stored.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Flows that the load asked for.
-    pub flows_intended: u64,
-    /// Flows begun.
-    pub flows_started: u64,
-    /// Flows that ended in good order.
-    pub flows_completed: u64,
-    /// Flows that ended otherwise.
-    pub flows_failed: u64,
-    /// Messages that fell due (PUBLISH, request, echo, datagram): the intended load.
-    pub messages_intended: u64,
-    /// Messages handed to the transport: the offered load.
-    pub messages_sent: u64,
-    /// Messages whose delivery was confirmed (PUBACK, response, echo reply, datagram received).
-    pub messages_delivered: u64,
-    /// Messages received unasked or beyond the first (subscriptions, duplicates are counted apart).
-    pub messages_received: u64,
-    /// Datagrams that arrived again.
-    pub duplicates: u64,
-    /// Datagrams that arrived after a later one (RFC 4737 type-P-reordered).
-    pub reordered: u64,
-    /// Replies that were not what was sent, as far as they showed whose they were; none is delivered, so they count as lost
-    /// as well.
-    pub corrupted: u64,
-    /// Datagrams that came to our own host, for which our own receive queue had no room: no loss of the network's.
-    pub receive_drops: u64,
-    /// Payload bytes that have left this host; on datagrams, that were given to it.
-    pub bytes_sent: u64,
-    /// Payload bytes received.
-    pub bytes_received: u64,
-    /// Failures by kind, in the order of [`Failure::ALL`], by when they happened; what was never answered, and
-    /// datagrams that were lost, by when they were due.
-    pub failures: [u64; Failure::ALL.len()],
-}
-
-/// The counters that every group has, in the order of [`Counts::named`]. The live view, exporters and the pages of
-/// documentation have names, units and meaning from here.
-pub const COUNTERS: [Counter; 14] = {
-    const fn counter(name: &'static str, unit: Unit, better: Better, about: &'static str) -> Counter {
-        Counter { name, unit, about, better }
-    }
-    use Better::{Less, More, Neither};
-    use Unit::{Bytes, Datagrams, Flows, Messages};
-    [
-        counter("flows_intended", Flows, Neither, "Flows that the load asked for."),
-        counter("flows_started", Flows, Neither, "Flows begun."),
-        counter("flows_completed", Flows, More, "Flows that ended in good order."),
-        counter("flows_failed", Flows, Less, "Flows that ended otherwise."),
-        counter("messages_intended", Messages, Neither, "Messages that fell due: the intended load."),
-        counter("messages_sent", Messages, Neither, "Messages handed to the transport: the offered load."),
-        counter("messages_delivered", Messages, More, "Messages whose delivery was confirmed."),
-        counter(
-            "messages_received",
-            Messages,
-            Neither,
-            "Messages that came unasked, like those of subscriptions.",
-        ),
-        counter("duplicates", Messages, Less, "Messages that arrived again."),
-        counter("reordered", Datagrams, Less, "Datagrams that arrived after a later one (RFC 4737)."),
-        counter(
-            "corrupted",
-            Messages,
-            Less,
-            "Replies that were not what was sent; they count as lost as well.",
-        ),
-        counter(
-            "receive_drops",
-            Datagrams,
-            Less,
-            "Datagrams that our own receive queue had no room for: no loss of the network's.",
-        ),
-        counter(
-            "bytes_sent",
-            Bytes,
-            Neither,
-            "Payload bytes that have left this host; on datagrams, that were given to it.",
-        ),
-        counter("bytes_received", Bytes, More, "Payload bytes received."),
-    ]
-};
-
-impl Counts {
-    /// Name and value of every plain counter, for results and metrics.
-    pub fn named(&self) -> [(&'static str, u64); 14] {
-        [
-            ("flows_intended", self.flows_intended),
-            ("flows_started", self.flows_started),
-            ("flows_completed", self.flows_completed),
-            ("flows_failed", self.flows_failed),
-            ("messages_intended", self.messages_intended),
-            ("messages_sent", self.messages_sent),
-            ("messages_delivered", self.messages_delivered),
-            ("messages_received", self.messages_received),
-            ("duplicates", self.duplicates),
-            ("reordered", self.reordered),
-            ("corrupted", self.corrupted),
-            ("receive_drops", self.receive_drops),
-            ("bytes_sent", self.bytes_sent),
-            ("bytes_received", self.bytes_received),
-        ]
-    }
-}
-
-impl AddAssign<&Counts> for Counts {
-    fn add_assign(&mut self, o: &Counts) {
-        self.flows_intended += o.flows_intended;
-        self.flows_started += o.flows_started;
-        self.flows_completed += o.flows_completed;
-        self.flows_failed += o.flows_failed;
-        self.messages_intended += o.messages_intended;
-        self.messages_sent += o.messages_sent;
-        self.messages_delivered += o.messages_delivered;
-        self.messages_received += o.messages_received;
-        self.duplicates += o.duplicates;
-        self.reordered += o.reordered;
-        self.corrupted += o.corrupted;
-        self.receive_drops += o.receive_drops;
-        self.bytes_sent += o.bytes_sent;
-        self.bytes_received += o.bytes_received;
-        for (mine, theirs) in self.failures.iter_mut().zip(o.failures) {
-            *mine += theirs;
+/// Declares [`Counts`] and [`COUNTERS`] from one line a counter: name, unit, which way is better, meaning.
+macro_rules! counters {
+    ($( $name:ident: $unit:ident, $better:ident, $about:literal; )+) => {
+        /// Counts of one group over some time; those that its model has of its own stand beside.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+        pub struct Counts {
+            $( #[doc = $about] pub $name: u64, )+
+            /// Failures by kind, by when they happened; unanswered messages and lost datagrams, by when they were due.
+            #[schemars(with = "BTreeMap<String, u64>")]
+            pub failures: [u64; Failure::ALL.len()],
         }
-    }
+
+        /// The counters that every group has, in the order of [`Counts::named`]. The live view, exporters and the pages of
+        /// documentation have names, units and meaning from here.
+        pub const COUNTERS: [Counter; [$( stringify!($name) ),+].len()] = [$(
+            Counter { name: stringify!($name), unit: Unit::$unit, about: $about, better: Better::$better }
+        ),+];
+
+        impl Counts {
+            /// Name and value of every plain counter, for results and metrics.
+            pub fn named(&self) -> [(&'static str, u64); COUNTERS.len()] {
+                [$( (stringify!($name), self.$name) ),+]
+            }
+        }
+
+        impl AddAssign<&Counts> for Counts {
+            fn add_assign(&mut self, other: &Counts) {
+                $( self.$name += other.$name; )+
+                self.failures.iter_mut().zip(other.failures).for_each(|(mine, theirs)| *mine += theirs);
+            }
+        }
+    };
+}
+
+counters! {
+    flows_intended: Flows, Neither, "Flows that the load asked for.";
+    flows_started: Flows, Neither, "Flows begun.";
+    flows_completed: Flows, More, "Flows that ended in good order.";
+    flows_failed: Flows, Less, "Flows that ended otherwise.";
+    messages_intended: Messages, Neither, "Messages that fell due: the intended load.";
+    messages_sent: Messages, Neither, "Messages handed to the transport: the offered load.";
+    messages_delivered: Messages, More, "Messages whose delivery was confirmed.";
+    messages_received: Messages, Neither, "Messages that came unasked, like those of subscriptions.";
+    duplicates: Messages, Less, "Messages that arrived again.";
+    reordered: Datagrams, Less, "Datagrams that arrived after a later one (RFC 4737).";
+    corrupted: Messages, Less, "Replies that were not what was sent; they count as lost as well.";
+    receive_drops: Datagrams, Less, "Datagrams that our own receive queue had no room for: no loss of the network's.";
+    bytes_sent: Bytes, Neither, "Payload bytes that have left this host; on datagrams, that were given to it.";
+    bytes_received: Bytes, More, "Payload bytes received.";
 }
 
 /// Counts and delay histograms (nanoseconds) of one phase.
@@ -201,7 +127,7 @@ pub struct Tally {
     /// How late the generator itself was: actual minus intended send time.
     pub lateness: Histogram<u64>,
     /// What came out of order or not at all, if anything did.
-    reordering: Option<Box<Reordering>>,
+    reordering: Option<Box<ReorderingTally>>,
     /// Why what failed did, if anything did.
     causes: Option<Box<Causes>>,
 }
@@ -231,12 +157,12 @@ impl Tally {
     }
 
     /// What came out of order, or not at all.
-    pub fn reordering(&self) -> Option<&Reordering> {
+    pub fn reordering(&self) -> Option<&ReorderingTally> {
         self.reordering.as_deref()
     }
 
     /// The same, to add to. The first call asks for memory.
-    pub fn reordering_mut(&mut self) -> &mut Reordering {
+    pub fn reordering_mut(&mut self) -> &mut ReorderingTally {
         self.reordering.get_or_insert_default()
     }
 
@@ -318,12 +244,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_counter_is_described_in_the_order_in_which_it_is_named() {
-        let named = Counts::default().named().map(|(name, _)| name);
-        assert_eq!(COUNTERS.map(|counter| counter.name), named);
-        assert!(COUNTERS.iter().all(|counter| counter.about.ends_with('.')));
-        let told: BTreeSet<&str> = Failure::ALL.iter().map(|failure| failure.about()).collect();
-        assert_eq!(told.len(), Failure::ALL.len(), "each kind of failure means something else");
+    fn each_kind_of_failure_means_something_else() {
+        let meanings: BTreeSet<&str> = Failure::ALL.iter().map(|failure| failure.about()).collect();
+        assert_eq!(meanings.len(), Failure::ALL.len());
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub use self::version::Version;
 use self::property::Properties;
 use self::wire::{Ack, Malformed, Packet, Publish};
 use crate::cause::{Cause, other_protocol};
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
+use crate::describe::{
+    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
@@ -88,14 +90,14 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::By("qos"),
     ordered: false,
-    quick: Some(Quick {
+    quick: Some(QuickStart {
         messages: "publishes",
         device: "client",
         devices: 10,
         count: "count",
         interval: "interval",
         rate: None,
-        size: QuickSize::Key("size"),
+        size: SizeOption::Key("size"),
         path: None,
         options: &[("qos", "qos"), ("topic", "topic"), ("data", "payload"), ("user", "target")],
     }),

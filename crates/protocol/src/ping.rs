@@ -3,7 +3,7 @@
 //! A flow is a series of echo requests, each with its number; the other side returns them as they are.
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, Quick, QuickSize, Repeats, Replies,
+    Confirmed, Delay, Description, ModelParams, Paced, QuickStart, Repeats, Replies, SizeOption,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -32,14 +32,14 @@ pub const DESCRIPTION: Description = Description {
     indices: &[],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(Quick {
+    quick: Some(QuickStart {
         messages: "echo requests",
         device: "device",
         devices: 1,
         count: "count",
         interval: "interval",
         rate: None,
-        size: QuickSize::Key("size"),
+        size: SizeOption::Key("size"),
         path: None,
         options: &[],
     }),

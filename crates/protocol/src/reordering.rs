@@ -128,7 +128,7 @@ impl ReorderTracker {
 
     /// `datagram` came when number `first` was expected. With `count`, what it skipped counts as lost if it never comes.
     #[cold]
-    pub fn skipped(&mut self, first: u64, datagram: OutOfOrder, count: bool, into: &mut Reordering) {
+    pub fn skipped(&mut self, first: u64, datagram: OutOfOrder, count: bool, into: &mut ReorderingTally) {
         self.gaps.skipped(first, datagram.index, datagram.now);
         self.density.disturbed(datagram.number, datagram.index, &mut into.densities);
         if count {
@@ -138,7 +138,7 @@ impl ReorderTracker {
 
     /// `datagram` came after one with a higher number.
     #[cold]
-    pub fn late(&mut self, datagram: OutOfOrder, into: &mut Reordering) {
+    pub fn late(&mut self, datagram: OutOfOrder, into: &mut ReorderingTally) {
         // `None`: too much was skipped since to know more
         if let Some(late) = self.gaps.late(datagram.number, datagram.index, datagram.now) {
             into.record(late);
@@ -150,7 +150,7 @@ impl ReorderTracker {
     /// Nothing comes after `index` arrivals, and none of the numbers `last`, which were the last. Gives what is to be
     /// said of the stream.
     #[cold]
-    pub fn finish(&mut self, index: u64, last: Range<u64>, into: &mut Reordering) -> Pattern {
+    pub fn finish(&mut self, index: u64, last: Range<u64>, into: &mut ReorderingTally) -> Pattern {
         let (furthest, most_waiting) = self.density.finish(index, &mut into.densities);
         if !last.is_empty() {
             self.losses.skipped(last.start, last.end, &mut into.losses);
@@ -163,7 +163,7 @@ impl ReorderTracker {
 
 /// What came out of order, or not at all, of all streams of a group.
 #[derive(Debug, Clone)]
-pub struct Reordering {
+pub struct ReorderingTally {
     /// Extents, in datagrams.
     pub extent: Histogram<u64>,
     /// Late time offsets, ns.
@@ -176,7 +176,7 @@ pub struct Reordering {
     pub losses: Patterns,
 }
 
-impl Default for Reordering {
+impl Default for ReorderingTally {
     fn default() -> Self {
         Self {
             extent: histogram(),
@@ -188,7 +188,7 @@ impl Default for Reordering {
     }
 }
 
-impl Reordering {
+impl ReorderingTally {
     fn record(&mut self, late: Late) {
         let _grown = self.extent.record(late.extent);
         let _grown = self.late.record(late.time.min(DELAY_MAX_NS));

@@ -6,7 +6,7 @@
 mod replies;
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, Quick, QuickSize, Repeats, Replies, Stateless,
+    Confirmed, Delay, Description, ModelParams, Paced, QuickStart, Repeats, Replies, SizeOption, Stateless,
 };
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
@@ -44,14 +44,14 @@ pub const DESCRIPTION: Description = Description {
     indices: &[],
     confirmed: Confirmed::By("echo"),
     ordered: true,
-    quick: Some(Quick {
+    quick: Some(QuickStart {
         messages: "datagrams",
         device: "device",
         devices: 1,
         count: "count",
         interval: "interval",
         rate: Some("rate"),
-        size: QuickSize::Key("size"),
+        size: SizeOption::Key("size"),
         path: None,
         options: &[],
     }),

@@ -1,10 +1,11 @@
 //! What a model can be pointed at: schemes of URLs, what carries them, and the target of one group.
 
 use crate::problem::{Problem, closest};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What carries a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Carrier {
     /// An ordered byte stream: TCP or TLS.
@@ -16,13 +17,14 @@ pub enum Carrier {
 }
 
 /// The first part of a URL, and what it means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Scheme {
     /// `mqtt` in `mqtt://host`.
     pub name: &'static str,
     /// The port when the URL has none; `None`: the URL must have one. Always `None` for [`Carrier::Icmp`].
     pub port: Option<u16>,
     /// What carries it.
+    #[schemars(extend("default" = "stream"))]
     pub carrier: Carrier,
     /// Whether the stream is inside TLS.
     pub tls: bool,

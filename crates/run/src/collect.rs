@@ -7,9 +7,7 @@ use crate::group_sum::{GroupSum, named};
 use crate::interfaces::{self, Interfaces};
 use crate::pauses::Pauses;
 use crate::plan::Plan;
-use crate::result::{
-    Distribution, GroupPoint, PhaseLengths, Point, TrialResult, WorkerPoint, by_kind, counts,
-};
+use crate::result::{GroupPoint, PhaseLengths, SeriesPoint, TrialResult, WorkerUsage, by_kind, counts};
 use crate::sample::{ElementCounts, Sample};
 use crate::setup_error::SetupError;
 use crate::validity::{self, Evidence};
@@ -53,10 +51,10 @@ impl Cpu {
         }
     }
 
-    fn point(&self, worker: usize, core: u16) -> WorkerPoint {
+    fn usage(&self, worker: usize, core: u16) -> WorkerUsage {
         let share = |part: u64| if self.took == 0 { 0.0 } else { part as f64 / self.took as f64 };
         let (pauses, long_turns) = self.pauses.unzip();
-        WorkerPoint {
+        WorkerUsage {
             worker,
             core,
             cpu: share(self.ran).min(1.0),
@@ -79,7 +77,7 @@ pub struct Collector {
     left: Vec<bool>,
     /// How far each worker has reported.
     ends: Vec<Time>,
-    series: Vec<Point>,
+    series: Vec<SeriesPoint>,
     /// How far the series goes.
     shown: Time,
     flows: Flows,
@@ -120,7 +118,7 @@ impl Collector {
 
     /// Take a sample. Gives the points of the series that it completes: for each interval that all workers have
     /// reported now, or have left before its end.
-    pub fn take(&mut self, mut sample: Sample) -> &[Point] {
+    pub fn take(&mut self, mut sample: Sample) -> &[SeriesPoint] {
         for (sum, tallies) in self.groups.iter_mut().zip(&sample.groups) {
             for tally in tallies {
                 sum.total += &tally.counts;
@@ -210,7 +208,7 @@ impl Collector {
     }
 
     /// What `samples` say of the interval that ends at `until`.
-    fn point(&mut self, until: Time, samples: &[Sample]) -> Point {
+    fn point(&mut self, until: Time, samples: &[Sample]) -> SeriesPoint {
         let mut groups = BTreeMap::new();
         for (g, plan) in self.plan.groups.iter().enumerate() {
             let mut all = Tally::of(plan.about);
@@ -233,8 +231,8 @@ impl Collector {
                 causes: all.causes().map(by_kind).unwrap_or_default(),
                 devices_active: active,
                 waiting,
-                delays: named(plan.about.delays, &all.delays, Distribution::bucketed),
-                lateness: Distribution::brief(&all.lateness),
+                delays: named(plan.about.delays, &all.delays),
+                lateness: (&all.lateness).into(),
             };
             groups.insert(plan.name.clone(), point);
         }
@@ -246,14 +244,14 @@ impl Collector {
         moved.extend(interfaces::between(&self.ports_then, &self.ports));
         self.ports_then = self.ports.clone();
         let seconds = |t: Time| t.0 as f64 / 1e9;
-        Point {
+        SeriesPoint {
             t: seconds(until),
             dt: until.since(self.shown) as f64 / 1e9,
             phase: self.control.window().phase(self.shown),
             elapsed: seconds(until),
             left: self.control.end().since(until) as f64 / 1e9,
             groups,
-            workers: cpu.iter().map(|(w, c)| c.point(*w, self.cores[*w])).collect(),
+            workers: cpu.iter().map(|(w, c)| c.usage(*w, self.cores[*w])).collect(),
             interfaces: moved,
         }
     }
@@ -272,8 +270,8 @@ impl Collector {
             measure: measured_ns as f64 / 1e9,
             drain: end.since(window.drain) as f64 / 1e9,
         };
-        let workers: Vec<WorkerPoint> =
-            self.cpu.iter().enumerate().map(|(w, c)| c.point(w, self.cores[w])).collect();
+        let workers: Vec<WorkerUsage> =
+            self.cpu.iter().enumerate().map(|(w, c)| c.usage(w, self.cores[w])).collect();
         let planned = self.plan.profile.phases.measure.ns();
         // a load that has a total ends with it
         let has_total = !self.plan.groups.is_empty() && self.plan.groups.iter().all(|g| g.total.is_some());

@@ -1,10 +1,11 @@
 //! One group of a run, summed up over samples and workers, and its result.
 
 use crate::addresses::shown;
+use crate::distribution::Distribution;
 use crate::plan::GroupPlan;
 use crate::reordering;
 use crate::result::{
-    AddressResult, CauseCount, Distribution, Failures, GroupResult, Rates, StallResult, counts, indices,
+    CauseCount, FailureCount, GroupResult, Rates, StallResult, TargetAddress, counts, indices,
 };
 use crate::sample::AddressTally;
 use crate::stalls::Stalls;
@@ -37,7 +38,7 @@ pub(crate) struct GroupSum {
     /// Devices of each worker that were stalled when the measure phase ended.
     pub waiting: Vec<u32>,
     /// What became of the addresses of its target.
-    addresses: Vec<AddressResult>,
+    addresses: Vec<TargetAddress>,
 }
 
 impl GroupSum {
@@ -53,7 +54,7 @@ impl GroupSum {
             stalled: None,
             points: (0, 0),
             waiting: vec![0; workers],
-            addresses: plan.addresses.iter().map(AddressResult::unused).collect(),
+            addresses: plan.addresses.iter().map(TargetAddress::unused).collect(),
         }
     }
 
@@ -71,7 +72,7 @@ impl GroupSum {
         self.examples.iter().find(|(cause, _)| cause.kind == kind).map(|(_, text)| text.clone())
     }
 
-    fn failures(&self, kind: Failure) -> Failures {
+    fn failures(&self, kind: Failure) -> FailureCount {
         let measured = self.measured.causes();
         let mut causes: Vec<CauseCount> = self
             .causes
@@ -88,7 +89,7 @@ impl GroupSum {
             })
             .collect();
         causes.sort_by_key(|one| std::cmp::Reverse((one.count, one.total)));
-        Failures {
+        FailureCount {
             kind: kind.name(),
             count: self.measured.counts.failures[kind as usize],
             total: self.total.failures[kind as usize],
@@ -108,7 +109,7 @@ impl GroupSum {
     }
 
     /// The addresses, and which of them load went to: to the first, where the transport opens nothing.
-    fn addresses(&self, is_datagram: bool) -> Vec<AddressResult> {
+    fn addresses(&self, is_datagram: bool) -> Vec<TargetAddress> {
         let mut addresses = self.addresses.clone();
         for address in &mut addresses {
             // a socket is opened for datagrams before anybody can know whether they arrive
@@ -149,9 +150,9 @@ impl GroupSum {
             verified: plan.verified,
             delays: full(plan.about.delays, &self.measured),
             ipdv: variation(plan.about.delays, &self.measured),
-            reordering: reordering::disorder(&self.measured, plan.about),
-            losses: reordering::losses(&self.measured, plan.about),
-            lateness: Distribution::full(&self.measured.lateness),
+            reordering: reordering::reordering(&self.measured, plan.about),
+            losses: reordering::loss_pattern(&self.measured, plan.about),
+            lateness: (&self.measured.lateness).into(),
             confirmed: plan.confirmed,
             stalls: self.stalled.filter(|_| plan.waits).map(|stalled| {
                 let devices = f64::from(plan.devices.max(1));
@@ -173,7 +174,7 @@ impl GroupSum {
     }
 }
 
-impl AddressResult {
+impl TargetAddress {
     fn unused(address: SocketAddr) -> Self {
         Self { address: shown(address), used: false, opened: 0, failed: 0, error: None }
     }
@@ -189,7 +190,7 @@ fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
 
 /// The delays as results give them: whole, and with their variation.
 fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
-    let mut all = named(delays, &tally.delays, Distribution::full);
+    let mut all = named::<Distribution>(delays, &tally.delays);
     for (described, variation) in delays.iter().zip(&tally.variation) {
         if let Some(delay) = all.get_mut(described.name) {
             delay.jitter = variation.mean();
@@ -202,13 +203,13 @@ fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distr
 /// How they changed from message to message, where they did.
 fn variation(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
     let seen = delays.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
-    seen.map(|(delay, variation)| (delay.name, Distribution::full(&variation.distribution()))).collect()
+    seen.map(|(delay, variation)| (delay.name, (&variation.distribution()).into())).collect()
 }
 
-pub(crate) fn named(
+/// The histograms by the names of their delays.
+pub(crate) fn named<'a, D: From<&'a Histogram<u64>>>(
     delays: &'static [Delay],
-    histograms: &[Histogram<u64>],
-    f: impl Fn(&Histogram<u64>) -> Distribution,
-) -> BTreeMap<&'static str, Distribution> {
-    delays.iter().map(|delay| delay.name).zip(histograms.iter().map(f)).collect()
+    histograms: &'a [Histogram<u64>],
+) -> BTreeMap<&'static str, D> {
+    delays.iter().map(|delay| delay.name).zip(histograms.iter().map(D::from)).collect()
 }

@@ -12,6 +12,7 @@ pub mod addresses;
 pub mod collect;
 mod control;
 pub mod cpu;
+pub mod distribution;
 pub mod flows;
 pub mod graph;
 mod group_sum;

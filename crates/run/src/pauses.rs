@@ -1,12 +1,14 @@
 //! Pauses of workers as results have them.
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Lengths that are told apart.
 pub const LENGTHS: usize = 8;
 
 /// How often something took long, and how long, by length.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "PauseSummary")]
 pub struct Pauses {
     /// What the shortest that count are at least, ns; each next length is twice the one before.
     pub from_ns: u64,
@@ -37,38 +39,45 @@ impl Pauses {
     }
 }
 
-#[derive(Serialize)]
-struct Shown {
+/// Times in a row in which a worker had no CPU, or a turn of its took long.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pauses")]
+struct PauseSummary {
+    /// How many.
     count: u64,
+    /// Their time, ns.
     ns: u64,
+    /// The longest, ns.
     longest_ns: u64,
-    lengths: Vec<Length>,
+    /// By length, the shortest first; only those that occurred.
+    lengths: Vec<PauseLength>,
 }
 
-#[derive(Serialize)]
-struct Length {
+/// Pauses of about one length.
+#[derive(Serialize, JsonSchema)]
+struct PauseLength {
+    /// Their least length, ns; the next length is twice that.
     from_ns: u64,
+    /// How many.
     count: u64,
+    /// Their time, ns.
     ns: u64,
 }
 
-impl Serialize for Pauses {
-    /// Without lengths that did not occur.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let length = |(length, (count, ns)): (usize, (u64, u64))| Length {
-            from_ns: self.from_ns << length,
+impl From<Pauses> for PauseSummary {
+    fn from(pauses: Pauses) -> Self {
+        let length = |(length, (count, ns)): (usize, (u64, u64))| PauseLength {
+            from_ns: pauses.from_ns << length,
             count,
             ns,
         };
-        let lengths =
-            self.count.into_iter().zip(self.ns).enumerate().map(length).filter(|length| length.count > 0);
-        let shown = Shown {
-            count: self.count.iter().sum(),
-            ns: self.ns.iter().sum(),
-            longest_ns: self.longest_ns,
-            lengths: lengths.collect(),
-        };
-        shown.serialize(serializer)
+        let lengths = pauses.count.into_iter().zip(pauses.ns).enumerate().map(length);
+        Self {
+            count: pauses.count.iter().sum(),
+            ns: pauses.ns.iter().sum(),
+            longest_ns: pauses.longest_ns,
+            lengths: lengths.filter(|length| length.count > 0).collect(),
+        }
     }
 }
 

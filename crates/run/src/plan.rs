@@ -11,6 +11,7 @@ use protocol::describe::{Description, Identity};
 use protocol::target::{self, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -298,7 +299,7 @@ fn run_token() -> u64 {
 }
 
 /// How much of a reply is compared with what was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
     /// Every byte of the payload.

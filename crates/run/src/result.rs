@@ -1,133 +1,18 @@
 //! The trial result and the points of its series, as they leave the daemon (docs/reference/rpc.md).
 
+use crate::distribution::{BucketedQuantiles, Distribution, Quantiles};
 use crate::graph::{PortFacts, PortImpairment};
 use crate::interfaces::Interfaces;
 use crate::pauses::Pauses;
 use crate::plan::Verified;
 use crate::sample::ElementCounts;
-use base64::Engine as _;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use protocol::cause::Causes;
 use protocol::describe::Description;
 use protocol::meter::{Counts, Failure, Phase};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// A distribution of times, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Distribution {
-    /// How many values.
-    pub count: u64,
-    /// Smallest.
-    pub min: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 90th percentile.
-    pub p90: u64,
-    /// 95th percentile.
-    pub p95: u64,
-    /// 99th percentile.
-    pub p99: u64,
-    /// 99.9th percentile.
-    pub p999: u64,
-    /// Largest.
-    pub max: u64,
-    /// 99.9th percentile less the smallest (RFC 5481 PDV); in results, for delays.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pdv: Option<u64>,
-    /// Standard deviation; in results, not in points of a series.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sd: Option<f64>,
-    /// Mean change from one message of a device to its next (RFC 5481 IPDV, magnitude); in results, for delays
-    /// of confirmed messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<f64>,
-    /// All of it: HdrHistogram V2, deflated, base64; in results, not in points of a series.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hdr: Option<String>,
-    /// Values by upper bound, ns, of [`BUCKETS`] that have any, the smallest bound first; beyond the last bound they
-    /// are in `count` alone. In points of a series, for delays.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub buckets: Vec<(u64, u64)>,
-}
-
-/// Upper bounds of the buckets in points of a series, ns: 1, 2.5 and 5 in each decade from 10 µs to 100 s.
-pub const BUCKETS: [u64; 22] = [
-    10_000,
-    25_000,
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    25_000_000_000,
-    50_000_000_000,
-    100_000_000_000,
-];
-
-impl Distribution {
-    /// The numbers a live view shows.
-    pub fn brief(h: &Histogram<u64>) -> Self {
-        let at = |q| if h.is_empty() { 0 } else { h.value_at_quantile(q) };
-        Self {
-            count: h.len(),
-            min: if h.is_empty() { 0 } else { h.min() },
-            mean: if h.is_empty() { 0.0 } else { h.mean() },
-            p50: at(0.5),
-            p90: at(0.9),
-            p95: at(0.95),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: if h.is_empty() { 0 } else { h.max() },
-            sd: None,
-            pdv: None,
-            jitter: None,
-            hdr: None,
-            buckets: Vec::new(),
-        }
-    }
-
-    /// With the buckets, as points of a series have it.
-    pub fn bucketed(h: &Histogram<u64>) -> Self {
-        let mut counts = [0; BUCKETS.len()];
-        for recorded in h.iter_recorded() {
-            let value = h.lowest_equivalent(recorded.value_iterated_to());
-            let at = BUCKETS.partition_point(|bound| *bound < value);
-            if let Some(count) = counts.get_mut(at) {
-                *count += recorded.count_at_value();
-            }
-        }
-        let buckets = BUCKETS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect();
-        Self { buckets, ..Self::brief(h) }
-    }
-
-    /// With the whole histogram.
-    pub fn full(h: &Histogram<u64>) -> Self {
-        let mut bytes = Vec::new();
-        let packed = V2DeflateSerializer::new().serialize(h, &mut bytes).is_ok();
-        Self {
-            sd: Some(if h.is_empty() { 0.0 } else { h.stdev() }),
-            hdr: packed.then(|| base64::engine::general_purpose::STANDARD.encode(&bytes)),
-            ..Self::brief(h)
-        }
-    }
-}
 
 /// Counters by name, the model's own among them, and failures by kind (only those that occurred).
 pub fn counts(c: &Counts, own: &[u64], model: &Description) -> Value {
@@ -165,12 +50,13 @@ pub fn indices(c: &Counts, own: &[u64], model: &'static Description) -> BTreeMap
     model.indices.iter().map(|index| (index.name, index.of(count))).collect()
 }
 
-/// One point of the series.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Point {
+/// One point of the series; counts are of the interval that ends at `t`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct SeriesPoint {
     /// End of the interval, seconds since the start.
     pub t: f64,
     /// Its length, seconds: each point begins where the one before ended.
+    #[schemars(extend("default" = 1.0))]
     pub dt: f64,
     /// The phase it lies in.
     pub phase: Phase,
@@ -178,68 +64,74 @@ pub struct Point {
     pub elapsed: f64,
     /// Seconds until the end of draining, at most.
     pub left: f64,
-    /// Per group.
+    /// Groups by name.
     pub groups: BTreeMap<String, GroupPoint>,
-    /// Per worker.
-    pub workers: Vec<WorkerPoint>,
-    /// Counters of this interval, per interface.
+    /// Workers of the generator.
+    pub workers: Vec<WorkerUsage>,
+    /// Counters by interface, of this interval.
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, u64>>")]
     pub interfaces: Interfaces,
 }
 
-/// One group in one interval.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// One group within one point of the series.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct GroupPoint {
-    /// What was counted, whichever phase it was meant for.
+    /// Counts of this interval, whichever phase a message was meant for.
+    #[schemars(with = "Counts")]
     pub counts: Value,
-    /// Failures of this interval by kind and cause.
+    /// Failures of this interval by kind and cause, where more is known than the kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub causes: BTreeMap<&'static str, BTreeMap<String, u64>>,
-    /// Devices with a flow under way at the end of the interval.
+    /// Devices with a flow under way at its end.
     pub devices_active: u32,
-    /// Devices that had been waiting for an answer for longer than `stall` then; null where none is waited for.
+    /// Devices that had been waiting for an answer longer than `stall` then; null where none is waited for.
     pub waiting: Option<u32>,
-    /// Delays by name.
-    pub delays: BTreeMap<&'static str, Distribution>,
-    /// The generator's own lateness.
-    pub lateness: Distribution,
+    /// Delays by name, of messages answered in it.
+    pub delays: BTreeMap<&'static str, BucketedQuantiles>,
+    /// Generator lateness: actual minus intended send time.
+    pub lateness: Quantiles,
 }
 
-/// One worker in one interval, or over the measure phase.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WorkerPoint {
+/// CPU time of one worker, in one interval or over the measure phase.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WorkerUsage {
     /// Its number.
     pub worker: usize,
-    /// Its core.
+    /// The core it is pinned to.
+    #[schemars(extend("default" = null))]
     pub core: u16,
     /// Share of the time that it ran.
     pub cpu: f64,
-    /// Share of the time that it could have run but had no CPU.
+    /// Share of the time that it waited for its CPU.
     pub starved: f64,
-    /// Times in a row in which it had none, long enough for rings to overflow (dpdk).
+    /// DPDK: times of 0.1 ms and more in which it wanted a CPU and had none.
     pub pauses: Option<Pauses>,
-    /// Turns that took long by its own work (dpdk).
+    /// DPDK: turns that took 1 ms and more by its own work, or by a host that does not tell what it takes.
     pub long_turns: Option<Pauses>,
 }
 
-/// Why a result cannot be trusted.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Why a trial cannot be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reason {
     /// Stable code, `ND-90-…`.
     pub code: &'static str,
-    /// The group it is about, if one.
+    /// The group it is about; null: the whole run.
     pub group: Option<String>,
     /// In words, with the numbers.
     pub what: String,
-    /// The value.
+    /// The value that was measured.
+    #[schemars(extend("default" = null))]
     pub value: f64,
-    /// What it should have kept to.
+    /// The limit of that value.
+    #[schemars(extend("default" = null))]
     pub limit: f64,
 }
 
-/// Validity: whether the generator offered what the profile asks for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Whether the generator offered the load that the profile asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Validity {
-    /// It did.
+    /// Whether the measurement can be trusted.
+    #[schemars(extend("default" = true))]
     pub valid: bool,
     /// Why not.
     pub reasons: Vec<Reason>,
@@ -262,106 +154,109 @@ pub struct Rates {
     pub bits_received: f64,
 }
 
-/// What came out of order (RFC 4737).
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Disorder {
-    /// Share of the delivered messages that came after a later one (section 4.1).
+/// Reordered messages (RFC 4737, RFC 5236).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Reordering {
+    /// Share of the delivered messages that came after a later one (RFC 4737 §4.1).
     pub ratio: f64,
-    /// Share of them that came after three later ones at least, one right after the other: what TCP takes for lost
-    /// (section 5, 3-reordering).
+    /// Share of them that came after three later ones at least, one right after the other: TCP takes them for lost
+    /// (RFC 4737 §5, 3-reordering).
     pub by_three: f64,
-    /// How many arrivals too late: reordering extents (section 4.2).
+    /// By how many arrivals they were late (RFC 4737 §4.2, reordering extent); messages, not nanoseconds.
     pub extent: Distribution,
-    /// How much time too late: late time offsets (section 4.3).
+    /// By how much time they were late (RFC 4737 §4.3, late time offset).
     pub late: Distribution,
-    /// Share of them that did not come at their place (RFC 5236).
+    /// Share of the delivered messages that did not come at their place (RFC 5236 §3.2).
     pub displaced: f64,
-    /// How far from their places they came, early or late.
+    /// How far from their places all came, early or late (RFC 5236 §3.3); messages.
     pub displacement: Distribution,
-    /// How many waited for one expected when each had come.
+    /// How many waited for one expected when each had come (RFC 5236 §3.8); messages.
     pub waiting: Distribution,
     /// The densities themselves.
-    pub density: Density,
+    pub density: ReorderDensity,
 }
 
 /// Reorder density and reorder buffer-occupancy density (RFC 5236), as frequencies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Density {
-    /// DT and BT: what is later is taken for lost.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ReorderDensity {
+    /// DT and BT: later messages count as lost (§3.4, §3.9).
     pub threshold: usize,
-    /// FD: how many came so many places late; early is negative.
+    /// FD (§3.5): how many came so many places late; early is negative.
     pub displaced: BTreeMap<i64, u64>,
     /// How many came farther from their place than the threshold, or after it was given up.
     pub displaced_beyond: u64,
-    /// FB: after how many arrivals so many waited.
+    /// FB (§3.10): after how many arrivals so many waited for one expected.
     pub waiting: BTreeMap<u64, u64>,
-    /// How many came after the buffer was given up that waited for them.
+    /// How many came after the buffer that waited for them was given up.
     pub waited_beyond: u64,
 }
 
-/// What was lost (RFC 3357).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Pattern of the lost messages in their streams (RFC 3357).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LossPattern {
-    /// The loss constraint: a loss is noticeable that comes no more than so many messages after the one before.
+    /// The loss constraint: a loss is noticeable if it comes no more messages after the one before.
     pub delta: u64,
-    /// Share of the losses that are noticeable (section 6.1); null when nothing was lost.
+    /// Share of the losses that are noticeable (§6.1); null when nothing was lost.
     pub noticeable: Option<f64>,
-    /// How many were lost in a row, by loss period (section 6.3).
+    /// How many were lost in a row, by loss period (§6.3).
     pub length: Distribution,
-    /// From each loss to the one before (section 5.4.1).
+    /// Messages from each loss to the one before (§5.4.1); a stream's first has none.
     pub distance: Distribution,
-    /// From the first loss of a period to the last of the one before (section 6.4).
+    /// Messages from the first loss of a period to the last of the one before (§6.4).
     pub between: Distribution,
 }
 
-/// Waits for answers that were longer than the group's `stall`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// Waits for answers, or for connections, that were longer than the group's `stall`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct StallResult {
-    /// What a wait must be longer than, ns.
+    /// A longer wait is a stall, ns.
     pub limit: u64,
-    /// Device time of the measure phase spent in such waits, seconds.
+    /// Device time of the measure phase spent in stalls, seconds.
     pub time: f64,
     /// The same as share of all device time.
     pub share: f64,
-    /// The longest wait that reached into the measure phase, answered or not, ns.
+    /// The longest wait that reached into the measure phase, answered or not, ns; maybe within the limit.
     pub longest: u64,
-    /// Share of the devices that were in such a wait when the measure phase ended.
+    /// Share of the devices that were stalled when the measure phase ended.
     pub waiting: f64,
 }
 
-/// One kind of failure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Failures {
-    /// Its kind.
+/// One kind of failure, how often, and an example.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FailureCount {
+    /// `refused`, `timeout`, `unanswered`, `protocol`, ….
     pub kind: &'static str,
     /// How often in the measure phase, draining included: what thresholds judge.
     pub count: u64,
-    /// How often in the whole run.
+    /// How often in the whole run; null in results of a former version, whose `count` is that.
+    #[schemars(extend("default" = null))]
     pub total: u64,
     /// What the first one looked like.
     pub example: Option<String>,
-    /// By cause, as far as it is known: the most frequent first.
+    /// By cause, the most frequent first, up to 16; failures of which nothing more is known are in none.
     pub causes: Vec<CauseCount>,
-    /// In the measure phase: those for whose causes the table had no room.
+    /// In the measure phase: those for whose causes there was no room.
     pub other: u64,
 }
 
 /// One cause of failures of a kind.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CauseCount {
-    /// What it was: `404`, `CONNACK 0x05 not authorized`, `certificate expired`.
+    /// A status of HTTP (`404`) or CoAP (`4.04`), a packet of MQTT with its reason code (`CONNACK 0x05 not authorized`), a fault
+    /// of TLS (`certificate expired`, `alert handshake_failure`), another by its name.
     pub cause: String,
     /// How often in the measure phase.
     pub count: u64,
     /// How often in the whole run.
+    #[schemars(extend("default" = null))]
     pub total: u64,
-    /// What the first one looked like.
+    /// What the first one looked like: the server's own words among it, up to 300 characters.
     pub example: Option<String>,
 }
 
 /// One address of a group's target.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AddressResult {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TargetAddress {
     /// With its port.
     pub address: String,
     /// Whether load went to it.
@@ -375,123 +270,118 @@ pub struct AddressResult {
 }
 
 /// One group over the trial.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct GroupResult {
-    /// Its name.
+    /// Name in the profile.
     pub name: String,
-    /// Its protocol.
+    /// Its model.
     pub protocol: &'static str,
-    /// Where its load went.
+    /// The URL it was pointed at.
     pub target: String,
-    /// The addresses that its target's name stands for, in the order in which they are tried.
-    pub addresses: Vec<AddressResult>,
-    /// How many devices.
+    /// The addresses that the name in the target stands for, in the order in which they are tried.
+    pub addresses: Vec<TargetAddress>,
+    /// Virtual devices.
     pub devices: u32,
-    /// Messages meant for the measure phase, and what failed in it.
+    /// Messages meant for the measure phase, and failures in it.
+    #[schemars(with = "Counts")]
     pub measured: Value,
     /// Messages of all phases: what the system under test should have seen.
+    #[schemars(with = "Counts")]
     pub total: Value,
-    /// Figures that follow from the measured counters, by the names that the model gives them.
+    /// Figures that follow from the measured counters, by the names that the model gives them; null where nothing was counted
+    /// that one is a share of.
     pub indices: BTreeMap<&'static str, Option<f64>>,
-    /// Rates.
+    /// Per second of the measure phase.
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub rates: Rates,
-    /// Share of the measured messages that were sent and never delivered; null where nothing confirms them.
+    /// Share of sent messages that were not delivered, without those that our own receive queue dropped; null when none was sent,
+    /// or none is ever confirmed.
     pub loss: Option<f64>,
-    /// How much of a reply was compared with what was sent: every byte of its `payload`, only the `signature`; null where
-    /// replies are not what was sent, or there are none.
+    /// How much of a reply was compared with what was sent: every byte of its `payload`, or the `signature` alone, of frames that
+    /// are the user's own. Null: replies are not what was sent, or there are none.
     pub verified: Option<Verified>,
-    /// Delays by name.
+    /// By name, of messages meant for the measure phase.
     pub delays: BTreeMap<&'static str, Distribution>,
-    /// How the delays of confirmed messages changed from one message of a device to its next, by name (RFC 5481
-    /// IPDV, magnitude).
+    /// Magnitude of the change in delay from one message of a device to its next, by name (RFC 5481 §4.1).
     pub ipdv: BTreeMap<&'static str, Distribution>,
-    /// What came out of order; null where messages have no order, or none was delivered.
-    pub reordering: Option<Disorder>,
-    /// How what was lost lay; null likewise.
+    /// Reordered messages; null where messages have no order, or none was delivered.
+    pub reordering: Option<Reordering>,
+    /// Pattern of the lost messages; null likewise.
     pub losses: Option<LossPattern>,
-    /// The generator's own lateness.
+    /// Generator lateness: actual minus intended send time.
     pub lateness: Distribution,
-    /// Whether every message asks for an answer, so that silence is loss.
+    /// Whether every message asks for an answer, so that silence is loss; null in older results.
+    #[schemars(extend("default" = null))]
     pub confirmed: bool,
-    /// Stalls; null where nothing is waited for, or the transport does not know.
+    /// Waits that were too long; null where nothing is waited for, or the transport does not know (DPDK).
     pub stalls: Option<StallResult>,
-    /// Failures by kind.
-    pub errors: Vec<Failures>,
+    /// Failures by kind, with an example.
+    pub errors: Vec<FailureCount>,
 }
 
-/// The phases as they took place, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// How long each phase really took, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseLengths {
-    /// Warm-up.
+    /// Load on, not counted.
     pub warmup: f64,
-    /// Measure phase.
+    /// What the result is made of.
     pub measure: f64,
-    /// Drain.
+    /// Nothing new; answers awaited.
     pub drain: f64,
 }
 
 /// A change of a port's impairment by `run.impair`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct ImpairmentChange {
     /// Seconds since the start.
     pub t: f64,
     /// The port.
     pub port: String,
-    /// What held from then on.
+    /// The impairment from then on.
     #[serde(flatten)]
     pub impairment: PortImpairment,
 }
 
-/// The result of one trial.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The result of one trial, as `run.result` gives it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TrialResult {
-    /// The run's id.
+    /// The core's name for it.
     pub run: String,
-    /// The profile as run, targets filled in.
+    /// The profile as it was run, with targets filled in.
+    #[schemars(with = "Map<String, Value>")]
     pub profile: Value,
     /// `sockets` or `dpdk`.
+    #[schemars(extend("default" = "sockets"))]
     pub transport: &'static str,
-    /// The daemon's version.
+    /// Version of the core.
     pub version: &'static str,
-    /// When it began, UTC, RFC 3339.
+    /// UTC, RFC 3339.
     pub started: String,
-    /// How long each phase was.
+    /// How long each phase really took.
     pub phases: PhaseLengths,
-    /// Why it ended before its time, if it did: `stopped`, `lease`, `failed`.
+    /// Why it ended early: `stopped`, `lease` or `failed`.
     pub stopped: Option<&'static str>,
-    /// What broke it, if something did.
+    /// {code, at, what, fix} when it failed.
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub error: Option<crate::SetupError>,
-    /// Changes of impairment by `run.impair` while it ran, in order (dpdk).
-    pub changes: Vec<Change>,
-    /// Whether it can be trusted.
+    /// DPDK: paths changed by hand, `{t, port, impair, impair_timeline?}`: from `t` seconds on.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub changes: Vec<ImpairmentChange>,
+    /// Whether the generator did what was asked.
     pub validity: Validity,
-    /// Per group.
+    /// In the order of the profile.
     pub groups: Vec<GroupResult>,
-    /// Per worker, over the measure phase.
-    pub workers: Vec<WorkerPoint>,
-    /// Per interface, over the whole run.
+    /// Workers of the generator, over the measure phase.
+    pub workers: Vec<WorkerUsage>,
+    /// Counters by interface, over the run.
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, u64>>")]
     pub interfaces: Interfaces,
-    /// Each port's driver and offloads, and where which work is done (dpdk).
+    /// DPDK: each port's driver and offloads, and who does which work, as `graph.describe` has it.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     pub ports: Vec<PortFacts>,
-    /// Per element (dpdk).
+    /// DPDK: packets in and out, cycles, drops by reason of each element.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     pub elements: Vec<ElementCounts>,
-    /// The series.
-    pub series: Vec<Point>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_value_is_in_the_bucket_that_holds_it() {
-        let mut h = Histogram::<u64>::new(3).expect("three digits");
-        // at a bound, just above one, below the first and beyond the last
-        for value in [1_000_000, 1_010_000, 5, 200_000_000_000] {
-            h.record(value).expect("within range");
-        }
-        let found = Distribution::bucketed(&h);
-        assert_eq!(found.buckets, [(10_000, 1), (1_000_000, 1), (2_500_000, 1)]);
-        assert_eq!(found.count, 4);
-    }
+    /// A point for each interval.
+    pub series: Vec<SeriesPoint>,
 }

@@ -1,10 +1,11 @@
 //! Validity of a result, judged by what the generator did: each reason why a result cannot be trusted, with its code, value and
 //! limit.
 
+use crate::distribution::Quantiles;
 use crate::group_sum::GroupSum;
 use crate::interfaces::Interfaces;
 use crate::plan::{GroupPlan, Plan};
-use crate::result::{Distribution, Reason, Validity, WorkerPoint};
+use crate::result::{Reason, Validity, WorkerUsage};
 use crate::sample::ElementCounts;
 use crate::setup_error::SetupError;
 use profile::{Load, Role, Transport};
@@ -21,7 +22,7 @@ pub(crate) struct Evidence<'a> {
     /// The sums per group, in the plan's order.
     pub groups: &'a [GroupSum],
     /// CPU time of each worker over the measure phase.
-    pub workers: &'a [WorkerPoint],
+    pub workers: &'a [WorkerUsage],
     /// The ports' counters.
     pub ports: &'a Interfaces,
     /// The elements' counters.
@@ -152,8 +153,8 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
     };
     // A worker without time reads answers late: connections seem to wait for the server.
     let validity = &evidence.plan.profile.validity;
-    let pressed = |worker: &WorkerPoint| worker.cpu >= FULL || worker.starved > validity.starved;
-    let late = Distribution::brief(&sum.measured.lateness).p99 > validity.lateness_p99.ns();
+    let pressed = |worker: &WorkerUsage| worker.cpu >= FULL || worker.starved > validity.starved;
+    let late = Quantiles::from(&sum.measured.lateness).p99 > validity.lateness_p99.ns();
     if late || evidence.workers.iter().any(pressed) {
         return HeldBack::Generator;
     }
@@ -210,7 +211,7 @@ impl std::fmt::Display for Short {
 /// ND-90-02: the generator was late.
 fn lateness(plan: &Plan, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
     let limit = plan.profile.validity.lateness_p99;
-    let late = Distribution::brief(&sum.measured.lateness).p99;
+    let late = Quantiles::from(&sum.measured.lateness).p99;
     if late > limit.ns() {
         let what = format!("generator lateness p99 {:.1} ms (limit {limit})", late as f64 / 1e6);
         let (value, limit) = (late as f64, limit.ns() as f64);

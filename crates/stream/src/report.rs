@@ -4,7 +4,7 @@ use crate::schedule::Schedule;
 use crate::stream_table::StreamTable;
 use engine::Clock;
 use protocol::meter::{Counts, Tally};
-use protocol::reordering::Reordering;
+use protocol::reordering::ReorderingTally;
 use run::Control;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -165,7 +165,7 @@ pub fn take(tallies: &mut [Tally; 3]) -> [Tally; 3] {
     tallies.each_mut().map(|tally| {
         let idle = tally.counts == Counts::default()
             && tally.lateness.is_empty()
-            && tally.reordering().is_none_or(Reordering::is_empty)
+            && tally.reordering().is_none_or(ReorderingTally::is_empty)
             && tally.delays.iter().all(|delay| delay.is_empty());
         if idle {
             return Tally::new(tally.delays.len());

@@ -6,7 +6,7 @@
 
 use packet::signature::{SEQUENCE_MAX, sequence_near};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally};
-use protocol::reordering::{OutOfOrder, Pattern, ReorderTracker, Reordering};
+use protocol::reordering::{OutOfOrder, Pattern, ReorderTracker, ReorderingTally};
 use protocol::sequence_window::{FixedWindow, SequenceClass};
 
 /// How far back a duplicate is told from one that is only late, in datagrams.
@@ -180,14 +180,14 @@ impl StreamTable {
 
     /// Nothing more comes: what that makes of the order of each stream that was disturbed, by its number, goes where `into`
     /// says. May be asked for again.
-    pub fn finish(&mut self, mut into: impl FnMut(u32, &mut dyn FnMut(&mut Reordering))) {
+    pub fn finish(&mut self, mut into: impl FnMut(u32, &mut dyn FnMut(&mut ReorderingTally))) {
         for Ordered { order, pattern, place } in &mut self.disturbed.orders {
             let (page, at) = (*place as usize / PAGE, *place as usize % PAGE);
             let state = self.pages.get(page).and_then(|page| page.as_ref()?.get(at));
             let delivered = state.map_or(0, |state| state.delivered);
             // What was sent after the last arrival is not known here.
             let mut finish =
-                |reordering: &mut Reordering| *pattern = order.finish(delivered, 0..0, reordering);
+                |reordering: &mut ReorderingTally| *pattern = order.finish(delivered, 0..0, reordering);
             into(*place * self.lane.of + self.lane.number, &mut finish);
         }
     }

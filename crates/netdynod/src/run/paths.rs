@@ -4,7 +4,7 @@ use super::Run;
 use crate::rpc::{BAD_PARAMS, Error, TOO_MANY};
 use profile::Error as Fault;
 use run::graph::{ImpairedPort, PortImpairment};
-use run::result::Change;
+use run::result::ImpairmentChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -28,7 +28,7 @@ impl Run {
         if !self.is_active() {
             return Err(Error::state(
                 "the run is not under impairment",
-                "Change its paths while it is `running`",
+                "ImpairmentChange its paths while it is `running`",
             ));
         }
         let there = self.transport.impaired();
@@ -44,13 +44,13 @@ impl Run {
         for (hand, (port, impairment)) in hands.into_iter().zip(ports) {
             hand.set(impairment.clone());
             tracing::info!(run = %self.id, %port, "its path was changed by hand");
-            changes.push(Change { t, port, impairment });
+            changes.push(ImpairmentChange { t, port, impairment });
         }
         Ok(())
     }
 
     /// What was changed; nothing can be after this.
-    pub(super) fn changed(&self) -> Vec<Change> {
+    pub(super) fn changed(&self) -> Vec<ImpairmentChange> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

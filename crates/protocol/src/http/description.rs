@@ -1,6 +1,8 @@
 //! What the HTTP client measures and how quick runs use it.
 
-use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Text, Unit};
+use crate::describe::{
+    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+};
 use crate::target::Scheme;
 
 pub(super) const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
@@ -78,14 +80,14 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(Quick {
+    quick: Some(QuickStart {
         messages: "requests",
         device: "connection",
         devices: 10,
         count: "requests",
         interval: "interval",
         rate: None,
-        size: QuickSize::Refused {
+        size: SizeOption::Refused {
             why: "the server chooses the size of an HTTP answer",
             fix: "Name a path: http://HOST/512",
         },

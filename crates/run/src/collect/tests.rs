@@ -68,7 +68,7 @@ fn series(samples: impl IntoIterator<Item = Sample>) -> Vec<(f64, f64, u64)> {
     }
     let result = finish(collector);
     assert_eq!(given, result.series.len(), "every point is given once");
-    let point = |p: &Point| (p.t, p.dt, p.groups["g"].counts["messages_sent"].as_u64().unwrap_or(0));
+    let point = |p: &SeriesPoint| (p.t, p.dt, p.groups["g"].counts["messages_sent"].as_u64().unwrap_or(0));
     result.series.iter().map(point).collect()
 }
 

@@ -90,7 +90,7 @@ fn of_more_streams_than_there_is_room_for_what_came_late_and_again_is_counted_al
     assert_eq!(table.unordered(), 100);
     let mut finished = 0;
     table.finish(|_, finish| {
-        finish(&mut Reordering::default());
+        finish(&mut ReorderingTally::default());
         finished += 1;
     });
     assert_eq!(finished, ORDERED);
