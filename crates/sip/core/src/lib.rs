@@ -1,11 +1,16 @@
 //! SIP (RFC 3261) without I/O: bytes and the time go in, bytes and timers come out.
 //!
-//! [`scan`](message::scan) makes one pass over a datagram, allocates nothing and returns the few
-//! header fields that a load generator needs.
+//! Two ways read a message. [`scan`](message::scan) makes one pass over a datagram, allocates nothing and returns the few
+//! header fields that a load generator needs. [`Message`](message::Message) is the full grammar, for conformance tests,
+//! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges. Nothing here knows a socket or a clock.
 
 pub mod digest;
 pub mod message;
+mod method;
+pub mod uri;
 
-pub use message::{Error, Fault, Name, Scanned, scan};
+pub use message::{Error, Fault, Message, Name, Scanned, scan};
+pub use method::Method;
+pub use uri::Uri;

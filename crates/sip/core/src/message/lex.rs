@@ -153,6 +153,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A `comment`: the bytes between its parentheses. Comments within it are part of it.
+    pub fn comment(&mut self) -> Option<&'a [u8]> {
+        let begin = self.at + 1;
+        let mut depth = 0_usize;
+        loop {
+            match self.peek()? {
+                b'(' => depth += 1,
+                b')' => depth = depth.checked_sub(1)?,
+                b'\\' => self.at += 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return self.bytes.get(begin..self.at - 1);
+            }
+        }
+    }
+
     /// A decimal number of any number of digits up to `max`.
     pub fn number(&mut self, max: u32) -> Option<u32> {
         let (begin, mut value) = (self.at, 0_u32);

@@ -1,19 +1,23 @@
 //! SIP messages (RFC 3261 sections 7, 20 and 25).
 //!
 //! [`scan`] reads the few header fields of the load path in one pass. [`Fields`] gives every header field as written, for
-//! copying them into a response. [`frame`] finds messages in a stream.
+//! copying them into a response. [`Message`] is the full grammar, and what builds messages. [`frame`] finds messages in a stream.
 
+mod check;
 mod error;
 mod field;
 mod frame;
+pub mod header;
 pub(crate) mod lex;
 mod name;
+mod owned;
 mod scan;
 
 pub use error::{Error, Fault};
 pub use field::{Field, Fields};
 pub use frame::{Framer, frame};
 pub use name::Name;
+pub use owned::{Header, Message, StartLine};
 pub use scan::{CSeq, Challenges, MAX_CHALLENGES, Party, Scanned, Start, TopVia, leading_crlf, scan};
 
 /// Longest header field and start line, bytes.

@@ -155,8 +155,14 @@ impl Scanned<'_> {
 /// Reads a message, which is all of a datagram or what [`frame`](super::frame) found in a stream.
 ///
 /// CRLFs before the start line are skipped (RFC 3261 section 7.5). Bytes behind the body are ignored (section 18.3).
-/// What is not reported is not looked at: the second and later values of Via and Contact, the inside of URIs, other header
-/// fields, and whether they are UTF-8.
+/// What is not reported is not looked at. [`Message::parse`](super::Message::parse) refuses for these alone what `scan` accepts:
+///
+/// * the head is not UTF-8;
+/// * the inside of a URI, among them the Request-URI, is malformed;
+/// * the second or a later Via is malformed;
+/// * values that are given as written (Contact, Require, Content-Type, challenges, credentials) are malformed, or what follows
+///   the seconds of Retry-After is;
+/// * a header field that is not given is malformed, or is there more often than it may be.
 pub fn scan(bytes: &[u8]) -> Result<Scanned<'_>, Error> {
     let (start, fields_at) = start_line(bytes)?;
     let mut fields = Fields::new(bytes, fields_at);
@@ -345,6 +351,7 @@ impl<'a> Found<'a> {
         }
         let rest = bytes.get(header_end..).unwrap_or_default();
         let body = match self.content_length.map(|length| length as usize) {
+            None if rest.len() > MAX_BODY => return Err(Error::new(Fault::LongBody, header_end)),
             None => rest,
             Some(length) if length > MAX_BODY => return Err(Error::new(Fault::LongBody, header_end)),
             Some(length) => rest.get(..length).ok_or_else(|| Error::new(Fault::ShortBody, bytes.len()))?,
