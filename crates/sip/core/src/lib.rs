@@ -4,8 +4,10 @@
 //! header fields that a load generator needs. [`Message`](message::Message) is the full grammar, for conformance tests,
 //! unusual messages and building. A property test holds that both agree.
 //!
-//! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines. Nothing here knows a socket or a clock.
+//! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,
+//! [`dialog`] what goes on in a call. Nothing here knows a socket or a clock.
 
+pub mod dialog;
 pub mod digest;
 pub mod message;
 mod method;
