@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "netdyno"
 
 # From the bottom to the top: a part may import those of the lines before its own.
 LAYERS = [
-    ["errors", "escape", "lazy", "systems"],
+    ["errors", "escape", "lazy", "quantities", "systems"],
     ["walk", "units"],
     ["files"],
     ["paths", "reading"],

@@ -114,7 +114,7 @@ def test_what_ports_lost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_for_those_who_are_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with graph_view.Lines(SHAPE) as lines:
+    with graph_view.view(SHAPE) as lines:
         lines.take(STATS)
         lines.take(later())
     first, second, third, fourth = capsys.readouterr().out.splitlines()

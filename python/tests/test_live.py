@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from netdyno import quantities
 from netdyno.cli import console
 from netdyno.cli.live import Live
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
@@ -317,8 +318,13 @@ def test_a_table_leaves_out_what_is_spare_before_it_breaks_words(
 
 
 def test_numbers_in_words() -> None:
-    assert [console.number(x, "ratio") for x in (0, 0.001, 0.012345, 1)] == ["0%", "0.1%", "1.234%", "100%"]
-    assert console.delay(1500) == "1.5 µs"
+    assert [quantities.number(x, "ratio") for x in (0, 0.001, 0.012345, 1)] == [
+        "0%",
+        "0.1%",
+        "1.234%",
+        "100%",
+    ]
+    assert quantities.delay(1500) == "1.5 µs"
 
 
 def test_no_loss_is_shown_where_nobody_confirms() -> None:

@@ -396,14 +396,14 @@ def test_drift_from_the_files_of_boot(tmp_path: Path) -> None:
 KEEP = """
 import sys
 from pathlib import Path
-from netdyno.tuning import keep
+from netdyno.tuning import persist
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 setting = {"net.core.somaxconn": 8192, "net.ipv4.tcp_rmem.max": 67108864, "dev.v0.txqueuelen": 7,
            "dev.v0.rps_cpus": "3", "dev.v0.gro": "off", "dev.v0.qdisc": "pfifo", "dev.t0.coalesce_rx_frames": 32}
 planned = plan(setting)
-keep.check(planned, Path(sys.argv[1]))
-keep.keep(apply(planned), Path(sys.argv[1]))
+persist.check(planned, Path(sys.argv[1]))
+persist.persist(apply(planned), Path(sys.argv[1]))
 """
 
 

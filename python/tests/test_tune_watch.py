@@ -195,11 +195,11 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
     script = f"""
 import os, signal
 from netdyno.system.journal import journal
-from netdyno.tuning import access, reach
+from netdyno.tuning import access, live_sockets
 from netdyno.tuning.apply import tuned
 tuned({{"net.core.somaxconn": 256}}, {space!r})
-(one,) = reach.bound(reach.sockets("backlog", {space!r}), 128)
-print([one.size, reach.resize(one, 256, journal()) is not None])
+(one,) = live_sockets.bound(live_sockets.sockets("backlog", {space!r}), 128)
+print([one.size, live_sockets.resize(one, 256, journal()) is not None])
 os.kill(os.getpid(), signal.SIGKILL)
 """
     sockets = connects(space, 200)

@@ -27,7 +27,7 @@ from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 
 if TYPE_CHECKING:
-    from netdyno.search.rfc2544 import BenchmarkRequest
+    from netdyno.search.request import SearchRequest
 
 Sampled = Callable[[Mapping[str, Any]], None]
 """Told each point of the series while a run goes on, as `stats.sample` of the RPC has it."""
@@ -174,7 +174,7 @@ def compare_runs(
 @arguments.in_our_words()
 def search(
     what: str | Path | Mapping[str, Any],
-    how: BenchmarkRequest,
+    how: SearchRequest,
     *,
     topology: str | Path | None = None,
     load: float | None = None,
@@ -192,8 +192,9 @@ def search(
     `resume` takes over the valid trials of a search that ended early.
     """
     from netdyno.search import rfc2544
+    from netdyno.search.request import SearchRequest
 
-    if not isinstance(how, rfc2544.BenchmarkRequest):
+    if not isinstance(how, SearchRequest):
         raise arguments.refused(how, "something to look for, like rfc2544.throughput(loss=0.0)", "how")
     arguments.function(on_sample, "on_sample")
     chosen = _resolve(what, quick.UrlOptions())

@@ -1,45 +1,21 @@
-"""What the verbs of `netdyno bench` share: options read, the search made ready, run and shown."""
+"""Runs the search of a verb of `netdyno bench`, or prints its plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from netdyno.cli import console
-from netdyno.cli.execute import Outputs, execute
+from netdyno import quantities
+from netdyno.cli import console, options
+from netdyno.cli.execute import execute
+from netdyno.cli.url_options import quick
 from netdyno.errors import PASS, Error
 from netdyno.experiment import validation
 from netdyno.experiment.choose import choose
-from netdyno.experiment.quick import UrlOptions, is_url
-from netdyno.search import bench, words
-from netdyno.search.request import SearchRequest
-from netdyno.search.rfc2544 import BenchmarkRequest, prepare
+from netdyno.experiment.quick import is_url
+from netdyno.search import bench, rfc2544, words
 from netdyno.search.schedule import Search
 from netdyno.search.trial import Goal, loss_goal, threshold_goal
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Options of one `netdyno bench` verb."""
-
-    kind: str
-    what: str
-    topology: Path | None
-    load: float | None
-    goals: tuple[Goal, ...]
-    resolution: float = 0.005
-    sizes: str | None = None
-    strategy: str = "binary"
-    duration: float | None = None
-    repeat: int | None = None
-    step: float = 0.1
-    at: float | None = None
-    outputs: Outputs = field(default_factory=Outputs)
-    dry_run: bool = False
-    resume: str | None = None
-    urls: UrlOptions = field(default_factory=UrlOptions)
-    """Of a URL in place of a profile."""
-    thresholds: tuple[str, ...] = ()
 
 
 def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
@@ -52,69 +28,54 @@ def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
     return tuple(known[one] for one in named)
 
 
-def thresholds() -> tuple[Goal, ...]:
-    """That the thresholds of the profile hold."""
-    return (threshold_goal(),)
-
-
-def outputs(json: bool, html: Path | None, runs: Path | None, quiet: bool) -> Outputs:
-    """Where the result goes."""
-    return Outputs(json=json, html=html, runs=runs, quiet=quiet)
-
-
-def run(options: SearchOptions) -> int:
-    """Find it, and return the exit code."""
-    chosen = choose([options.what], options.urls)
-    if is_url(options.what) and options.urls.rate is None:
-        what = "the highest rate to try is not said"
-        raise Error("ND-104-07", what, at=options.what, fix="Add --rate 10k/s: loads up to it are tried")
-    asked = BenchmarkRequest(
-        kind=options.kind,
-        goals=options.goals,
-        resolution=options.resolution,
-        strategy=options.strategy,
-        sizes=options.sizes,
-        repeat=options.repeat,
-        step=options.step,
-        at=options.at,
-        messages=is_url(options.what),
-    )
-    experiment, search, estimate = prepare(
-        asked,
+def run(kind: str, what: str, given: Mapping[str, Any]) -> int:
+    """Search with the options of a verb, and return the exit code."""
+    urls, outputs = quick(given), options.outputs(given)
+    chosen = choose([what], urls)
+    if is_url(what) and urls.rate is None:
+        problem = "the highest rate to try is not said"
+        raise Error("ND-104-07", problem, at=what, fix="Add --rate 10k/s: loads up to it are tried")
+    goals = loss_goals(given.get("goal", "ndr"), given.get("loss", 0.0))
+    if kind == "rate":
+        goals = (threshold_goal(),)
+    how = {name: given[name] for name in rfc2544.OPTIONS if name in given}
+    experiment, search, estimate = rfc2544.prepare(
+        rfc2544.request(kind, goals, messages=is_url(what), **how),
         chosen,
-        topology=options.topology,
-        load=options.load,
-        duration=options.duration,
-        thresholds=options.thresholds,
+        topology=given["topology"],
+        load=given["load"],
+        duration=given["duration"],
+        thresholds=given.get("threshold") or (),
     )
-    if options.dry_run:
+    if given["dry_run"]:
         validation.check(experiment, chosen.folder, place=chosen.place)
-        _plan(options, search, estimate)
+        _plan(search, estimate, outputs.json)
         return PASS
-    console.note(_said(options, search.wanted, len(search.parts), estimate))
-    return execute(experiment, chosen.folder, options.outputs, None, chosen.place, search, options.resume)
+    console.note(_said(search, estimate))
+    return execute(experiment, chosen.folder, outputs, None, chosen.place, search, given["resume"])
 
 
-def _said(options: SearchOptions, request: SearchRequest, parts: int, estimate: bench.Estimate) -> str:
-    at = f" at {parts} frame sizes" if parts > 1 else ""
+def _said(search: Search, estimate: bench.Estimate) -> str:
+    at = f" at {len(search.parts)} frame sizes" if len(search.parts) > 1 else ""
+    longest = f"the longest of {search.request.seconds:g} s"
     return (
-        f"{options.kind}: about {estimate.trials} trials{at}, the longest of {request.seconds:g} s, "
-        f"in about {words.seconds(estimate.seconds)}"
+        f"{search.kind.name}: about {estimate.trials} trials{at}, {longest}, "
+        f"in about {quantities.wait(estimate.seconds)}"
     )
 
 
-def _plan(options: SearchOptions, search: Search, estimate: bench.Estimate) -> None:
+def _plan(search: Search, estimate: bench.Estimate, as_json: bool) -> None:
     """What would be done, on standard output."""
-    if options.outputs.json:
+    if as_json:
         parts = [
             {"name": part.name, "frame": part.axis.frame, "most": part.space.most, "unit": part.unit}
             | {"line": part.axis.line, "trials": part.planned}
             for part in search.parts
         ]
-        about = {"kind": options.kind, "strategy": options.strategy, "notes": search.notes}
+        about = {"kind": search.kind.name, "strategy": search.request.strategy, "notes": search.notes}
         console.document(about | {"trials": estimate.trials, "seconds": estimate.seconds, "parts": parts})
         return
-    console.line(_said(options, search.wanted, len(search.parts), estimate))
+    console.line(_said(search, estimate))
     console.table(
         ("frame", "highest load", "of line", "trials"),
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import console
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport
@@ -77,7 +78,7 @@ def row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[str]
         part.name,
         one.goal.upper() if one.loss_ratio is not None else one.goal,
         words.load(one.load, unit),
-        words.si(one.bits, "bit/s") if one.bits else "–",
+        quantities.si(one.bits, "bit/s") if one.bits else "–",
         f"{one.line:.2%}" if one.line else "–",
         between,
         LIMITS[one.limit],
@@ -98,11 +99,11 @@ LIMITS = {
 def _figures(part: SearchPart) -> None:
     for name, value in part.figures.items():
         if name.endswith("_time") or name.endswith("_time.max"):
-            shown = console.delay(value * 1e9)
+            shown = quantities.delay(value * 1e9)
         elif name in ("trials", "load"):
             continue
         else:
-            shown = console.delay(value)
+            shown = quantities.delay(value)
         console.out().print(Text(f"  {part.name}: {NAMES.get(name, name)} {shown}"))
 
 
@@ -124,10 +125,10 @@ def _held(search: SearchReport) -> None:
             words.load(one.load, search.unit),
             name,
             *(
-                console.delay(delay.get(stat)) + "!" * (stat in one.late.get(name, {}))
+                quantities.delay(delay.get(stat)) + "!" * (stat in one.late.get(name, {}))
                 for stat in ("p50", "p99", "p999", "max")
             ),
-            console.number(one.loss, "ratio"),
+            quantities.number(one.loss, "ratio"),
         )
         for part in search.parts
         for one in part.held
@@ -152,7 +153,7 @@ def _curve(search: SearchReport, part: SearchPart) -> None:
             [
                 words.load(one.load, search.unit),
                 f"{one.load / part.most:.0%}",
-                console.number(one.loss, "ratio"),
+                quantities.number(one.loss, "ratio"),
                 "█" * round(BAR * one.loss / most),
             ]
             for one in counted

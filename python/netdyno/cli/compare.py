@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import files
+from netdyno import files, quantities
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.errors import INVALID, THRESHOLD
 from netdyno.search import words
 from netdyno.stats import runs, searches, unpaired
@@ -45,7 +46,7 @@ def compare(
     ] = 0.05,
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
 
@@ -134,7 +135,7 @@ def sentence(c: unpaired.Difference) -> str:
             f"{c.metric}: no difference shown: one trial on a side says nothing of its noise; use --repeat 5"
         )
     unit = c.unit
-    low, high, apart, least = (console.number(x, unit) for x in (*c.interval, c.b - c.a, c.detectable))
+    low, high, apart, least = (quantities.number(x, unit) for x in (*c.interval, c.b - c.a, c.detectable))
     said = f"difference {apart}, interval {low} … {high}, minimum detectable effect {least}"
     if not c.significant:
         return f"{c.metric}: no difference shown ({said})"
@@ -152,8 +153,8 @@ def _row(c: unpaired.Difference) -> list[str | Text]:
         verdict = Text(*words[c.better])
     return [
         c.metric,
-        console.number(c.a, unit),
-        console.number(c.b, unit),
+        quantities.number(c.a, unit),
+        quantities.number(c.b, unit),
         f"{c.change:+.2%}" if c.change is not None else "–",
         f"{c.p_holm:.3g}" if c.p_holm is not None else "–",
         f"{c.effect:+.2f}" if c.effect is not None else "–",

@@ -182,35 +182,3 @@ MAIN = ("publish", "response", "round_trip", "one_way", "flow", "step")
 def main_delay(counts: Mapping[str, int]) -> str | None:
     """The delay to show of a group, from how often each was measured."""
     return next((name for name in (*MAIN, *counts) if counts.get(name)), None)
-
-
-def delay(ns: float | None) -> str:
-    """A delay in the unit that suits it."""
-    if ns is None:
-        return "–"
-    for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= factor:
-            amount = ns / factor
-            return f"{amount:.3g} {unit}" if abs(amount) < 1000 else f"{amount:,.0f} {unit}"
-    return f"{ns:.0f} ns"
-
-
-NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-"""In one of each unit of time."""
-
-
-def number(value: float | None, unit: str = "") -> str:
-    """A number in the unit of a metric."""
-    if value is None:
-        return "–"
-    if unit in NANOSECONDS:
-        return delay(value * NANOSECONDS[unit])
-    if unit == "ratio":
-        return f"{value * 100:.4g}%"
-    if unit not in ("", "count", "/s"):
-        for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-            if abs(value) >= scale and unit.endswith(("/s", "bytes")):
-                return f"{value / scale:.4g} {prefix}{unit}"
-        return f"{value:.4g} {unit}"
-    text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.4g}"
-    return text + (unit if unit == "/s" else "")

@@ -12,6 +12,7 @@ import typer
 
 from netdyno import files, paths
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.cli.verb import Verb, Verbs
 from netdyno.core import daemon
 from netdyno.core.address import Address
@@ -118,7 +119,7 @@ def stop(socket: Listening = None) -> None:
 @app.command(cls=Verb)
 def status(
     socket: Listening = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Ask the daemon who it is and what it does.
 

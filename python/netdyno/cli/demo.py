@@ -10,7 +10,8 @@ import typer
 
 from netdyno import config
 from netdyno.cli import values
-from netdyno.cli.execute import Outputs, execute
+from netdyno.cli.execute import execute
+from netdyno.cli.options import Outputs
 from netdyno.errors import Error
 from netdyno.experiment import presets, spec
 from netdyno.lazy import loaded

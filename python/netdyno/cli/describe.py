@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from netdyno import config
-from netdyno.cli import console, values
-from netdyno.core.address import Address
+from netdyno.cli import console
+from netdyno.cli.options import Json, Socket
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.experiment import presets
@@ -18,15 +16,8 @@ from netdyno.lab.dut import DRIVERS, Dut
 
 
 def describe(
-    socket: Annotated[
-        Address | None,
-        typer.Option(
-            help="Ask the daemon at this Unix socket or tcp://HOST:PORT.",
-            metavar="ADDRESS",
-            parser=values.daemon("--socket"),
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    socket: Socket = None,
+    as_json: Json = False,
 ) -> None:
     """Show transports, models, interfaces, ports, presets and drivers.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.doctor import checks, dpdk
 from netdyno.doctor.checks import Check
 from netdyno.errors import ENVIRONMENT
@@ -20,7 +20,7 @@ _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown"
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check this machine: programs, rights, limits, and what DPDK ports need.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdyno import files, paths
 from netdyno.cli import console, summary
+from netdyno.cli.options import Outputs
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.stream import JsonStream
 from netdyno.core import redaction
@@ -33,23 +34,6 @@ from netdyno.system.undo import FORCE
 
 if TYPE_CHECKING:
     from netdyno.export.prometheus import Exporter
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where the result goes besides its folder."""
-
-    json: bool = False
-    json_stream: bool = False
-    html: Path | None = None
-    junit: Path | None = None
-    csv: Path | None = None
-    prometheus: str | None = None
-    runs: Path | None = None
-    quiet: bool = False
-    store: bool = True
-    keep: Path | None = None
-    """A folder for a small copy: the report, and the result without what is inside of trials."""
 
 
 @dataclass

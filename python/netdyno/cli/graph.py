@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import yaml
 
 from netdyno import paths
 from netdyno.cli import console, graph_run, graph_view, values
+from netdyno.cli.options import Socket
 from netdyno.core import secret
 from netdyno.core.address import Address
 from netdyno.core.client import Client, Subscription
@@ -80,14 +80,7 @@ def graph(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what is there now, or at the end, as one JSON document.")
     ] = False,
-    socket: Annotated[
-        Address | None,
-        typer.Option(
-            help="Watch the daemon at this Unix socket or tcp://HOST:PORT.",
-            metavar="ADDRESS",
-            parser=values.daemon("--socket"),
-        ),
-    ] = None,
+    socket: Socket = None,
 ) -> None:
     """Show the elements that a run over DPDK ports is made of, and what passes each of them.
 
@@ -259,10 +252,7 @@ def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Add
 def watch(client: Client, whose: Whose, interval: float) -> None:
     """Show the graph until the run, or the link, is over."""
     shape = client.call("graph.describe", **whose)
-    for line in graph_view.ports(shape):
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
-    view: graph_view.View = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
-    with view:
+    with graph_view.view(shape) as view:
         for stats in _looks(client, whose, interval):
             view.take(stats)
 

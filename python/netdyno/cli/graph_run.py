@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -145,16 +144,10 @@ def _watch(
     """Show the counters now and then, and those at the end."""
     began = time.monotonic()
     until = float("inf") if watching.length is None else began + watching.length
-    view = contextlib.ExitStack()
-    shown: graph_view.View | None = None
-    if not watching.as_json and not watching.quiet:
-        for line in graph_view.ports(shape):
-            console.out().print(line, markup=False, highlight=False, soft_wrap=True)
-        shown = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
-        view.enter_context(shown)
     known: set[str] = set()
     heard = 0
-    with view:
+    shown = not watching.as_json and not watching.quiet
+    with graph_view.view(shape) if shown else contextlib.nullcontext() as view:
         look = began
         while True:
             if watching.asked and interrupts.hangups > heard:
@@ -165,8 +158,8 @@ def _watch(
             if over or now >= look:
                 look = now + watching.interval
                 stats = client.call("graph.stats", graph=made)
-                if shown:
-                    shown.take(stats)
+                if view:
+                    view.take(stats)
                 for lost in stats["status"].get("lost", ()):
                     if lost not in known:
                         known.add(lost)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from rich.live import Live
 from rich.table import Table
@@ -23,21 +23,6 @@ LOSSES = {
 }
 """What ports count that no element does."""
 _RIGHT = ("in", "out", "packets/s", "pkts/batch", "cycles/packet")
-
-
-class View(Protocol):
-    """Shows the counters as they come."""
-
-    def take(self, stats: Mapping[str, Any]) -> None:
-        """The counters now, as `graph.stats` has them."""
-
-    def __enter__(self) -> View:
-        """It begins."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """It ends."""
 
 
 class Rates:
@@ -147,36 +132,14 @@ def _paused(of: tuple[int, Mapping[str, Any]]) -> str:
     return f"worker {worker} {pauses['count']:,} × for {units.duration(pauses['ns'])}, longest {longest}"
 
 
-class Screen:
-    """Keeps a table on a terminal up to date."""
-
-    def __init__(self, shape: Mapping[str, Any]) -> None:
-        self._shape, self._rates = shape, Rates()
-        self._live = Live(console=console.out(), auto_refresh=False)
-
-    def take(self, stats: Mapping[str, Any]) -> None:
-        """The counters now."""
-        listed = rows(self._shape, stats, self._rates.take(stats))
-        self._live.update(table(listed, headline(stats)), refresh=True)
-
-    def __enter__(self) -> Screen:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-
 class Lines:
-    """Writes a line for each element and look."""
+    """Prints a line for each element and look."""
 
     def __init__(self, shape: Mapping[str, Any]) -> None:
         self._shape, self._rates = shape, Rates()
 
     def take(self, stats: Mapping[str, Any]) -> None:
-        """The counters now."""
+        """The counters now, as `graph.stats` has them."""
         status = stats["status"]
         for row in rows(self._shape, stats, self._rates.take(stats)):
             name, worker, core, entered, left, rate, batch, cycles, drops, to = row
@@ -188,13 +151,30 @@ class Lines:
             print(f"{when(status)} {lost}")
         sys.stdout.flush()
 
-    def __enter__(self) -> Lines:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is to be put back."""
+class Screen(Lines):
+    """Keeps a table on a terminal up to date."""
+
+    def __init__(self, shape: Mapping[str, Any], live: Live) -> None:
+        super().__init__(shape)
+        self._live = live
+
+    def take(self, stats: Mapping[str, Any]) -> None:
+        """The counters now."""
+        listed = rows(self._shape, stats, self._rates.take(stats))
+        self._live.update(table(listed, headline(stats)), refresh=True)
+
+
+@contextmanager
+def view(shape: Mapping[str, Any]) -> Iterator[Lines]:
+    """Print the ports; then show counters in a table on a terminal, in lines elsewhere."""
+    for line in ports(shape):
+        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+    if not sys.stdout.isatty():
+        yield Lines(shape)
+        return
+    with Live(console=console.out(), auto_refresh=False) as live:
+        yield Screen(shape, live)
 
 
 def way(packet: Mapping[str, Any]) -> Text:

@@ -18,7 +18,7 @@ import yaml
 from netdyno import config, files, paths
 from netdyno.cli import console, impair_run, impair_view, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.impair_view import View, view
+from netdyno.cli.impair_view import Plain, view
 from netdyno.core.address import Address
 from netdyno.errors import Error
 from netdyno.experiment import validation
@@ -349,7 +349,7 @@ def _watch(
     links: Links,
     link: ImpairedLink,
     source: Source,
-    shown: View,
+    shown: Plain,
     interrupts: Interrupts,
     length: float | None,
 ) -> None:
@@ -366,7 +366,7 @@ def _watch(
         time.sleep(max(0.0, min(0.1, until - time.monotonic())))
 
 
-def _follow(links: Links, link: ImpairedLink, source: Source, shown: View) -> None:
+def _follow(links: Links, link: ImpairedLink, source: Source, shown: Plain) -> None:
     """The file has changed: from now on so, unless it makes no sense."""
     try:
         links.set(link, source.read())

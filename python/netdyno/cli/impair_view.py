@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import console
 from netdyno.lab import impairment
 from netdyno.report import units
@@ -33,19 +34,6 @@ _DROPS = {
     "reordered": "reordered",
 }
 _HEADS = ("", "packets/s", "Mbit/s", "packets", "arrived", "on the way", "otherwise", "late p99")
-
-
-class View(Protocol):
-    """Shows what a link does."""
-
-    def say(self, line: str) -> None:
-        """Something worth a line."""
-
-    def take(self, stats: Mapping[str, Any]) -> None:
-        """The counters now."""
-
-    def summary(self, stats: Mapping[str, Any]) -> None:
-        """The counters in the end."""
 
 
 class Rates:
@@ -156,6 +144,6 @@ def _arrows(names: Sequence[str]) -> dict[str, str]:
 
 def _row(arrow: str, way: Counts, rate: tuple[float, float] | None) -> list[str]:
     packets, mbit = rate or (0.0, 0.0)
-    late = console.delay(way["late_p99_ns"]) if way["packets_out"] else "–"
+    late = quantities.delay(way["late_p99_ns"]) if way["packets_out"] else "–"
     counts = [f"{way[key]:,}" for key in ("packets_in", "packets_out", "held")]
     return [arrow, f"{packets:,.0f}", f"{mbit:,.1f}", *counts, became(way), late]

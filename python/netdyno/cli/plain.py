@@ -6,9 +6,10 @@ import sys
 from typing import IO, Any
 
 from netdyno import escape
-from netdyno.cli.console import delay, main_delay
+from netdyno.cli.console import main_delay
 from netdyno.core import causes, models
 from netdyno.experiment.view import SHORT, NullView, Plan
+from netdyno.quantities import delay
 
 
 class PlainLines(NullView):

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import values
-from netdyno.cli.execute import Outputs, execute
+from netdyno.cli import options, values
+from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick, url_options
-from netdyno.core.address import Address
 from netdyno.errors import Error
 from netdyno.experiment import limits, spec
 from netdyno.experiment.choose import adjust, choose
 
-OUTPUT = "Output"
-
 
 @url_options(before="capture")
+@options.output_options("json json_stream html junit csv prometheus runs store quiet", before="socket")
 def run(
     what: Annotated[
         list[str],
@@ -47,14 +44,7 @@ def run(
             parser=values.whole("--repeat", 1, 10_000),
         ),
     ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            help="Resume an interrupted run.",
-            metavar="RUN",
-            autocompletion=values.stored_run,
-        ),
-    ] = None,
+    resume: options.Resume = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -69,45 +59,12 @@ def run(
     capture_filter: Annotated[
         str | None, typer.Option(help="Which packets, as in pcap-filter(7).", metavar="FILTER")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Result as one JSON document on stdout.", rich_help_panel=OUTPUT)
-    ] = False,
-    json_stream: Annotated[
-        bool, typer.Option("--json-stream", help="Events as NDJSON on stdout.", rich_help_panel=OUTPUT)
-    ] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Copy the report here.", metavar="FILE", rich_help_panel=OUTPUT)
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="Verdict for CI servers.", metavar="FILE", rich_help_panel=OUTPUT)
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Copy series and flows here.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = None,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(help="Serve metrics, or write them.", metavar="ADDR:PORT|FILE", rich_help_panel=OUTPUT),
-    ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = None,
-    store: Annotated[bool, typer.Option(help="Enter the run into the store.", rich_help_panel=OUTPUT)] = True,
     abort_on_fail: Annotated[
         bool,
         typer.Option("--abort-on-fail", help="Stop, with exit 99, once a threshold has failed for good."),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)
-    ] = False,
-    socket: Annotated[
-        Address | None,
-        typer.Option(
-            help="Use the daemon at this Unix socket or tcp://HOST:PORT.",
-            metavar="ADDRESS",
-            parser=values.daemon("--socket"),
-        ),
-    ] = None,
-    **urls: Any,
+    socket: options.Socket = None,
+    **given: Any,
 ) -> None:
     """Run a load test and report pass or fail.
 
@@ -130,28 +87,31 @@ def run(
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
         netdyno run mine.yaml --json --junit verdict.xml
     """
-    chosen = choose(what, quick(urls))
+    chosen = choose(what, quick(given))
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
     wanted = adjust(chosen, trial, targets, repeat, _capture(capture, capture_filter), threshold or ())
-    given = {f"targets.{name}": "--target" for name in targets}
-    given |= {"phases.measure": "--duration"} if duration else {}
-    given |= {"phases.warmup": "--warmup"} if warmup else {}
-    given |= {"capture.filter": "--capture-filter"} if capture_filter else {}
-
-    typed = dict[str, str]()
+    typed = {f"targets.{name}": "--target" for name in targets}
+    typed |= {"phases.measure": "--duration"} if duration else {}
+    typed |= {"phases.warmup": "--warmup"} if warmup else {}
+    typed |= {"capture.filter": "--capture-filter"} if capture_filter else {}
     for one in chosen.experiment.legs:
         profile = spec.resolve_profile(one.profile, chosen.folder)
         listed = profile.get("thresholds")
         typed |= limits.places(threshold or (), profile, len(listed) if isinstance(listed, list) else 0)
 
     def place(leg: str, at: str) -> str:
-        return given.get(at) or typed.get(at.partition("].")[0] + "]") or chosen.place(leg, at)
+        return typed.get(at) or typed.get(at.partition("].")[0] + "]") or chosen.place(leg, at)
 
-    outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
     try:
         code = execute(
-            wanted, chosen.folder, outputs, socket, place, resume=resume, abort_on_fail=abort_on_fail
+            wanted,
+            chosen.folder,
+            options.outputs(given),
+            socket,
+            place,
+            resume=resume,
+            abort_on_fail=abort_on_fail,
         )
     except Error as e:
         if e.code == "ND-92-22" and "namespaces" in e.what:

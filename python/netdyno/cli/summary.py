@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import bench_view, console
 from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
@@ -138,8 +139,8 @@ def _measured(result: Result) -> None:
 def _estimate(of: Estimate | None, unit: str) -> str:
     if of is None:
         return "–"
-    spread = f" ± {console.number(of.sd, unit)}" if of.sd is not None else ""
-    return console.number(of.mean, unit) + spread
+    spread = f" ± {quantities.number(of.sd, unit)}" if of.sd is not None else ""
+    return quantities.number(of.mean, unit) + spread
 
 
 def failures(group: GroupSummary, until: str = "") -> list[str]:
@@ -180,7 +181,7 @@ def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]
     of = f"{worst.group} {name[0]}" if len(groups) > 1 else name[0]
     return (
         f"generator lateness may be {own} the {of} {percentile.shown(name[2])} "
-        f"({console.delay(worst.limit)} late, {console.delay(worst.value)} measured){more}: "
+        f"({quantities.delay(worst.limit)} late, {quantities.delay(worst.value)} measured){more}: "
         "lower the load or free CPU cores"
     )
 
@@ -195,11 +196,11 @@ def stalls(group: GroupSummary) -> str:
     if found is None or not (found.time or found.waiting):
         return ""
     said = (
-        f"{group.name}: devices stalled {console.number(found.share, 'ratio')} of the time (no answer within "
-        f"{console.delay(found.limit)}), longest wait {console.delay(found.longest)}"
+        f"{group.name}: devices stalled {quantities.number(found.share, 'ratio')} of the time "
+        f"(no answer within {quantities.delay(found.limit)}), longest wait {quantities.delay(found.longest)}"
     )
     if found.waiting:
-        said += f"; {console.number(found.waiting, 'ratio')} of them still waited at the end"
+        said += f"; {quantities.number(found.waiting, 'ratio')} of them still waited at the end"
     return said
 
 
@@ -208,10 +209,10 @@ def disorder(group: GroupSummary) -> str:
     counts, order = group.measured, group.reordering
     said = []
     if order and counts.reordered:
-        one = f"{counts.reordered:,} out of order ({console.number(order.ratio, 'ratio')})"
+        one = f"{counts.reordered:,} out of order ({quantities.number(order.ratio, 'ratio')})"
         if order.extent.count:
             messages = f"{order.extent.p99:,.0f} message{'s' * (order.extent.p99 != 1)}"
-            one += f", late by {messages} and {console.delay(order.late.p99)} (p99)"
+            one += f", late by {messages} and {quantities.delay(order.late.p99)} (p99)"
         said.append(one)
     if counts.duplicates:
         said.append(f"{counts.duplicates:,} came again")
@@ -225,7 +226,7 @@ def redirects(group: GroupSummary) -> str:
     by = {name: n for name, n in group.measured.own.items() if name.startswith("responses_")}
     if not (found := by.get("responses_3xx", 0)):
         return ""
-    share = console.number(found / sum(by.values()), "ratio")
+    share = quantities.number(found / sum(by.values()), "ratio")
     said = f"{group.name}: responses_3xx {share}: redirects are measured and not followed"
     return f"{said}; `curl -I` shows where they lead"
 
@@ -236,7 +237,7 @@ def own(group: GroupSummary) -> str:
     counted = group.measured.own
     unwanted = [one.name for one in model.counters if one.better == "less" and counted.get(one.name)]
     said = [f"{name} {counted[name]:,}" for name in unwanted]
-    said += [f"{name} {console.number(value, 'ratio')}" for name, value in group.indices.items() if value]
+    said += [f"{name} {quantities.number(value, 'ratio')}" for name, value in group.indices.items() if value]
     return f"{group.name}: {', '.join(said)}" if said else ""
 
 
@@ -265,22 +266,22 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
     delay = group.delays.get(name)
 
     def rate(key: str) -> str:
-        return console.number(rates[key].mean, "/s") if key in rates else "–"
+        return quantities.number(rates[key].mean, "/s") if key in rates else "–"
 
     def quantile(stat: str) -> str:
         mark = " !" if f"{group.name}.delay.{name}.{stat}" in doubts else ""
-        return f"{console.delay(percentile.of(delay, stat))}{mark}" if delay else "–"
+        return f"{quantities.delay(percentile.of(delay, stat))}{mark}" if delay else "–"
 
     return [
         group.name,
         str(group.devices),
         rate("messages_sent"),
         "–" if is_unconfirmed(group) else rate("messages_delivered"),
-        console.number(group.loss.mean, "ratio") if group.loss else "–",
+        quantities.number(group.loss.mean, "ratio") if group.loss else "–",
         name,
         *map(quantile, SHOWN),
-        console.delay(delay.max) if delay else "–",
-        console.delay(group.lateness.p99) if group.lateness.count else "–",
+        quantities.delay(delay.max) if delay else "–",
+        quantities.delay(group.lateness.p99) if group.lateness.count else "–",
         ", ".join(f"{kind} {count:,}" for kind, count in counts.failures.items() if count) or "none",
     ]
 
@@ -289,9 +290,10 @@ def _threshold(result: Result, index: int) -> list[str | Text]:
     t = result.thresholds[index]
     unit = GroupMetric.parse(t.metric).unit
     if t.interval:
-        interval = f"{console.number(t.interval[0], unit)} … {console.number(t.interval[1], unit)}"
+        interval = f"{quantities.number(t.interval[0], unit)} … {quantities.number(t.interval[1], unit)}"
     else:
         interval = "one trial: none"
     mark = Text("pass", style="green") if t.passed else Text("FAIL", style="bold red")
     name = f"{t.leg}: {t.metric}" if len(result.legs) > 1 else t.metric
-    return [name, f"{t.side} {console.number(t.bound, unit)}", console.number(t.value, unit), interval, mark]
+    bound = f"{t.side} {quantities.number(t.bound, unit)}"
+    return [name, bound, quantities.number(t.value, unit), interval, mark]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from netdyno.cli import values
+from netdyno.cli.options import Function, insert, parameter
 from netdyno.experiment.url_options import DEFAULTS, OPTIONS, UrlOption, UrlOptions
 
 _TYPES: Mapping[str, Any] = {
@@ -26,35 +27,22 @@ _TYPES: Mapping[str, Any] = {
 
 def url_options(
     before: str, *, searched: bool = False, words: Mapping[str, str] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb the options, which come as `**urls`: in the help they stand before one of its own.
+) -> Callable[[Function], Function]:
+    """Give a verb the options, which it takes by `**`: in the help they stand before one of its own.
 
     `searched`: those of a search alone. `words`: other help about some.
     """
-
-    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        own = [
-            one
-            for one in inspect.signature(verb, eval_str=True).parameters.values()
-            if one.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        options = [
-            _parameter(replace(one, help=(words or {}).get(one.name, one.help)))
-            for one in OPTIONS.values()
-            if one.searched or not searched
-        ]
-        at = next(i for i, one in enumerate(own) if one.name == before)
-        every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own[:at], *options, *own[at:])]
-        verb.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-        verb.__annotations__ = {one.name: one.annotation for one in every}
-        return verb
-
-    return decorate
+    options = [
+        _parameter(replace(one, help=(words or {}).get(one.name, one.help)))
+        for one in OPTIONS.values()
+        if one.searched or not searched
+    ]
+    return lambda verb: insert(verb, options, before)
 
 
-def quick(urls: Mapping[str, Any]) -> UrlOptions:
-    """The options that were given."""
-    read = {name: _value(OPTIONS[name], value) for name, value in urls.items()}
+def quick(given: Mapping[str, Any]) -> UrlOptions:
+    """The options of URLs among all that were given."""
+    read = {name: _value(OPTIONS[name], value) for name, value in given.items() if name in OPTIONS}
     return UrlOptions(**read)
 
 
@@ -66,7 +54,7 @@ def _value(option: UrlOption, value: Any) -> Any:
     return value
 
 
-def _parameter(option: UrlOption) -> inspect.Parameter:
+def _parameter(option: UrlOption) -> Parameter:
     parser: Callable[[str], Any] | None = None
     if option.value == "whole":
         most = values.MOST_WHOLE if option.most is None else option.most
@@ -77,9 +65,4 @@ def _parameter(option: UrlOption) -> inspect.Parameter:
         *option.flags, help=option.help, metavar=option.metavar, parser=parser, rich_help_panel=option.panel
     )
     default = DEFAULTS[option.name] if option.value == "flag" else None
-    return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[_TYPES[option.value], said],
-    )
+    return parameter(option.name, Annotated[_TYPES[option.value], said], default)

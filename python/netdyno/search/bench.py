@@ -9,6 +9,7 @@ from pathlib import Path
 from netdyno import units
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
+from netdyno.search import sizes as frames
 from netdyno.search.gate import spare, undisturbed
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
@@ -39,19 +40,19 @@ class Estimate:
 
 
 def prepare(
-    name: str,
+    request: SearchRequest,
     experiment: Experiment,
     base: Path,
-    request: SearchRequest,
-    sizes: Sequence[tuple[str, Size]],
     ratios: Sequence[Ratio] = (),
     fits: Fits = lambda leg, label, size: True,
 ) -> tuple[Search, Estimate]:
     """A search of a kind over the legs of an experiment, at each frame size."""
+    sizes = [] if request.sizes is None else frames.read(request.sizes)
     check(request)
-    kind, legs = KINDS[name], searched(experiment, base, several=KINDS[name].several)
+    kind = KINDS[request.kind]
+    legs = searched(experiment, base, several=kind.several)
     leg = legs[0]
-    if name == "rate" and not table(leg.profile).get("thresholds"):
+    if kind.name == "rate" and not table(leg.profile).get("thresholds"):
         what = "the profile has no thresholds, so that there is nothing a load could fail to keep"
         fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
         raise Error("ND-104-07", what, at="thresholds", fix=fix)

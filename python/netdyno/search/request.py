@@ -20,8 +20,13 @@ class SearchRequest:
     """A load search: goals, strategy, resolution and trial length."""
 
     goals: tuple[Goal, ...]
+    kind: str = "throughput"
     strategy: str = "binary"
+    """`binary`, or `mlr` (RFC 9971)."""
     resolution: float = 0.005
+    """Distance between the bounds at which a search ends, as a share."""
+    sizes: str | None = None
+    """Frame sizes: `rfc2544`, `rfc5180`, `imix`, or a list like `64,512`; none: as the profile has them."""
     seconds: float = 10.0
     """Length of a trial."""
     repeat: int = 12

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from netdyno import config, units
 from netdyno.errors import Error
@@ -12,44 +13,22 @@ from netdyno.experiment import spec, validation
 from netdyno.experiment.choose import ChosenExperiment, adjust
 from netdyno.experiment.spec import Experiment
 from netdyno.search import bench
-from netdyno.search import sizes as frames
 from netdyno.search.bench import Estimate
 from netdyno.search.options import trial_length
 from netdyno.search.request import SearchRequest
 from netdyno.search.schedule import Search
 from netdyno.search.trial import Goal, loss_goal, threshold_goal
 
-NEAR, HELD = 12, 3
-"""Trials near the edge, and of a figure that is measured at a load, where nothing is said."""
-
+NEAR, AT_LOAD = 12, 3
+"""Default number of trials: near the edge, and at a fixed load."""
+FIXED_LOAD = ("latency", "recovery", "reset")
+"""Kinds that measure at a fixed load once they have found it."""
 
 OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at")
 """That each kind of search may be given."""
 
 
-@dataclass(frozen=True)
-class BenchmarkRequest:
-    """A benchmark: its kind, its goals and how to measure."""
-
-    kind: str
-    goals: tuple[Goal, ...]
-    resolution: float = 0.005
-    """How far apart bounds may be, as a share."""
-    strategy: str = "binary"
-    """`binary`, or `mlr` (RFC 9971)."""
-    sizes: str | None = None
-    """Frame sizes: `rfc2544`, `rfc5180`, `imix`, or a list like `64,512`; none: as the profile has them."""
-    repeat: int | None = None
-    """Trials near the edge; of latency and the like, how often each is measured."""
-    step: float = 0.1
-    """Of a loss curve, as a share of the highest load."""
-    messages: bool = False
-    """Rate: in messages per second of devices that send at an interval."""
-    at: float | None = None
-    """Latency, recovery and reset: at this share of the highest load, in place of a search for it."""
-
-
-def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) -> BenchmarkRequest:
+def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) -> SearchRequest:
     """The highest load that loses no frame (RFC 2544 section 26.1), or at most a share; with `pdr` both."""
     goals: tuple[Goal, ...] = (loss_goal("ndr" if loss == 0 else "pdr", loss),)
     if pdr is not None:
@@ -57,18 +36,18 @@ def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) ->
     return _request("throughput", goals, how)
 
 
-def mlrsearch(pdr: float = 0.005, **how: object) -> BenchmarkRequest:
+def mlrsearch(pdr: float = 0.005, **how: object) -> SearchRequest:
     """NDR and PDR at once, by MLRsearch (RFC 9971)."""
     goals = (loss_goal("ndr", 0.0), loss_goal("pdr", pdr, "pdr"))
     return _request("throughput", goals, {"strategy": "mlr", **how})
 
 
-def loss(step: float = 0.1, **how: object) -> BenchmarkRequest:
+def loss(step: float = 0.1, **how: object) -> SearchRequest:
     """The frame loss rate from the highest load down, until two in turn lose nothing (section 26.3)."""
     return _request("loss", (loss_goal("ndr", 0.0),), {"step": step, **how})
 
 
-def back_to_back(**how: object) -> BenchmarkRequest:
+def back_to_back(**how: object) -> SearchRequest:
     """The longest burst at the highest load of which nothing is lost (RFC 9004)."""
     if how.get("strategy", "binary") != "binary":
         what = f"back-to-back: the length of a burst is not searched by {how['strategy']}"
@@ -76,36 +55,41 @@ def back_to_back(**how: object) -> BenchmarkRequest:
     return _request("back-to-back", (loss_goal("ndr", 0.0),), how)
 
 
-def latency(at: float | None = None, **how: object) -> BenchmarkRequest:
+def latency(at: float | None = None, **how: object) -> SearchRequest:
     """Delays at the throughput (section 26.2), or at a share of the highest load."""
     return _request("latency", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def recovery(at: float | None = None, **how: object) -> BenchmarkRequest:
+def recovery(at: float | None = None, **how: object) -> SearchRequest:
     """How long a DUT takes to lose nothing any more after an overload (section 26.5)."""
     return _request("recovery", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def reset(at: float | None = None, **how: object) -> BenchmarkRequest:
+def reset(at: float | None = None, **how: object) -> SearchRequest:
     """How long a DUT forwards nothing when it is started again (section 26.6, RFC 6201)."""
     return _request("reset", (loss_goal("ndr", 0.0),), {"at": at, **how})
 
 
-def rate(**how: object) -> BenchmarkRequest:
+def rate(**how: object) -> SearchRequest:
     """The highest load of a profile over kernel sockets that keeps its thresholds."""
     return _request("rate", (threshold_goal(),), how)
 
 
-def _request(kind: str, goals: tuple[Goal, ...], how: dict[str, object]) -> BenchmarkRequest:
-    """With what else is said: the fields of `Asked`."""
+def _request(kind: str, goals: tuple[Goal, ...], how: dict[str, object]) -> SearchRequest:
     if unknown := how.keys() - OPTIONS:
         what = f"{kind}: there is no option {sorted(unknown)[0]!r}"
         raise Error("ND-104-07", what, fix=f"Use {', '.join(OPTIONS)}")
-    return replace(BenchmarkRequest(kind, goals), **how)  # type: ignore[arg-type]
+    return request(kind, goals, **how)
+
+
+def request(kind: str, goals: tuple[Goal, ...], **how: Any) -> SearchRequest:
+    """A request with the defaults of its kind for options that are None."""
+    given = {name: value for name, value in how.items() if value is not None}
+    return SearchRequest(goals, kind, **{"repeat": AT_LOAD if kind in FIXED_LOAD else NEAR} | given)
 
 
 def prepare(
-    asked: BenchmarkRequest,
+    request: SearchRequest,
     chosen: ChosenExperiment,
     *,
     topology: Path | None = None,
@@ -119,20 +103,9 @@ def prepare(
     experiment = adjust(chosen, {"load": load}, {}, None, thresholds=thresholds)
     if topology:
         experiment = placed(experiment, topology)
-    held = asked.kind in ("latency", "recovery", "reset")
-    wanted = SearchRequest(
-        goals=asked.goals,
-        strategy=asked.strategy,
-        resolution=asked.resolution,
-        seconds=_measure(experiment, chosen.folder) if duration is None else duration,
-        repeat=(HELD if held else NEAR) if asked.repeat is None else asked.repeat,
-        step=asked.step,
-        at=asked.at,
-        messages=asked.messages,
-    )
-    listed = [] if asked.sizes is None else frames.read(asked.sizes)
+    seconds = _measure(experiment, chosen.folder) if duration is None else duration
     try:
-        return experiment, *bench.prepare(asked.kind, experiment, chosen.folder, wanted, listed)
+        return experiment, *bench.prepare(replace(request, seconds=seconds), experiment, chosen.folder)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         # of a wrong profile the core says what is wrong
         validation.refuse(experiment, chosen.folder, place=chosen.place)

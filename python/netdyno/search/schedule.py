@@ -40,7 +40,7 @@ class Search:
         seed: int = 1,
         ratios: Sequence[Ratio] = (),
     ) -> None:
-        self.kind, self.wanted, self.parts = kind, request, parts
+        self.kind, self.request, self.parts = kind, request, parts
         self.planned = sum(part.planned for part in parts)
         self.notes = list(notes)
         self._ratios = ratios
@@ -56,7 +56,7 @@ class Search:
         """How loads are chosen, in a word."""
         if self.kind.name in STRATEGIES:
             return STRATEGIES[self.kind.name]
-        return "none" if self.wanted.at is not None else self.wanted.strategy
+        return "none" if self.request.at is not None else self.request.strategy
 
     @property
     def variants(self) -> Sequence[Variant]:
@@ -85,7 +85,7 @@ class Search:
 
     def _place(self, part: PartSearch, ask: TrialRequest) -> ScheduledTrial:
         self._number += 1
-        leg = self.kind.leg(part.axis, ask, self.wanted)
+        leg = self.kind.leg(part.axis, ask, self.request)
         name = leg_name(part, ask)
         assert isinstance(leg.profile, dict)
         levels = {"load": ask.load, "unit": _unit(part, ask)}
@@ -116,7 +116,7 @@ class Search:
             exact=self.kind.exact,
             by_loss=self.kind.by_loss,
             timed=self.kind.timed and ask.seconds >= part.space.seconds,
-            goals=self.wanted.goals,
+            goals=self.request.goals,
         )
         part.legs[seen.number] = scheduled.variant.name
         part.repetitions[seen.number] = outcome.repetition
@@ -158,7 +158,7 @@ class Search:
             f"{part.name}: {said}"
             for part in self.parts
             if part.trials
-            for said in self.kind.missing(part, self.wanted)
+            for said in self.kind.missing(part, self.request)
         ]
         self.notes += lacking
         self.notes += ratio_lines(parts, self._ratios)
@@ -167,9 +167,9 @@ class Search:
             kind=self.kind.name,
             strategy=self.strategy,
             unit=self.parts[0].unit,
-            resolution=self.wanted.resolution,
+            resolution=self.request.resolution,
             confidence=CONFIDENCE,
-            seconds=self.wanted.seconds,
+            seconds=self.request.seconds,
             planned=self.planned,
             valid=done and not result.interrupted and bool(parts) and not lacking,
             parts=parts,
@@ -177,7 +177,7 @@ class Search:
         )
 
     def _reported(self, part: PartSearch) -> SearchPart:
-        findings, figures = self.kind.judge(part, self.wanted)
+        findings, figures = self.kind.judge(part, self.request)
         return SearchPart(
             name=part.name,
             leg=part.leg,
@@ -187,7 +187,7 @@ class Search:
             line=part.axis.line,
             findings=list(findings),
             figures=dict(figures),
-            held=at_shares(part.trials, self.wanted.shares),
+            held=at_shares(part.trials, self.request.shares),
             trials=[self._trial(part, one) for one in part.trials],
             checks=[self._trial(part, one).model_copy(update=CHECK) for one in part.checks],
         )
@@ -202,7 +202,7 @@ class Search:
             sent=one.sent,
             lost=one.lost,
             loss=one.loss,
-            met=[goal.name for goal in self.wanted.goals if goal.met(one)],
+            met=[goal.name for goal in self.request.goals if goal.met(one)],
             broken=list(one.broken),
             counts=not why,
             why=why,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from netdyno import quantities
 from netdyno.core.model import PauseLength, Pauses
 
 FIRST, LENGTHS = 100_000, 8
@@ -105,17 +106,10 @@ def excuse(found: Sequence[WorkerPauses], lost: int, rate: float, room: int) -> 
     if not 0 < lost <= whole:
         return ""
     told = [told_of(one) for one, most in sorted(each, key=lambda pair: -pair[1]) if most]
-    return f"{', '.join(told)}: up to {whole:,} packets at {_rate(rate)}; {lost:,} lost"
+    return f"{', '.join(told)}: up to {whole:,} packets at {quantities.si(rate, 'pps', 3)}; {lost:,} lost"
 
 
 def told_of(one: WorkerPauses) -> str:
     """`worker 2 of the DUT paused for 3.1 ms in 4 pauses`."""
     many = "1 pause" if one.pauses.count == 1 else f"{one.pauses.count:,} pauses"
     return f"{one.who}{PAUSED}{one.pauses.ns / 1e6:.3g} ms in {many}"
-
-
-def _rate(rate: float) -> str:
-    for prefix, factor in (("M", 1e6), ("k", 1e3)):
-        if rate >= factor:
-            return f"{rate / factor:.3g} {prefix}pps"
-    return f"{rate:.3g} pps"

@@ -19,6 +19,7 @@ from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.results import Comparison, Screening, Tuning
 from netdyno.tuning.search import Budget
+from netdyno.tuning.study_listener import StudyListener
 
 SIDES = ("server", "client")
 Progress = Callable[[int, int], None]
@@ -68,7 +69,7 @@ def compare(
     need_root()
     journal.restore()
 
-    class Listener(compare_run.NullComparisonListener):
+    class Listener(StudyListener):
         def trial(self, what: str, done: int, of: int, seen: Any) -> None:
             if on_trial and what == "compare":
                 on_trial(done, of)
@@ -108,7 +109,7 @@ def screen(
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     wanted = screen_run.ScreeningRequest(
-        request=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+        bench=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         metrics=arguments.texts(metrics, "metrics"),
         trajectories=trajectories,
         memory=_bytes(memory),
@@ -164,7 +165,7 @@ def tune(
     arguments.function(on_trial, "on_trial")
     longest = arguments.quantity(units.TIME, time, "time")
     wanted = search_run.TuningSearchRequest(
-        request=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+        bench=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
         objectives=arguments.texts(objective, "objective"),
         limits=[Limit(*one) for one in arguments.numbers(limits, "limits").items()],
         screened=_study(screened),
@@ -179,7 +180,7 @@ def tune(
         return Tuning(search_run.search(wanted, _Listener(on_trial), Interrupts()))
 
 
-class _Listener(search_run.NullListener):
+class _Listener(StudyListener):
     """Passes progress to the caller's function."""
 
     def __init__(self, told: Progress | None) -> None:

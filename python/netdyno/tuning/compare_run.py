@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from netdyno.errors import Error
 from netdyno.experiment import entry
@@ -17,7 +17,7 @@ from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, judge
 from netdyno.stats.discards import Discard
-from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import Order, detectable, pairs_for
 from netdyno.stats.pairs import Pair, both
 from netdyno.stats.sequential import TEST, first_look
@@ -28,6 +28,7 @@ from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.host_state import HostState
+from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.successive_halving import CandidateStanding, successive_halving
 
 
@@ -56,32 +57,6 @@ class ComparisonRequest:
     allow_global: bool = False
 
 
-class ComparisonListener(Protocol):
-    """Receives the progress of a comparison."""
-
-    def note(self, text: str) -> None:
-        """Something worth knowing."""
-
-    def noise(self, found: Calibration) -> None:
-        """What the bench can show."""
-
-    def trial(self, what: str, done: int, of: int, seen: Observation) -> None:
-        """A trial is over."""
-
-
-class NullComparisonListener:
-    """Ignores all progress."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def noise(self, found: Calibration) -> None:
-        """Nothing."""
-
-    def trial(self, what: str, done: int, of: int, seen: Observation) -> None:
-        """Nothing."""
-
-
 @dataclass(frozen=True)
 class ComparisonOutcome:
     """A finished comparison: calibration, verdicts and the stored study."""
@@ -103,9 +78,7 @@ class ComparisonOutcome:
     """The test, and the looks that were taken."""
 
 
-def compare(
-    request: ComparisonRequest, listener: ComparisonListener, interrupts: Interrupts
-) -> ComparisonOutcome:
+def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
     """Choose, calibrate, race, measure in pairs, judge, and keep it. Interrupted, the same call goes on."""
     there = benches.tunables(request.bench)
     base, *candidates = [_chosen(one, there, request.allow_global) for one in (request.a, *request.b)]
@@ -168,7 +141,7 @@ def measure_stages(
     b: Setting,
     looks: Looks,
     request: ComparisonRequest,
-    listener: ComparisonListener,
+    listener: StudyListener,
 ) -> tuple[list[Pair], list[Discard], RepeatBudget]:
     """All pairs of a look, those of the looks before out of the record; the trials that were measured again,
     and what there is to spare."""
@@ -189,7 +162,7 @@ def _say_plan(
     request: ComparisonRequest,
     noise: Calibration,
     metrics: Mapping[str, Metric],
-    listener: ComparisonListener,
+    listener: StudyListener,
 ) -> None:
     """How many pairs are measured, and what they can show, before the first."""
     now, count = looks.now, looks.now.pairs
@@ -214,7 +187,7 @@ def bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> Nam
 
 
 def calibrate(
-    on: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int, listener: ComparisonListener
+    on: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int, listener: StudyListener
 ) -> Calibration:
     """The bench held against itself; kept for a day."""
     rest = budget("A/A", pairs, 2 * pairs, spare, listener)
@@ -224,9 +197,7 @@ def calibrate(
     return made
 
 
-def budget(
-    what: str, pairs: int, trials: int, spare: int | None, listener: ComparisonListener
-) -> RepeatBudget:
+def budget(what: str, pairs: int, trials: int, spare: int | None, listener: StudyListener) -> RepeatBudget:
     """How many trials may be measured again, said before the first."""
     rest = RepeatBudget(trials if spare is None else spare)
     listener.note(
@@ -279,7 +250,7 @@ def _chosen(one: str | Setting, there: Mapping[str, HostState], allow_global: bo
     return benches.choose(text, there, allow_global)
 
 
-def _progress(listener: ComparisonListener, what: str) -> Any:
+def _progress(listener: StudyListener, what: str) -> Any:
     return lambda done, of, seen: listener.trial(what, done, of, seen)
 
 

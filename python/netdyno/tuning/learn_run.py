@@ -27,7 +27,7 @@ from netdyno.tuning.model import Scope
 from netdyno.tuning.prepared_bench import UninterruptedBench
 from netdyno.tuning.recommend import Experience, judge
 from netdyno.tuning.registry import registry
-from netdyno.tuning.search_run import StudyListener
+from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.tunable_bench import CheckedBench, TunableSet, machine, tunables_of
 
 SERVICES = (

@@ -20,7 +20,7 @@ from netdyno.stats.sequential import TEST, share
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside
 from netdyno.tuning import benches, compare_run, tables
-from netdyno.tuning.compare_run import ComparisonListener
+from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.tables import MeasuredTable, Tables, TableTrials, TrialCallback
 
 
@@ -66,7 +66,7 @@ class ReproductionOutcome:
 
 
 def reproduce(
-    request: ReproductionRequest, listener: ComparisonListener, interrupts: Interrupts, told: TrialCallback
+    request: ReproductionRequest, listener: StudyListener, interrupts: Interrupts, told: TrialCallback
 ) -> ReproductionOutcome:
     """Choose settings, measure block by block, fill the tables, keep them. The same call goes on."""
     made, length, level = request.tables, request.length, request.level

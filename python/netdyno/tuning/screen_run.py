@@ -13,14 +13,14 @@ from netdyno.tuning.gain import of_bench
 from netdyno.tuning.prepared_bench import BenchRequest, open_bench
 from netdyno.tuning.screen import Screening, cost
 from netdyno.tuning.screen import screen as run
-from netdyno.tuning.search_run import StudyListener
+from netdyno.tuning.study_listener import StudyListener
 
 
 @dataclass(frozen=True)
 class ScreeningRequest:
     """A screening: bench, metrics, trajectories and significance."""
 
-    request: BenchRequest
+    bench: BenchRequest
     """What is measured, and which parameters there are."""
     metrics: Sequence[str] = ()
     """Only these; none: all that the bench measures."""
@@ -46,8 +46,8 @@ class ScreeningOutcome:
 
 def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Interrupts) -> ScreeningOutcome:
     """Make the bench ready, walk the trajectories, judge, keep. Interrupted, the same call goes on."""
-    with open_bench(request.request, interrupts) as on:
-        space = on.space(request.request.params, request.memory)
+    with open_bench(request.bench, interrupts) as on:
+        space = on.space(request.bench.params, request.memory)
         metrics = on.metrics(request.metrics)
         looked_at = of_bench(on.bench.metrics, metrics)
         plan = {

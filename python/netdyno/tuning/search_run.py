@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment import study as studies
-from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
-from netdyno.stats.observation import Metric, Setting
+from netdyno.stats.observation import Setting
 from netdyno.stats.sequential import TEST
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.prepared_bench import BenchRequest, PreparedBench, open_bench
-from netdyno.tuning.prove import Limit, ProofPlan
+from netdyno.tuning.prove import Limit
 from netdyno.tuning.search import Budget, Goal, SearchOutcome, most_trials
 from netdyno.tuning.search import search as run
+from netdyno.tuning.study_listener import StudyListener
 
 
 @dataclass(frozen=True)
 class TuningSearchRequest:
     """A search: bench, objectives, limits and budget."""
 
-    request: BenchRequest
+    bench: BenchRequest
     """What is measured, and which parameters there are."""
     objectives: Sequence[str] = ()
     """Metrics to improve; none: those of the class of service, else the first of the bench."""
@@ -40,38 +40,6 @@ class TuningSearchRequest:
     name: str | None = None
     fresh: bool = False
     """Measure anew what was measured before."""
-
-
-class StudyListener(Protocol):
-    """Receives the progress of a study."""
-
-    def note(self, text: str) -> None:
-        """Something worth knowing."""
-
-    def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
-        """Trials are about to be measured: where they are kept, at most how many, and what is looked at."""
-
-    def planned(self, plan: ProofPlan) -> None:
-        """How the proof is going to be measured."""
-
-    def over(self, record: Record) -> None:
-        """All were measured."""
-
-
-class NullListener:
-    """Ignores all progress."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
-        """Nothing."""
-
-    def planned(self, plan: ProofPlan) -> None:
-        """Nothing."""
-
-    def over(self, record: Record) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +59,8 @@ def search(
 ) -> TuningSearchOutcome:
     """Make the bench ready, search, prove, keep. Interrupted, the same call goes on."""
     before = studies.read(request.screened, "screen") if request.screened else None
-    names = list(request.request.params) or _survivors(before)
-    with open_bench(request.request, interrupts) as on:
+    names = list(request.bench.params) or _survivors(before)
+    with open_bench(request.bench, interrupts) as on:
         space = on.space(names, request.memory)
         goal = _goal(on, request)
         hints = _hints(before, goal)

@@ -19,9 +19,9 @@ def test_a_study_with_shares_searches_as_long_as_others_and_holds_longer() -> No
     made = nat_study.prepare(read, study.nat(None), StudyOptions(), there)
     plain = nat_study.prepare(study.read("figure-7"), study.nat(None), StudyOptions(), there)
     assert made.search.kind.name == "latency" and plain.search.kind.name == "throughput"
-    assert made.search.wanted.shares == tuple(read.latency_at) == SHARES
+    assert made.search.request.shares == tuple(read.latency_at) == SHARES
     seconds = {ask.seconds for ask in _asks(made)}
-    assert seconds == {plain.search.wanted.seconds, made.search.wanted.seconds}
+    assert seconds == {plain.search.request.seconds, made.search.request.seconds}
 
 
 def _asks(made: nat_study.PreparedStudy) -> list[LoadTrial]:

@@ -62,7 +62,7 @@ def part(name: str, leg: str, repeat: int = 4) -> tuple[PartSearch, SearchReques
     asked = nat_study.StudyOptions(repeat=repeat, legs=(leg,))
     made = nat_study.prepare(study.read(name), study.nat(None), asked, Machine(machine(1, 2)))
     (one,) = made.search.parts
-    return one, made.search.wanted
+    return one, made.search.request
 
 
 def searched_on(dut: Table) -> tuple[PartSearch, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from netdyno.experiment.view import NullView
 from netdyno.report import leg_comparison as page
 from netdyno.report.compact import keep
 from netdyno.report.render import render
-from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.ratio import Ratio, ratio_lines
 from netdyno.search.request import SearchRequest
@@ -73,9 +73,9 @@ def searched(tmp_path: Path, what: str) -> tuple[Result, Path, list[str]]:
     duts = TwoDuts()
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
-    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01, sizes=what)
     search, _ = prepare(
-        "throughput", experiment, tmp_path, wanted, sizes.read(what), [Ratio("fast", "slow")],
+        wanted, experiment, tmp_path, [Ratio("fast", "slow")],
         lambda leg, label, _: (leg, label) != ("slow", "1518B"),
     )  # fmt: skip
     result, folder = ExperimentRun(
@@ -136,7 +136,7 @@ def test_a_single_leg_is_not_measured_at_a_size_that_its_ports_do_not_take(tmp_p
         def fits(leg: str, label: str, _: object) -> bool:
             return (leg, label) != ("slow", "1518B")
 
-        search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what), (), fits)
+        search, _ = prepare(replace(wanted, sizes=what), experiment, tmp_path, (), fits)
         return [part.name for part in search.parts]
 
     assert parts("64,1518") == ["64B"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from netdyno.cli import console, summary
+from netdyno import quantities
+from netdyno.cli import summary
 from netdyno.core.model import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.core.result import Result
 from netdyno.experiment.measurer import Load, TrialOutcome
@@ -16,7 +18,6 @@ from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import NullView
 from netdyno.report import latency_at_load as page
 from netdyno.report.render import render
-from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.latency_at_load import at_shares, shape
@@ -125,7 +126,7 @@ class OfferedLess:
 def test_a_load_that_was_given_and_never_offered_is_no_result(kind: str, tmp_path: Path) -> None:
     experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
     wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, at=0.3)
-    search, _ = prepare(kind, experiment, tmp_path, wanted, sizes.read("64"))
+    search, _ = prepare(replace(wanted, kind=kind, sizes="64"), experiment, tmp_path)
     result, _ = ExperimentRun(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=OfferedLess(),
@@ -157,7 +158,7 @@ class WithDelays:
 def searched(tmp_path: Path) -> tuple[Result, Path]:
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
-    search, _ = prepare("latency", experiment, tmp_path, WANTED, sizes.read("64"))
+    search, _ = prepare(replace(WANTED, kind="latency", sizes="64"), experiment, tmp_path)
     return ExperimentRun(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=WithDelays(),
@@ -187,7 +188,7 @@ def test_terminal_and_page_have_a_row_for_each(
     assert "latency at shares of what was found" in shown
     (line,) = [one for one in shown.splitlines() if one.startswith("slow,64B") and "50%" in one]
     median = result.search.parts[1].held[0].delays["x.one_way"]["p50"]
-    assert "x.one_way" in line and console.delay(median) in line
+    assert "x.one_way" in line and quantities.delay(median) in line
     table = page.table(result.search, "/s")
     assert [(row[0].sort, row[1].sort) for row in table.rows] == [
         ("fast,64B", 0.5), ("fast,64B", 0.9), ("slow,64B", 0.5), ("slow,64B", 0.9),

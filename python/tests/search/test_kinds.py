@@ -338,7 +338,7 @@ def test_a_reset_needs_one_dut() -> None:
 def test_what_it_will_take_is_known_before() -> None:
     made = profile(stream("x", {"frames": "1M/s"}))
     experiment = load({"name": "e", "legs": [{"name": "l", "profile": made}]}, "e")
-    search, estimate = prepare("throughput", experiment, Path(), wanted(), sizes.read("64,1518"))
+    search, estimate = prepare(wanted(sizes="64,1518"), experiment, Path())
     assert [part.name for part in search.parts] == ["64B", "1518B"]
     assert estimate.trials == sum(part.planned for part in search.parts)
     # warm-up, measure, drain and what is around a trial
@@ -355,15 +355,15 @@ def two_legs() -> Experiment:
 def test_what_is_searched_over_several_legs() -> None:
     for kind in KINDS.keys() - {*over_legs()}:
         with pytest.raises(Error, match="2 legs"):
-            prepare(kind, two_legs(), Path(), wanted(), [])
-    search, _ = prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64,512"))
+            prepare(wanted(kind=kind), two_legs(), Path())
+    search, _ = prepare(wanted(sizes="64,512"), two_legs(), Path())
     names = ["l,64B", "m,64B", "l,512B", "m,512B"]
     assert [part.name for part in search.parts] == names
     assert [(part.leg, part.size) for part in search.parts] == [tuple(one.split(",")) for one in names]
 
 
 def test_legs_are_measured_in_blocks_until_each_has_ended() -> None:
-    search, _ = prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64,512"))
+    search, _ = prepare(wanted(sizes="64,512"), two_legs(), Path())
     left = {"l,64B": 3, "m,64B": 1, "l,512B": 1, "m,512B": 2}
     seen = []
     for part in turns(search.parts, 7):
@@ -382,7 +382,7 @@ def test_legs_are_measured_in_blocks_until_each_has_ended() -> None:
 
 
 def search_again() -> Search:
-    return prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64"))[0]
+    return prepare(wanted(sizes="64"), two_legs(), Path())[0]
 
 
 def test_what_prepares_a_load_keeps_its_rate() -> None:

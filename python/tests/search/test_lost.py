@@ -16,7 +16,6 @@ from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import NullView
-from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.lost_dut import CHECKS, Watch, silent
 from netdyno.search.request import SearchRequest
@@ -120,8 +119,9 @@ def searched(
     web = kind == "rate"
     experiment = load({"name": "s", "legs": [{"name": "leg", "profile": WEB if web else FRAMES}]}, "s")
     goals = (threshold_goal(),) if web else (loss_goal("ndr", 0.0),)
-    wanted = SearchRequest(goals=goals, seconds=10.0, repeat=3, resolution=0.05)
-    search, _ = prepare(kind, experiment, tmp_path, wanted, [] if web or not what else sizes.read(what))
+    size = None if web else what or None
+    wanted = SearchRequest(goals=goals, kind=kind, sizes=size, seconds=10.0, repeat=3, resolution=0.05)
+    search, _ = prepare(wanted, experiment, tmp_path)
     return ExperimentRun(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         schedule=search, measurer=server, earlier=earlier,

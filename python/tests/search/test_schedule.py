@@ -27,7 +27,6 @@ from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import NullView
 from netdyno.report.render import render
-from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.observe import observed
 from netdyno.search.request import SearchRequest
@@ -277,8 +276,8 @@ def searched(
     tmp_path: Path, measurer: Simulated, store: Store | None = None, what: str = "64", **changes: Any
 ) -> tuple[Result, Path]:
     experiment = load({"name": "s", "legs": [{"name": "leg", "profile": PROFILE}]}, "s")
-    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=20, **changes)
-    search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what))
+    wanted = SearchRequest(goals=(loss_goal("ndr", 0.0),), sizes=what, seconds=1.0, repeat=20, **changes)
+    search, _ = prepare(wanted, experiment, tmp_path)
     return ExperimentRun(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=NullView(), interrupts=Interrupts(),
         store=store, schedule=search, measurer=measurer,

@@ -85,13 +85,13 @@ def test_a_study_that_is_killed_is_found_and_goes_on_as_the_same_run(
     program = (
         "import os, signal, sys\n"
         "from netdyno.cli.app import call\n"
-        "from netdyno.tuning.simulated import Simulated\n"
-        "measure = Simulated.measure\n"
+        "from netdyno.tuning.simulated import SimulatedBench\n"
+        "measure = SimulatedBench.measure\n"
         "def ends(self, setting, seed):\n"
         "    if self.measured == 7:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return measure(self, setting, seed)\n"
-        "Simulated.measure = ends\n"
+        "SimulatedBench.measure = ends\n"
         f"call({SEARCH!r})\n"
     )
     died = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -22,10 +22,11 @@ from netdyno.stats.comparison import Comparison, Verdict, judge
 from netdyno.stats.discards import Discard, fisher
 from netdyno.stats.sequential import first_look, look_at, looks, share
 from netdyno.tuning.bench import Spec
-from netdyno.tuning.compare_run import ComparisonRequest, NullComparisonListener, measure_stages
+from netdyno.tuning.compare_run import ComparisonRequest, measure_stages
 from netdyno.tuning.prove import ProofPlan, measure, plan, resume_or_plan
 from netdyno.tuning.search import Budget, Goal, SearchOutcome, search
 from netdyno.tuning.space import space
+from netdyno.tuning.study_listener import StudyListener
 
 from .drifting import COUNTER, INERT, METRICS, Disturbing, Drifting
 
@@ -111,7 +112,7 @@ def compared(record: Record, bench: Drifting, pairs: int, seed: int) -> tuple[Co
     wanted = ComparisonRequest(Spec(workload="wrk"), "baseline", [], pairs=pairs, seed=seed)
     planned = Looks(record, first_look(pairs, LEVEL, 1), pairs, LEVEL)
     found, discarded, rest = measure_stages(
-        Kept(bench, record), {}, {"x": 1}, planned, wanted, NullComparisonListener()
+        Kept(bench, record), {}, {"x": 1}, planned, wanted, StudyListener()
     )
     result = judge(found, METRICS, [COUNTER], level=planned.now.level, again=rest.again, discarded=discarded)
     if not result.too_few:
@@ -187,7 +188,7 @@ def test_a_look_of_too_few_pairs_is_none_and_goes_on(tmp_path: Path) -> None:
                 {"x": 1},
                 planned,
                 replace(wanted, spare=spare),
-                NullComparisonListener(),
+                StudyListener(),
             )
             result = judge(found, METRICS, [COUNTER], level=planned.now.level)
             if not result.too_few:

@@ -64,9 +64,9 @@ def test_the_same_command_again_measures_nothing(capsys: pytest.CaptureFixture[s
 def test_one_that_is_killed_goes_on(state: Path, tmp_path: Path) -> None:
     slow = (
         "import sys, time; from netdyno.tuning import simulated; from netdyno.cli.app import call\n"
-        "real = simulated.Simulated.measure\n"
+        "real = simulated.SimulatedBench.measure\n"
         # it gets no further than a few trials, however late it is killed
-        "simulated.Simulated.measure = lambda one, *a: (one.measured > 9 and time.sleep(1000), real(one, *a))[1]\n"
+        "simulated.SimulatedBench.measure = lambda one, *a: (one.measured > 9 and time.sleep(1000), real(one, *a))[1]\n"
         "sys.exit(call(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", slow, *SCREEN, "--name", "cut", "--json"]

@@ -84,7 +84,7 @@ def test_an_error_ends_a_case_and_not_all(
     def broken(*_: object) -> None:
         raise Error(code, "it is not so")
 
-    monkeypatch.setattr(watch_cases, "stand", broken)
+    monkeypatch.setattr(watch_cases, "start_bench", broken)
     if status is None:
         with pytest.raises(Error, match=code):
             watch_cases.run(KNOWN["half-open"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,24 +45,20 @@ class StudyOptions:
     seed: int = 1
     quick: bool = False
 
-    def wanted(self, shares: Sequence[float] = ()) -> SearchRequest:
-        """Of the search; latency at shares of what it finds is measured by trials longer than its own."""
-        usual = (QUICK_SECONDS if self.quick else SECONDS) * (SEARCHING if shares else 1)
-        resolution = QUICK_RESOLUTION if self.quick else RESOLUTION
-        repeat = QUICK_REPEAT if self.quick else REPEAT
+    def request(self, study: Study) -> SearchRequest:
+        """Search for latency at shares of a throughput with trials longer than those of the throughput."""
+        usual = (QUICK_SECONDS if self.quick else SECONDS) * (SEARCHING if study.latency_at else 1)
+        quick_sizes = QUICK_SIZES if self.quick and study.sizes else None
         return SearchRequest(
             goals=self.goals,
+            kind="latency" if study.latency_at else study.measures,
             strategy=self.strategy,
-            resolution=resolution if self.resolution is None else self.resolution,
+            resolution=self.resolution or (QUICK_RESOLUTION if self.quick else RESOLUTION),
+            sizes=self.sizes or quick_sizes or study.sizes or "64",
             seconds=usual if self.seconds is None else self.seconds,
-            repeat=repeat if self.repeat is None else self.repeat,
-            shares=tuple(shares),
+            repeat=self.repeat or (QUICK_REPEAT if self.quick else REPEAT),
+            shares=tuple(study.latency_at),
         )
-
-    def listed(self, usual: str | None) -> list[tuple[str, Size]]:
-        """Frame sizes; a study that has several of them has fewer in a quick one."""
-        quick = QUICK_SIZES if self.quick and usual else None
-        return sizes.read(self.sizes or quick or usual or "64")
 
 
 @dataclass(frozen=True)
@@ -84,11 +79,10 @@ def prepare(study: Study, nat: Nat, asked: StudyOptions, machine: Machine | None
             what = f"a study of {chosen.measures} offers no share of a link's rate"
             raise Error("ND-104-07", what, at="--line", fix="Leave --line out")
         chosen = chosen.model_copy(update={"line": asked.line})
-    there, wanted = machine or Machine(cores.here()), asked.wanted(study.latency_at)
-    check(wanted)
-    plain, notes = studies.experiment(chosen, nat, there, asked.seed, wanted.seconds)
+    there, request = machine or Machine(cores.here()), asked.request(study)
+    check(request)
+    plain, notes = studies.experiment(chosen, nat, there, asked.seed, request.seconds)
     experiment = spec.load(plain, study.name)
-    listed = asked.listed(study.sizes)
     over = {leg.name for leg in chosen.legs if leg.ports == "af_packet"}
     left_out: list[str] = []
 
@@ -101,7 +95,6 @@ def prepare(study: Study, nat: Nat, asked: StudyOptions, machine: Machine | None
         return fine
 
     ratios = [Ratio(one.leg, one.to, one.published) for one in chosen.beside]
-    kind = "latency" if study.latency_at else chosen.measures
-    search, estimate = bench.prepare(kind, experiment, Path(), wanted, listed, ratios, fits)
+    search, estimate = bench.prepare(request, experiment, Path(), ratios, fits)
     search.notes += [*left_out, *notes]
     return PreparedStudy(experiment, search, estimate)

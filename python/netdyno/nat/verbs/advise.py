@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 import yaml
 
-from netdyno import paths
+from netdyno import paths, quantities
 from netdyno.cli import console, values
-from netdyno.cli.bench import OUTPUT, Json, Quiet
 from netdyno.cli.bench_view import LIMITS
 from netdyno.cli.execute import put_back
+from netdyno.cli.options import Quiet, ResultJson, Runs
 from netdyno.errors import Error
 from netdyno.experiment import verdict
 from netdyno.nat import cores
@@ -57,10 +57,8 @@ def advise(
             parser=values.share("--loss"),
         ),
     ] = None,
-    as_json: Json = False,
-    runs: Annotated[
-        Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
-    ] = None,
+    as_json: ResultJson = False,
+    runs: Runs = None,
     quiet: Quiet = False,
 ) -> None:
     """Propose where the stages of a NAT should run.
@@ -116,7 +114,7 @@ def _costs(cycles: Cycles) -> None:
             (
                 *(f"{cycles.stages[stage]:,.1f}" for stage in STAGES),
                 f"{cycles.hand_off:,.1f}",
-                words.si(cycles.budget, "cycles/s", 3),
+                quantities.si(cycles.budget, "cycles/s", 3),
             )
         ],
         "cycles for a packet",
@@ -126,7 +124,7 @@ def _costs(cycles: Cycles) -> None:
 
 def _placements(found: Advice) -> None:
     rows = [
-        (str(one.placement), str(one.placement.cores), words.si(one.rate, "pps", 3), one.slowest)
+        (str(one.placement), str(one.placement.cores), quantities.si(one.rate, "pps", 3), one.slowest)
         for one in found.ranked[:SHOWN]
     ]
     heads = ("placement", "cores", "predicted", "slowest worker")
@@ -145,7 +143,7 @@ def _measured(rows: list[PredictionCheck]) -> None:
         [
             (
                 f"{row.measured.leg.name}: {row.measured.predicted.placement}",
-                words.si(row.measured.predicted.rate, "pps", 3),
+                quantities.si(row.measured.predicted.rate, "pps", 3),
                 words.load(row.load, "frames/s"),
                 LIMITS[row.limit] if row.limit else "not found",
                 "–" if row.error is None else f"{row.error:+.0%}",

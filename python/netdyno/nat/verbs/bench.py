@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import bench_run, console, values
-from netdyno.cli.bench import OUTPUT, Duration, Goals, Html, Json, LossRatio, Quiet, Resume, Runs, Strategy
-from netdyno.cli.execute import Outputs, execute
+from netdyno import quantities
+from netdyno.cli import bench_run, console, options, values
+from netdyno.cli.execute import execute
+from netdyno.cli.options import OUTPUT, Duration, Goals, LossRatio, Resume, Strategy
 from netdyno.experiment import validation
 from netdyno.nat import study as studies
 from netdyno.nat.search import study as nat_study
@@ -23,6 +24,7 @@ def _complete(incomplete: str) -> Iterator[str]:
     return (name for name in studies.names() if name.startswith(incomplete))
 
 
+@options.output_options("json html keep runs quiet")
 def bench(
     name: Annotated[
         str,
@@ -73,24 +75,13 @@ def bench(
         ),
     ] = False,
     resume: Resume = None,
-    json: Json = False,
-    html: Html = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for a small copy of report and result, without series of trials.",
-            metavar="DIR",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    runs: Runs = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say which trials are planned and how long they take, and end.")
     ] = False,
     expand: Annotated[
         bool, typer.Option("--expand", help="Print the experiment, and end.", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Measure throughput, latency and table of the NAT, leg beside leg.
 
@@ -127,18 +118,18 @@ def bench(
         _plan(made)
         return
     console.note(_said(made))
-    outputs = Outputs(json=json, html=html, runs=runs, quiet=quiet, keep=keep)
+    outputs = options.outputs(given)
     raise typer.Exit(execute(made.experiment, Path(), outputs, schedule=made.search, resume=resume))
 
 
 def _said(made: PreparedStudy) -> str:
-    estimate, longest = made.estimate, f", the longest of {made.search.wanted.seconds:g} s,"
+    estimate, longest = made.estimate, f", the longest of {made.search.request.seconds:g} s,"
     # in others a trial is as long as it takes to open its sessions
     length = longest if made.search.kind.name in ("throughput", "latency") else ""
     searches = "search" if len(made.search.parts) == 1 else "searches"
     return (
         f"{made.experiment.name}: about {estimate.trials} trials{length} for "
-        f"{len(made.search.parts)} {searches}, in about {words.seconds(estimate.seconds)}"
+        f"{len(made.search.parts)} {searches}, in about {quantities.wait(estimate.seconds)}"
     )
 
 

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import graph
 from netdyno.nat.check import good, planned
@@ -25,7 +26,7 @@ def check(
     devices: Annotated[
         bool, typer.Option("--devices/--no-devices", help="Look whether the ports' devices are here.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a configuration, and say what it has room for.
 
@@ -78,7 +79,7 @@ def _count(number: int, what: str, several: str = "s") -> str:
 
 def expand(
     file: Configuration,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the graph of elements that a configuration stands for, placed on this machine's cores.
 

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import running
-from netdyno.nat.verbs.show import Json, Name, Outside, Protocol, Remote, SessionsOf
+from netdyno.nat.verbs.show import Name, Outside, Protocol, Remote, SessionsOf
 
 
 def clear(

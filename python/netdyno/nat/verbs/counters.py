@@ -16,11 +16,12 @@ from rich.table import Table
 
 from netdyno import escape
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.nat import counters as counted
 from netdyno.nat import running
 from netdyno.nat.counters import Counters
-from netdyno.nat.verbs.show import Json, Limit, Name, left
+from netdyno.nat.verbs.show import Limit, Name, left
 from netdyno.report.units import scaled
 from netdyno.units import seconds
 

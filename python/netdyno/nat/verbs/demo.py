@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from netdyno import files, paths
+from netdyno import files, paths, quantities
 from netdyno.cli import console
 from netdyno.cli.execute import put_back
-from netdyno.cli.figures import quantity
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment.pairs import unequal
 from netdyno.experiment.spec import run_id
@@ -120,17 +119,14 @@ def _comparison(found: Doc, cores: int) -> None:
     rows = []
     for one in found["metrics"]:
         effect, unit = one["effect"], one["metric"]["unit"]
-        means = [f"{quantity(effect[side], unit)} ± {quantity(effect[f'{side}_sd'], unit)}" for side in "ab"]
-        ends = " … ".join(_share(end) for end in effect["interval"] or ()) or "–"
+        both = [(effect[side], effect[f"{side}_sd"]) for side in "ab"]
+        means = [f"{quantities.number(mean, unit)} ± {quantities.number(sd, unit)}" for mean, sd in both]
+        ends = " … ".join(quantities.change(end) for end in effect["interval"] or ()) or "–"
         said = FINDINGS.get(one["verdict"], one["verdict"])
-        rows.append((one["metric"]["name"], *means, _share(effect["change"]), ends, said))
+        rows.append((one["metric"]["name"], *means, quantities.change(effect["change"]), ends, said))
     heads = ("metric", found["a"], found["b"], "change", "interval", "finding")
     title = f"{found['pairs']} pairs of rounds in randomised order, 95 % intervals"
     console.table(heads, rows, title, right=heads[1:5])
     shared = f"both NATs share {cores} cores with load and server"
     console.line(f"{shared}; AF_PACKET ports pass the kernel: no figures of a NIC")
     console.line("")
-
-
-def _share(value: float) -> str:
-    return f"{value:+.1%}" if value < 1 else f"× {1 + value:.3g}"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from netdyno.cli import doctor as view
+from netdyno.cli.options import Json
 from netdyno.doctor import checks
 from netdyno.nat import doctor as nat
 from netdyno.nat.check import planned
@@ -16,7 +13,7 @@ from netdyno.system.machine import Machine
 
 def doctor(
     file: Configuration,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check this machine for a NAT: devices, huge pages, memory, cores, rights, lease file, collectors.
 

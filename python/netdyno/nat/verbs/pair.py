@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.nat import pair as pairs
 from netdyno.nat import running
-from netdyno.nat.verbs.show import Json, Name
+from netdyno.nat.verbs.show import Name
 from netdyno.report.units import seconds
 
 

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.nat import config, running
 from netdyno.nat import reload as reloading
 
 
 def reload(
     file: Annotated[Path, typer.Argument(help="Its configuration.", metavar="FILE")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Let a NAT that runs go on by what its configuration says now.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.nat import running
 from netdyno.nat.verbs import address, completion
 from netdyno.report.units import scaled, seconds
@@ -62,7 +63,6 @@ Limit = Annotated[
     int,
     typer.Option("--limit", "-n", help="At most so many.", metavar="N", parser=values.whole("--limit")),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]
 
 
 def status(name: Name = None, as_json: Json = False) -> None:

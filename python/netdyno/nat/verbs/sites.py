@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from netdyno.cli import console
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import running
-from netdyno.nat.verbs.show import Json, Limit, Name, left
+from netdyno.nat.verbs.show import Limit, Name, left
 from netdyno.report.units import seconds
 
 NO_SITES = ("ND-104-11", "graph.elements")

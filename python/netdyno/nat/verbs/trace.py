@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from netdyno.cli import console, graph_view, values
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import follow, running
 from netdyno.nat.verbs import address
-from netdyno.nat.verbs.show import Json, Name
+from netdyno.nat.verbs.show import Name
 from netdyno.units import seconds
 
 SLICE = 1.0

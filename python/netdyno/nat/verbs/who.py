@@ -12,12 +12,13 @@ import typer
 
 from netdyno import escape
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import log_files, log_reader, log_records
 from netdyno.nat import who as search
 from netdyno.nat.config import load
 from netdyno.nat.log_records import EVER, Gap, stamp
-from netdyno.nat.verbs.show import Json, Protocol
+from netdyno.nat.verbs.show import Protocol
 from netdyno.nat.who_config import ConfiguredPorts
 from netdyno.units import seconds
 

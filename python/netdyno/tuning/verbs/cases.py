@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.errors import THRESHOLD
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Observation
@@ -52,7 +54,7 @@ def cases(
             help="Have `netdyno tune watch` fix each, and leave the controls alone.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run cases in which one kernel parameter is known to help, and controls in which none does.
 
@@ -120,7 +122,7 @@ def _show(made: CaseOutcome) -> None:
 
 def words(check: CaseCheck) -> str:
     """`throughput 31,100,000 → 425,000,000 (× 13.7)`."""
-    before, after = console.number(check.before), console.number(check.after)
+    before, after = quantities.number(check.before), quantities.number(check.after)
     if check.rule in ("same", "stays"):
         return f"{check.of} {before} → {after}: no effect" if check.held else f"{check.of} {before} → {after}"
     times = f" (× {check.after / check.before:.3g})" if check.before > 0 and check.after > 0 else ""

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import console, values
-from netdyno.cli.figures import quantity
+from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
 from netdyno.experiment.pairs import RepeatBudget as Budget
@@ -26,6 +27,7 @@ from netdyno.tuning import benches, compare_run
 from netdyno.tuning.benches import ChosenSetting
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare_run import ComparisonRequest
+from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.successive_halving import CandidateStanding
 from netdyno.tuning.verbs import completion
 from netdyno.tuning.verbs.options import (
@@ -33,7 +35,6 @@ from netdyno.tuning.verbs.options import (
     Fresh,
     Global,
     Html,
-    Json,
     Level,
     Name,
     Options,
@@ -43,7 +44,7 @@ from netdyno.tuning.verbs.options import (
     Tuned,
     Way,
 )
-from netdyno.tuning.verbs.progress import duration, page
+from netdyno.tuning.verbs.progress import page
 
 
 def calibrate(
@@ -186,7 +187,7 @@ def too_few(shortage: str, trials: int, rest: Budget) -> Error:
     return Error("ND-90-31", shortage, fix=fix)
 
 
-class ComparisonPrinter:
+class ComparisonPrinter(StudyListener):
     """Prints a line per trial on standard error, with the time left."""
 
     def __init__(self, quiet: bool = False) -> None:
@@ -209,7 +210,7 @@ class ComparisonPrinter:
             self._what, self._began = what, self._began if done > 1 else time.monotonic()
         left = (time.monotonic() - self._began) / done * (of - done)
         why = "" if seen.valid else f": discarded, {seen.why}"
-        console.note(f"{what}: trial {done} of {of}, {duration(left)} left{why}")
+        console.note(f"{what}: trial {done} of {of}, {quantities.wait(left)} left{why}")
 
 
 def _show_looks(looks: Mapping[str, Any]) -> None:
@@ -268,7 +269,7 @@ def show(result: Comparison, sides: list[ChosenSetting]) -> None:
         console.out().print(line, markup=False)
     moved = [one for one in result.counters if one.moved]
     for one in moved:
-        console.out().print(f"{one.name}: {console.number(one.a)} → {console.number(one.b)} a trial")
+        console.out().print(f"{one.name}: {quantities.number(one.a)} → {quantities.number(one.b)} a trial")
     console.out().print(result.explained, markup=False)
 
 
@@ -311,14 +312,14 @@ def spread(mean: float, sd: float, metric: Metric) -> str:
     """A mean and a standard deviation."""
     if metric.unit == "ratio":
         return f"{mean:.2%} ± {sd:.2%}"
-    return f"{quantity(mean, metric.unit)} ± {quantity(sd, metric.unit)}"
+    return f"{quantities.number(mean, metric.unit)} ± {quantities.number(sd, metric.unit)}"
 
 
 def change(one: Finding, value: float) -> str:
     """A change: a share, or a difference where there are no ratios."""
     if one.effect.absolute:
         return f"{value:+.2%}" if one.metric.unit == "ratio" else f"{value:+,.4g}"
-    return f"{value:+.1%}" if value < 1 else f"× {1 + value:.3g}"
+    return quantities.change(value)
 
 
 def share(value: float) -> str:

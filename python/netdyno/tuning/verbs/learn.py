@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import learn_run
 from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, LearningRequest
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.verbs import completion
-from netdyno.tuning.verbs.options import Html, Json, Name, Seed
+from netdyno.tuning.verbs.options import Html, Name, Seed
 from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable
 
 

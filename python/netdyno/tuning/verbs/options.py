@@ -88,4 +88,3 @@ Global = Annotated[
 Name = Annotated[str | None, typer.Option(help="Name of the study.", metavar="NAME")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")]
 Html = Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")]
-Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]

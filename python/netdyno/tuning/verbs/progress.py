@@ -12,15 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from netdyno import files, units
+from netdyno import files, quantities, units
 from netdyno.cli import console
-from netdyno.cli.figures import quantity
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.observation import Metric
 from netdyno.tuning.gain import change
 from netdyno.tuning.prove import ProofPlan
 from netdyno.tuning.recommend import Experience
+from netdyno.tuning.study_listener import StudyListener
 
 
 @contextmanager
@@ -61,19 +61,19 @@ class ProgressLine:
         self._last = now
         seen = trial.observation
         shown = [
-            f"{m.name} {quantity(seen.metrics[m.name], m.unit)}"
+            f"{m.name} {quantities.number(seen.metrics[m.name], m.unit)}"
             for m in self._metrics
             if m.name in seen.metrics
         ]
         said = ", ".join(shown) if seen.valid else f"discarded: {seen.why}"
         left = max(0, self.trials - done) * self._record.took / max(1, done)
         print(
-            f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {duration(left)} left",
+            f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {quantities.wait(left)} left",
             file=sys.stderr, flush=True,
         )  # fmt: skip
 
 
-class StudyPrinter:
+class StudyPrinter(StudyListener):
     """Prints the progress of a study on standard error."""
 
     def note(self, text: str) -> None:
@@ -105,15 +105,7 @@ class StudyPrinter:
             console.note("all trials reused from an earlier run; --fresh measures them again")
         elif record.fresh < len(record.trials):
             console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
-        console.note(f"trials took {duration(record.took)} in total")
-
-
-def duration(seconds: float) -> str:
-    """A time to wait."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+        console.note(f"trials took {quantities.wait(record.took)} in total")
 
 
 def changed(metric: Metric, better_by: float, reference: float) -> str:

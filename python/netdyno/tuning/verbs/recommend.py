@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import paths, units
+from netdyno import paths, quantities, units
 from netdyno.cli import console, values
-from netdyno.cli.figures import quantity
+from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.experiment.record import folder
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
 from netdyno.tuning.recommend import recommend as propose
-from netdyno.tuning.verbs.options import Html, Json
+from netdyno.tuning.verbs.options import Html
 from netdyno.tuning.verbs.params import need_namespace
 from netdyno.tuning.verbs.progress import experience_page, times
 
@@ -105,8 +105,8 @@ def _way(known: Experience, features: Features, proposal: Proposal) -> str:
         unit = {f.name: f.unit for f in FEATURES}
         name = proposal.beyond[0]
         there = [c.features[name] for c in known.contexts if name in c.features]
-        ends = (quantity(value, unit[name]) for value in (min(there), max(there))) if there else ("–", "–")
-        here = quantity(features[name], unit[name])
+        ends = [quantities.number(end(there, default=None), unit[name]) for end in (min, max)]
+        here = quantities.number(features[name], unit[name])
         return f"It is {here}, known are {' to '.join(ends)}; `netdyno tune learn` measures others"
     return "`netdyno tune learn` measures services like it; `netdyno tune search` looks for a setting itself"
 
@@ -124,7 +124,7 @@ def _known(experience: Path | None) -> Experience:
 
 def show(known: Experience, features: Features, proposal: Proposal) -> None:
     """The service, the proposal, and where it comes from."""
-    rows = [(f.name, quantity(features.get(f.name), f.unit), f.about) for f in FEATURES]
+    rows = [(f.name, quantities.number(features.get(f.name), f.unit), f.about) for f in FEATURES]
     console.table(("feature", "here", ""), rows, right=("here",))
     out = console.out()
     for name, far in proposal.nearest:

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import files, paths
+from netdyno import files, paths, quantities
 from netdyno.cli import console, values
+from netdyno.cli.options import Json
 from netdyno.cli.verb import words
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -40,8 +41,8 @@ from netdyno.tuning.verbs.compare import (
     spread,
     too_few,
 )
-from netdyno.tuning.verbs.options import Fresh, Global, Html, Json, Level, Seed, Spare
-from netdyno.tuning.verbs.progress import duration, page
+from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Seed, Spare
+from netdyno.tuning.verbs.progress import page
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -180,7 +181,7 @@ def _noted(text: bytes) -> None:
 
 def _told(done: int, of: int, one: PlannedTrial, seen: Observation, left: float) -> None:
     why = "" if seen.valid else f": discarded, {seen.why}"
-    console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
+    console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {quantities.wait(left)} left{why}")
 
 
 def _draw(folder: Path, filled: Sequence[MeasuredTable], told: Path) -> None:
@@ -200,7 +201,7 @@ def _show(one: MeasuredTable) -> None:
     console.table(heads, [_row(line) for line in one.lines], title, right=heads[2:7], spare=heads[-1:])
     for bench, made in one.comparisons.items():
         moved = [c for c in made.counters if c.moved]
-        said = ", ".join(f"{c.name} {console.number(c.a)} → {console.number(c.b)}" for c in moved[:4])
+        said = ", ".join(f"{c.name} {quantities.number(c.a)} → {quantities.number(c.b)}" for c in moved[:4])
         console.out().print(
             f"{bench}: {made.pairs} pairs{not_counted(made)}; " + (said or made.explained),
             markup=False,

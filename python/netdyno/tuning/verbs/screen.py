@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from netdyno import quantities
 from netdyno.cli import console, values
-from netdyno.cli.figures import quantity
+from netdyno.cli.options import Json
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import screen_run
@@ -22,7 +23,6 @@ from netdyno.tuning.verbs.options import (
     Fresh,
     Global,
     Html,
-    Json,
     Level,
     Memory,
     Name,
@@ -75,7 +75,7 @@ def screen(
         sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
     """
     wanted = ScreeningRequest(
-        request=BenchRequest(
+        bench=BenchRequest(
             bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
         ),
         metrics=metric or [],
@@ -113,7 +113,7 @@ def show(found: Screening) -> None:
             ]
             for e in found.of(name)
         ]  # fmt: skip
-        reference = quantity(found.reference[name], metric.unit)
+        reference = quantities.number(found.reference[name], metric.unit)
         title = f"{name}: baseline {reference}, {metric.better} is better"
         console.table(("parameter", "mean effect", "", "sigma/mu*", "p (Holm)", ""), rows, title,
                       right=("mean effect", "sigma/mu*", "p (Holm)"))  # fmt: skip

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import units
+from netdyno import quantities, units
 from netdyno.cli import console, values
-from netdyno.cli.figures import quantity
+from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -31,7 +31,6 @@ from netdyno.tuning.verbs.options import (
     Fresh,
     Global,
     Html,
-    Json,
     Level,
     Memory,
     Name,
@@ -123,7 +122,7 @@ def search(
         netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
     """
     wanted = TuningSearchRequest(
-        request=BenchRequest(
+        bench=BenchRequest(
             bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
         ),
         objectives=objective or [],
@@ -180,7 +179,7 @@ def show(found: SearchOutcome) -> None:
         console.out().print("no setting was better than the baseline")
         return
     table = [
-        [name, quantity(found.reference[name], m.unit), *(_cell(p, name) for p in found.proofs)]
+        [name, quantities.number(found.reference[name], m.unit), *(_cell(p, name) for p in found.proofs)]
         for name, m in found.metrics.items()
     ]
     heads = [f"best for {p.objective}" for p in found.proofs]
