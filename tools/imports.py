@@ -1,4 +1,5 @@
-"""Lint: crates depend downwards only; no file imports in a circle with another, parent and child apart.
+"""Lint: crates depend downwards only, the platform on no system, and no system on another; no file imports
+in a circle with another, parent and child apart.
 
 `python3 tools/imports.py` lists what is wrong and ends with 1, or says nothing. `--graph CRATE` prints what
 each file of a crate imports.
@@ -9,23 +10,28 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 CRATES = TOP / "crates"
 
-# From the bottom to the top: a crate may use those of the lines before its own.
+# Crates of the platform from the bottom to the top: a crate may use those of the lines before its own.
+# A system is a folder of crates, on top of them all: each may use the platform, and no other system.
 LAYERS = [
-    ["dpdk-sys", "memif", "nat-pcp", "outcome", "packet", "timer"],
-    ["dpdk", "nat-core", "nat-dhcp", "protocol"],
-    ["engine", "models", "nat-log"],
+    ["dpdk-sys", "memif", "outcome", "packet", "timer"],
+    ["dpdk", "protocol"],
+    ["engine", "models"],
     ["profile"],
     ["impair", "capture"],
     ["element", "run"],
-    ["device", "nat-elements"],
+    ["device", "system"],
     ["dataplane"],
     ["sockets", "stream"],
     ["testbed", "netdynod"],
 ]
+
+# The program that puts platform and systems together, and the one file of it that knows systems.
+PROGRAM, COMPOSITION = "netdynod", ("systems",)
 
 Module = tuple[str, ...]
 
@@ -145,22 +151,55 @@ def circles(graph: dict[Module, set[Module]]) -> list[list[Module]]:
     return [sorted(circle) for circle in found if len(circle) > 1]
 
 
+def depended(manifest: dict[str, Any], *kinds: str) -> Iterator[str]:
+    """The packages that a manifest names as dependencies of these kinds, for whatever target."""
+    for table in (manifest, *manifest.get("target", {}).values()):
+        for kind in kinds:
+            for key, value in table.get(kind, {}).items():
+                yield value.get("package", key) if isinstance(value, dict) else key
+
+
 def faults() -> Iterator[str]:
     """What is wrong, a line each."""
     level = {crate: at for at, crates in enumerate(LAYERS) for crate in crates}
-    for crate in sorted(path.parent for path in CRATES.rglob("Cargo.toml")):
+    folders = sorted(path.parent for path in CRATES.rglob("Cargo.toml"))
+    manifests = {crate: tomllib.loads((crate / "Cargo.toml").read_text()) for crate in folders}
+    names = {crate: str(manifests[crate]["package"]["name"]) for crate in folders}
+    # the folder that a system's crate is in
+    systems = {names[crate]: crate.parent.name for crate in folders if crate.parent != CRATES}
+    for crate, name in names.items():
         where = f"crates/{crate.relative_to(CRATES).as_posix()}"
-        manifest = tomllib.loads((crate / "Cargo.toml").read_text())
-        name = manifest["package"]["name"]
-        if name not in level:
+        own = systems.get(name)
+        if own is None and name not in level:
             yield f"{where}: has no place in LAYERS of tools/imports.py"
             continue
-        for dependency in manifest.get("dependencies", {}):
-            if level.get(dependency, -1) >= level[name]:
+        for dependency in depended(manifests[crate], "dependencies", "build-dependencies"):
+            if own is None and dependency not in systems and level.get(dependency, -1) >= level[name]:
                 yield f"{where}: depends on {dependency}, which is not below it"
+        for dependency in depended(
+            manifests[crate], "dependencies", "build-dependencies", "dev-dependencies"
+        ):
+            system = systems.get(dependency)
+            if system is None or system == own:
+                continue
+            if own is not None:
+                yield f"{where}: depends on {dependency} of another system, {system}"
+            elif name != PROGRAM:
+                yield f"{where}: depends on {dependency} of the system {system}, which is above the platform"
+            else:
+                yield from named_outside(crate, dependency)
         for circle in circles(imports(crate)):
-            names = ", ".join("/".join(module) or "lib" for module in circle)
-            yield f"{where}: these files import in a circle: {names}"
+            files = ", ".join("/".join(module) or "lib" for module in circle)
+            yield f"{where}: these files import in a circle: {files}"
+
+
+def named_outside(crate: Path, dependency: str) -> Iterator[str]:
+    """The program's files that name a system's crate, apart from the one that may."""
+    word = re.compile(rf"\b{dependency.replace('-', '_')}\b")
+    for module, file in modules(crate).items():
+        if module != COMPOSITION and word.search(code(file)):
+            file_name = "/".join(module) or "main"
+            yield f"crates/{crate.name}: {file_name} names {dependency}; only {COMPOSITION[0]} may"
 
 
 def main() -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
+CRATES = TOP / "crates"
 BESIDE = 3
 """Programs that run at a time, each with a thread per core."""
 LONGEST = 15 * 60
@@ -77,7 +78,7 @@ def programs(listed: str) -> Iterator[Program]:
             continue
         folder, program = Path(built["manifest_path"]).parent, built["executable"]
         environment = {"CARGO_MANIFEST_DIR": str(folder)}
-        crate = folder.relative_to(TOP / "crates").as_posix() if "crates" in folder.parts else folder.name
+        crate = folder.relative_to(CRATES).as_posix() if folder.is_relative_to(CRATES) else folder.name
         if built["target"]["kind"] != ["test"]:
             yield Program(crate, (program,), folder, environment)
             continue

@@ -1,12 +1,8 @@
 //! Whatever comes as a line, the daemon reads a request or refuses it, and answers in one line of JSON.
 #![no_main]
 
-#[allow(dead_code)] // the daemon is a program, no library: its file is taken as it is
-#[path = "../../crates/netdynod/src/rpc.rs"]
-mod rpc;
-
-use rpc::{Error, Request, answer};
 use serde_json::Value;
+use system::rpc::{Error, Request, answer};
 
 libfuzzer_sys::fuzz_target!(|line: &[u8]| {
     let answer = match Request::parse(line) {

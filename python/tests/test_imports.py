@@ -125,3 +125,36 @@ def test_an_import_inside_of_a_function_counts(package: ModuleType, tmp_path: Pa
 def test_a_new_part_of_the_package_needs_its_place(package: ModuleType, tmp_path: Path) -> None:
     written(tmp_path, other__a="")
     assert list(package.faults()) == ["netdyno/other/a: has no place in LAYERS of tools/python_imports.py"]
+
+
+def test_the_platform_depends_on_no_system_and_no_system_on_another(lint: ModuleType, tmp_path: Path) -> None:
+    crate(tmp_path, "low")
+    crate(
+        tmp_path,
+        "high",
+        'nat-core.workspace = true\n[dev-dependencies]\nnat = { package = "nat-log", path = "." }',
+    )
+    crate(tmp_path / "nat", "nat-core", "high.workspace = true")
+    crate(tmp_path / "nat", "nat-log", "nat-core.workspace = true\nlow.workspace = true")
+    crate(
+        tmp_path / "sip",
+        "sip-core",
+        "low.workspace = true\n[target.'cfg(unix)'.dependencies]\nnat-log.path = '.'",
+    )
+    assert list(lint.faults()) == [
+        "crates/high: depends on nat-core of the system nat, which is above the platform",
+        "crates/high: depends on nat-log of the system nat, which is above the platform",
+        "crates/sip/sip-core: depends on nat-log of another system, nat",
+    ]
+
+
+def test_one_file_of_the_program_knows_systems(
+    lint: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lint, "PROGRAM", "high")
+    crate(tmp_path / "nat", "nat-rpc")
+    said = "// nat_rpc registers itself"
+    crate(tmp_path, "high", "nat-rpc.workspace = true", systems="fn f() { nat_rpc::register() }", serve=said)
+    assert list(lint.faults()) == []
+    (tmp_path / "high/src/serve.rs").write_text("use nat_rpc::register;")
+    assert list(lint.faults()) == ["crates/high: serve names nat-rpc; only systems may"]

@@ -2,46 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{End, counts, eal, start};
+use crate::common::{End, assert_builds, counts, start};
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
-use dataplane::impaired::ImpairedElements;
-use dpdk::Mempool;
-use element::interface_addr::InterfaceAddrs;
-use element::kind::{Build, Extensions, GraphPort};
 use packet::ethernet::Tags;
 use run::graph::GraphView as _;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 #[test]
 fn every_kind_builds_what_it_says() {
-    let pool = Mempool::new(eal(), 1023, 2048).unwrap();
-    let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
-    let port = |name: &str| GraphPort { name: name.into(), addrs: addrs.clone(), mtu: 1500, interface: 0 };
-    let ports = ["a", "b"].map(port);
-    let folder = tempfile::tempdir().unwrap();
-    for kind in kinds().kinds() {
-        let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();
-        if let Some(file) = options.get_mut("file") {
-            *file = folder.path().join("x.pcapng").to_str().unwrap().into();
-        }
-        let settings = kind.read(&options, "").unwrap_or_else(|why| panic!("{}: {why:?}", kind.name));
-        let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
-        extensions.insert(ImpairedElements::new(0, 16));
-        let extensions = &mut extensions;
-        let mut build = Build {
-            name: "x",
-            replica: 0,
-            replicas: 1,
-            pool: &pool,
-            ports: &ports,
-            captures: &mut captures,
-            extensions,
-        };
-        let about = settings.build(&mut build).unwrap_or_else(|why| panic!("{}: {why}", kind.name)).about();
-        assert_eq!((about.kind, about.takes), (kind.name, true));
-        assert_eq!(about.outputs, settings.outputs(), "{}", kind.name);
-        assert_eq!(about.drops, kind.drops, "{}", kind.name);
-    }
+    assert_builds(&kinds());
 }
 
 fn sorted<const N: usize>(mut frames: [Vec<u8>; N]) -> [Vec<u8>; N] {
@@ -96,7 +65,7 @@ fn frames_are_sorted_copied_retagged_and_recorded() {
         "replicas": {"acl": {"count": 2}},
         "placement": [{"elements": ["in.rx", "parse", "acl#0"]}, {"elements": ["acl#1", "out.tx"]}]
     });
-    let run = start(&graph);
+    let run = start(&graph, &kinds());
     let (mut near, mut far) = (End::new("graph-in"), End::new("graph-out"));
     near.send(&[frame(7, &[]), frame(8, &[5]), frame(22, &[]), frame(7, &[6, 5])]);
     assert_eq!(far.take(3), sorted([frame(7, &[200, 100]), frame(8, &[]), frame(7, &[5])]));

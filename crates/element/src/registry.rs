@@ -5,6 +5,7 @@
 //! together in a [`Registry`].
 
 use crate::kind::{KindEntry, kind};
+use std::fmt;
 
 /// The kinds of this crate.
 pub const KINDS: &[KindEntry] = &[
@@ -27,6 +28,12 @@ pub const KINDS: &[KindEntry] = &[
 /// All kinds that can be named.
 #[derive(Clone, Default)]
 pub struct Registry(Vec<KindEntry>);
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.kinds().map(|kind| kind.name)).finish()
+    }
+}
 
 impl Registry {
     /// Of these lists.

@@ -7,7 +7,6 @@ use crate::files::Door;
 use crate::lines::{LINE_MAX, LineError, Lines};
 use crate::method;
 use crate::outbox::Outbox;
-use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Place;
@@ -15,6 +14,7 @@ use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use system::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
 
 /// How long who has not shown the token may take to do so.
 const TOKEN_TIME: Duration = Duration::from_secs(5);

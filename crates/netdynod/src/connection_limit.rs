@@ -1,8 +1,8 @@
 //! How many connections each listener takes.
 
-use crate::rpc::{Error, TOO_MANY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use system::rpc::{Error, TOO_MANY};
 
 /// Connections at a time that each listener takes. Strangers on TCP cannot lock out the owner of the socket.
 pub const CONNECTIONS: usize = 64;

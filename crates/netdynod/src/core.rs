@@ -6,7 +6,6 @@ use crate::lease::{LEASE, Lease};
 use crate::links::Links;
 use crate::log::Tail;
 use crate::outbox::Outbox;
-use crate::rpc::{Error, NOT_WRITER};
 use crate::run::Run;
 use crate::session::Session;
 use crate::stream::{FarEnd, Stream};
@@ -18,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
+use system::Registry;
+use system::rpc::{Error, NOT_WRITER};
 
 /// The state of the daemon, shared by its connections.
 pub struct Core {
@@ -33,6 +34,8 @@ pub struct Core {
     pub links: Links,
     /// Graphs of people's own.
     pub graphs: Graphs,
+    /// Kinds of elements, methods and transports.
+    pub registry: Registry,
     /// Where the files lie that may be named over TCP.
     pub files: Option<PathBuf>,
     run: Mutex<Option<Arc<Run>>>,
@@ -51,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Core {
     /// Nothing loaded, nobody there.
-    pub fn new(log: Tail, files: Option<PathBuf>) -> Arc<Self> {
+    pub fn new(registry: Registry, log: Tail, files: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
             log,
             ending: AtomicBool::new(false),
@@ -59,6 +62,7 @@ impl Core {
             watchers: Arc::default(),
             links: Links::default(),
             graphs: Graphs::default(),
+            registry,
             files,
             run: Mutex::default(),
             capture: Mutex::default(),
@@ -98,9 +102,9 @@ impl Core {
         trial: &Trial,
     ) -> Result<Arc<Run>, Error> {
         self.free()?;
-        let profile = crate::profiles::load(&profile.to_string(), files)?;
+        let profile = crate::profiles::load(&profile.to_string(), files, self.registry.kinds())?;
         let id = format!("{}-{}", profile.name, self.runs.fetch_add(1, Ordering::Relaxed));
-        let run = Run::load(id, profile, trial, &self.watchers)?;
+        let run = Run::load(id, profile, trial, &self.registry, &self.watchers)?;
         self.as_writer(session)?;
         self.free()?;
         tracing::info!(run = %run.id, "loaded");

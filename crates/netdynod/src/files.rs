@@ -2,10 +2,10 @@
 //! Who comes over TCP has a token, and no right to the owner's files: he names files of one folder by their bare
 //! names, and devices that are no files.
 
-use crate::rpc::{Error, NOT_ALLOWED};
+use element::registry::Registry as Kinds;
 use profile::{Port, Profile, Transport};
 use std::path::{Component, Path, PathBuf};
-use stream::graph::kinds;
+use system::rpc::{Error, NOT_ALLOWED};
 
 /// The door by which a connection came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Files<'_> {
     }
 
     /// Put the files that are meant in the place of those that a profile names; refuse its devices that are files.
-    pub fn of_profile(self, profile: &mut Profile) -> Result<(), Error> {
+    pub fn of_profile(self, profile: &mut Profile, kinds: &Kinds) -> Result<(), Error> {
         if self.door == Door::Socket {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl Files<'_> {
         }
         let Transport::Dpdk(dpdk) = &mut profile.transport else { return Ok(()) };
         for (name, element) in &mut dpdk.elements {
-            let kind = kinds().find(&element.kind).copied();
+            let kind = kinds.find(&element.kind).copied();
             // What cannot be read is told when the graph is checked.
             let at = format!("transport.dpdk.elements.{name}");
             let mut settings = kind.and_then(|kind| kind.read(&element.options, &at).ok());
@@ -170,17 +170,19 @@ mod tests {
         let load = |ca| profile::load(&text(ca)).unwrap();
         let ca = |profile: &Profile| profile.groups[0].tls.as_ref().unwrap().ca.clone().unwrap();
         let mut good = load("ca.pem");
-        guest(Some(Path::new("/srv/nd"))).of_profile(&mut good).unwrap();
+        guest(Some(Path::new("/srv/nd"))).of_profile(&mut good, &Kinds::default()).unwrap();
         assert_eq!(ca(&good), "/srv/nd/ca.pem");
-        let why = guest(Some(Path::new("/srv/nd"))).of_profile(&mut load("/etc/shadow")).unwrap_err();
+        let why = guest(Some(Path::new("/srv/nd")))
+            .of_profile(&mut load("/etc/shadow"), &Kinds::default())
+            .unwrap_err();
         assert_eq!(why.data["at"], "groups[0].tls.ca");
         let mut own = load("/etc/ssl/ca.pem");
-        OWNER.of_profile(&mut own).unwrap();
+        OWNER.of_profile(&mut own, &Kinds::default()).unwrap();
         assert_eq!(ca(&own), "/etc/ssl/ca.pem");
         let ports =
             json!({"dpdk": {"ports": [{"name": "a", "device": "net_pcap,tx_pcap=/x", "role": "reflector"}]}});
         let mut pcap = profile::load(&json!({"name": "x", "transport": ports}).to_string()).unwrap();
-        let why = guest(None).of_profile(&mut pcap).unwrap_err();
+        let why = guest(None).of_profile(&mut pcap, &Kinds::default()).unwrap_err();
         assert_eq!(why.data["at"], "transport.dpdk.ports[0].device");
     }
 

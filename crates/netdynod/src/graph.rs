@@ -2,37 +2,28 @@
 
 use crate::files::Files;
 use crate::profiles;
-use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::Run;
-use profile::{Profile, Transport as Chosen};
-use run::Transport;
+use profile::{Profile, Transport};
 use run::graph::GraphView;
 use serde_json::Value;
-use stream::Dpdk;
+use system::Registry;
+use system::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 
-fn load(profile: &Value, files: Files<'_>) -> Result<Profile, Error> {
-    Ok(profiles::load(&profile.to_string(), files)?)
+fn load(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profile, Error> {
+    Ok(profiles::load(&profile.to_string(), files, registry.kinds())?)
 }
 
 /// The profile with its elements named, as what its ports' roles stand for.
-pub fn expanded(profile: &Value, files: Files<'_>) -> Result<Profile, Error> {
-    let profile = load(profile, files)?;
-    match &profile.transport {
-        Chosen::Sockets(_) => Err(none()),
-        Chosen::Dpdk(_) => {
-            stream::graph::expanded(&profile).map_err(|errors| Error::all(BAD_PROFILE, &errors))
-        }
-    }
+pub fn expanded(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profile, Error> {
+    let profile = load(profile, files, registry)?;
+    let Transport::Dpdk(_) = &profile.transport else { return Err(none()) };
+    stream::graph::expanded(&profile, registry.kinds()).map_err(|errors| Error::all(BAD_PROFILE, &errors))
 }
 
 /// Of a profile: nothing is opened or started.
-pub fn planned(profile: &Value, files: Files<'_>) -> Result<Box<dyn GraphView>, Error> {
-    let profile = load(profile, files)?;
-    match &profile.transport {
-        Chosen::Sockets(_) => None,
-        Chosen::Dpdk(settings) => Dpdk::new(settings)?.graph(),
-    }
-    .ok_or_else(none)
+pub fn planned(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Box<dyn GraphView>, Error> {
+    let profile = load(profile, files, registry)?;
+    registry.transport(&profile)?.1.graph().ok_or_else(none)
 }
 
 /// Of the run, whether it goes on or is over.

@@ -1,9 +1,9 @@
 //! Graphs of people's own: opened, watched, ended; they are the writer's, and end with his lease.
 
 use crate::files::Files;
-use crate::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::trace_lock::TraceLock;
 use dataplane::graph::{CheckedGraph, GraphRun, Stopped};
+use element::registry::Registry as Kinds;
 use profile::Error as Fault;
 use profile::graph::GraphFile;
 use run::graph::GraphView;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use stream::graph::kinds;
+use system::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 
 /// Graphs at a time.
 const GRAPHS: usize = 16;
@@ -75,15 +75,14 @@ pub struct Graphs {
 }
 
 /// What is wrong with a graph, JSON; nothing is opened or started.
-pub fn check(text: &str) -> Result<(), Vec<Fault>> {
+pub fn check(text: &str, kinds: &Kinds) -> Result<(), Vec<Fault>> {
     let graph = profile::read(text).map_err(|fault| vec![fault])?;
-    CheckedGraph::read(&graph, &kinds()).map(drop)
+    CheckedGraph::read(&graph, kinds).map(drop)
 }
 
 /// Read and check a graph; the files that it writes are those that may be named.
-pub fn read(graph: &Value, files: Files<'_>) -> Result<CheckedGraph, Error> {
-    let mut checked =
-        CheckedGraph::read(graph, &kinds()).map_err(|faults| Error::all(BAD_PROFILE, &faults))?;
+pub fn read(graph: &Value, files: Files<'_>, kinds: &Kinds) -> Result<CheckedGraph, Error> {
+    let mut checked = CheckedGraph::read(graph, kinds).map_err(|faults| Error::all(BAD_PROFILE, &faults))?;
     for (name, port) in &checked.file.ports {
         files.device(&format!("ports.{name}.device"), &port.device)?;
     }

@@ -2,7 +2,6 @@
 //! for them.
 
 use crate::files::Files;
-use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
 use dataplane::port_bridge::{self, PortBridge};
@@ -18,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use system::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 
 /// Links that there may be: each has threads and memory of its own.
 pub const LINKS: usize = 64;

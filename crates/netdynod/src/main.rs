@@ -20,13 +20,13 @@ mod outbox;
 mod ports;
 mod profiles;
 mod reflect;
-mod rpc;
 mod run;
 mod serve;
 mod server;
 mod session;
 mod signals;
 mod stream;
+mod systems;
 mod token;
 mod trace_lock;
 mod validate;
@@ -37,6 +37,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use system::Registry;
 
 /// Exit code: bad configuration or input.
 const EXIT_INPUT: u8 = 104;
@@ -91,16 +92,16 @@ fn main() -> ExitCode {
             return if e.use_stderr() { EXIT_INPUT.into() } else { ExitCode::SUCCESS };
         }
     };
-    run(&cli).unwrap_or_else(|e| {
+    run(&cli, systems::registry()).unwrap_or_else(|e| {
         tell(&format!("error ND-92-11: {}", profile::printable(&format!("{e:#}"))));
         EXIT_ENVIRONMENT.into()
     })
 }
 
-fn run(cli: &Cli) -> Result<ExitCode> {
+fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
     match &cli.command {
         None => {
-            let faults = serve::run(&cli.serve)?;
+            let faults = serve::run(&cli.serve, registry)?;
             for fault in &faults {
                 tell(&serde_json::json!({"fault": fault}).to_string());
             }
@@ -115,7 +116,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
             }
         }
         Some(Command::Validate(args)) => {
-            if !validate::run(args)? {
+            if !validate::run(args, registry.kinds())? {
                 return Ok(EXIT_INPUT.into());
             }
         }
@@ -129,8 +130,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
             let schema = match () {
                 () if *impair => links::schema(),
                 () if *models => serde_json::to_value(models::Catalogue::new())?,
-                () if *graph => dataplane::graph::schema::schema(&dataplane::graph::kinds()),
-                () if *elements => dataplane::graph::schema::reference(&::stream::graph::kinds()),
+                () if *graph => dataplane::graph::schema::schema(registry.kinds()),
+                () if *elements => dataplane::graph::schema::reference(registry.kinds()),
                 () if *result => run::schema(),
                 () => profile::schema(),
             };

@@ -2,8 +2,9 @@
 //! can make.
 
 use crate::files::Files;
-use crate::rpc::{self, BAD_PROFILE};
+use element::registry::Registry as Kinds;
 use profile::{Error, Profile};
+use system::rpc::{self, BAD_PROFILE};
 
 /// Why a profile is not taken.
 #[derive(Debug)]
@@ -30,9 +31,10 @@ impl From<Refusal> for rpc::Error {
 }
 
 /// Read and check a profile, and the graph of its ports; its files are those that `files` lets be named.
-pub fn load(text: &str, files: Files<'_>) -> Result<Profile, Refusal> {
-    let profile =
-        profile::load_resolved(text, |profile| files.of_profile(profile).map_err(Refusal::NotAllowed))?;
-    let faults = stream::graph::check(&profile);
+pub fn load(text: &str, files: Files<'_>, kinds: &Kinds) -> Result<Profile, Refusal> {
+    let profile = profile::load_resolved(text, |profile| {
+        files.of_profile(profile, kinds).map_err(Refusal::NotAllowed)
+    })?;
+    let faults = stream::graph::check(&profile, kinds);
     if faults.is_empty() { Ok(profile) } else { Err(faults.into()) }
 }

@@ -2,7 +2,6 @@
 
 pub mod paths;
 
-use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
 use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
 use capture::Source;
@@ -12,18 +11,19 @@ use run::collect::{Collector, Header};
 use run::flows::Flows;
 use run::graph::GraphView;
 use run::result::{ImpairmentChange, TrialResult};
-use run::{Control, Plan, SetupError, Transport, Trial};
+use run::{Control, Plan, SetupError, Trial};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
-use sockets::Sockets;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use stream::Dpdk;
+use system::Registry;
+use system::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
+use system::transport::BoxedTransport;
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -89,8 +89,6 @@ struct Progress {
     flows: Arc<Flows>,
 }
 
-type Carrier = Box<dyn Transport + Send + Sync>;
-
 /// A run, and who watches it.
 pub struct Run {
     /// Its id.
@@ -98,7 +96,7 @@ pub struct Run {
     /// What it carries.
     pub plan: Arc<Plan>,
     control: Arc<Control>,
-    transport: Carrier,
+    transport: BoxedTransport,
     transport_name: &'static str,
     progress: Mutex<Progress>,
     /// Held while packets are traced: one trace at a time.
@@ -114,12 +112,10 @@ impl Run {
         id: String,
         profile: Profile,
         trial: &Trial,
+        registry: &Registry,
         watchers: &Arc<Watchers>,
     ) -> Result<Arc<Self>, Error> {
-        let (transport, transport_name): (Carrier, _) = match &profile.transport {
-            profile::Transport::Sockets(settings) => (Box::new(Sockets::new(settings)?), "sockets"),
-            profile::Transport::Dpdk(settings) => (Box::new(Dpdk::new(settings)?), "dpdk"),
-        };
+        let (transport_name, transport) = registry.transport(&profile)?;
         let plan = Plan::new(profile, trial).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
         Ok(Self::new(id, plan, transport, transport_name, watchers))
     }
@@ -127,7 +123,7 @@ impl Run {
     fn new(
         id: String,
         plan: Plan,
-        transport: Carrier,
+        transport: BoxedTransport,
         transport_name: &'static str,
         watchers: &Arc<Watchers>,
     ) -> Arc<Self> {
@@ -371,13 +367,6 @@ impl Run {
     /// Each device's summary, once it is done.
     pub fn flows(&self) -> Arc<Flows> {
         Arc::clone(&self.progress().flows)
-    }
-}
-
-impl From<SetupError> for Error {
-    fn from(e: SetupError) -> Self {
-        let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
-        Self::of(code, &e)
     }
 }
 

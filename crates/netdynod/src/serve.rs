@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use system::Registry;
 
 /// How long workers may take to leave when the daemon ends.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -40,9 +41,9 @@ pub struct Serve {
 }
 
 /// Serve until SIGTERM, SIGINT or `core.shutdown`. What graphs failed to do at their end, if some ran until then.
-pub fn run(settings: &Serve) -> Result<Vec<profile::Error>> {
+pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> {
     let files = settings.files.as_deref().map(folder).transpose()?;
-    let core = Core::new(crate::log::start(settings.log_level, settings.log_json), files);
+    let core = Core::new(registry, crate::log::start(settings.log_level, settings.log_json), files);
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
     let stop = signals::raised_by(&signals::END).context("signal handler")?;
     let (listener, _file) = listen(&settings.socket)?;

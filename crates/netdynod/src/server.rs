@@ -3,7 +3,6 @@
 use crate::connection::{Lock, serve, spawn};
 use crate::connection_limit::{ConnectionLimit, full};
 use crate::core::Core;
-use crate::rpc;
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Waiting;
@@ -14,6 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
+use system::rpc;
 
 /// Serve the Unix socket: who can open it may speak.
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! One packet trace at a time.
 
-use crate::rpc::Error;
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use system::rpc::Error;
 
 /// At most one follows packets at a time.
 #[derive(Debug, Default)]

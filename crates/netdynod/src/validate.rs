@@ -5,6 +5,7 @@ use crate::profiles::Refusal;
 use crate::{graphs, links, print, profiles, tell};
 use anyhow::Result;
 use clap::Args;
+use element::registry::Registry as Kinds;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -38,27 +39,27 @@ struct Found {
 }
 
 /// Whether all are good.
-pub fn run(args: &Validate) -> Result<bool> {
+pub fn run(args: &Validate, kinds: &Kinds) -> Result<bool> {
     let mut good = true;
     for file in &args.files {
         if args.lines && file == Path::new("-") {
             let mut input = io::stdin().lock();
             while let Some(text) = line(&mut input) {
-                good &= answer(args, file, text)?;
+                good &= answer((args, kinds), file, text)?;
             }
         } else {
-            good &= answer(args, file, read(file))?;
+            good &= answer((args, kinds), file, read(file))?;
         }
     }
     Ok(good)
 }
 
 /// Say what is found in a document; whether it is good.
-fn answer(args: &Validate, file: &Path, text: io::Result<String>) -> Result<bool> {
+fn answer((args, kinds): (&Validate, &Kinds), file: &Path, text: io::Result<String>) -> Result<bool> {
     let shown = file.to_string_lossy();
     let shown = profile::printable(&shown);
     let Found { errors, advice, spec } = match text {
-        Ok(text) => check(args, &text),
+        Ok(text) => check(args, kinds, &text),
         Err(e) => {
             let what = format!("it cannot be read ({e})");
             let fix = "Check the path; what is no file goes to -, standard input";
@@ -85,7 +86,7 @@ fn answer(args: &Validate, file: &Path, text: io::Result<String>) -> Result<bool
     Ok(errors.is_empty())
 }
 
-fn check(args: &Validate, text: &str) -> Found {
+fn check(args: &Validate, kinds: &Kinds, text: &str) -> Found {
     if args.impair {
         return match links::read(text) {
             Ok(spec) => Found { spec: Some(serde_json::json!(spec)), ..Found::default() },
@@ -93,9 +94,9 @@ fn check(args: &Validate, text: &str) -> Found {
         };
     }
     if args.graph {
-        return Found { errors: graphs::check(text).err().unwrap_or_default(), ..Found::default() };
+        return Found { errors: graphs::check(text, kinds).err().unwrap_or_default(), ..Found::default() };
     }
-    match profiles::load(text, Files { door: Door::Socket, folder: None }) {
+    match profiles::load(text, Files { door: Door::Socket, folder: None }, kinds) {
         Ok(profile) => {
             let mut advice = profile::advise(&profile);
             advice.extend(profile::advise_here(&profile, &run::cpu::cores()));

@@ -1,10 +1,10 @@
 //! Those who watch: each gets every notification, in order, and holds nobody back.
 
 use crate::outbox::Outbox;
-use crate::rpc::{self, Error, TOO_MANY};
 use crate::session::Session;
 use serde::Serialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use system::rpc::{self, Error, TOO_MANY};
 
 /// Subscriptions that one connection may have.
 pub const SUBSCRIPTIONS: usize = 16;

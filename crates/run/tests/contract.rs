@@ -165,7 +165,7 @@ impl Run {
 fn transport(profile: &profile::Profile) -> Result<Box<dyn Transport>, SetupError> {
     Ok(match &profile.transport {
         profile::Transport::Sockets(settings) => Box::new(Sockets::new(settings)?),
-        profile::Transport::Dpdk(settings) => Box::new(Dpdk::new(settings)?),
+        profile::Transport::Dpdk(settings) => Box::new(Dpdk::new(settings, &stream::graph::kinds())?),
     })
 }
 

@@ -20,6 +20,7 @@ use dataplane::{link_up, offloads};
 use dpdk::{Eal, EalOptions, NodePools, Port};
 use element::capture::{Captured, Taps};
 use element::kind::{Extensions, GraphPort};
+use element::registry::Registry;
 use engine::port::{PortRx, PortTx};
 use engine::{Element, Graph, Placement};
 use packet::ethernet::TAG;
@@ -65,7 +66,7 @@ pub struct Built {
 
 /// Make everything that `settings` and the plan ask for.
 pub fn build(
-    (settings, planned): (&Dpdk, &CheckedGraph),
+    (settings, planned, kinds): (&Dpdk, &CheckedGraph, &Registry),
     (taps, cores): (&[Taps], &[usize]),
     plan: &Arc<Plan>,
     run: &Arc<RunContext>,
@@ -118,7 +119,7 @@ pub fn build(
 
     // How queues are used is known now, and with it what the roles stand for.
     let queues: Vec<QueuePairs> = ports.iter().map(|port| port.queues).collect();
-    let checked = graph::of(settings, &queues).map_err(first_fault)?;
+    let checked = graph::of(settings, &queues, kinds).map_err(first_fault)?;
     let first_streams = first_streams(plan)?;
     let mut plain = Vec::new();
     let generators: Vec<Vec<&str>> =

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The kinds of elements that are here.
 pub const KINDS: &[KindEntry] = &[kind::<generator::Options>(), kind::<receiver::Options>()];
 
-/// The kinds of elements that the graph of a run can have.
+/// The kinds of elements of the platform for the graph of a run; systems bring more.
 pub fn kinds() -> Registry {
     dataplane::graph::kinds().with(KINDS)
 }
@@ -24,24 +24,24 @@ pub fn expected_queues(settings: &Dpdk) -> Vec<QueuePairs> {
 }
 
 /// The graph of ports whose queues are used so.
-pub fn of(settings: &Dpdk, queues: &[QueuePairs]) -> Result<CheckedGraph, Vec<Error>> {
+pub fn of(settings: &Dpdk, queues: &[QueuePairs], kinds: &Registry) -> Result<CheckedGraph, Vec<Error>> {
     if settings.has_graph() {
-        return CheckedGraph::of_run(settings.graph_file(), &kinds());
+        return CheckedGraph::of_run(settings.graph_file(), kinds);
     }
-    let mut graph = CheckedGraph::of_run(preset::expand(settings, queues), &kinds())?;
+    let mut graph = CheckedGraph::of_run(preset::expand(settings, queues), kinds)?;
     graph.file.placement = preset::place(&graph, &settings.placement);
     Ok(graph)
 }
 
 /// The profile with its elements named, in place of its ports' roles.
-pub fn expanded(profile: &Profile) -> Result<Profile, Vec<Error>> {
+pub fn expanded(profile: &Profile, kinds: &Registry) -> Result<Profile, Vec<Error>> {
     let mut profile = profile.clone();
     let Transport::Dpdk(settings) = &mut profile.transport else { return Ok(profile) };
     if settings.has_graph() {
         return Ok(profile);
     }
     let GraphFile { ports, elements, edges, replicas, placement, .. } =
-        of(settings, &expected_queues(settings))?.file;
+        of(settings, &expected_queues(settings), kinds)?.file;
     for port in &mut settings.ports {
         port.queues = ports.get(&port.name).map_or(1, |port| port.queues);
         (port.to, port.forward, port.impair, port.impair_timeline) = (None, None, None, None);
@@ -52,9 +52,9 @@ pub fn expanded(profile: &Profile) -> Result<Profile, Vec<Error>> {
 }
 
 /// What is wrong with the graph of a profile that is right otherwise.
-pub fn check(profile: &Profile) -> Vec<Error> {
+pub fn check(profile: &Profile, kinds: &Registry) -> Vec<Error> {
     let Transport::Dpdk(settings) = &profile.transport else { return Vec::new() };
-    let graph = match of(settings, &expected_queues(settings)) {
+    let graph = match of(settings, &expected_queues(settings), kinds) {
         Ok(graph) => graph,
         Err(faults) => return faults,
     };
@@ -128,7 +128,8 @@ mod tests {
             let mut port = serde_json::json!({"name": "a", "device": "null", "queues": 2});
             port.as_object_mut().expect("a port").extend(more.as_object().cloned().unwrap_or_default());
             let settings = serde_json::from_value(serde_json::json!({"ports": [port]})).expect("settings");
-            let graph = of(&settings, &expected_queues(&settings)).map_err(|why| why[0].to_string());
+            let graph =
+                of(&settings, &expected_queues(&settings), &kinds()).map_err(|why| why[0].to_string());
             is_direct(&graph.unwrap_or_else(|why| panic!("{why}")), "a")
         };
         assert!(direct(serde_json::json!({})) && direct(serde_json::json!({"device": "tap:x"})));

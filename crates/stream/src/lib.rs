@@ -30,6 +30,7 @@ use dataplane::impaired::Impaired;
 use dataplane::observe::Observer;
 use dataplane::workers;
 use element::capture::{PortCapture, Taps};
+use element::registry::Registry;
 use engine::{Engine, Options, View};
 use run::graph::{GraphView, ImpairedPort, PortFacts};
 use run::{Control, Plan, Sample, SetupError, Transport};
@@ -42,6 +43,8 @@ use std::thread::JoinHandle;
 pub struct Dpdk {
     settings: profile::Dpdk,
     cores: Vec<u16>,
+    /// The kinds of elements that its graph can have.
+    kinds: Registry,
     /// Where frames can be copied, by port.
     taps: Vec<Taps>,
     /// As it will be, unless ports have other queues than is expected.
@@ -56,14 +59,16 @@ pub struct Dpdk {
 
 impl Dpdk {
     /// Workers as the settings place them; without a placement one worker runs all.
-    pub fn new(settings: &profile::Dpdk) -> Result<Self, SetupError> {
+    pub fn new(settings: &profile::Dpdk, kinds: &Registry) -> Result<Self, SetupError> {
         let cores = workers::cores(&settings.placement, "transport.dpdk.placement")?;
-        let planned = graph::of(settings, &graph::expected_queues(settings)).map_err(build::first_fault)?;
+        let planned =
+            graph::of(settings, &graph::expected_queues(settings), kinds).map_err(build::first_fault)?;
         let taps = settings.ports.iter().map(|port| Taps::new(port.queues.into())).collect();
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
         Ok(Self {
             settings: settings.clone(),
             cores,
+            kinds: kinds.clone(),
             taps,
             planned,
             ports: Mutex::default(),
@@ -88,7 +93,13 @@ impl Transport for Dpdk {
         let run = Arc::new(report::RunContext::new(control));
         let (to, reports) = channel();
         let cores = self.worker_cores();
-        let built = build::build((&self.settings, &self.planned), (&self.taps, &cores), &plan, &run, &to)?;
+        let built = build::build(
+            (&self.settings, &self.planned, &self.kinds),
+            (&self.taps, &cores),
+            &plan,
+            &run,
+            &to,
+        )?;
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = built.facts;
         let engine = Engine::start(built.eal, built.graph, &built.placement, &Options::default());
         let engine = engine.map_err(|why| engine_error(&why))?;

@@ -101,7 +101,8 @@ fn cable(name: &str, more: [Value; 2]) -> Value {
 fn expanded(profile: &Value) -> Value {
     let loaded = profile::load(&profile.to_string()).unwrap();
     let mut named = profile.clone();
-    named["transport"] = json!(stream::graph::expanded(&loaded).unwrap())["transport"].clone();
+    named["transport"] =
+        json!(stream::graph::expanded(&loaded, &stream::graph::kinds()).unwrap())["transport"].clone();
     for port in named["transport"]["dpdk"]["ports"].as_array_mut().unwrap() {
         port.as_object_mut().unwrap().remove("role");
     }
@@ -113,7 +114,7 @@ fn shape(profile: &Value) -> Value {
     let profile::Transport::Dpdk(dpdk) = profile::load(&profile.to_string()).unwrap().transport else {
         panic!()
     };
-    let observer = Dpdk::new(&dpdk).unwrap().graph().unwrap();
+    let observer = Dpdk::new(&dpdk, &stream::graph::kinds()).unwrap().graph().unwrap();
     let shape = observer.shape();
     json!([shape.elements.iter().map(|e| json!([e.name, e.kind, e.worker])).collect::<Vec<_>>(), shape.edges])
 }
@@ -248,7 +249,7 @@ fn what_is_wrong_with_a_graph_is_named_by_its_place_in_the_profile() {
             ]);
         }
         let faults = match profile::load(&wrong.to_string()) {
-            Ok(profile) => stream::graph::check(&profile),
+            Ok(profile) => stream::graph::check(&profile, &stream::graph::kinds()),
             Err(faults) => faults,
         };
         assert!(faults.iter().any(|f| f.at == at && f.to_string().contains(said)), "{path}: {faults:#?}");

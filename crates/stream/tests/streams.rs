@@ -478,7 +478,7 @@ fn a_capture_honours_filter_limit_and_port() {
     let open = |settings: Value| {
         let profile = profile::load(&profile("bad").to_string()).unwrap();
         let profile::Transport::Dpdk(dpdk) = profile.transport else { panic!("not dpdk") };
-        let transport = Dpdk::new(&dpdk).unwrap();
+        let transport = Dpdk::new(&dpdk, &stream::graph::kinds()).unwrap();
         let settings: profile::Capture = serde_json::from_value(settings).unwrap();
         transport.capture(&settings).map(|source| source.map(|_| ()))
     };

@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "docs/methodology/nat.md"
 CASES = ROOT / "crates/nat/core/cases"
-PORTS = ROOT / "crates/dataplane/tests"
-PLAYED = ROOT / "crates/dataplane/tests/nat_conformance.rs"
+PORTS = ROOT / "crates/nat/elements/tests"
+PLAYED = ROOT / "crates/nat/elements/tests/conformance.rs"
 
 
 def rows() -> list[tuple[str, str, str]]:

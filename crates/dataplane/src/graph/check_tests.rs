@@ -177,54 +177,66 @@ fn queues_are_told_from_elements() {
         assert_eq!(queue(name), None, "{name}");
     }
 }
+/// A kind whose replicas divide what they keep.
+mod table {
+    use element::kind::{Build, ElementKind};
+    use engine::Element;
+    use profile::Error;
+    use protocol::problem::Problem;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    /// A table of rows.
+    #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct Options {
+        /// Its rows.
+        rows: usize,
+    }
+
+    impl ElementKind for Options {
+        const KIND: &'static str = "table";
+        const DROPS: &'static [&'static str] = &[];
+        const REPLICABLE: bool = true;
+        const OWNED: bool = true;
+        const EXAMPLE: &'static str = r#"{"rows": 1}"#;
+
+        fn check_replicas(&self, count: usize) -> Vec<Problem> {
+            let few = || Problem::new("rows", "fewer rows than replicas", "Use more rows");
+            (self.rows < count).then(few).into_iter().collect()
+        }
+
+        fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
+            Err(cx.fault("rows", "this kind is checked only"))
+        }
+    }
+}
+
+/// What is wrong with a table of so many rows and replicas.
+fn table_faults(rows: usize, count: usize, affinity: &str) -> Vec<String> {
+    let graph = &json!({
+        "ports": {"a": {"device": "null"}, "b": {"device": "null"}},
+        "elements": {"t": {"kind": "table", "rows": rows}},
+        "edges": ["a.rx -> t -> b.tx", "b.rx -> a.tx"],
+        "replicas": {"t": {"count": count, "affinity": affinity}},
+    });
+    let kinds = kinds().with(&[element::kind::kind::<table::Options>()]);
+    let read = CheckedGraph::read(graph, &kinds);
+    read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+}
 
 #[test]
 fn those_that_divide_what_they_keep_get_their_own() {
-    let graph = |affinity: &str| {
-        json!({
-            "ports": {"a": {"device": "null"}, "b": {"device": "null"}},
-            "elements": {"conntrack": {"kind": "conntrack", "inside": "a", "outside": "b", "pool": ["203.0.113.1"]}},
-            "edges": ["a.rx -> conntrack", "b.rx -> conntrack", "conntrack.outside -> b.tx", "conntrack.inside -> a.tx"],
-            "replicas": {"conntrack": {"count": 2, "affinity": affinity}},
-        })
-    };
-    assert_eq!(faults(&graph("owner")), Vec::<String>::new());
-    let said = faults(&graph("flow"));
-    assert!(said[0].contains("at replicas.conntrack.affinity: several conntrack divide"), "{said:?}");
+    assert_eq!(table_faults(2, 2, "owner"), Vec::<String>::new());
+    let said = table_faults(2, 2, "flow");
+    assert!(said[0].contains("at replicas.t.affinity: several table divide"), "{said:?}");
 }
 
 /// What an element cannot divide among so many replicas is told before a port is opened.
 #[test]
 fn options_are_held_against_the_number_of_replicas() {
-    let of = |count: usize| {
-        let forward = |outside: &str, port: u16| json!({"protocol": "udp", "outside": outside, "inside": format!("10.0.0.7:{port}")});
-        json!({
-            "ports": {"inside": {"device": "null", "ip": "10.0.0.1/24"}, "outside": {"device": "null", "ip": "203.0.113.2/24"}},
-            "elements": {
-                "in-validity": {"kind": "validity", "port": "inside"},
-                "out-validity": {"kind": "validity", "port": "outside"},
-                "nat": {"kind": "nat"},
-                "conntrack": {
-                    "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": ["203.0.113.16/31"],
-                    "forwards": [forward("203.0.113.16:5060", 5060), forward("203.0.113.17:5061", 5061)]
-                },
-                "away": {"kind": "discard"}
-            },
-            "edges": [
-                "inside.rx -> in-validity", "in-validity.out -> nat -> conntrack", "in-validity.local -> away",
-                "outside.rx -> out-validity", "out-validity.out -> conntrack", "out-validity.local -> away",
-                "conntrack.outside -> outside.tx", "conntrack.inside -> inside.tx"
-            ],
-            "replicas": {"nat": {"count": count, "affinity": "owner"}, "conntrack": {"count": count, "affinity": "owner"}}
-        })
-    };
-    assert_eq!(faults(&of(1)), Vec::<String>::new());
-    let said = faults(&of(2));
+    assert_eq!(table_faults(3, 3, "owner"), Vec::<String>::new());
+    let said = table_faults(2, 3, "owner");
     let [only] = &said[..] else { panic!("{said:#?}") };
-    assert!(
-        only.contains(
-            "ND-104-04: at elements.conntrack.forwards[1].outside: its subscriber has another forward"
-        ),
-        "{only}"
-    );
+    assert!(only.contains("ND-104-04: at elements.t.rows: fewer rows than replicas"), "{only}");
 }

@@ -17,7 +17,7 @@ pub use run::{GraphRun, Stopped};
 
 use element::registry::{KINDS, Registry};
 
-/// The kinds of elements that graphs of this program can have.
+/// The kinds of elements of the platform for any graph; systems bring more.
 pub fn kinds() -> Registry {
-    Registry::new(&[KINDS, crate::impaired::KINDS, nat_elements::KINDS])
+    Registry::new(&[KINDS, crate::impaired::KINDS])
 }

@@ -6,11 +6,12 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The JSON Schema of a file, with the options of every kind.
+/// The JSON Schema of a file, with the options of every kind that does not need a run.
 pub fn schema(registry: &Registry) -> Value {
     let mut generator = SchemaGenerator::new(SchemaSettings::draft2020_12());
     let kinds: Vec<Value> = registry
         .kinds()
+        .filter(|kind| !kind.of_run)
         .map(|kind| {
             let mut schema = kind.schema(&mut generator).to_value();
             if let Some(properties) = schema

@@ -3,10 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dataplane::graph::{CheckedGraph, GraphRun};
+use dataplane::impaired::ImpairedElements;
 use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use element::interface_addr::InterfaceAddrs;
+use element::kind::{Build, Extensions, GraphPort};
+use element::registry::Registry;
+use packet::ethernet::Tags;
 use run::graph::GraphView;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::{Duration, Instant};
 
 pub fn eal() -> &'static Eal {
@@ -86,9 +91,41 @@ impl End {
     }
 }
 
-pub fn start(graph: &Value) -> GraphRun {
-    let checked = CheckedGraph::read(graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
+pub fn start(graph: &Value, kinds: &Registry) -> GraphRun {
+    let checked = CheckedGraph::read(graph, kinds).unwrap_or_else(|why| panic!("{why:?}"));
     GraphRun::start(&checked).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// Every kind builds from its example an element that is what the kind says.
+pub fn assert_builds(kinds: &Registry) {
+    let pool = Mempool::new(eal(), 1023, 2048).unwrap();
+    let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
+    let port = |name: &str| GraphPort { name: name.into(), addrs: addrs.clone(), mtu: 1500, interface: 0 };
+    let ports = ["a", "b"].map(port);
+    let folder = tempfile::tempdir().unwrap();
+    for kind in kinds.kinds() {
+        let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();
+        if let Some(file) = options.get_mut("file") {
+            *file = folder.path().join("x.pcapng").to_str().unwrap().into();
+        }
+        let settings = kind.read(&options, "").unwrap_or_else(|why| panic!("{}: {why:?}", kind.name));
+        let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
+        extensions.insert(ImpairedElements::new(0, 16));
+        let extensions = &mut extensions;
+        let mut build = Build {
+            name: "x",
+            replica: 0,
+            replicas: 1,
+            pool: &pool,
+            ports: &ports,
+            captures: &mut captures,
+            extensions,
+        };
+        let about = settings.build(&mut build).unwrap_or_else(|why| panic!("{}: {why}", kind.name)).about();
+        assert_eq!((about.kind, about.takes), (kind.name, true));
+        assert_eq!(about.outputs, settings.outputs(), "{}", kind.name);
+        assert_eq!(about.drops, kind.drops, "{}", kind.name);
+    }
 }
 
 /// What an element took, handed on, and dropped.

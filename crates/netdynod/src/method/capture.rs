@@ -2,10 +2,10 @@
 
 use super::{Answer, Nothing};
 use crate::caller::Caller;
-use crate::rpc::{BAD_PARAMS, Error, NOTHING_THERE};
 use protocol::unit::Size;
 use serde::Deserialize;
 use serde_json::json;
+use system::rpc::{BAD_PARAMS, Error, NOTHING_THERE};
 
 /// Where to, and what.
 #[derive(Debug, Deserialize)]

@@ -12,17 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Name, version, capabilities, and what models say about themselves.
-pub fn describe(_: Nothing) -> Answer {
+pub fn describe(caller: &Caller, _: Nothing) -> Answer {
+    let available = |name| json!({"name": name, "available": true});
+    let transports: Vec<Value> = caller.core.registry.transports().map(available).collect();
     let Catalogue { models, counters, failures } = Catalogue::new();
     Ok(json!({
         "name": "netdynod",
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "cores": run::cpu::cores(),
-        "transports": [
-            {"name": "sockets", "available": true},
-            {"name": "dpdk", "available": true},
-        ],
+        "transports": transports,
         "models": models,
         "counters": counters,
         "failures": failures,

@@ -6,7 +6,6 @@ use super::{Answer, Nothing};
 use crate::caller::Caller;
 use crate::graph::{expanded, of, planned};
 use crate::graphs::{self, Status};
-use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
 use run::graph::GraphView;
 use serde::Deserialize;
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use system::rpc::{BAD_PARAMS, Error};
 
 /// Whose graph it is.
 enum Whose {
@@ -91,7 +91,7 @@ pub struct RunGraph {
 /// Check it, open its ports, and run it.
 pub fn run(caller: &Caller, params: RunGraph) -> Answer {
     caller.core.as_writer(caller.session)?;
-    let checked = graphs::read(&params.graph, caller.files())?;
+    let checked = graphs::read(&params.graph, caller.files(), caller.core.registry.kinds())?;
     let graph = caller.core.graphs.start(&checked)?;
     // Ports may take long to open, and he who wanted them may have gone.
     if let Err(gone) = caller.core.as_writer(caller.session) {
@@ -141,7 +141,7 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
                 "it is a profile's graph, or that of a link or of one's own",
             ));
         }
-        Some(profile) => (None, planned(&profile, caller.files())?),
+        Some(profile) => (None, planned(&profile, caller.files(), &caller.core.registry)?),
         None => Whose::of(caller, params.link, params.graph)
             .map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?,
     };
@@ -161,7 +161,7 @@ pub struct Expand {
 
 /// The DPDK transport of a profile with its elements, edges and placement named, as what its ports' roles stand for.
 pub fn expand(caller: &Caller, params: Expand) -> Answer {
-    let profile = json!(expanded(&params.profile, caller.files())?);
+    let profile = json!(expanded(&params.profile, caller.files(), &caller.core.registry)?);
     let mut transport = profile["transport"].clone();
     for port in transport["dpdk"]["ports"].as_array_mut().into_iter().flatten() {
         // The elements say it.

@@ -2,9 +2,9 @@
 
 use super::Answer;
 use crate::caller::Caller;
-use crate::rpc::Error;
 use serde::Deserialize;
 use serde_json::json;
+use system::rpc::Error;
 use tracing::Level;
 
 /// From where, and how grave.

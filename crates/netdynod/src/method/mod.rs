@@ -1,4 +1,4 @@
-//! The RPC methods, one group a file. A method takes its parameters apart, calls the core, and shapes the
+//! The RPC methods of the platform, one group a file; those of systems are registered. A method takes its parameters apart, calls the core, and shapes the
 //! answer; what it does stands elsewhere. docs/reference/rpc.md says what each takes and gives.
 
 mod capture;
@@ -7,28 +7,21 @@ mod core;
 mod graph;
 mod impair;
 mod log;
-mod nat;
-mod nat_clear;
-mod nat_filter;
-mod nat_reload;
 mod ports;
 mod profile;
 mod run;
 mod stats;
 
 use crate::caller::Caller;
-use crate::rpc::Error;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-
-/// What a method answers.
-type Answer = Result<Value, Error>;
+use system::method::take;
+use system::rpc::{Answer, Error};
 
 /// Find the method and call it.
 pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
     match name {
-        "core.describe" => core::describe(take(params)?),
+        "core.describe" => core::describe(caller, take(params)?),
         "core.shutdown" => core::shutdown(caller, take(params)?),
         "ports.list" => ports::list(caller, take(params)?),
         "profile.schema" => profile::schema(take(params)?),
@@ -65,16 +58,11 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "impair.stats" => impair::stats(caller, take(params)?),
         "impair.stop" => impair::stop(caller, take(params)?),
         "impair.list" => impair::list(caller, take(params)?),
-        "nat.sessions" => nat::sessions(caller, take(params)?),
-        "nat.subscribers" => nat::subscribers(caller, take(params)?),
-        "nat.pools" => nat::pools(caller, take(params)?),
-        "nat.sites" => nat::sites(caller, take(params)?),
-        "nat.clear" => nat_clear::clear(caller, take(params)?),
-        "nat.reload" => nat_reload::reload(caller, take(params)?),
-        "nat.hand_over" => nat::hand_over(caller, take(params)?),
-        "nat.status" => nat::status(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),
-        _ => Err(Error::method(name)),
+        _ => {
+            let method = caller.core.registry.method(name).ok_or_else(|| Error::method(name))?;
+            method.call(caller, params)
+        }
     }
 }
 
@@ -82,8 +70,3 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
-
-/// Parameters by name.
-fn take<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Error> {
-    serde_json::from_value(Value::Object(params)).map_err(|e| Error::params("params", e.to_string()))
-}

@@ -24,7 +24,7 @@ pub fn validate(caller: &Caller, params: Validate) -> Answer {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let errors = match profiles::load(&text, caller.files()) {
+    let errors = match profiles::load(&text, caller.files(), caller.core.registry.kinds()) {
         Ok(_) => Vec::new(),
         Err(Refusal::Faults(faults)) => faults,
         Err(Refusal::NotAllowed(error)) => return Err(error),

@@ -3,7 +3,6 @@
 use super::{Answer, Nothing};
 use crate::caller::Caller;
 use crate::clock;
-use crate::rpc::{Error, NOTHING_THERE};
 use crate::run::{Run, Status, paths};
 use profile::Target;
 use run::Trial;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use system::rpc::{Error, NOTHING_THERE};
 
 /// What to run, and what to change about it.
 #[derive(Debug, Deserialize)]

@@ -1,13 +1,13 @@
 //! Impaired ports of a run, changed by hand while it goes on.
 
 use super::Run;
-use crate::rpc::{BAD_PARAMS, Error, TOO_MANY};
 use profile::Error as Fault;
 use run::graph::{ImpairedPort, PortImpairment};
 use run::result::ImpairmentChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use system::rpc::{BAD_PARAMS, Error, TOO_MANY};
 
 /// Changes of a run: its result has them all.
 const CHANGES: usize = 1_000;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::outbox::Outbox;
+use run::Transport;
 use serde_json::{Value, json};
 use std::sync::mpsc::Sender;
 
@@ -60,7 +61,7 @@ fn states(statuses: &[Value]) -> Vec<&str> {
 
 /// What must hold after a start that failed for the reason `code`.
 fn has_failed(run: &Arc<Run>, outbox: &Outbox, error: &Error, code: &str) {
-    assert_eq!((error.code, &error.data["code"]), (NOT_READY, &json!(code)));
+    assert_eq!((error.code, &error.data["code"]), (system::rpc::NOT_READY, &json!(code)));
     let all = statuses(outbox, "failed");
     assert_eq!(states(&all), ["failed"], "it is not told that it runs");
     assert_eq!(all[0]["error"], error.data);
@@ -68,7 +69,7 @@ fn has_failed(run: &Arc<Run>, outbox: &Outbox, error: &Error, code: &str) {
     assert!(!run.is_active(), "another can be loaded in its place");
     assert!(run.control.aborted(), "no worker is left waiting");
     assert_eq!(run.result().unwrap_err(), *error);
-    assert_eq!(run.start(None).unwrap_err().code, crate::rpc::WRONG_STATE);
+    assert_eq!(run.start(None).unwrap_err().code, system::rpc::WRONG_STATE);
     assert!(!run.stop("stopped"));
 }
 
@@ -109,8 +110,8 @@ fn each_step_has_its_time() {
     let stub = Stub::default();
     let samples = Arc::clone(&stub.samples);
     let (run, outbox) = loaded(stub);
-    assert_eq!(run.pause().unwrap_err().code, crate::rpc::WRONG_STATE);
-    assert_eq!(run.resume().unwrap_err().code, crate::rpc::WRONG_STATE);
+    assert_eq!(run.pause().unwrap_err().code, system::rpc::WRONG_STATE);
+    assert_eq!(run.resume().unwrap_err().code, system::rpc::WRONG_STATE);
     assert_eq!(run.result().unwrap_err().code, NOTHING_THERE);
     run.start(None).unwrap();
     assert!(run.start(None).is_err() && run.resume().is_err());

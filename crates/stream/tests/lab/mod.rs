@@ -24,7 +24,7 @@ pub fn run_with(
 ) -> Result<Value, SetupError> {
     let make = |profile: &profile::Profile| {
         let profile::Transport::Dpdk(settings) = &profile.transport else { panic!("not dpdk") };
-        Dpdk::new(settings)
+        Dpdk::new(settings, &stream::graph::kinds())
     };
     let (result, flows) = testbed::trial::run_with(profile, make, prepare, steer)?;
     assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));

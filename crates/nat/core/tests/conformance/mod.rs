@@ -2,7 +2,7 @@
 //! packets go in and which come out, and `docs/methodology/nat.md` says how we stand to each requirement.
 //!
 //! Cases know nothing of what plays them: addresses, seconds and packets only. Here it is the NAT's logic; in
-//! `crates/dataplane/tests/nat_conformance.rs` it is the whole graph between ports.
+//! `crates/nat/elements/tests/conformance.rs` it is the whole graph between ports.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

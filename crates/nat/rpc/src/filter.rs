@@ -1,9 +1,9 @@
 //! Which sessions a request means, as its parameters say it.
 
-use crate::rpc::Error;
 use nat_elements::control::{SessionFilter, protocol_number};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+use system::rpc::Error;
 
 /// The parameters that choose sessions.
 #[derive(Debug, Default, Deserialize)]

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{End, start};
+use crate::common::End;
+use crate::start;
 use dataplane::graph::GraphRun;
 use nat_elements::host::Answering;
 use nat_elements::leaving::{Leaving, LeavingList};

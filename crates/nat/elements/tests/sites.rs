@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{End, eal, start};
+use crate::common::{End, eal};
 use crate::stand_in::Server;
+use crate::start;
 use dataplane::graph::GraphRun;
 use engine::View;
 use engine::clock::testing;

@@ -3,14 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../../nat/core/tests/conformance/packet.rs"]
+#[path = "../../core/tests/conformance/packet.rs"]
 mod packet;
-#[path = "../../nat/core/tests/conformance/play.rs"]
+#[path = "../../core/tests/conformance/play.rs"]
 mod play;
 
 use crate::common::{End, eal};
+use crate::kinds;
 use ::packet::arp::{self, Arp, Operation};
-use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dataplane::graph::{CheckedGraph, GraphRun};
 use element::kind::Extensions;
 use engine::{Clock, View, clock::testing};
 use nat_core::config::SECOND;
@@ -224,7 +225,7 @@ impl Drop for Ports {
 
 #[test]
 fn each_case_passes_through_the_whole_graph() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nat/core/cases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/cases");
     let files: BTreeSet<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     let (mut failed, mut untold) = (BTreeSet::new(), 0);
     for (number, file) in files.iter().enumerate() {

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{End, start};
+use crate::common::End;
 use crate::setting::*;
+use crate::start;
 use engine::View;
 use engine::clock::testing::pass;
 use packet::arp::{Arp, Operation};

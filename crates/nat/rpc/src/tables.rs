@@ -2,11 +2,7 @@
 //!
 //! Workers answer between two bursts, each request a bounded part of its tables; a page here is put together of many of them.
 
-use super::Answer;
-use super::nat_filter::{Filter, address};
-use crate::caller::Caller;
-use crate::files::Door;
-use crate::rpc::{Error, NOTHING_THERE};
+use crate::filter::{Filter, address};
 use engine::{ControlError, Request, View};
 use nat_elements::control::{
     HandOver, KIND, PairStatus, PoolPage, PoolView, SessionPage, Status, StatusView, SubscriberPage,
@@ -16,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use system::method::CallContext;
+use system::rpc::{Answer, Error, NOTHING_THERE};
 
 /// Entries of a page when nothing is said.
 const LIMIT: usize = 100;
@@ -30,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a page begins: at a line of the table of a tracker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Cursor {
+pub struct Cursor {
     /// Which tracker, in the graph's order.
-    pub(super) tracker: usize,
-    pub(super) line: u32,
+    pub tracker: usize,
+    pub line: u32,
 }
 
 impl fmt::Display for Cursor {
@@ -59,20 +56,20 @@ fn bad_cursor(text: &str) -> Error {
 }
 
 /// The connection trackers of a graph at work.
-pub(super) struct Trackers {
+pub struct Trackers {
     view: View,
-    pub(super) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 impl Trackers {
-    pub(super) fn of(caller: &Caller, graph: &str) -> Result<Self, Error> {
+    pub fn of(context: &dyn CallContext, graph: &str) -> Result<Self, Error> {
         let fix = "Name the graph of a NAT; graph.list says which there are";
-        Self::of_kind(caller, graph, KIND, fix)
+        Self::of_kind(context, graph, KIND, fix)
     }
 
     /// Elements of another kind, which are asked as trackers are.
-    fn of_kind(caller: &Caller, graph: &str, kind: &str, fix: &str) -> Result<Self, Error> {
-        let view = caller.core.graphs.view(graph)?;
+    fn of_kind(context: &dyn CallContext, graph: &str, kind: &str, fix: &str) -> Result<Self, Error> {
+        let view = context.graph(graph)?;
         let trackers = view.elements().into_iter().filter(|element| element.kind == kind);
         let names: Vec<String> = trackers.map(|element| element.name).collect();
         if names.is_empty() {
@@ -82,7 +79,7 @@ impl Trackers {
         Ok(Self { view, names })
     }
 
-    pub(super) fn ask<R: Request>(&self, name: &str, request: R) -> Result<R::Reply, Error> {
+    pub fn ask<R: Request>(&self, name: &str, request: R) -> Result<R::Reply, Error> {
         self.view.request(name, request, PATIENCE).map_err(|why| match why {
             ControlError::Busy(_) | ControlError::Late(_) => {
                 Error::state(why.to_string(), "Ask again; graph.stats says whether its worker is overloaded")
@@ -95,7 +92,7 @@ impl Trackers {
     }
 
     /// Where to begin.
-    pub(super) fn cursor(&self, text: Option<&str>) -> Result<Cursor, Error> {
+    pub fn cursor(&self, text: Option<&str>) -> Result<Cursor, Error> {
         let from: Cursor = text.map(str::parse).transpose()?.unwrap_or_default();
         if from.tracker < self.names.len() { Ok(from) } else { Err(bad_cursor(&from.to_string())) }
     }
@@ -109,7 +106,7 @@ impl Trackers {
     /// A page from `cursor` on: `ask(tracker's name, line, how many)`.
     fn page<V>(
         &self,
-        caller: &Caller,
+        context: &dyn CallContext,
         (cursor, limit): (Option<&str>, usize),
         ask: impl Fn(&str, u32, usize) -> Result<Part<V>, Error>,
     ) -> Result<(Vec<V>, Option<String>), Error> {
@@ -121,7 +118,7 @@ impl Trackers {
         }
         let from = self.cursor(cursor)?;
         let began = Instant::now();
-        let go_on = || began.elapsed() < TIME && !caller.core.ending.load(Ordering::Relaxed);
+        let go_on = || began.elapsed() < TIME && !context.is_ending();
         let ask = |tracker: usize, line, most| ask(&self.names[tracker], line, most);
         let (found, next) = page(self.names.len(), from, limit, go_on, ask)?;
         Ok((found, next.map(|next| next.to_string())))
@@ -172,15 +169,15 @@ pub struct Sessions {
 }
 
 /// A page of sessions.
-pub fn sessions(caller: &Caller, params: Sessions) -> Answer {
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn sessions(context: &dyn CallContext, params: Sessions) -> Answer {
+    let trackers = Trackers::of(context, &params.graph)?;
     let filter = params.filter.read()?;
     let ask = |name: &str, from, limit| {
         let SessionPage { sessions, next } =
             trackers.ask(name, nat_elements::control::Sessions { from, limit, filter })?;
         Ok((sessions, next))
     };
-    let (sessions, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    let (sessions, next) = trackers.page(context, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"sessions": sessions, "next": next}))
 }
 
@@ -198,8 +195,8 @@ pub struct Subscribers {
 }
 
 /// A page of subscribers.
-pub fn subscribers(caller: &Caller, params: Subscribers) -> Answer {
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn subscribers(context: &dyn CallContext, params: Subscribers) -> Answer {
+    let trackers = Trackers::of(context, &params.graph)?;
     let subscriber =
         params.subscriber.as_deref().map(|text| address("params.subscriber", text)).transpose()?;
     let ask = |name: &str, from, limit| {
@@ -207,7 +204,7 @@ pub fn subscribers(caller: &Caller, params: Subscribers) -> Answer {
             trackers.ask(name, nat_elements::control::Subscribers { from, limit, subscriber })?;
         Ok((subscribers, next))
     };
-    let (subscribers, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    let (subscribers, next) = trackers.page(context, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"subscribers": subscribers, "next": next}))
 }
 
@@ -231,26 +228,26 @@ struct OfTracker {
 }
 
 /// A page of the pool's addresses.
-pub fn pools(caller: &Caller, params: Pools) -> Answer {
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn pools(context: &dyn CallContext, params: Pools) -> Answer {
+    let trackers = Trackers::of(context, &params.graph)?;
     let ask = |name: &str, from, limit| {
         let PoolPage { pools, next } = trackers.ask(name, nat_elements::control::Pools { from, limit })?;
         let of_tracker = |pool| OfTracker { element: name.to_owned(), pool };
         Ok((pools.into_iter().map(of_tracker).collect(), next))
     };
-    let (pools, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    let (pools, next) = trackers.page(context, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"pools": pools, "next": next}))
 }
 
 /// A page of the sites that have a public address of their own.
-pub fn sites(caller: &Caller, params: Pools) -> Answer {
+pub fn sites(context: &dyn CallContext, params: Pools) -> Answer {
     let fix = "Name the graph of a NAT whose configuration has `sites` in place of a pool";
-    let there = Trackers::of_kind(caller, &params.graph, nat_elements::sites::KIND, fix)?;
+    let there = Trackers::of_kind(context, &params.graph, nat_elements::sites::KIND, fix)?;
     let ask = |name: &str, from, limit| {
         let SitePage { sites, next } = there.ask(name, view::Sites { from, limit })?;
         Ok((sites, next))
     };
-    let (sites, next) = there.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    let (sites, next) = there.page(context, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"sites": sites, "next": next}))
 }
 
@@ -270,8 +267,8 @@ struct Worker<'a> {
 }
 
 /// The numbers of each tracker.
-pub fn status(caller: &Caller, params: OfGraph) -> Answer {
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn status(context: &dyn CallContext, params: OfGraph) -> Answer {
+    let trackers = Trackers::of(context, &params.graph)?;
     let workers = trackers.names.iter().map(|element| {
         let status = trackers.ask(element, Status)?;
         Ok(json!(Worker { element, status }))
@@ -282,12 +279,9 @@ pub fn status(caller: &Caller, params: OfGraph) -> Answer {
 }
 
 /// Let the standby of a pair go on in place of this NAT.
-pub fn hand_over(caller: &Caller, params: OfGraph) -> Answer {
-    // Over the Unix socket comes its owner, whoever holds the lease.
-    if caller.door == Door::Tcp {
-        caller.core.as_writer(caller.session)?;
-    }
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn hand_over(context: &dyn CallContext, params: OfGraph) -> Answer {
+    context.may_change()?;
+    let trackers = Trackers::of(context, &params.graph)?;
     let fix = "`netdyno nat pair` shows what each of the two is";
     trackers.first(HandOver)?.map_err(|why| Error::state(why.to_owned(), fix))?;
     Ok(json!({}))
@@ -351,7 +345,7 @@ mod tests {
             let error = text.parse::<Cursor>().unwrap_err();
             assert_eq!(
                 (error.code, &error.data["at"]),
-                (crate::rpc::BAD_PARAMS, &json!("params.cursor")),
+                (system::rpc::BAD_PARAMS, &json!("params.cursor")),
                 "{text}"
             );
         }

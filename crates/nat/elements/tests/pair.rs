@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{End, start};
+use crate::common::End;
 use crate::setting::*;
+use crate::start;
 use dataplane::graph::GraphRun;
 use nat_elements::control::PairStatus;
 use packet::arp::Arp;

@@ -1,11 +1,6 @@
 //! `nat.reload`: another configuration for a NAT at work, if it can go on with it. Either all of it is done or nothing.
 
-use super::Answer;
-use super::nat::Trackers;
-use crate::caller::Caller;
-use crate::files::Door;
-use crate::graphs;
-use crate::rpc::{BAD_PROFILE, Error};
+use crate::tables::Trackers;
 use nat_elements::control::KIND;
 use nat_elements::host::{self, Answering, answering};
 use nat_elements::redivision::{AskPool, PoolState, asked_about, redivide};
@@ -15,7 +10,9 @@ use profile::graph::{ElementSpec, GraphFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use system::method::CallContext;
+use system::rpc::{Answer, BAD_PROFILE, Error};
 
 /// The graph that runs, and how it is to be.
 #[derive(Debug, Deserialize)]
@@ -26,25 +23,26 @@ pub struct Reload {
 }
 
 /// Change what differs, or say what needs a restart or cannot be now.
-pub fn reload(caller: &Caller, params: Reload) -> Answer {
-    // Over the Unix socket comes its owner, whoever holds the lease.
-    if caller.door == Door::Tcp {
-        caller.core.as_writer(caller.session)?;
-    }
-    let graphs = &caller.core.graphs;
-    let _one_at_a_time = graphs.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let trackers = Trackers::of(caller, &params.graph)?;
-    let new = graphs::read(&params.document, caller.files())?.file;
-    let old = graphs.file(&params.graph)?;
-    let mut faults = others(&old, &new);
-    let (name, was, is) = tracker(&old, &new)?;
+pub fn reload(context: &dyn CallContext, params: Reload) -> Answer {
+    context.may_change()?;
+    let trackers = Trackers::of(context, &params.graph)?;
+    context.change_graph(&params.graph, &params.document, &mut |old, new| {
+        let answer = change(&trackers, old, new)?;
+        tracing::info!(graph = %params.graph, changed = %answer["changed"], "reloaded");
+        Ok(answer)
+    })
+}
+
+fn change(trackers: &Trackers, old: &GraphFile, new: &GraphFile) -> Answer {
+    let mut faults = others(old, new);
+    let (name, was, is) = tracker(old, new)?;
     let fault = |refusal: &Refusal| as_fault(name, refusal);
     let (changed, refused) = differences(&was, &is);
     faults.extend(refused.iter().map(fault));
     if !faults.is_empty() {
         return Err(refuse(&faults));
     }
-    let (about, states) = ask_pools(&trackers, &was, &is)?;
+    let (about, states) = ask_pools(trackers, &was, &is)?;
     let redivision = redivide(&was, &is, &about, &states).map_err(|refusal| refuse(&[fault(&refusal)]))?;
     let told = changes(&is, &redivision).map_err(|refusal| refuse(&[fault(&refusal)]))?;
     for (element, change) in trackers.names.iter().zip(&told) {
@@ -56,7 +54,7 @@ pub fn reload(caller: &Caller, params: Reload) -> Answer {
     // Who is asked for an address knows of it before it is used, and where its packets go to.
     let ownership = states.first().and_then(|state| state.ownership.as_ref()?.get());
     redivision.steer(ownership.map(|(_, ownership)| ownership));
-    for (element, answering) in hosts(&old, &new) {
+    for (element, answering) in hosts(old, new) {
         let leaving = Arc::clone(&redivision.leaving);
         trackers.ask(&element, Answering { leaving, ..answering })?;
     }
@@ -65,8 +63,6 @@ pub fn reload(caller: &Caller, params: Reload) -> Answer {
         // What came in between: the others go on.
         left_out.extend(trackers.ask(element, Change { apply: true, ..change })?.iter().map(fault));
     }
-    graphs.changed(&params.graph, new);
-    tracing::info!(graph = %params.graph, ?changed, "reloaded");
     Ok(json!({"changed": changed, "left_out": left_out}))
 }
 

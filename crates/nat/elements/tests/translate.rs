@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "nat_parts/pcp.rs"]
+#[path = "parts/pcp.rs"]
 mod pcp;
-#[path = "nat_parts/sites.rs"]
+#[path = "parts/sites.rs"]
 mod sites;
 
-use crate::common::{End, counts, start};
+use crate::common::{End, counts};
 use crate::setting::*;
+use crate::start;
 use packet::arp::{Arp, Operation};
 use packet::signature::Signature;
 use packet::{Flow, Mac, Program, ipv4};

@@ -2,17 +2,14 @@
 //!
 //! Workers end some of them between two bursts; a call here asks again until its time is up, and is called again for the rest.
 
-use super::Answer;
-use super::nat::{Cursor, Trackers};
-use super::nat_filter::Filter;
-use crate::caller::Caller;
-use crate::files::Door;
-use crate::rpc::Error;
+use crate::filter::Filter;
+use crate::tables::{Cursor, Trackers};
 use nat_elements::clear::{Clear, Cleared, Standby};
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use system::method::CallContext;
+use system::rpc::{Answer, Error};
 
 /// A call ends after this long.
 const TIME: Duration = Duration::from_millis(500);
@@ -39,12 +36,9 @@ pub struct Params {
 }
 
 /// End them.
-pub fn clear(caller: &Caller, params: Params) -> Answer {
-    // Over the Unix socket comes its owner, whoever holds the lease.
-    if caller.door == Door::Tcp {
-        caller.core.as_writer(caller.session)?;
-    }
-    let trackers = Trackers::of(caller, &params.graph)?;
+pub fn clear(context: &dyn CallContext, params: Params) -> Answer {
+    context.may_change()?;
+    let trackers = Trackers::of(context, &params.graph)?;
     let filter = params.filter.read()?;
     if (filter == Default::default()) != params.all {
         let what = if params.all { "all sessions, and a filter" } else { "nothing says which sessions" };
@@ -52,7 +46,7 @@ pub fn clear(caller: &Caller, params: Params) -> Answer {
     }
     let from = trackers.cursor(params.cursor.as_deref())?;
     let began = Instant::now();
-    let go_on = || began.elapsed() < TIME && !caller.core.ending.load(Ordering::Relaxed);
+    let go_on = || began.elapsed() < TIME && !context.is_ending();
     let mut stall = Stall { tracker: from.tracker, since: began };
     let (ended, next) = clear_all(trackers.names.len(), from, go_on, |at| {
         let unlogged = stall.is_over(at.tracker, Instant::now());

@@ -1,5 +1,6 @@
 //! JSON-RPC 2.0: what a line may say, and what is answered. docs/reference/rpc.md has it in words.
 
+use run::SetupError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -164,8 +165,18 @@ impl Error {
     }
 }
 
+impl From<SetupError> for Error {
+    fn from(e: SetupError) -> Self {
+        let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
+        Self::of(code, &e)
+    }
+}
+
+/// What a method answers.
+pub type Answer = Result<Value, Error>;
+
 /// The line that answers a call.
-pub fn answer(id: &Value, result: Result<Value, Error>) -> String {
+pub fn answer(id: &Value, result: Answer) -> String {
     line(&match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
