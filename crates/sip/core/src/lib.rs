@@ -5,13 +5,15 @@
 //! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,
-//! [`dialog`] what goes on in a call, [`locate`] where requests go. Nothing here knows a socket or a clock.
+//! [`dialog`] what goes on in a call, [`locate`] where requests go,
+//! [`sdp`] audio offers and answers. Nothing here knows a socket or a clock.
 
 pub mod dialog;
 pub mod digest;
 pub mod locate;
 pub mod message;
 mod method;
+pub mod sdp;
 pub mod transaction;
 pub mod uri;
 

@@ -1,0 +1,259 @@
+use super::{Direction, Media, Rtpmap, Session};
+
+/// An audio codec.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Codec {
+    /// Encoding name.
+    pub name: String,
+    /// Payload type in offers; an answer uses the offer's.
+    pub payload: u8,
+    /// Clock rate, Hz.
+    pub rate: u32,
+}
+
+impl Codec {
+    /// G.711 µ-law.
+    pub fn pcmu() -> Self {
+        Self { name: "PCMU".to_owned(), payload: 0, rate: 8_000 }
+    }
+
+    /// G.711 A-law.
+    pub fn pcma() -> Self {
+        Self { name: "PCMA".to_owned(), payload: 8, rate: 8_000 }
+    }
+
+    fn is(&self, map: &Rtpmap) -> bool {
+        map.rate == self.rate && map.channels == 1 && map.name.eq_ignore_ascii_case(&self.name)
+    }
+
+    fn map(&self, payload: u8) -> Rtpmap {
+        Rtpmap { payload, name: self.name.clone(), rate: self.rate, channels: 1 }
+    }
+}
+
+/// Audio of one side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audio {
+    /// Address that media are received at.
+    pub host: String,
+    /// Port that media are received at.
+    pub port: u16,
+    /// Codecs, most wanted first.
+    pub codecs: Vec<Codec>,
+    /// Payload type of telephone-event in offers (RFC 4733); none where it is not wanted.
+    pub telephone_event: Option<u8>,
+    /// Time of a packet, milliseconds.
+    pub ptime: Option<u32>,
+    /// Direction.
+    pub direction: Direction,
+}
+
+/// What both sides agreed on, as one side sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    /// Host that media are sent to.
+    pub host: String,
+    /// Port that media are sent to.
+    pub port: u16,
+    /// Port that RTCP is sent to.
+    pub rtcp_port: u16,
+    /// Codec; its payload type is the one that the peer wants.
+    pub codec: Codec,
+    /// Payload type of telephone-event.
+    pub telephone_event: Option<u8>,
+    /// Time of a packet that the peer wants, milliseconds.
+    pub ptime: Option<u32>,
+    /// This side sends.
+    pub send: bool,
+    /// This side receives.
+    pub receive: bool,
+}
+
+/// Why there is no agreement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NegotiationError {
+    /// There is no audio over RTP/AVP with a port.
+    #[error("the description has no audio over RTP/AVP")]
+    NoAudio,
+    /// No codec is common: the request gets a 488.
+    #[error("no codec is common to both sides")]
+    NoCodec,
+    /// The answer has not as many media as the offer.
+    #[error("the answer has not as many media as the offer")]
+    MediaCount,
+    /// The answer's kind or protocol of a medium is not the offer's.
+    #[error("the answer changes the kind or protocol of a medium")]
+    MediaChanged,
+    /// The answer's direction does not fit the offer's (RFC 3264 section 6.1).
+    #[error("the direction of the answer does not fit the offer")]
+    Direction,
+}
+
+impl NegotiationError {
+    /// Stable name, for counters and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoAudio => "sdp_no_audio",
+            Self::NoCodec => "sdp_no_codec",
+            Self::MediaCount => "sdp_media_count",
+            Self::MediaChanged => "sdp_media_changed",
+            Self::Direction => "sdp_direction",
+        }
+    }
+}
+
+/// An offer of one audio medium (RFC 3264 section 5).
+pub fn offer(audio: &Audio, id: u64, version: u64) -> Session {
+    let maps = audio.codecs.iter().map(|codec| codec.map(codec.payload));
+    let maps = maps.chain(audio.telephone_event.map(telephone_event)).collect();
+    session(audio, id, version, vec![medium(audio, maps, audio.direction)])
+}
+
+/// The answer to an offer (RFC 3264 section 6): the first audio that fits is taken, any other medium refused.
+pub fn answer(
+    offer: &Session,
+    audio: &Audio,
+    id: u64,
+    version: u64,
+) -> Result<(Session, Agreed), NegotiationError> {
+    let usable = |media: &&Media| media.kind == "audio" && media.protocol == "RTP/AVP" && media.port != 0;
+    let mut error = NegotiationError::NoAudio;
+    let mut chosen = None;
+    for (at, media) in offer.media.iter().enumerate().filter(|(_, media)| usable(media)) {
+        match common(media, audio) {
+            Some(found) => {
+                chosen = Some((at, media, found));
+                break;
+            }
+            None => error = NegotiationError::NoCodec,
+        }
+    }
+    let (at, media, (codec, event)) = chosen.ok_or(error)?;
+    let theirs = offer.direction(media);
+    let send = audio.direction.sends() && theirs.receives();
+    let receive = audio.direction.receives() && theirs.sends();
+    let maps = [codec.map(codec.payload)].into_iter().chain(event.map(telephone_event)).collect();
+    let taken = medium(audio, maps, Direction::new(send, receive));
+    let media: Vec<_> = offer
+        .media
+        .iter()
+        .enumerate()
+        .map(|(place, media)| if place == at { taken.clone() } else { refused(media) })
+        .collect();
+    let agreed = agreed(offer, &offer.media[at], codec, event, (send, receive))?;
+    Ok((session(audio, id, version, media), agreed))
+}
+
+/// Reads the answer to an offer that [`offer`] made.
+pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<Agreed, NegotiationError> {
+    if offer.media.len() != answer.media.len() {
+        return Err(NegotiationError::MediaCount);
+    }
+    for (ours, theirs) in offer.media.iter().zip(&answer.media) {
+        if ours.kind != theirs.kind || ours.protocol != theirs.protocol {
+            return Err(NegotiationError::MediaChanged);
+        }
+    }
+    let pair =
+        offer.media.iter().zip(&answer.media).find(|(_, theirs)| theirs.kind == "audio" && theirs.port != 0);
+    let (ours, media) = pair.ok_or(NegotiationError::NoAudio)?;
+    let (codec, event) = common(media, audio).ok_or(NegotiationError::NoCodec)?;
+    let (mine, theirs) = (offer.direction(ours), answer.direction(media));
+    if theirs.sends() && !mine.receives() || theirs.receives() && !mine.sends() {
+        return Err(NegotiationError::Direction);
+    }
+    agreed(answer, media, codec, event, (theirs.receives(), theirs.sends()))
+}
+
+fn agreed(
+    session: &Session,
+    media: &Media,
+    codec: Codec,
+    telephone_event: Option<u8>,
+    (send, receive): (bool, bool),
+) -> Result<Agreed, NegotiationError> {
+    Ok(Agreed {
+        host: session.host(media).ok_or(NegotiationError::NoAudio)?.to_owned(),
+        port: media.port,
+        rtcp_port: match media.rtcp {
+            _ if media.rtcp_mux => media.port,
+            Some(port) => port,
+            None => media.port.saturating_add(1),
+        },
+        codec,
+        telephone_event,
+        ptime: media.ptime,
+        send,
+        receive,
+    })
+}
+
+/// The first codec of a medium that this side has, and its telephone-event, with the medium's payload types.
+fn common(media: &Media, audio: &Audio) -> Option<(Codec, Option<u8>)> {
+    let maps = || media.formats.iter().filter_map(|format| mapping(media, format.parse().ok()?));
+    let codec = maps().find_map(|map| {
+        let known = audio.codecs.iter().find(|codec| codec.is(&map))?;
+        Some(Codec { payload: map.payload, ..known.clone() })
+    })?;
+    let event = |map: &Rtpmap| map.name.eq_ignore_ascii_case("telephone-event") && map.rate == codec.rate;
+    let event = maps().find(event).map(|map| map.payload).filter(|_| audio.telephone_event.is_some());
+    Some((codec, event))
+}
+
+/// What a payload type stands for: as the medium says, or as RFC 3551 says.
+fn mapping(media: &Media, payload: u8) -> Option<Rtpmap> {
+    let said = media.rtpmaps.iter().find(|map| map.payload == payload).cloned();
+    said.or_else(|| {
+        let (name, rate) = match payload {
+            0 => ("PCMU", 8_000),
+            3 => ("GSM", 8_000),
+            8 => ("PCMA", 8_000),
+            9 => ("G722", 8_000),
+            18 => ("G729", 8_000),
+            _ => return None,
+        };
+        Some(Rtpmap { payload, name: name.to_owned(), rate, channels: 1 })
+    })
+}
+
+fn telephone_event(payload: u8) -> Rtpmap {
+    Rtpmap { payload, name: "telephone-event".to_owned(), rate: 8_000, channels: 1 }
+}
+
+fn medium(audio: &Audio, rtpmaps: Vec<Rtpmap>, direction: Direction) -> Media {
+    let event = rtpmaps.iter().find(|map| map.name == "telephone-event");
+    Media {
+        kind: "audio".to_owned(),
+        port: audio.port,
+        protocol: "RTP/AVP".to_owned(),
+        formats: rtpmaps.iter().map(|map| map.payload.to_string()).collect(),
+        // Digits, star and number sign, A to D.
+        fmtp: event.map(|map| (map.payload, "0-15".to_owned())).into_iter().collect(),
+        direction: Some(direction),
+        ptime: audio.ptime,
+        rtpmaps,
+        ..Media::default()
+    }
+}
+
+/// A medium that is not taken: port 0 (RFC 3264 section 6).
+fn refused(media: &Media) -> Media {
+    Media {
+        kind: media.kind.clone(),
+        protocol: media.protocol.clone(),
+        formats: media.formats.clone(),
+        ..Media::default()
+    }
+}
+
+fn session(audio: &Audio, id: u64, version: u64, media: Vec<Media>) -> Session {
+    Session {
+        user: "-".to_owned(),
+        id,
+        version,
+        origin: audio.host.clone(),
+        connection: Some(audio.host.clone()),
+        direction: Direction::SendRecv,
+        media,
+    }
+}
