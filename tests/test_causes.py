@@ -11,8 +11,8 @@ from typing import Any
 from failing.certified import Expired, OtherName, SelfSigned, _openssl, certificate
 from lab import Lab, group, profile, until
 
-from netdyno.core.model import ErrorCount
 from netdyno.core.result import Result
+from netdyno.core.wire import FailureCount
 
 NGINX = """
 daemon off; master_process off; pid {base}/pid; error_log stderr; user root;
@@ -188,7 +188,7 @@ def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
     (leg,) = result.legs
     by = {one.name: {error.kind: error for error in one.errors} for one in leg.repetitions[0].groups}
 
-    def only(name: str, kind: str) -> ErrorCount:
+    def only(name: str, kind: str) -> FailureCount:
         assert [*by[name]] == [kind] or kind in by[name], (name, by[name])
         return by[name][kind]
 

@@ -11,7 +11,7 @@ import odd_http
 import pytest
 from lab import PATIENT, Done, Lab, Wire, group, root, until, wire
 
-from netdyno.core.model import GroupResult
+from netdyno.core.wire import GroupResult
 
 pytestmark = root
 PORT, NGINX = 18971, 18972

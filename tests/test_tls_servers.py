@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lab import PATIENT, Lab, Wire, group, root, sh, until, wire
 
-from netdyno.core.model import GroupResult
+from netdyno.core.wire import GroupResult
 
 pytestmark = root
 PORTS = itertools.count(18980)

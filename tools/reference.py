@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 import typer
 import verdicts
+import wire
 from pydantic import BaseModel
 
 from netdyno import config, errors
@@ -323,15 +325,25 @@ def _plain(text: str | None) -> str:
 # ------------------------------------------------------------------------------------ all of them
 
 
+def types() -> dict[str, Callable[[], str]]:
+    """The schema of trial results, and the Python types that are made from it."""
+    schema = of_core("--result")
+    return {"schema/trial.json": lambda: _json(schema), wire.MODULE: lambda: wire.module(schema)}
+
+
+def _json(schema: Schema) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
 def files() -> dict[str, Callable[[], str]]:
-    """Each generated file, and what is in it."""
+    """Each other generated file, and what is in it."""
     profile, impair = of_core(), of_core("--impair")
     experiments = of_model(spec.Experiment, "experiment")
     results = of_model(result.Result, "result")
     nats = of_model(nat.File, "nat")
 
     def text(schema: Schema) -> Callable[[], str]:
-        return lambda: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        return lambda: _json(schema)
 
     return {
         "schema/profile.json": text(profile),
@@ -520,20 +532,31 @@ def _formula(index: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the files, or with `--check` only compare."""
+    check = "--check" in arguments
+    stale = _bring_up_to_date(types(), check)
+    if stale and not check:
+        # the other files show the types as they are now
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    stale += _bring_up_to_date(files(), check)
+    if stale and check:
+        print(f"out of date: {', '.join(stale)}; run ./do schema", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _bring_up_to_date(made: dict[str, Callable[[], str]], check: bool) -> list[str]:
+    """Write those of these files that are out of date, unless this is a check; which they are."""
     stale = []
-    for name, make in files().items():
+    for name, make in made.items():
         path, content = ROOT / name, make()
         if path.is_file() and path.read_text(encoding="utf-8") == content:
             continue
         stale.append(name)
-        if "--check" not in arguments:
+        if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-            print(f"wrote {name}")
-    if stale and "--check" in arguments:
-        print(f"out of date: {', '.join(stale)}; run ./do schema", file=sys.stderr)
-        return 1
-    return 0
+            print(f"wrote {name}", flush=True)
+    return stale
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from netdyno.core.model import Counts, GroupResult, Reason, Validity
 from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.wire import Counts, GroupResult, Reason, Validity
 from netdyno.experiment.abort import EarlyFailure
 from netdyno.experiment.verdict import exit_code, judge_all
 

@@ -14,8 +14,8 @@ import pytest
 
 import netdyno
 from netdyno import api
-from netdyno.core.model import Counts
 from netdyno.core.result import GroupSummary, Result
+from netdyno.core.wire import Counts
 from netdyno.experiment import limits
 from netdyno.search import rfc2544
 from netdyno.store import Store

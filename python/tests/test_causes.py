@@ -8,9 +8,9 @@ from netdyno.cli.live_frame import render_frame
 from netdyno.cli.live_state import State, take
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.summary import failures, redirects
-from netdyno.core import causes
-from netdyno.core.model import CauseCount, Counts, ErrorCount, GroupResult, GroupSample, Sample
+from netdyno.core import causes, totals
 from netdyno.core.result import CheckResult, GroupSummary, Leg, Repetition, Result, Summary, ThresholdResult
+from netdyno.core.wire import CauseCount, Counts, FailureCount, GroupPoint, GroupResult, SeriesPoint
 from netdyno.export.junit import junit
 from netdyno.report.render import render
 from netdyno.stats.checks import checks
@@ -19,16 +19,16 @@ from netdyno.stats.summary import summarise
 NOT_FOUND = "status 404 Not Found: no such file"
 
 
-def rejected(of_404: int = 118, of_503: int = 2, none: int = 0) -> ErrorCount:
+def rejected(of_404: int = 118, of_503: int = 2, none: int = 0) -> FailureCount:
     found = [
         CauseCount(cause="404", count=of_404, total=of_404 + 5, example=NOT_FOUND),
         CauseCount(cause="503", count=of_503, total=of_503, example="status 503"),
     ]
     count = of_404 + of_503 + none
-    return ErrorCount(kind="rejected", count=count, total=count + 5, example=NOT_FOUND, causes=found)
+    return FailureCount(kind="rejected", count=count, total=count + 5, example=NOT_FOUND, causes=found)
 
 
-def group(*errors: ErrorCount) -> GroupResult:
+def group(*errors: FailureCount) -> GroupResult:
     counts = Counts(messages_sent=200, failures={one.kind: one.count for one in errors})
     return GroupResult(
         name="web", protocol="http", target="http://h/x", measured=counts, total=counts, confirmed=True,
@@ -36,7 +36,7 @@ def group(*errors: ErrorCount) -> GroupResult:
     )  # fmt: skip
 
 
-def result(*errors: ErrorCount) -> Result:
+def result(*errors: FailureCount) -> Result:
     repetition = Repetition(run="r", groups=[group(*errors)])
     leg = Leg(name="sockets", repetitions=[repetition], summary=summarise([repetition]))
     (found,) = checks("sockets", {"groups": [{"name": "web", "model": {"http": {}}}]}, [repetition])
@@ -133,7 +133,7 @@ def test_what_has_no_cause_is_counted_with_the_rest() -> None:
         "other × 7, 503 × 2", "503 × 2, other × 7"
     )
     assert (
-        causes.brief([rejected(3, 0), ErrorCount(kind="refused", count=2)])
+        causes.brief([rejected(3, 0), FailureCount(kind="refused", count=2)])
         == "rejected (404 × 3), refused × 2"
     )
     many = {f"{400 + i}": 1 for i in range(16)}
@@ -141,13 +141,13 @@ def test_what_has_no_cause_is_counted_with_the_rest() -> None:
 
 
 def test_a_servers_words_are_bounded_and_harmless() -> None:
-    evil = ErrorCount(kind="rejected", count=1, example="status 500 \x1b[2J" + "x" * 500)
+    evil = FailureCount(kind="rejected", count=1, example="status 500 \x1b[2J" + "x" * 500)
     shown = causes.first(evil)
     assert "\x1b" not in shown and "\\x1b[2J" in shown and len(shown) <= causes.WORDS
 
 
 def test_repetitions_add_up_by_cause() -> None:
-    merged = ErrorCount.merged([rejected(1, 5), rejected(2, 0), ErrorCount(kind="refused", count=1)])
+    merged = totals.failures([rejected(1, 5), rejected(2, 0), FailureCount(kind="refused", count=1)])
     assert [(one.kind, one.count) for one in merged] == [("rejected", 8), ("refused", 1)]
     assert [(one.cause, one.count, one.total) for one in merged[0].causes] == [("503", 5, 5), ("404", 3, 13)]
     # what a result of a former version has
@@ -166,8 +166,8 @@ def test_causes_are_in_checks_junit_and_report() -> None:
 
 def test_the_live_view_and_plain_lines_tell_them_apart(capsys: pytest.CaptureFixture[str]) -> None:
     counts = Counts(messages_sent=120, failures={"rejected": 120})
-    point = GroupSample(counts=counts, causes={"rejected": {"404": 118, "503": 2}})
-    sample = Sample(t=1.0, dt=1.0, phase="measure", groups={"web": point})
+    point = GroupPoint(counts=counts, causes={"rejected": {"404": 118, "503": 2}})
+    sample = SeriesPoint(t=1.0, dt=1.0, phase="measure", groups={"web": point})
     state = State()
     take(state, sample)
     take(state, sample)

@@ -16,8 +16,8 @@ from netdyno import config
 from netdyno.cli import app, console, values
 from netdyno.cli.summary import disorder, failures
 from netdyno.core import causes
-from netdyno.core.model import Counts, Disorder, Distribution
 from netdyno.core.result import GroupSummary
+from netdyno.core.wire import Counts, Distribution, Reordering
 from netdyno.errors import Error
 from netdyno.experiment import presets, quick
 from netdyno.tuning import verbs as tune
@@ -397,8 +397,8 @@ def test_a_terminal_without_our_letters_is_served(profile: Path) -> None:
 
 
 def test_what_came_twice_late_or_broken_is_said_and_nothing_else() -> None:
-    order = Disorder(ratio=0.02, extent=Distribution(count=20, p99=3), late=Distribution(count=20, p99=2e6))
-    none = GroupSummary(name="s", measured=Counts(messages_delivered=1000), reordering=Disorder())
+    order = Reordering(ratio=0.02, extent=Distribution(count=20, p99=3), late=Distribution(count=20, p99=2e6))
+    none = GroupSummary(name="s", measured=Counts(messages_delivered=1000), reordering=Reordering())
     assert disorder(none) == ""
     counts = Counts(messages_delivered=1000, reordered=20, duplicates=4, corrupted=1)
     said = "s: 20 out of order (2%), late by 3 messages and 2 ms (p99); 4 came again; 1 broken"

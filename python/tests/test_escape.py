@@ -17,8 +17,8 @@ from rich.text import Text
 from netdyno import escape
 from netdyno.cli import app, console
 from netdyno.cli.plain import PlainLines
-from netdyno.core.model import Counts, GroupSample, Reason, Sample
 from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary, ThresholdResult
+from netdyno.core.wire import Counts, GroupPoint, Reason, SeriesPoint
 from netdyno.errors import Error
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
@@ -74,7 +74,7 @@ def test_formulas_are_text(text: str) -> None:
 
 def hostile(text: str) -> Result:
     """A result with the text wherever a profile, a server or a file may have put it."""
-    sample = Sample(t=1, phase="measure", groups={text: GroupSample(counts=Counts(failures={text: 1}))})
+    sample = SeriesPoint(t=1, phase="measure", groups={text: GroupPoint(counts=Counts(failures={text: 1}))})
     counts = Counts(messages_sent=1, failures={text: 1})
     group = GroupSummary(name=text, protocol=text, target=text, measured=counts)
     leg = Leg(

@@ -17,7 +17,7 @@ from netdyno.cli.live import Live
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
 from netdyno.cli.live_state import Group, State, begin, share_over, take
 from netdyno.cli.plain import PlainLines
-from netdyno.core.model import Quantiles, Sample
+from netdyno.core.wire import Quantiles, SeriesPoint
 from tests.report import sample
 
 
@@ -38,7 +38,7 @@ def fed(trial: dict[str, Any], points: int, **changes: Any) -> State:
     )
     state.run_state = "running"
     for point in trial["series"][:points]:
-        take(state, Sample.model_validate(point))
+        take(state, SeriesPoint.model_validate(point))
         state.left = 24 - state.elapsed
     state.duts = {"mosquitto": 0.61, "nginx": 0.18}
     return state
@@ -82,7 +82,7 @@ def test_the_hosts_loopback_is_nothing_to_dpdk_ports(
     state = fed(trial, 1, transport=transport)
     point = copy.deepcopy(trial["series"][1])
     point["interfaces"] = {name: {"tx_packets": 100, "rx_packets": 100} for name in ("lo", "nic0")}
-    take(state, Sample.model_validate(point))
+    take(state, SeriesPoint.model_validate(point))
     assert list(state.interfaces) == shown
     assert any(line.startswith("nic0") for line in draw(state, 120, 60))
 
@@ -134,7 +134,7 @@ def test_says_at_once_what_makes_a_run_invalid(trial: dict[str, Any], change: An
     point = copy.deepcopy(trial["series"][4])
     change(point)
     for _ in range(3):
-        take(state, Sample.model_validate(point))
+        take(state, SeriesPoint.model_validate(point))
     assert any(warning in line for line in draw(state, 80, 24))
 
 
@@ -142,10 +142,10 @@ def test_a_warning_goes_when_it_is_no_longer_true(trial: dict[str, Any]) -> None
     state = fed(trial, 4)
     late = copy.deepcopy(trial["series"][4])
     late["groups"]["web"]["lateness"].update(p90=11e6, p99=12e6, p999=13e6, max=14e6)
-    take(state, Sample.model_validate(late))
+    take(state, SeriesPoint.model_validate(late))
     assert "web late" in state.warnings
     for point in trial["series"][5:20]:
-        take(state, Sample.model_validate(point))
+        take(state, SeriesPoint.model_validate(point))
     assert state.warnings == {}
 
 
@@ -162,7 +162,7 @@ def test_the_end_of_a_drain_is_no_rate(trial: dict[str, Any]) -> None:
     before = copy.deepcopy(state)
     last = copy.deepcopy(trial["series"][12]) | {"dt": 0.001}
     last["workers"][0]["cpu"] = 1.0
-    take(state, Sample.model_validate(last))
+    take(state, SeriesPoint.model_validate(last))
     assert (state.workers, state.throughput, state.p99) == (before.workers, before.throughput, before.p99)
     sent = last["groups"]["web"]["counts"]["messages_sent"]
     assert state.groups["web"].sent == before.groups["web"].sent + sent > before.groups["web"].sent
@@ -180,7 +180,7 @@ def test_errors_are_told_by_kind(trial: dict[str, Any]) -> None:
     point = copy.deepcopy(trial["series"][0])
     point["groups"]["sensors"]["counts"]["failures"] = {"timeout": 3, "refused": 4321}
     state = fed(trial, 0)
-    take(state, Sample.model_validate(point))
+    take(state, SeriesPoint.model_validate(point))
     assert "errors    sensors: refused 4,321, timeout 3" in draw(state, 80, 24)
 
 
@@ -194,7 +194,7 @@ def test_counters_and_indices_that_a_model_declares_are_shown(trial: dict[str, A
     state = begin(PLAN | COAP, deque())
     assert not any(line.startswith("counts") for line in draw(state, 80, 24))
     for _ in range(2):
-        take(state, Sample.model_validate(point))
+        take(state, SeriesPoint.model_validate(point))
     assert "counts    sensors: retransmissions 50, retransmission_ratio 2.50 %" in draw(state, 80, 24)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Validity
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.search import SearchReport
+from netdyno.core.wire import Counts, Distribution, GroupResult, PhaseLengths, Validity
 from netdyno.experiment import quick
 from netdyno.experiment.spec import LegSpec
 from netdyno.report import factor_charts, factors
@@ -31,7 +31,7 @@ def _run(name: str, rate: float, delay: float, interval: str = "100ms", devices:
         )  # fmt: skip
         profile = {"groups": [{"name": "web", "model": {"http": {"interval": interval}}}]}
         return Repetition(
-            run="r", index=index, groups=[group], profile=profile, phases=Phases(measure=1.0),
+            run="r", index=index, groups=[group], profile=profile, phases=PhaseLengths(measure=1.0),
             validity=Validity(valid=True),
         )  # fmt: skip
 

@@ -6,10 +6,10 @@ import pytest
 
 from netdyno import paths
 from netdyno.cli import summary
-from netdyno.core import models
+from netdyno.core import models, totals
 from netdyno.core.daemon import Daemon
-from netdyno.core.model import Counts, GroupResult, Phases, Trial
 from netdyno.core.result import Repetition
+from netdyno.core.wire import Counts, GroupResult, Index, PhaseLengths, TrialResult
 from netdyno.export.prometheus import Exporter
 from netdyno.report import model_table
 from netdyno.stats.metric import GroupMetric
@@ -19,7 +19,7 @@ from netdyno.stats.summary import summarise
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
     yield
-    models._told.clear()
+    models._learned.clear()
 
 
 def test_the_shipped_description_is_the_cores_own(tmp_path: Path) -> None:
@@ -40,15 +40,15 @@ def test_another_cores_models_are_learnt_and_strangers_have_no_properties() -> N
 
 
 def test_an_index_follows_from_counters() -> None:
-    index = models.Index(name="ser", over=["ok"], under=["asked"], less=["redirected"])
+    index = Index(name="ser", over=["ok"], under=["asked"], less=["redirected"])
     assert index.of(Counts(ok=80, asked=110, redirected=10)) == 0.8  # type: ignore[call-arg]
     assert index.of(Counts()) is None
 
 
-def trial() -> Trial:
+def trial() -> TrialResult:
     measured = Counts.model_validate({"messages_sent": 4, "responses_2xx": 3, "responses_5xx": 1})
     group = GroupResult(name="web", protocol="http", measured=measured, indices={"server_errors": 0.25})
-    return Trial(run="r", groups=[group], phases=Phases(measure=2.0))
+    return TrialResult(run="r", groups=[group], phases=PhaseLengths(measure=2.0))
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_metrics_of_a_model_are_found_in_results(
 
 
 def test_counts_of_all_kinds_are_added_up() -> None:
-    total = Counts.total([Counts.model_validate({"a": 2}), Counts.model_validate({"a": 3, "b": 1})])
+    total = totals.counts([Counts.model_validate({"a": 2}), Counts.model_validate({"a": 3, "b": 1})])
     assert total.own == {"a": 5, "b": 1}
-    assert Counts.total([Counts(failures={"reset": 1}), Counts(failures={"reset": 2})]).failures == {
+    assert totals.counts([Counts(failures={"reset": 1}), Counts(failures={"reset": 2})]).failures == {
         "reset": 3
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdyno.api.results import Delay
-from netdyno.core.model import Distribution, Quantiles
+from netdyno.core.wire import Distribution, Quantiles
 from netdyno.errors import Error
 from netdyno.experiment import limits
 from netdyno.report.verdict import name_of
@@ -104,9 +104,9 @@ def test_less_and_more_leave_the_bound_out() -> None:
 
 
 def test_a_strict_bound_fails_at_itself() -> None:
-    from netdyno.core.model import Counts, GroupResult, Trial
+    from netdyno.core.wire import Counts, GroupResult, TrialResult
 
-    trial = Trial(run="r", groups=[GroupResult(name="web", measured=Counts(failures={"timeout": 1}))])
+    trial = TrialResult(run="r", groups=[GroupResult(name="web", measured=Counts(failures={"timeout": 1}))])
     bound = {"metric": "web.errors", "max": 1}
     assert judge("", bound, [trial]).passed
     assert not judge("", bound | {"strict": True}, [trial]).passed

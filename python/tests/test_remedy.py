@@ -7,8 +7,8 @@ import re
 import pytest
 
 from netdyno.cli import console, summary
-from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Reason, WorkerSample
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result, Summary
+from netdyno.core.wire import Counts, Distribution, GroupResult, PhaseLengths, Reason, WorkerUsage
 from netdyno.stats.remedy import remedy, targets
 
 
@@ -29,8 +29,10 @@ def _run(
     came = GroupResult(
         name="http", total=Counts(messages_sent=9, messages_delivered=round(delivered)), confirmed=True
     )
-    worker = WorkerSample(worker=0, core=1, cpu=cpu, starved=starved)
-    repetition = Repetition(run="r", workers=[worker], groups=[came], phases=Phases(measure=4), steal=steal)
+    worker = WorkerUsage(worker=0, core=1, cpu=cpu, starved=starved)
+    repetition = Repetition(
+        run="r", workers=[worker], groups=[came], phases=PhaseLengths(measure=4), steal=steal
+    )
     reason = Reason.model_validate({"code": code, "group": "http", "leg": "sockets"})
     return Result(
         id="r", name="http", started="", command=["netdyno", *command.split()], reasons=[reason],

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdyno.core.model import (
+from netdyno.core.result import GroupSummary, Leg, Repetition
+from netdyno.core.wire import (
     Counts,
-    Density,
-    Disorder,
     Distribution,
     GroupResult,
-    Losses,
-    Phases,
+    LossPattern,
+    PhaseLengths,
     Reason,
-    Stalls,
-    Trial,
+    ReorderDensity,
+    Reordering,
+    StallResult,
+    TrialResult,
     Validity,
 )
-from netdyno.core.result import GroupSummary, Leg, Repetition
 from netdyno.errors import Error
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean, positive_interval, sd, t_interval
@@ -175,7 +175,9 @@ def test_wrong_metrics(text: str) -> None:
 
 def test_stalls_are_read_in_the_units_of_limits() -> None:
     stalls = {"limit": 2_000_000_000, "time": 3.5, "share": 0.25, "longest": 2_750_000_000, "waiting": 0.5}
-    one = Trial(run="r", groups=[GroupResult(name="a", stalls=Stalls(**stalls)), GroupResult(name="b")])
+    one = TrialResult(
+        run="r", groups=[GroupResult(name="a", stalls=StallResult(**stalls)), GroupResult(name="b")]
+    )
 
     def of(text: str) -> float | None:
         return GroupMetric.parse(text).of(one)
@@ -198,7 +200,7 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
     reasons = [] if valid else [Reason(code="ND-90-02", what="late", value=2, limit=1)]
     return Repetition(
         run="r",
-        phases=Phases(measure=10.0),
+        phases=PhaseLengths(measure=10.0),
         validity=Validity(valid=valid, reasons=reasons),
         groups=[
             GroupResult(
@@ -207,18 +209,18 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
                     messages_sent=sent, messages_delivered=delivered, failures={"timeout": sent - delivered}
                 ),
                 loss=1 - delivered / sent,
-                reordering=Disorder(
+                reordering=Reordering(
                     ratio=2 / delivered,
                     extent=distribution([1, 7]),
                     late=distribution([10, delay]),
                     displaced=0.05,
                     displacement=distribution([0] * 95 + [1] * 4 + [4]),
                     waiting=distribution([0] * 96 + [1, 2, 3, 4]),
-                    density=Density(
+                    density=ReorderDensity(
                         threshold=64, displaced={-1: 4, 0: 95, 4: 1}, waiting={0: 96, 1: 1, 2: 1, 3: 1, 4: 1}
                     ),
                 ),
-                losses=Losses(
+                losses=LossPattern(
                     delta=99,
                     noticeable=0.5,
                     length=distribution([1, 3]),
@@ -403,7 +405,9 @@ def test_a_delays_interval_holds_its_value_and_is_never_negative(values: list[fl
 
 def test_a_wild_repetition_gives_a_wide_interval_and_no_negative_delay() -> None:
     trials = [
-        Trial(run=str(i), groups=[GroupResult(name="g", delays={"response": Distribution(count=9, p99=p99)})])
+        TrialResult(
+            run=str(i), groups=[GroupResult(name="g", delays={"response": Distribution(count=9, p99=p99)})]
+        )
         for i, p99 in enumerate((3e6, 4e6, 140e6))
     ]
     found = judge("leg", {"metric": "g.delay.response.p99", "max": "1s"}, trials)
@@ -426,7 +430,7 @@ def test_an_interval_of_delays_covers_as_often_as_it_says() -> None:
 
 def test_a_limit_for_the_largest_is_for_each_repetition() -> None:
     trials = [
-        Trial(
+        TrialResult(
             run=str(i), groups=[GroupResult(name="g", delays={"response": Distribution(count=9, max=most)})]
         )
         for i, most in enumerate((1e6, 1e6, 60e6))

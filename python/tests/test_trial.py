@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from netdyno.core.client import Event, Subscription
-from netdyno.core.model import Status
 from netdyno.core.result import DutReport
+from netdyno.core.wire import Status
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
 from netdyno.experiment.trial import TrialRun

@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console
 
 from netdyno.cli import app, console, summary
-from netdyno.core.model import (
+from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.wire import (
     CauseCount,
     Counts,
-    ErrorCount,
+    FailureCount,
     GroupResult,
     Reason,
-    Sample,
-    Stalls,
-    Trial,
+    SeriesPoint,
+    StallResult,
+    TrialResult,
     Validity,
 )
-from netdyno.core.result import Leg, Repetition, Result
 from netdyno.experiment.verdict import exit_code, judge_all
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
@@ -36,7 +36,7 @@ from .command import PROFILE, result
 HTTP = {"name": "web", "target": "http://h", "model": {"http": {}}}
 
 
-def group(stalls: Stalls | None = None, **counts: Any) -> GroupResult:
+def group(stalls: StallResult | None = None, **counts: Any) -> GroupResult:
     return GroupResult(name="web", protocol="http", measured=Counts(**counts), stalls=stalls)
 
 
@@ -60,7 +60,7 @@ def judged(
 GOOD = {"messages_intended": 10, "messages_sent": 10, "messages_delivered": 10}
 SILENT = {"messages_intended": 10, "messages_sent": 10, "failures": {"unanswered": 10}}
 ERRORS = {"metric": "web.errors", "max": 100}
-STALLED = Stalls(limit=2e9, time=30, share=0.75, longest=7.5e9, waiting=1.0)
+STALLED = StallResult(limit=2e9, time=30, share=0.75, longest=7.5e9, waiting=1.0)
 
 
 def test_nothing_judged_is_no_verdict_and_no_pass() -> None:
@@ -97,12 +97,12 @@ def test_stalls_are_judged_unless_the_profile_does() -> None:
     assert [check.check for check in found.checks] == ["delivery"]
     other = {"metric": "web.stalls.longest", "max": "5s"}
     assert judged(stalled, [other]).thresholds[0].value == 7.5e9
-    short = Stalls(limit=2e9, time=0.1, share=0.01, longest=2.1e9)
+    short = StallResult(limit=2e9, time=0.1, share=0.01, longest=2.1e9)
     assert judged(group(short, **GOOD), [ERRORS]).verdict == "pass"
 
 
 def test_the_worst_repetition_decides() -> None:
-    trials = [Trial(run="a", groups=[group(**GOOD)]), Trial(run="b", groups=[group(**SILENT)])]
+    trials = [TrialResult(run="a", groups=[group(**GOOD)]), TrialResult(run="b", groups=[group(**SILENT)])]
     (check,) = checks("leg", {"groups": [HTTP]}, trials)
     assert not check.passed
 
@@ -127,7 +127,9 @@ def test_the_worst_repetition_decides() -> None:
 def test_only_who_asks_for_answers_is_held_to_delivery(
     model: dict[str, Any], counts: dict[str, Any], asked: bool
 ) -> None:
-    found = checks("leg", {"groups": [HTTP | {"model": model}]}, [Trial(run="a", groups=[group(**counts)])])
+    found = checks(
+        "leg", {"groups": [HTTP | {"model": model}]}, [TrialResult(run="a", groups=[group(**counts)])]
+    )
     assert [check.passed for check in found] == ([False] if asked else [])
 
 
@@ -230,16 +232,16 @@ def test_the_core_says_who_asks() -> None:
     silent = group(messages_sent=5)
     for confirmed in (True, False):
         silent.confirmed = confirmed
-        found = checks("leg", {"groups": [HTTP]}, [Trial(run="a", groups=[silent])])
+        found = checks("leg", {"groups": [HTTP]}, [TrialResult(run="a", groups=[silent])])
         assert len(found) == confirmed
 
 
-REFUSED = ErrorCount(kind="refused", count=10, total=12)
-CERTIFICATE = ErrorCount(kind="tls", count=9, causes=[CauseCount(cause="certificate expired", count=9)])
-HANG_UP = ErrorCount(
+REFUSED = FailureCount(kind="refused", count=10, total=12)
+CERTIFICATE = FailureCount(kind="tls", count=9, causes=[CauseCount(cause="certificate expired", count=9)])
+HANG_UP = FailureCount(
     kind="tls", count=9, causes=[CauseCount(cause="closed during the TLS handshake", count=9)]
 )
-TOO_SLOW = ErrorCount(kind="rejected", count=9, causes=[CauseCount(cause="408", count=9)])
+TOO_SLOW = FailureCount(kind="rejected", count=9, causes=[CauseCount(cause="408", count=9)])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ TOO_SLOW = ErrorCount(kind="rejected", count=9, causes=[CauseCount(cause="408", 
         ([REFUSED], [("ND-90-01", "web"), ("ND-90-03", None)], 0, 99),
         ([REFUSED, CERTIFICATE], [("ND-90-02", "web")], 0, 99),
         # what time may explain does not count against the server
-        ([REFUSED, ErrorCount(kind="timeout", count=1)], [("ND-90-02", "web")], 0, 90),
+        ([REFUSED, FailureCount(kind="timeout", count=1)], [("ND-90-02", "web")], 0, 90),
         ([HANG_UP], [("ND-90-02", "web")], 0, 90),
         ([TOO_SLOW], [("ND-90-02", "web")], 0, 90),
         # one answer in the warm-up: it can be used
@@ -259,7 +261,7 @@ TOO_SLOW = ErrorCount(kind="rejected", count=9, causes=[CauseCount(cause="408", 
     ],
 )
 def test_a_target_that_says_it_cannot_be_used_fails_whatever_time_the_generator_had(
-    errors: list[ErrorCount], reasons: list[tuple[str, str | None]], answered: int, code: int
+    errors: list[FailureCount], reasons: list[tuple[str, str | None]], answered: int, code: int
 ) -> None:
     failures = {one.kind: one.count for one in errors}
     one = group(messages_intended=10, messages_sent=10, failures=failures).model_copy(
@@ -267,7 +269,7 @@ def test_a_target_that_says_it_cannot_be_used_fails_whatever_time_the_generator_
     )
     point = {"t": 1, "phase": "warmup", "groups": {"web": {"counts": {"messages_delivered": answered}}}}
     checked = Validity(valid=False, reasons=[Reason(code=c, group=g, what="") for c, g in reasons])
-    trial = Repetition(run="r1", groups=[one], validity=checked, series=[Sample.model_validate(point)])
+    trial = Repetition(run="r1", groups=[one], validity=checked, series=[SeriesPoint.model_validate(point)])
     made = Result(id="r", name="n", started="", legs=[Leg(name="sockets", repetitions=[trial])])
     judge_all(made, {"sockets": {"groups": [HTTP], "thresholds": [ERRORS | {"max": 0}]}}, 0.95)
     assert (exit_code(made), made.verdict) == (code, "fail")

@@ -2,8 +2,8 @@ from typing import Any, cast
 
 import pytest
 
-from netdyno.core.model import Counts, GroupResult, Trial
 from netdyno.core.result import DutReport
+from netdyno.core.wire import Counts, GroupResult, TrialResult
 from netdyno.experiment.witness import witnesses
 from netdyno.lab.dut import Dut
 
@@ -16,10 +16,10 @@ class Broker:
         return {"mqtt": ("PUBLISH received", self.counted)}
 
 
-def trial(sent: int, delivered: int) -> Trial:
+def trial(sent: int, delivered: int) -> TrialResult:
     total = Counts(messages_sent=sent, messages_delivered=delivered)
     ping = GroupResult(name="ping", protocol="ping", total=Counts(messages_sent=5, messages_delivered=5))
-    return Trial(run="r", groups=[GroupResult(name="a", protocol="mqtt", total=total), ping])
+    return TrialResult(run="r", groups=[GroupResult(name="a", protocol="mqtt", total=total), ping])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from inconclusive import OF_TIME
 
 from netdyno.core.daemon import program
-from netdyno.core.model import Reason, Trial
+from netdyno.core.wire import Reason, TrialResult
 from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.lab.network import Network
@@ -73,7 +73,7 @@ def test_contract(name: str, site: Site, real_daemon: None, monkeypatch: pytest.
     """It serves, sees every metric that it names as a finite number, twice, and leaves nothing."""
     reasons, seen_of = list[Reason](), core.seen
 
-    def told(trial: Trial, delay: str) -> WorkloadResult:
+    def told(trial: TrialResult, delay: str) -> WorkloadResult:
         reasons[:] = trial.validity.reasons
         return seen_of(trial, delay)
 

@@ -13,8 +13,8 @@ from failing.carriers import Icmp, Running, Tcp
 from failing.cases import PING, Case
 from failing.certified import Certified, certificate
 from failing.nobody import NoRoute
-from netdyno.core.model import GroupResult
 from netdyno.core.result import Result
+from netdyno.core.wire import GroupResult
 
 DEVICES = 4
 PHASES = {"warmup": "0s", "measure": "5s", "drain": "5s", "sample": "500ms"}

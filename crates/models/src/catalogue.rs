@@ -33,7 +33,7 @@ pub struct ModelDescription {
     pub secrets: Map<String, Value>,
 }
 
-/// One kind of failure.
+/// A kind of failure.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureKind {
     /// Its name, `timeout` in `GROUP.errors.timeout`.

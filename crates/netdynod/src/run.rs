@@ -49,6 +49,7 @@ pub enum State {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Status {
     /// The run's id; empty without a run.
+    #[schemars(extend("default" = ""))]
     pub run: String,
     /// How far it is.
     #[schemars(extend("default" = "idle"))]

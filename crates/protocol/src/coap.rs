@@ -17,7 +17,7 @@ mod transmission;
 mod wire;
 
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+    Better, Confirmed, Counter, Delay, Description, Index, SizeOption, Text, Unit, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -99,7 +99,7 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "requests",
         device: "client",
         devices: 10,

@@ -12,26 +12,27 @@ use std::borrow::Cow;
 /// A model, in what does not depend on its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Description {
-    /// Its name in profiles, `mqtt` in `{"mqtt": {…}}`: the registry's variant in snake case.
+    /// Its name in profiles, `mqtt` in `{"mqtt": {…}}`, and in results.
     pub name: &'static str,
     /// What it is, in a few words.
     pub about: &'static str,
     /// The URL schemes that it can be pointed at; the first is the usual one.
     pub schemes: &'static [Scheme],
-    /// The delays that it measures, in the order of [`crate::meter::Tally::delays`].
+    /// The delays that it measures.
     pub delays: &'static [Delay],
-    /// What it counts besides the counters that every group has, in the order of [`crate::meter::Tally::own`].
+    /// Counters of its own, besides those that every group has.
     pub counters: &'static [Counter],
     /// Figures that follow from counters.
     pub indices: &'static [Index],
-    /// Which messages are confirmed by the other side, so that silence is loss.
+    /// Whether the other side confirms each message, so that silence is loss; a key: unless that is 0 or false.
     #[schemars(extend("default" = true))]
     pub confirmed: Confirmed,
     /// Whether its messages have an order that shows where they arrive (RFC 4737).
     pub ordered: bool,
-    /// How a URL and a few options become a profile; `None`: it needs a profile.
-    pub quick: Option<QuickStart>,
-    /// Keys of its parameters with texts in which some characters have a meaning, and which.
+    /// How a URL and a few options become a profile; null: it needs a profile.
+    pub quick: Option<UrlMapping>,
+    /// Keys of its parameters with texts in which some characters have a meaning, and which: `template` (braces), `escapes` (the
+    /// backslash) or `escapes_and_template`. `steps.send` is the key `send` of an entry of `steps`.
     pub texts: &'static [(&'static str, Text)],
 }
 
@@ -59,7 +60,7 @@ pub struct Counter {
     pub better: Better,
 }
 
-/// A figure that follows from counters: `over / (under − less)`, each a sum. None where that is by zero.
+/// A figure that follows from counters: `over / (under − less)`, each a sum; undefined where that is by zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Index {
     /// Its name in results, and in metrics: `GROUP.index.NAME`.
@@ -171,7 +172,7 @@ pub enum Text {
 
 /// How `netdyno run URL` and its options become a profile: keys of the model's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct QuickStart {
+pub struct UrlMapping {
     /// What its messages are called, in the plural.
     pub messages: &'static str,
     /// What one device is called.
@@ -182,9 +183,9 @@ pub struct QuickStart {
     pub count: &'static str,
     /// Time from one message to the next.
     pub interval: &'static str,
-    /// Messages per second of a device, where there is a key for that; else the interval is set.
+    /// Messages per second of a device; null: the interval is set.
     pub rate: Option<&'static str>,
-    /// Size of a message.
+    /// Size of a message: `{key}`, or `{refused: {why, fix}}`.
     pub size: SizeOption,
     /// Takes the path of the URL.
     pub path: Option<&'static str>,

@@ -24,7 +24,7 @@ use self::property::Properties;
 use self::wire::{Ack, Malformed, Packet, Publish};
 use crate::cause::{Cause, other_protocol};
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+    Better, Confirmed, Counter, Delay, Description, Index, SizeOption, Text, Unit, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -90,7 +90,7 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::By("qos"),
     ordered: false,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "publishes",
         device: "client",
         devices: 10,

@@ -3,7 +3,7 @@
 //! A flow is a series of echo requests, each with its number; the other side returns them as they are.
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, QuickStart, Repeats, Replies, SizeOption,
+    Confirmed, Delay, Description, ModelParams, Paced, Repeats, Replies, SizeOption, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -32,7 +32,7 @@ pub const DESCRIPTION: Description = Description {
     indices: &[],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "echo requests",
         device: "device",
         devices: 1,

@@ -6,7 +6,7 @@
 mod replies;
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, QuickStart, Repeats, Replies, SizeOption, Stateless,
+    Confirmed, Delay, Description, ModelParams, Paced, Repeats, Replies, SizeOption, Stateless, UrlMapping,
 };
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
@@ -44,7 +44,7 @@ pub const DESCRIPTION: Description = Description {
     indices: &[],
     confirmed: Confirmed::By("echo"),
     ordered: true,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "datagrams",
         device: "device",
         devices: 1,

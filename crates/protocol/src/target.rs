@@ -21,7 +21,7 @@ pub enum Carrier {
 pub struct Scheme {
     /// `mqtt` in `mqtt://host`.
     pub name: &'static str,
-    /// The port when the URL has none; `None`: the URL must have one. Always `None` for [`Carrier::Icmp`].
+    /// The port when the URL has none; null: the URL must have one, or the carrier has no ports.
     pub port: Option<u16>,
     /// What carries it.
     #[schemars(extend("default" = "stream"))]

@@ -33,6 +33,7 @@ pub struct Quantiles {
 
 /// A distribution of delays in a point of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("x-netdyno-base" = "Quantiles"))]
 pub struct BucketedQuantiles {
     /// In a few numbers.
     #[serde(flatten)]
@@ -44,6 +45,7 @@ pub struct BucketedQuantiles {
 
 /// A distribution with everything needed to merge it with others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("x-netdyno-base" = "Quantiles"))]
 pub struct Distribution {
     /// In a few numbers.
     #[serde(flatten)]

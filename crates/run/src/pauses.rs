@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Lengths that are told apart.
 pub const LENGTHS: usize = 8;
 
-/// How often something took long, and how long, by length.
+/// Times in a row in which a worker had no CPU, or a turn of its took long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "PauseSummary")]
 pub struct Pauses {
@@ -39,7 +39,7 @@ impl Pauses {
     }
 }
 
-/// Times in a row in which a worker had no CPU, or a turn of its took long.
+/// [`Pauses`] as results have them.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Pauses")]
 struct PauseSummary {

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdyno.api.tables import pandas_module, table
-from netdyno.core.model import COUNTERS, Distribution, Reason
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.core.search import SearchFinding, SearchReport
+from netdyno.core.totals import COUNTERS
+from netdyno.core.wire import Distribution, Reason
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment
 from netdyno.report.series import by_samples

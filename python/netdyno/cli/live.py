@@ -27,7 +27,7 @@ from rich.text import Text
 from netdyno.cli.console import Safe
 from netdyno.cli.live_frame import printable, render_frame, render_summary
 from netdyno.cli.live_state import State, begin, take
-from netdyno.core.model import Sample, Status
+from netdyno.core.wire import SeriesPoint, Status
 from netdyno.experiment.view import Plan
 
 
@@ -63,7 +63,7 @@ class Live:
 
     def sample(self, sample: Mapping[str, Any]) -> None:
         """One `stats.sample`."""
-        point = Sample.model_validate(sample)
+        point = SeriesPoint.model_validate(sample)
         with self._lock:
             take(self._state, point)
             self._seen = time.monotonic()

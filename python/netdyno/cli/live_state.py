@@ -6,8 +6,8 @@ import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from netdyno.core import models
-from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.core import models, totals
+from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.experiment.view import SHORT, Plan
 from netdyno.report.series import by_samples
 
@@ -124,7 +124,7 @@ def begin(plan: Plan, logs: deque[str]) -> State:
     return state
 
 
-def take(state: State, sample: Sample) -> None:
+def take(state: State, sample: SeriesPoint) -> None:
     """Put one point of the series into the state."""
     dt = sample.dt or 1.0
     state.interval = max(state.interval, dt)
@@ -140,7 +140,7 @@ def take(state: State, sample: Sample) -> None:
             of = group.causes.setdefault(kind, Counter())
             # as many as a result has: what a server makes up is bounded in the core alone, for each interval
             of.update({cause: n for cause, n in causes.items() if cause in of or len(of) < MOST_CAUSES})
-        group.counts = Counts.total((group.counts, c))
+        group.counts = totals.counts((group.counts, c))
         if sample.phase == "measure":
             _judge(state, name, point)
     if sample.phase == "measure":
@@ -150,7 +150,7 @@ def take(state: State, sample: Sample) -> None:
         _rates(state, sample, dt)
 
 
-def _rates(state: State, sample: Sample, dt: float) -> None:
+def _rates(state: State, sample: SeriesPoint, dt: float) -> None:
     worst: tuple[float, str] | None = None
     for name, point in sample.groups.items():
         group, c = state.groups[name], point.counts
@@ -170,7 +170,7 @@ def _rates(state: State, sample: Sample, dt: float) -> None:
     state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in seen.items()}
 
 
-def _core(worker: WorkerSample) -> str:
+def _core(worker: WorkerUsage) -> str:
     return f"core {worker.worker if worker.core is None else worker.core}"
 
 
@@ -191,7 +191,7 @@ def _starved(state: State, name: str, share: float) -> None:
     )
 
 
-def _judge(state: State, name: str, point: GroupSample) -> None:
+def _judge(state: State, name: str, point: GroupPoint) -> None:
     limit, least, _ = state.limits
     c = point.counts
     for what, asked, offered in (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from netdyno import escape
-from netdyno.core.model import Counts, ErrorCount
+from netdyno.core.wire import Counts, FailureCount
 
 SHOWN = 6
 """Causes of a kind that are listed, the most frequent first."""
@@ -138,12 +138,12 @@ def shown(causes: Mapping[str, int], count: int = 0) -> str:
     return ", ".join([*said, f"other × {rest:,}"] if said and rest else said)
 
 
-def of_error(error: ErrorCount) -> str:
+def of_error(error: FailureCount) -> str:
     """The causes of one kind."""
     return shown({cause.cause: cause.count for cause in error.causes}, error.count)
 
 
-def brief(errors: Sequence[ErrorCount]) -> str:
+def brief(errors: Sequence[FailureCount]) -> str:
     """All failures in a few words, as in `rejected (404 × 118), refused × 3`."""
     return ", ".join(
         f"{error.kind} ({causes})" if (causes := of_error(error)) else f"{error.kind} × {error.count:,}"
@@ -152,13 +152,13 @@ def brief(errors: Sequence[ErrorCount]) -> str:
     )
 
 
-def known(errors: Sequence[ErrorCount], counts: Counts) -> list[ErrorCount]:
+def known(errors: Sequence[FailureCount], counts: Counts) -> list[FailureCount]:
     """What failed in the measure phase; of a result of a former version by kind alone."""
     by = {error.kind: error for error in errors}
-    return [by.get(kind, ErrorCount(kind=kind, count=n)) for kind, n in counts.failures.items() if n]
+    return [by.get(kind, FailureCount(kind=kind, count=n)) for kind, n in counts.failures.items() if n]
 
 
-def lines(name: str, target: str, errors: Sequence[ErrorCount], until: str = "") -> list[str]:
+def lines(name: str, target: str, errors: Sequence[FailureCount], until: str = "") -> list[str]:
     """Failures of a group: what, how often, what to do, and what the first one looked like.
 
     `until`: when it answered for the last time, if it ever did.
@@ -183,7 +183,7 @@ def lines(name: str, target: str, errors: Sequence[ErrorCount], until: str = "")
     return said
 
 
-def first(error: ErrorCount) -> str:
+def first(error: FailureCount) -> str:
     """What the first failure looked like, in a line; nothing where its cause says it all."""
     text = escape.visible(error.example or "")
     if not text or text in (cause.cause for cause in error.causes):

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from netdyno.core.address import Address
-from netdyno.core.model import Sample, Status, Trial
+from netdyno.core.wire import SeriesPoint, Status, TrialResult
 from netdyno.errors import Error, placed
 
 HEARTBEAT = 1.0
@@ -201,9 +201,9 @@ class Client:
         """Where the run is."""
         return Status.model_validate(self.call("run.status"))
 
-    def result(self) -> Trial:
+    def result(self) -> TrialResult:
         """What the trial found."""
-        return Trial.model_validate(self.call("run.result", timeout=max(self.timeout, 60.0)))
+        return TrialResult.model_validate(self.call("run.result", timeout=max(self.timeout, 60.0)))
 
     def flows(self, page: int = 10_000) -> Iterator[list[Any]]:
         """The per-device summary, row by row."""
@@ -288,9 +288,9 @@ class Client:
             subscription.put(event)
 
 
-def typed(sample: dict[str, Any]) -> Sample:
+def typed(sample: dict[str, Any]) -> SeriesPoint:
     """A sample as the model has it."""
-    return Sample.model_validate(sample)
+    return SeriesPoint.model_validate(sample)
 
 
 def _error(method: str, error: dict[str, Any]) -> Error:

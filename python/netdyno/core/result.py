@@ -9,20 +9,20 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.core.model import (
-    AddressReach,
+from netdyno.core.model import Model
+from netdyno.core.search import SearchReport
+from netdyno.core.wire import (
     Counts,
-    Disorder,
     Distribution,
-    ErrorCount,
-    Losses,
-    Model,
+    FailureCount,
+    LossPattern,
     Pauses,
     Reason,
-    Stalls,
-    Trial,
+    Reordering,
+    StallResult,
+    TargetAddress,
+    TrialResult,
 )
-from netdyno.core.search import SearchReport
 
 FORMAT = "netdyno-result/1"
 
@@ -131,7 +131,7 @@ class Measured(Model):
     """Which way is better."""
 
 
-class Repetition(Trial):
+class Repetition(TrialResult):
     """A trial, and what was seen around it."""
 
     index: int = 0
@@ -178,13 +178,13 @@ class GroupSummary(Model):
     """Its model."""
     target: str = ""
     """The URL it was pointed at."""
-    addresses: list[AddressReach] = Field(default_factory=list)
+    addresses: list[TargetAddress] = Field(default_factory=list)
     """The addresses that the name in it stands for: added up."""
     devices: int = 0
     """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)
     """Added up."""
-    errors: list[ErrorCount] = Field(default_factory=list)
+    errors: list[FailureCount] = Field(default_factory=list)
     """Failures by kind and cause, added up, with an example of each; none in results of a former version."""
     indices: dict[str, float | None] = Field(default_factory=dict)
     """Of the counters added up, by the names that the [model](models.md) gives them."""
@@ -196,13 +196,13 @@ class GroupSummary(Model):
     """Merged."""
     ipdv: dict[str, Distribution] = Field(default_factory=dict)
     """Merged."""
-    reordering: Disorder | None = None
+    reordering: Reordering | None = None
     """Merged; shares are of all delivered messages."""
-    losses: Losses | None = None
+    losses: LossPattern | None = None
     """Merged."""
     lateness: Distribution = Field(default_factory=Distribution)
     """Merged."""
-    stalls: Stalls | None = None
+    stalls: StallResult | None = None
     """Time added, shares averaged, the longest of all."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netdyno.core.model import Sample
+from netdyno.core.wire import SeriesPoint
 from netdyno.stats.metric import GroupMetric
 from netdyno.stats.percentile import percent
 from netdyno.units import bound
@@ -50,7 +50,7 @@ class EarlyFailure:
 
     def sample(self, point: Mapping[str, Any]) -> str:
         """The metric that has failed for good by now; empty where none has."""
-        sample = Sample.model_validate(point)
+        sample = SeriesPoint.model_validate(point)
         if sample.phase == "warmup":
             for name, group in sample.groups.items():
                 seen, c = self._seen.setdefault(name, _GroupProgress()), group.counts

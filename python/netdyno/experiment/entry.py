@@ -19,8 +19,8 @@ from typing import Any
 
 from netdyno import errors, files, paths
 from netdyno.core import redaction
-from netdyno.core.model import Phases, Reason, Validity
 from netdyno.core.result import Files, Leg, Measured, Repetition, Result
+from netdyno.core.wire import PhaseLengths, Reason, Validity
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.spec import run_id
@@ -204,7 +204,7 @@ def _repetition(number: int, trial: TrialRecord, metrics: Mapping[str, Metric]) 
         index=number,
         transport="",
         started=_time(seen.started) if seen.started else "",
-        phases=Phases(warmup=0.0, measure=seen.seconds, drain=0.0),
+        phases=PhaseLengths(warmup=0.0, measure=seen.seconds, drain=0.0),
         validity=Validity(valid=seen.valid, reasons=reasons),
         metrics={
             name: Measured(value=value, unit=metrics[name].unit, better=metrics[name].better)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from netdyno.core import models
-from netdyno.core.models import Description, Scheme
+from netdyno.core.wire import ModelDescription, Scheme, UrlMapping
 from netdyno.errors import Error
 from netdyno.experiment import quick_request, url_options
 from netdyno.experiment.url_options import UrlOptions as UrlOptions
@@ -51,7 +51,7 @@ def no_url(text: str) -> Error | None:
     return Error("ND-104-26", "it is no URL, no file and no preset", at=text, fix=fix)
 
 
-def _meant(model: Description, text: str, bare: str, port: str) -> str:
+def _meant(model: ModelDescription, text: str, bare: str, port: str) -> str:
     """The URL that a host alone would be for a model."""
     scheme = model.schemes[0]
     if scheme.carrier == "icmp":
@@ -102,10 +102,10 @@ def _longest(group: dict[str, Any], o: UrlOptions) -> int:
     return math.ceil(2 * (o.requests or 0) / rate) + 60 if rate else 3600
 
 
-def _scheme(url: str, known: Mapping[str, Description]) -> Scheme:
+def _scheme(url: str, known: Mapping[str, ModelDescription]) -> Scheme:
     """The scheme of a URL that a model can be started with."""
     name = url.partition("://")[0].lower()
-    if found := known[name].scheme(name) if name in known else None:
+    if found := models.scheme_of(known[name], name) if name in known else None:
         return found
     without = " or ".join(model.name for model in models.all_models() if not model.quick)
     raise Error(
@@ -155,7 +155,7 @@ def pool(rate: float) -> int:
     return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
 
 
-def _modest(about: Description, url: str, o: UrlOptions) -> bool:
+def _modest(about: ModelDescription, url: str, o: UrlOptions) -> bool:
     """Whether the load is one that a machine can measure which the server shares with the generator.
 
     That is where nothing is said of the load, the model alone would send as fast as answers come, and the
@@ -171,7 +171,7 @@ def _modest(about: Description, url: str, o: UrlOptions) -> bool:
     return not paced and here(url)
 
 
-def _share(model: dict[str, Any], quick: models.UrlMapping, rate: float, devices: int) -> dict[str, Any]:
+def _share(model: dict[str, Any], quick: UrlMapping, rate: float, devices: int) -> dict[str, Any]:
     """Each device sends at its share of the rate, on a schedule of its own that does not wait for answers.
 
     The devices begin one after the other over the time from one message of a device to its next: those of all
@@ -221,7 +221,7 @@ def _fitting(o: UrlOptions) -> None:
         )
 
 
-def _group(name: str, about: Description, scheme: Scheme, url: str, o: UrlOptions) -> dict[str, Any]:
+def _group(name: str, about: ModelDescription, scheme: Scheme, url: str, o: UrlOptions) -> dict[str, Any]:
     quick = about.quick
     assert quick is not None, "it was looked up by its scheme"
     model: dict[str, Any] = {}

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from netdyno import reading
-from netdyno.core.models import Description, Scheme
+from netdyno.core import models
+from netdyno.core.wire import ModelDescription, Scheme
 from netdyno.errors import Error
 from netdyno.experiment.url_options import UrlOption
 
@@ -37,7 +38,7 @@ def _doubled(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def usable(option: UrlOption, about: Description, scheme: Scheme) -> bool:
+def usable(option: UrlOption, about: ModelDescription, scheme: Scheme) -> bool:
     """Whether a group of this model and scheme can use an option."""
     match option.use:
         case "tls":
@@ -51,8 +52,8 @@ def usable(option: UrlOption, about: Description, scheme: Scheme) -> bool:
 
 def refuse_unused(
     given: Sequence[UrlOption],
-    groups: Sequence[tuple[Description, Scheme]],
-    known: Mapping[str, Description],
+    groups: Sequence[tuple[ModelDescription, Scheme]],
+    known: Mapping[str, ModelDescription],
 ) -> None:
     """Refuse an option that none of the URLs can use."""
     for option in given:
@@ -62,7 +63,7 @@ def refuse_unused(
         able = [
             f"{name}://"
             for name, about in known.items()
-            if (scheme := about.scheme(name)) and usable(option, about, scheme)
+            if (scheme := models.scheme_of(about, name)) and usable(option, about, scheme)
         ]
         raise Error(
             "ND-104-07",
@@ -136,7 +137,7 @@ def with_user(url: str, user: str) -> str:
     return f"{scheme}://{quote(name, safe='')}{colon}{quote(password, safe='')}@{rest}"
 
 
-def apply(model: dict[str, Any], about: Description, values: Mapping[str, Any]) -> None:
+def apply(model: dict[str, Any], about: ModelDescription, values: Mapping[str, Any]) -> None:
     """Write the options that say what is sent into the parameters of a model that can use them."""
     keys = dict(about.quick.options) if about.quick else {}
     for option, key in keys.items():

@@ -16,8 +16,8 @@ from netdyno import paths
 from netdyno.core import models, redaction, secret
 from netdyno.core.client import Client, Subscription
 from netdyno.core.daemon import Daemon
-from netdyno.core.model import Phases, Reason, Sample, Trial, Validity
 from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
+from netdyno.core.wire import PhaseLengths, Reason, SeriesPoint, TrialResult, Validity
 from netdyno.errors import Error
 from netdyno.experiment import ports
 from netdyno.experiment.abort import EarlyFailure
@@ -304,7 +304,7 @@ class TrialRun:
         """A generator that paused during an action makes the trial invalid: nothing was there to be lost."""
         for action, begins, ends in self._done:
             limit = action.steady * (ends - begins) * 1e9
-            points = [Sample.model_validate(one) for one in self.series]
+            points = [SeriesPoint.model_validate(one) for one in self.series]
             # what is sent late is told when it is sent: it counts if it may have been due during the action
             late = max(
                 (
@@ -390,7 +390,7 @@ class TrialRun:
             what = "the run stopped because the daemon heard nothing from us for 3 s"
             raise Error("ND-91-22", what, fix="The machine may be overloaded")
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: TrialResult) -> None:
         repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
         repetition.profile = secret.storable(trial.profile, self.variant.profile)
         for group in repetition.groups:
@@ -433,13 +433,13 @@ class TrialRun:
         if self.outcome.repetition is not None or not self.series:
             return
         what = f"the run was lost: {error.what}"
-        samples = [Sample.model_validate(one) for one in self.series]
+        samples = [SeriesPoint.model_validate(one) for one in self.series]
         last = samples[-1]
-        trial = Trial(
+        trial = TrialResult(
             run=self.around.token,
             profile=self.variant.profile,
             transport=str(self.around.plan.get("transport", "sockets")),
-            phases=Phases(measure=sum(s.dt for s in samples if s.phase == "measure")),
+            phases=PhaseLengths(measure=sum(s.dt for s in samples if s.phase == "measure")),
             stopped="failed",
             error=error.as_dict(),
             validity=Validity(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from netdyno import errors
-from netdyno.core.model import Reason
 from netdyno.core.result import Result
 from netdyno.core.search import SearchReport
+from netdyno.core.wire import Reason
 from netdyno.errors import Error
 from netdyno.stats import lateness
 from netdyno.stats.checks import checks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypedDict
 
-from netdyno.core.model import Status
+from netdyno.core.wire import Status
 
 SHORT = 0.1
 """A point so much shorter than the others, as the last of a drain is, counts but tells no rate and no CPU."""

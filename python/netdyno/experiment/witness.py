@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdyno.core import models
-from netdyno.core.model import GroupResult, Trial
 from netdyno.core.result import DutReport, Witness
+from netdyno.core.wire import GroupResult, TrialResult
 from netdyno.lab.dut import Dut
 
 
@@ -17,7 +17,7 @@ def _counted_as(group: GroupResult) -> str | None:
 
 
 def witnesses(
-    trial: Trial,
+    trial: TrialResult,
     duts: Mapping[str, Dut],
     reports: Mapping[str, DutReport],
     reached: Mapping[str, str],

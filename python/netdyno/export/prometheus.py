@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from netdyno import escape, files
-from netdyno.core import models
-from netdyno.core.model import Counts
+from netdyno.core import models, wire
 from netdyno.core.result import Result
+from netdyno.core.wire import Counts
 from netdyno.errors import Error
 from netdyno.experiment.view import NullView, Plan
 
@@ -94,7 +94,7 @@ class Exporter(NullView):
         }
         self._own: dict[tuple[str, str], Counter] = {}
         self._index: dict[tuple[str, str], Gauge] = {}
-        self._models: dict[str, models.Description] = {}
+        self._models: dict[str, wire.ModelDescription] = {}
         self._failures = Counter(
             "netdyno_failures", "Failures by kind", [*labels, "kind"], registry=self._registry
         )
@@ -222,7 +222,7 @@ def serve(address: str, registry: CollectorRegistry) -> None:
         raise Error("ND-104-22", what, at="--prometheus", fix="A port is 1 to 65535") from e
 
 
-def _help(counter: models.Counter) -> str:
+def _help(counter: wire.Counter) -> str:
     """Its meaning and unit, as `# HELP` has it."""
     return f"{counter.about} Unit: {counter.unit}"
 

@@ -23,7 +23,7 @@ from typing import Any
 from netdyno import __version__, paths
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
-from netdyno.core.model import GroupResult, Trial
+from netdyno.core.wire import GroupResult, TrialResult
 from netdyno.errors import Error
 from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.experiment.spec import suffix
@@ -281,7 +281,7 @@ def profile(server: str, core: int, seed: int) -> dict[str, Any]:
     }
 
 
-def seen(trials: Sequence[Trial]) -> tuple[dict[str, float], str]:
+def seen(trials: Sequence[TrialResult]) -> tuple[dict[str, float], str]:
     """What the subscribers got together, and the slower one's delay; and why it does not count, if so."""
     groups: list[GroupResult] = [group for trial in trials for group in trial.groups]
     wrong = [
@@ -294,7 +294,7 @@ def seen(trials: Sequence[Trial]) -> tuple[dict[str, float], str]:
     return {"throughput": bits, "response_p99": max(one.p99 for one in delays) / 1e6}, "; ".join(wrong)
 
 
-def _result(client: Client) -> Trial:
+def _result(client: Client) -> TrialResult:
     until = time.monotonic() + WARMUP + MEASURE + DRAIN + 20
     while not (status := client.status()).ended:
         if time.monotonic() > until:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from netdyno.core.model import GroupSample, Quantiles, Sample
 from netdyno.core.result import Repetition
+from netdyno.core.wire import GroupPoint, Quantiles, SeriesPoint
 from netdyno.report import percentiles
 from netdyno.report.series import (
     by_samples,
@@ -49,13 +49,13 @@ def chart(
     }
 
 
-def samples_of(repetition: Repetition) -> list[Sample]:
+def samples_of(repetition: Repetition) -> list[SeriesPoint]:
     """Its points as they are drawn."""
     names = [g.name for g in repetition.groups]
     return coarsen(in_order(without_stub(repetition.series), names))
 
 
-def frame(repetition: Repetition, samples: Sequence[Sample]) -> dict[str, Any]:
+def frame(repetition: Repetition, samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """The time that its charts run over."""
     return {"t": [rounded(s.t) for s in samples], "phases": _phases(repetition)}
 
@@ -86,17 +86,17 @@ def _phases(repetition: Repetition) -> list[dict[str, Any]]:
     return spans
 
 
-def _groups(samples: Sequence[Sample]) -> list[str]:
+def _groups(samples: Sequence[SeriesPoint]) -> list[str]:
     return list(dict.fromkeys(name for s in samples for name in s.groups))
 
 
-def _choices(samples: Sequence[Sample]) -> list[tuple[Msg | Data, str | None]]:
+def _choices(samples: Sequence[SeriesPoint]) -> list[tuple[Msg | Data, str | None]]:
     groups = _groups(samples)
     each: list[tuple[Msg | Data, str | None]] = [(Data(g), g) for g in groups]
     return [(M("All groups"), None), *each] if len(groups) > 1 else each
 
 
-def load(samples: Sequence[Sample]) -> dict[str, Any]:
+def load(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Intended, offered and delivered: three numbers, never one."""
     views = [
         view(
@@ -112,7 +112,7 @@ def load(samples: Sequence[Sample]) -> dict[str, Any]:
     return chart("load", M("Messages per second"), "/s", views)
 
 
-def latency(samples: Sequence[Sample]) -> dict[str, Any]:
+def latency(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Percentiles of each interval; one view per delay, as delays of different things never mix."""
     views = []
     for group in _groups(samples):
@@ -122,7 +122,7 @@ def latency(samples: Sequence[Sample]) -> dict[str, Any]:
             counts[name] = counts.get(name, 0) + found.count
         for delay in by_samples(counts):
 
-            def of(g: GroupSample, delay: str = delay) -> Quantiles | None:
+            def of(g: GroupPoint, delay: str = delay) -> Quantiles | None:
                 return g.delays.get(delay)
 
             views.append(
@@ -157,7 +157,7 @@ def percentile_curve(repetition: Repetition) -> dict[str, Any]:
     return chart("percentiles", M("Latency by percentile"), "ns", views, log=True, x=x)
 
 
-def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
+def outstanding(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Sent but not confirmed: in flight while the load is on, lost when the run is over."""
     views = []
     for name, group in _choices(samples):
@@ -168,7 +168,7 @@ def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
     return chart("outstanding", M("Messages sent but not yet confirmed"), "count", views)
 
 
-def waiting(samples: Sequence[Sample]) -> dict[str, Any]:
+def waiting(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Devices that wait for an answer longer than their limit; no chart when none ever did."""
     lines = [
         line(Data(group), [_waiting(s, group) for s in samples], i % 6, i // 6, fill=True)
@@ -179,15 +179,15 @@ def waiting(samples: Sequence[Sample]) -> dict[str, Any]:
     return chart("waiting", M("Devices that wait for an answer, stalled"), "count", views)
 
 
-def _waiting(sample: Sample, group: str) -> float | None:
+def _waiting(sample: SeriesPoint, group: str) -> float | None:
     return sample.groups[group].waiting if group in sample.groups else None
 
 
-def _failures(kind: str, group: GroupSample) -> float:
+def _failures(kind: str, group: GroupPoint) -> float:
     return group.counts.failures.get(kind, 0)
 
 
-def errors(samples: Sequence[Sample]) -> dict[str, Any]:
+def errors(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Failures per second by kind; no chart when there were none."""
     views = []
     for name, group in _choices(samples):
@@ -210,7 +210,7 @@ def errors(samples: Sequence[Sample]) -> dict[str, Any]:
     return chart("errors", M("Errors per second"), "/s", views)
 
 
-def cpu(samples: Sequence[Sample], repetition: Repetition) -> dict[str, Any]:
+def cpu(samples: Sequence[SeriesPoint], repetition: Repetition) -> dict[str, Any]:
     """Share of a core: each worker of the generator, and what it drove against."""
     lines: list[dict[str, Any]] = []
     for worker in dict.fromkeys(w.worker for s in samples for w in s.workers):
@@ -237,7 +237,7 @@ def cpu(samples: Sequence[Sample], repetition: Repetition) -> dict[str, Any]:
     return chart("cpu", M("CPU, share of one core"), "cpu", [view(M("All cores"), lines)] if lines else [])
 
 
-def lateness(samples: Sequence[Sample]) -> dict[str, Any]:
+def lateness(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """How late the generator itself was: what makes or breaks validity."""
     lines = [
         line(Data(group), quantile(samples, lambda g: g.lateness, "p99", group), i % 6, i // 6)
@@ -248,7 +248,7 @@ def lateness(samples: Sequence[Sample]) -> dict[str, Any]:
     return chart("lateness", M("Lateness of the generator, 99th percentile"), "ns", views, log=True)
 
 
-def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
+def interfaces(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Packets and bits per second of each interface that moved any, the busiest first."""
     views = []
     traffic: dict[str, int] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netdyno.core.model import Distribution
 from netdyno.core.result import Estimate, FigureWarning, Leg, Repetition
+from netdyno.core.wire import Distribution
 from netdyno.report import flows, tables, units
 from netdyno.report.figures import Figure
 from netdyno.report.series import POINTS, by_samples

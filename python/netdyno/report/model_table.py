@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from netdyno.core import models
-from netdyno.core.model import GroupResult
 from netdyno.core.result import Repetition
+from netdyno.core.wire import GroupResult
 from netdyno.report import units
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M

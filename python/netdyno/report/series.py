@@ -7,7 +7,8 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, Spread, WorkerSample
+from netdyno.core import totals
+from netdyno.core.wire import BucketedQuantiles, GroupPoint, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.stats import pauses, percentile
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
@@ -28,7 +29,7 @@ def by_samples(counts: Mapping[str, float]) -> list[str]:
     return sorted(recorded, key=lambda n: (n in SETUP, -counts[n], -place[n]))
 
 
-def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:
+def coarsen(samples: Sequence[SeriesPoint], limit: int = POINTS) -> list[SeriesPoint]:
     """At most `limit` points. Counts add up exactly; of percentiles the worst of an interval stays."""
     if len(samples) <= limit:
         return list(samples)
@@ -36,7 +37,7 @@ def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:
     return [_join(samples[i : i + step]) for i in range(0, len(samples), step)]
 
 
-def without_stub(samples: Sequence[Sample]) -> list[Sample]:
+def without_stub(samples: Sequence[SeriesPoint]) -> list[SeriesPoint]:
     """The last interval ends where the run does: a stub of one is joined with the interval before."""
     if len(samples) > 1 and samples[-1].dt < samples[-2].dt / 4:
         joined = _join(samples[-2:])
@@ -45,22 +46,22 @@ def without_stub(samples: Sequence[Sample]) -> list[Sample]:
     return list(samples)
 
 
-def in_order(samples: Sequence[Sample], names: Sequence[str]) -> list[Sample]:
+def in_order(samples: Sequence[SeriesPoint], names: Sequence[str]) -> list[SeriesPoint]:
     """The same with the groups of each point in the order of the profile."""
     place = {name: i for i, name in enumerate(names)}
 
-    def groups(s: Sample) -> dict[str, GroupSample]:
+    def groups(s: SeriesPoint) -> dict[str, GroupPoint]:
         return dict(sorted(s.groups.items(), key=lambda g: place.get(g[0], len(place))))
 
     return [s.model_copy(update={"groups": groups(s)}) for s in samples]
 
 
-def _join(points: Sequence[Sample]) -> Sample:
+def _join(points: Sequence[SeriesPoint]) -> SeriesPoint:
     last = points[-1]
     names = dict.fromkeys(name for p in points for name in p.groups)
     interfaces = dict.fromkeys(name for p in points for name in p.interfaces)
     cores = dict.fromkeys(w.worker for p in points for w in p.workers)
-    return Sample(
+    return SeriesPoint(
         t=last.t,
         dt=sum(p.dt for p in points),
         phase=last.phase,
@@ -72,24 +73,22 @@ def _join(points: Sequence[Sample]) -> Sample:
     )
 
 
-def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
+def _join_group(parts: Sequence[GroupPoint]) -> GroupPoint:
     delays = dict.fromkeys(name for p in parts for name in p.delays)
-    return GroupSample(
-        counts=Counts.total([p.counts for p in parts]),
+    return GroupPoint(
+        counts=totals.counts([p.counts for p in parts]),
         devices_active=parts[-1].devices_active,
         waiting=max((p.waiting for p in parts if p.waiting is not None), default=None),
-        delays={
-            n: Spread(**_worst([p.delays[n] for p in parts if n in p.delays]).model_dump()) for n in delays
-        },
+        delays={n: _bucketed([p.delays[n] for p in parts if n in p.delays]) for n in delays},
         lateness=_worst([p.lateness for p in parts]),
     )
 
 
-def _spread(parts: Sequence[Quantiles]) -> Spread:
-    return Spread(**_worst(parts).model_dump())
+def _bucketed(parts: Sequence[Quantiles]) -> BucketedQuantiles:
+    return BucketedQuantiles(**_worst(parts).model_dump())
 
 
-def _join_worker(parts: Sequence[tuple[float, WorkerSample]]) -> WorkerSample:
+def _join_worker(parts: Sequence[tuple[float, WorkerUsage]]) -> WorkerUsage:
     time = sum(dt for dt, _ in parts) or 1.0
     cpu, starved = (sum(dt * getattr(w, what) for dt, w in parts) / time for what in ("cpu", "starved"))
     update: dict[str, Any] = {"cpu": cpu, "starved": starved}
@@ -119,27 +118,27 @@ def rounded(x: float | None) -> float | None:
 
 
 def per_second(
-    samples: Sequence[Sample], value: Callable[[GroupSample], float], group: str | None
+    samples: Sequence[SeriesPoint], value: Callable[[GroupPoint], float], group: str | None
 ) -> list[float | None]:
     """A count of one group, or of all, per second in each interval."""
     return [rounded(_pick(s, value, group) / s.dt) if s.dt > 0 else None for s in samples]
 
 
 def running(
-    samples: Sequence[Sample], value: Callable[[GroupSample], float], group: str | None
+    samples: Sequence[SeriesPoint], value: Callable[[GroupPoint], float], group: str | None
 ) -> list[float]:
     """The same, added up since the start; every digit, as differences of these matter."""
     return list(accumulate(_pick(s, value, group) for s in samples))
 
 
-def _pick(sample: Sample, value: Callable[[GroupSample], float], group: str | None) -> float:
+def _pick(sample: SeriesPoint, value: Callable[[GroupPoint], float], group: str | None) -> float:
     if group is None:
         return sum(value(g) for g in sample.groups.values())
     return value(sample.groups[group]) if group in sample.groups else 0
 
 
 def quantile(
-    samples: Sequence[Sample], of: Callable[[GroupSample], Quantiles | None], stat: str, group: str
+    samples: Sequence[SeriesPoint], of: Callable[[GroupPoint], Quantiles | None], stat: str, group: str
 ) -> list[float | None]:
     """One number of a distribution in each interval; nothing where nothing was recorded."""
     column: list[float | None] = []

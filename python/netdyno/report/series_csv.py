@@ -7,8 +7,9 @@ import io
 from typing import Any
 
 from netdyno import escape
-from netdyno.core.model import COUNTERS, Quantiles
 from netdyno.core.result import Result
+from netdyno.core.totals import COUNTERS
+from netdyno.core.wire import Quantiles
 
 STATS = tuple(Quantiles.model_fields)
 

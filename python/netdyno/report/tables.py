@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from netdyno.core import causes
-from netdyno.core.model import CauseCount, Distribution, ErrorCount, GroupResult, Pauses, Stalls
 from netdyno.core.result import Repetition
+from netdyno.core.wire import CauseCount, Distribution, FailureCount, GroupResult, Pauses, StallResult
 from netdyno.report import model_table, portwork, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
@@ -74,7 +74,7 @@ def _delivered(group: GroupResult, count: int, rate: float | None) -> list[Cell]
     return [number(units.count(count), count), number(units.rate(rate), rate)]
 
 
-def _stalls(stalls: Stalls | None) -> list[Cell]:
+def _stalls(stalls: StallResult | None) -> list[Cell]:
     if stalls is None:
         return [Cell(units.NONE)] * 2
     share = number(
@@ -282,7 +282,7 @@ def errors(rep: Repetition) -> Table:
     return table
 
 
-def _of_no_cause(error: ErrorCount) -> list[CauseCount]:
+def _of_no_cause(error: FailureCount) -> list[CauseCount]:
     """What is left of a kind when its causes are told; all of it, where none is known."""
     left = error.count - sum(cause.count for cause in error.causes)
     total = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netdyno.core.model import Reason
 from netdyno.core.result import CheckResult, Result, ThresholdResult
 from netdyno.core.search import SearchFinding, SearchReport
+from netdyno.core.wire import Reason
 from netdyno.report import units
 from netdyno.report.search import UNITS
 from netdyno.report.text import Data, M, Msg

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from netdyno.core.model import Counts, GroupSample, Quantiles, Sample
 from netdyno.core.result import CheckResult, Leg, Repetition, Result, ThresholdResult
+from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint
 from netdyno.errors import Error
 from netdyno.report import charts, units
 from netdyno.report.points import Trial, points
@@ -111,7 +111,9 @@ def over_time(metric: GroupMetric, rep: Repetition, place: int | None) -> dict[s
     return made | {"trial": charts.frame(rep, samples)}
 
 
-def _column(metric: GroupMetric, rep: Repetition, samples: Sequence[Sample]) -> tuple[Msg, Column] | None:
+def _column(
+    metric: GroupMetric, rep: Repetition, samples: Sequence[SeriesPoint]
+) -> tuple[Msg, Column] | None:
     group, name, stat = metric.group, metric.name, metric.stat
     if metric.kind in ("delay", "lateness") and (stat in STATS or stat in SHOWN):
         return M("In each interval"), quantile(samples, _distribution(metric), stat, group)
@@ -137,7 +139,7 @@ def _column(metric: GroupMetric, rep: Repetition, samples: Sequence[Sample]) -> 
     return M("Since the measure phase began"), [*before, *running(measured, lambda g: count(g.counts), group)]
 
 
-def _distribution(metric: GroupMetric) -> Callable[[GroupSample], Quantiles | None]:
+def _distribution(metric: GroupMetric) -> Callable[[GroupPoint], Quantiles | None]:
     if metric.kind == "lateness":
         return lambda g: g.lateness
     return lambda g: g.delays.get(metric.name)

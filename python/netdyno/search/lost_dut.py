@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from netdyno.core import causes
-from netdyno.core.model import ErrorCount, GroupResult
+from netdyno.core import causes, totals
 from netdyno.core.result import Repetition
+from netdyno.core.wire import GroupResult
 from netdyno.errors import Error
 from netdyno.search import words
 from netdyno.search.request import PartSearch
@@ -184,7 +184,7 @@ def error(
     names = {one.group for one in suspect.seen.silent}
     groups = [one for one in (*check.groups, *trial.groups) if one.name in names]
     known = (causes.known(group.errors, group.measured) for group in groups)
-    failed = ErrorCount.merged([one for errors in known for one in errors])
+    failed = totals.failures([one for errors in known for one in errors])
     how = causes.brief(failed) or "no answer"
     target = ", ".join(dict.fromkeys(group.target for group in groups if group.target))
     who, unit = ", ".join(sorted(names)), suspect.part.unit

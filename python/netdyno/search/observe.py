@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from netdyno.core.model import Distribution, GroupResult
 from netdyno.core.result import Repetition
+from netdyno.core.wire import Distribution, GroupResult
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search import overrun

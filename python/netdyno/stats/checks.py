@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdyno.core import causes, models
-from netdyno.core.model import GroupResult, Trial
 from netdyno.core.result import CheckResult
+from netdyno.core.wire import GroupResult, TrialResult
 from netdyno.stats.metric import GroupMetric
 
 STALLED = 0.01
 """The largest share of the time that devices may spend in stalls."""
 
 
-def checks(leg: str, profile: Mapping[str, Any], trials: Sequence[Trial]) -> list[CheckResult]:
+def checks(leg: str, profile: Mapping[str, Any], trials: Sequence[TrialResult]) -> list[CheckResult]:
     """The checks of a leg, group by group; the worst of its repetitions decides."""
     own = {metric.group for t in profile.get("thresholds") or [] if (metric := _stalls(t))}
     specs = {str(spec.get("name")): spec for spec in profile.get("groups") or []}
@@ -49,7 +49,7 @@ def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
     confirmed = model.confirms(given) if group.confirmed is None else group.confirmed
     if not confirmed:
         # nobody confirms a publish of QoS 0, but a broker that lets none in did not answer the connect
-        scheme = model.scheme(group.target.partition("://")[0]) or next(iter(model.schemes), None)
+        scheme = models.scheme_of(model, group.target.partition("://")[0]) or next(iter(model.schemes), None)
         connects = scheme is not None and scheme.connects
         return connects and failed > 0 and not counts.messages_sent
     return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
@@ -93,7 +93,7 @@ def offered(group: GroupResult) -> tuple[int, int]:
     return counts.messages_sent, counts.messages_intended
 
 
-def stalls_limit_load(trial: Trial, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
+def stalls_limit_load(trial: TrialResult, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
     """The group, if stalls kept it from offering its load; for any other cause the trial is not valid."""
     limit = float((profile.get("validity") or {}).get("offered", 0.99))
     known = {reason.code for reason in trial.validity.reasons if reason.group == name}
@@ -109,7 +109,9 @@ SHORT = frozenset({"ND-90-01", "ND-90-08"})
 """Less was offered than intended, for want of time or of connections."""
 
 
-def _load(leg: str, name: str, trials: Sequence[Trial], profile: Mapping[str, Any]) -> list[CheckResult]:
+def _load(
+    leg: str, name: str, trials: Sequence[TrialResult], profile: Mapping[str, Any]
+) -> list[CheckResult]:
     short = [group for trial in trials if (group := stalls_limit_load(trial, name, profile))]
     if not short:
         return []

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdyno.core.model import GroupResult
 from netdyno.core.result import GroupSummary, Repetition
+from netdyno.core.wire import GroupResult
 
 FULL = 0.9
 """Share of its time from which on a worker may be what limits the load."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from netdyno.core.model import Distribution
+from netdyno.core.wire import Distribution
 from netdyno.errors import Error
 
 LARGEST = 1_200_000_000_000
@@ -97,13 +97,13 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
         min=smallest,
         mean=mean,
         sd=math.sqrt(squares / count),
-        p50=float(value[50]),
-        p90=float(value[90]),
-        p95=float(value[95]),
-        p99=float(value[99]),
-        p999=float(value[99.9]),
+        p50=int(value[50]),
+        p90=int(value[90]),
+        p95=int(value[95]),
+        p99=int(value[99]),
+        p999=int(value[99.9]),
         max=max(part.max for part in given),
-        pdv=float(value[99.9]) - smallest if any(part.pdv is not None for part in given) else None,
+        pdv=int(value[99.9]) - smallest if any(part.pdv is not None for part in given) else None,
         jitter=jitter,
         hdr=merged.encode().decode(),
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from netdyno.core.model import Trial
+from netdyno.core.wire import TrialResult
 
 
-def last(trial: Trial, name: str) -> float | None:
+def last(trial: TrialResult, name: str) -> float | None:
     """When the last answer to a group came in any phase, in seconds from the start; None: none came."""
     points = (one for one in trial.series if name in one.groups)
     came = (one.t for one in points if one.groups[name].counts.messages_delivered)
     return max(came, default=None)
 
 
-def until(trials: Sequence[Trial], name: str) -> str:
+def until(trials: Sequence[TrialResult], name: str) -> str:
     """The time of the last answer to a group of the last trial with any, UTC; empty: none ever came."""
     for trial in reversed(trials):
         if (since := last(trial, name)) is not None and (at := clock(trial, since)):
@@ -23,7 +23,7 @@ def until(trials: Sequence[Trial], name: str) -> str:
     return ""
 
 
-def clock(trial: Trial, seconds: float) -> str:
+def clock(trial: TrialResult, seconds: float) -> str:
     """A time of a trial, UTC; empty where it is not known when it began."""
     try:
         began = datetime.fromisoformat(trial.started).astimezone(UTC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from netdyno.core.model import Distribution
 from netdyno.core.result import FigureWarning, GroupSummary
+from netdyno.core.wire import Distribution
 from netdyno.stats import percentile
 
 SHARE = 0.2

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from netdyno.core import models
-from netdyno.core.model import COUNTERS, Distribution, Quantiles, Trial
 from netdyno.core.result import Measured, Repetition
+from netdyno.core.totals import COUNTERS
+from netdyno.core.wire import Counter, Distribution, Index, Quantiles, TrialResult
 from netdyno.errors import Error
 from netdyno.stats import percentile
 from netdyno.stats.percentile import parts
@@ -99,7 +100,7 @@ class GroupMetric:
     def _better(self) -> str:
         """As whoever counts it says; of models that have a counter of this name the first."""
         known = models.catalogue()
-        listed: list[models.Counter | models.Index] = list(known.counters)
+        listed: list[Counter | Index] = list(known.counters)
         if self.kind != "counter":
             listed = []
             for model in known.models:
@@ -120,7 +121,7 @@ class GroupMetric:
             return "ratio"
         return "/s" if self.stat == "rate" else "count"
 
-    def of(self, trial: Trial) -> float | None:
+    def of(self, trial: TrialResult) -> float | None:
         """Its value in one trial; None when nothing of it was measured."""
         if self.kind == "measured":
             found = trial.metrics.get(self.name) if isinstance(trial, Repetition) else None
@@ -159,7 +160,7 @@ class GroupMetric:
     def _is_distribution(self) -> bool:
         return self.kind not in ("counter", "counts") and self.stat != ""
 
-    def _distribution(self, trial: Trial) -> Distribution | None:
+    def _distribution(self, trial: TrialResult) -> Distribution | None:
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
@@ -208,7 +209,7 @@ def _unknown(text: str) -> Error:
     )
 
 
-def all_of(trial: Trial) -> Iterator[GroupMetric]:
+def all_of(trial: TrialResult) -> Iterator[GroupMetric]:
     """The metrics worth comparing in a trial."""
     if isinstance(trial, Repetition):
         yield from (GroupMetric("", "measured", name, said=one) for name, one in trial.metrics.items())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netdyno import quantities
-from netdyno.core.model import PauseLength, Pauses
+from netdyno.core.wire import PauseLength, Pauses
 
 FIRST, LENGTHS = 100_000, 8
 """What the shortest last at least, ns, and how many lengths are told apart, each twice the one before."""

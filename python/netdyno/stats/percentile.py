@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from netdyno.core.model import Distribution, Quantiles
+from netdyno.core.wire import Distribution, Quantiles
 from netdyno.errors import Error
 
 SHOWN = ("p50", "p90", "p95", "p99", "p999")

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdyno.core.model import Reason
 from netdyno.core.result import GroupSummary, Repetition, Result
+from netdyno.core.wire import Reason
 from netdyno.stats.connections import needed, pressed
 
 SHORT, LATE, STARVED, OWN, CONNECTIONS = "ND-90-01", "ND-90-02", "ND-90-03", "ND-90-04", "ND-90-08"

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno.core import models
-from netdyno.core.model import (
-    AddressReach,
-    Counts,
-    Density,
-    Disorder,
-    ErrorCount,
-    GroupResult,
-    Losses,
-    Reason,
-    Stalls,
-)
+from netdyno.core import models, totals
 from netdyno.core.result import GroupSummary, Leg, Repetition, Summary
+from netdyno.core.wire import (
+    GroupResult,
+    LossPattern,
+    Reason,
+    ReorderDensity,
+    Reordering,
+    StallResult,
+    TargetAddress,
+)
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean
 
@@ -38,7 +36,7 @@ def summarise(repetitions: Sequence[Repetition], confidence: float = 0.95) -> Su
 
 def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     first = parts[0]
-    counts = Counts.total([part.measured for part in parts])
+    counts = totals.counts([part.measured for part in parts])
     rates = dict.fromkeys(name for part in parts for name in part.rates)
     delays = dict.fromkeys(name for part in parts for name in part.delays)
     ipdv = dict.fromkeys(name for part in parts for name in part.ipdv)
@@ -50,7 +48,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         addresses=_addresses(parts),
         devices=first.devices,
         measured=counts,
-        errors=ErrorCount.merged([error for part in parts for error in part.errors]),
+        errors=totals.failures([error for part in parts for error in part.errors]),
         indices={index.name: index.of(counts) for index in models.find(first.protocol).indices},
         rates={
             name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates
@@ -70,17 +68,17 @@ def is_unconfirmed(group: GroupSummary | GroupResult) -> bool:
     return group.loss is None and group.measured.messages_sent > 0
 
 
-def _addresses(parts: Sequence[GroupResult]) -> list[AddressReach]:
+def _addresses(parts: Sequence[GroupResult]) -> list[TargetAddress]:
     """Each address once, in the order of the first repetition that had it."""
-    found: dict[str, AddressReach] = {}
+    found: dict[str, TargetAddress] = {}
     for one in (address for part in parts for address in part.addresses):
         before = found.get(one.address)
         found[one.address] = one if before is None else _both(before, one)
     return list(found.values())
 
 
-def _both(one: AddressReach, other: AddressReach) -> AddressReach:
-    return AddressReach(
+def _both(one: TargetAddress, other: TargetAddress) -> TargetAddress:
+    return TargetAddress(
         address=one.address,
         used=one.used or other.used,
         opened=one.opened + other.opened,
@@ -89,10 +87,10 @@ def _both(one: AddressReach, other: AddressReach) -> AddressReach:
     )
 
 
-def _stalls(parts: Sequence[Stalls]) -> Stalls | None:
+def _stalls(parts: Sequence[StallResult]) -> StallResult | None:
     if not parts:
         return None
-    return Stalls(
+    return StallResult(
         limit=parts[0].limit,
         time=sum(part.time for part in parts),
         share=mean([part.share for part in parts]),
@@ -101,12 +99,12 @@ def _stalls(parts: Sequence[Stalls]) -> Stalls | None:
     )
 
 
-def _reordering(parts: Sequence[GroupResult]) -> Disorder | None:
+def _reordering(parts: Sequence[GroupResult]) -> Reordering | None:
     told = [(part.reordering, part.measured.messages_delivered) for part in parts if part.reordering]
     delivered = sum(n for _, n in told)
     if not delivered:
         return None
-    return Disorder(
+    return Reordering(
         ratio=sum(one.ratio * n for one, n in told) / delivered,
         by_three=sum(one.by_three * n for one, n in told) / delivered,
         extent=hdr.merge(one.extent for one, _ in told),
@@ -118,13 +116,13 @@ def _reordering(parts: Sequence[GroupResult]) -> Disorder | None:
     )
 
 
-def _density(parts: Sequence[Density]) -> Density:
+def _density(parts: Sequence[ReorderDensity]) -> ReorderDensity:
     displaced: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
     for part in parts:
         displaced.update(part.displaced)
         waiting.update(part.waiting)
-    return Density(
+    return ReorderDensity(
         threshold=max(part.threshold for part in parts),
         displaced=dict(sorted(displaced.items())),
         displaced_beyond=sum(part.displaced_beyond for part in parts),
@@ -133,12 +131,12 @@ def _density(parts: Sequence[Density]) -> Density:
     )
 
 
-def _losses(parts: Sequence[Losses]) -> Losses | None:
+def _losses(parts: Sequence[LossPattern]) -> LossPattern | None:
     if not parts:
         return None
     lost = sum(part.lost for part in parts)
     noticeable = sum(part.noticeable * part.lost for part in parts if part.noticeable is not None)
-    return Losses(
+    return LossPattern(
         delta=parts[0].delta,
         noticeable=noticeable / lost if lost else None,
         length=hdr.merge(part.length for part in parts),

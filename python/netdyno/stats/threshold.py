@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno.core.model import Trial
 from netdyno.core.result import ThresholdResult
+from netdyno.core.wire import TrialResult
 from netdyno.stats.estimate import mean, positive_interval, t_interval
 from netdyno.stats.metric import GroupMetric
 from netdyno.units import bound
@@ -34,7 +34,7 @@ def located(
     return mean(values), interval and (max(0.0, interval[0]), interval[1])
 
 
-def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> ThresholdResult:
+def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[TrialResult]) -> ThresholdResult:
     """One threshold of a profile over the repetitions of its leg. What was not measured does not pass."""
     kind = "max" if threshold.get("max") is not None else "min"
     limit = bound(threshold[kind])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netdyno.core.model import ErrorCount, GroupResult, Trial
+from netdyno.core.wire import FailureCount, GroupResult, TrialResult
 from netdyno.stats.last_answer import last
 
 SAID = frozenset({"refused", "unreachable", "rejected"})
@@ -13,13 +13,13 @@ OF_TIME = frozenset({"ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"})
 """Offered less, late, starved, or too few connections."""
 
 
-def unusable(trial: Trial, group: GroupResult) -> bool:
+def unusable(trial: TrialResult, group: GroupResult) -> bool:
     """Whether each request of a group failed, in every phase, by what the server said or its certificate."""
     failed = [one for one in group.errors if one.count or one.total]
     return bool(failed) and last(trial, group.name) is None and all(map(_is_said, failed))
 
 
-def _is_said(error: ErrorCount) -> bool:
+def _is_said(error: FailureCount) -> bool:
     if any(cause.cause in SLOW_CLIENT for cause in error.causes):
         return False
     # of TLS the cause tells who was at fault
@@ -27,7 +27,7 @@ def _is_said(error: ErrorCount) -> bool:
     return error.kind in SAID or (error.kind == "tls" and known == error.count > 0)
 
 
-def excuse(trial: Trial) -> None:
+def excuse(trial: TrialResult) -> None:
     """Leave a lack of time out of why a trial is invalid, where more time would have changed nothing."""
     found = {group.name for group in trial.groups if unusable(trial, group)}
     everyone = len(found) == len(trial.groups)

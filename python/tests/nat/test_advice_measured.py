@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from netdyno.core.model import Phases
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport
+from netdyno.core.wire import PhaseLengths
 from netdyno.errors import Error
 from netdyno.nat import advice, study
 from netdyno.nat.advice import Cycles, Placement
@@ -45,7 +45,7 @@ def trial(more: float = 0.0, packets: int = 1000, batch: float = 100.0) -> Repet
         element("generator", 55.0, packets),
         element("access.tx", 5.0, packets),
     ]
-    phases = Phases(warmup=0.5, measure=0.5, drain=0.0)
+    phases = PhaseLengths(warmup=0.5, measure=0.5, drain=0.0)
     return Repetition(run="r", groups=[], phases=phases, steal=0.0, profile={}, elements=elements)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app
-from netdyno.core.model import Trial
+from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
 from netdyno.nat import demo as nat_demo
 from netdyno.nat import demo_page as page
@@ -114,12 +114,12 @@ def test_a_site_is_told_with_what_is_left_of_its_lease() -> None:
 
 
 def test_both_subscribers_are_added_up_and_the_slower_one_is_told() -> None:
-    def trial(bytes_received: int, p99: float, errors: int = 0) -> Trial:
+    def trial(bytes_received: int, p99: float, errors: int = 0) -> TrialResult:
         delay = {"count": 10, "p99": p99}
         failed = [{"kind": "refused", "count": errors}] if errors else []
         measured = {"bytes_received": bytes_received}
         group = {"name": "web", "measured": measured, "delays": {"response": delay}, "errors": failed}
-        return Trial.model_validate({"run": "r", "phases": {"measure": 2.0}, "groups": [group]})
+        return TrialResult.model_validate({"run": "r", "phases": {"measure": 2.0}, "groups": [group]})
 
     metrics, why = nat_demo.seen([trial(1_000_000, 3e6), trial(2_000_000, 5e6)])
     assert metrics == {"throughput": 12e6, "response_p99": 5.0}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from netdyno import units
-from netdyno.core.model import Validity
 from netdyno.core.result import DutReport, Repetition, Result
+from netdyno.core.wire import Validity
 from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.experiment.spec import LegSpec

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from netdyno.core.model import Sample
 from netdyno.core.result import Result
+from netdyno.core.wire import SeriesPoint
 from netdyno.report import (
     charts,
     flows,
@@ -290,7 +290,7 @@ def test_outstanding_ends_with_what_was_lost(result: Json) -> None:
 
 
 def test_long_series_are_merged_exactly(result: Json) -> None:
-    points = [Sample.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
+    points = [SeriesPoint.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
     many = [p.model_copy(update={"t": float(i)}) for i in range(250) for p in points]
     few = coarsen(many)
     assert len(many) > 2000 >= len(few) > 1000
@@ -307,7 +307,7 @@ def test_long_series_are_merged_exactly(result: Json) -> None:
 
 
 def test_a_stub_of_an_interval_joins_the_one_before(result: Json) -> None:
-    points = [Sample.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
+    points = [SeriesPoint.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
     stub = points[5].model_copy(update={"t": 24.0006, "dt": 0.0006, "phase": "drain"})
     stub.workers = [w.model_copy(update={"cpu": 1.0}) for w in stub.workers]
     joined = without_stub([*points, stub])

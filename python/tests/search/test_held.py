@@ -9,8 +9,8 @@ import pytest
 
 from netdyno import quantities
 from netdyno.cli import summary
-from netdyno.core.model import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.core.result import Result
+from netdyno.core.wire import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.experiment.measurer import Load, TrialOutcome
 from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.spec import load

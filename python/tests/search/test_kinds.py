@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app
-from netdyno.core.model import Counts, GroupSample, Sample
+from netdyno.core.wire import Counts, GroupPoint, SeriesPoint
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
 from netdyno.search import rfc2544, sizes, words
@@ -294,10 +294,10 @@ def test_an_overload_ends_with_the_warm_up() -> None:
     assert (extra["name"], steady["name"]) == ("x" + EXTRA, "x")
 
 
-def sample(t: float, phase: str, sent: int, came: int) -> Sample:
+def sample(t: float, phase: str, sent: int, came: int) -> SeriesPoint:
     counts = Counts(messages_sent=sent, messages_delivered=came)
-    late = GroupSample(counts=Counts(messages_sent=50, messages_delivered=1))
-    return Sample(t=t, phase=phase, groups={"x": GroupSample(counts=counts), "x" + EXTRA: late})
+    late = GroupPoint(counts=Counts(messages_sent=50, messages_delivered=1))
+    return SeriesPoint(t=t, phase=phase, groups={"x": GroupPoint(counts=counts), "x" + EXTRA: late})
 
 
 def test_the_last_loss_is_the_recovery() -> None:

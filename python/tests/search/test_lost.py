@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from netdyno.core.model import CauseCount, Counts, ErrorCount, GroupResult, GroupSample, Phases, Sample
 from netdyno.core.result import Repetition, Result
+from netdyno.core.wire import (
+    CauseCount,
+    Counts,
+    FailureCount,
+    GroupPoint,
+    GroupResult,
+    PhaseLengths,
+    SeriesPoint,
+)
 from netdyno.experiment.measurer import Load, TrialOutcome
 from netdyno.experiment.resume import EarlierRun
 from netdyno.experiment.runner import ExperimentRun
@@ -90,17 +98,17 @@ def made(
     if cause and came < sent:
         counts.failures = {"rejected": sent - came}
         one = CauseCount(cause=cause, count=sent - came)
-        errors = [ErrorCount(kind="rejected", count=sent - came, causes=[one])]
+        errors = [FailureCount(kind="rejected", count=sent - came, causes=[one])]
     points = []
     for i in range(10):
         part = came / (10 * share) if share and i < 10 * share else 0
         there = Counts(messages_sent=sent // 10 or 1, messages_delivered=round(part))
         points.append(
-            Sample(
+            SeriesPoint(
                 t=(i + 1) * seconds / 10,
                 dt=seconds / 10,
                 phase="measure",
-                groups={name: GroupSample(counts=there)},
+                groups={name: GroupPoint(counts=there)},
             )
         )
     group = GroupResult(
@@ -108,7 +116,7 @@ def made(
         loss=1 - came / sent, errors=errors,
     )  # fmt: skip
     return Repetition(
-        run="r", groups=[group], phases=Phases(measure=seconds), steal=0.0, profile=profile, series=points,
+        run="r", groups=[group], phases=PhaseLengths(measure=seconds), steal=0.0, profile=profile, series=points,
         started="2026-01-01T12:00:00Z",
     )  # fmt: skip
 
@@ -247,9 +255,9 @@ def test_a_resumed_search_measures_again_what_the_broken_dut_did(tmp_path: Path)
 def trial(delivered: list[int], sent: int = 100, **changes: Any) -> Repetition:
     """A second each."""
     points = [
-        Sample(
+        SeriesPoint(
             t=i + 1.0, dt=1.0, phase="measure",
-            groups={"g": GroupSample(counts=Counts(messages_sent=sent, messages_delivered=n), **changes)},
+            groups={"g": GroupPoint(counts=Counts(messages_sent=sent, messages_delivered=n), **changes)},
         )
         for i, n in enumerate(delivered)
     ]  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdyno.core.model import Pauses, WorkerSample
 from netdyno.core.result import DutReport, DutWorker
+from netdyno.core.wire import Pauses, WorkerUsage
 from netdyno.experiment.dut_pauses import DutPauses
 from netdyno.lab.dut import Dut
 from netdyno.report import tables
@@ -101,7 +101,7 @@ def test_what_came_between_two_readings(before: list[int], more: list[int]) -> N
 
 def paused(lost: int, *lasted: int, **changes: Any) -> LoadTrial:
     """A trial of 1 s with 4 million frames."""
-    own = [WorkerSample(worker=0, core=1, pauses=of(*lasted))]
+    own = [WorkerUsage(worker=0, core=1, pauses=of(*lasted))]
     made: LoadTrial = seen(4_000_000, lost, workers=own, **changes)
     return made
 
@@ -124,7 +124,7 @@ def test_a_trial_without_loss_counts_whatever_paused() -> None:
 
 def test_a_trial_that_meets_every_goal_counts_whatever_it_lost() -> None:
     """Pauses only ever cost frames: what was lost with them is no more than the goal allows."""
-    own = [WorkerSample(worker=0, core=1, pauses=of(90 * MS))]
+    own = [WorkerUsage(worker=0, core=1, pauses=of(90 * MS))]
     pdr = loss_goal("pdr", 0.005)
 
     def trial(lost: int, *goals: Goal, **how: bool) -> LoadTrial:
@@ -144,7 +144,7 @@ def test_workers_of_a_dut_of_ours_are_asked_and_others_have_none() -> None:
     assert "worker 1 of box paused for 3 ms" in seen(4_000_000, 1000, dut={"box": dut}).disturbed
     foreign = DutReport(driver="kernel-nat")
     assert seen(4_000_000, 1000, dut={"box": foreign}).disturbed == ""
-    sockets = [WorkerSample(worker=0, core=1)]
+    sockets = [WorkerUsage(worker=0, core=1)]
     assert workers(repetition(10, 1, workers=sockets), PROFILE) == []
 
 
@@ -155,7 +155,7 @@ def test_whose_worker_it_is_follows_from_the_placement() -> None:
         "placement": [{"core": 0, "elements": ["there"]}, {"core": 1, "elements": ["generator", "a.tx"]}],
     }
     profile = {"transport": {"dpdk": dpdk}}
-    own = [WorkerSample(worker=n, core=n, pauses=of(MS)) for n in (0, 1)]
+    own = [WorkerUsage(worker=n, core=n, pauses=of(MS)) for n in (0, 1)]
     found = workers(repetition(10, 1, workers=own), profile)
     assert [one.who for one in found] == ["worker 0 of the DUT", "worker 1 of the generator"]
     assert room(profile) == CABLE
@@ -287,7 +287,7 @@ def test_of_a_dut_the_pauses_of_the_measure_phase_count() -> None:
 
 
 def test_the_report_has_pauses_beside_starved() -> None:
-    own = [WorkerSample(worker=0, core=1, pauses=of(3 * MS, MS)), WorkerSample(worker=1, core=0)]
+    own = [WorkerUsage(worker=0, core=1, pauses=of(3 * MS, MS)), WorkerUsage(worker=1, core=0)]
     box = DutReport(driver="graph", workers=[DutWorker(worker=0, pauses=of(2 * MS))])
     rep = repetition(10, 0, workers=own, dut={"box": box})
 

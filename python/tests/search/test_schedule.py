@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from netdyno.cli import summary
-from netdyno.core.model import (
+from netdyno.core.result import Repetition, Result
+from netdyno.core.wire import (
     Counts,
     Distribution,
+    GroupPoint,
     GroupResult,
-    GroupSample,
-    Phases,
+    PhaseLengths,
     Quantiles,
     Reason,
-    Sample,
+    SeriesPoint,
     Validity,
 )
-from netdyno.core.result import Repetition, Result
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Load, TrialOutcome
 from netdyno.experiment.runner import ExperimentRun
@@ -58,7 +58,13 @@ def repetition(sent: int, lost: int, **changes: Any) -> Repetition:
         name="x", protocol="stream", measured=counts, total=counts, loss=lost / sent,
         lateness=changes.pop("lateness", Distribution()),
     )  # fmt: skip
-    made = {"run": "r", "groups": [group], "phases": Phases(measure=1.0), "steal": 0.0, "profile": PROFILE}
+    made = {
+        "run": "r",
+        "groups": [group],
+        "phases": PhaseLengths(measure=1.0),
+        "steal": 0.0,
+        "profile": PROFILE,
+    }
     return Repetition(**(made | changes))
 
 
@@ -218,8 +224,8 @@ def test_a_burst_of_the_warm_up_counts_as_well() -> None:
     late = Distribution(count=1000, p50=10e3, p90=50e3, p99=900e3, p999=8e6, max=8e6)
 
     def warmed_up(lost: int, max_ns: float, phase: str = "warmup") -> str:
-        group = GroupSample(lateness=Quantiles(count=100, max=max_ns))
-        sample = Sample(t=0.1, dt=0.1, phase=phase, groups={"x": group})
+        group = GroupPoint(lateness=Quantiles(count=100, max=max_ns))
+        sample = SeriesPoint(t=0.1, dt=0.1, phase=phase, groups={"x": group})
         return seen(1000, lost, lateness=late, series=[sample]).disturbed
 
     assert warmed_up(10, 12e6) == "generator lateness 12 ms in the warm-up: it sent a burst"

@@ -1,7 +1,7 @@
 //! What the HTTP client measures and how quick runs use it.
 
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, Index, QuickStart, SizeOption, Text, Unit,
+    Better, Confirmed, Counter, Delay, Description, Index, SizeOption, Text, Unit, UrlMapping,
 };
 use crate::target::Scheme;
 
@@ -80,7 +80,7 @@ pub const DESCRIPTION: Description = Description {
     }],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "requests",
         device: "connection",
         devices: 10,

@@ -8,8 +8,8 @@ from typing import Any
 
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
-from netdyno.core.model import Pauses
 from netdyno.core.result import DutWorker
+from netdyno.core.wire import Pauses
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut
 from netdyno.lab.dut.reflector import Reflector

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from netdyno import paths
 from netdyno.core.daemon import Daemon
-from netdyno.core.model import Trial
+from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings
 from netdyno.lab.dut.mosquitto import Mosquitto
@@ -156,7 +156,7 @@ class StreamOpen(_Core):
         return {"target": urls["udp"], "model": model, "load": {"closed": {}}}
 
 
-def seen(trial: Trial, delay: str) -> WorkloadResult:
+def seen(trial: TrialResult, delay: str) -> WorkloadResult:
     """The metrics of a trial of one group; it does not count if the generator did not do its part."""
 
     def value(name: str) -> float | None:

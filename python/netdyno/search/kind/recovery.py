@@ -10,8 +10,8 @@ import copy
 import statistics
 from collections.abc import Mapping, Sequence
 
-from netdyno.core.model import Sample
 from netdyno.core.search import SearchFinding
+from netdyno.core.wire import SeriesPoint
 from netdyno.experiment.spec import LegSpec
 from netdyno.search.kind.latency import latency_at_load, nothing_held
 from netdyno.search.kind.throughput import Throughput, reported
@@ -94,7 +94,7 @@ def overload(axis: Axis, ask: TrialRequest) -> LegSpec:
     return leg
 
 
-def recovered(series: Sequence[Sample], lost: int = 0) -> float:
+def recovered(series: Sequence[SeriesPoint], lost: int = 0) -> float:
     """Seconds from the start of the measure phase until no more frames are lost.
 
     From the end: what is sent after a moment and what arrives after it differ by what is lost after it, but
