@@ -6,7 +6,7 @@ import pytest
 
 from netdyno import paths
 from netdyno.cli import summary
-from netdyno.core import models, totals
+from netdyno.core import defaults, models, totals
 from netdyno.core.daemon import Daemon
 from netdyno.core.result import Repetition
 from netdyno.core.wire import Counts, GroupResult, Index, PhaseLengths, TrialResult
@@ -104,3 +104,9 @@ def test_results_of_before_have_none_of_it_and_are_read() -> None:
     (summed,) = summarise([old]).groups
     assert summary.own(summed) == ""
     assert GroupMetric.parse("a.counts.responses_5xx").of(old) is None
+
+
+def test_phases_and_limits_that_a_profile_does_not_say_are_the_cores() -> None:
+    phases = defaults.filled({"phases": {"measure": "4s"}}, "phases")
+    assert phases == {"warmup": "2s", "measure": "4s", "drain": "3s", "sample": "1s"}
+    assert defaults.filled({"phases": None}, "validity")["offered"] == 0.99

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import paths
-from netdyno.core import models, redaction, secret
+from netdyno.core import defaults, models, redaction, secret
 from netdyno.core.client import Client, Subscription
 from netdyno.core.daemon import Daemon
 from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
@@ -209,11 +209,10 @@ class TrialRun:
 
     def _announce(self, groups: list[dict[str, Any]]) -> None:
         profile, plan = self.variant.profile, self.around.plan
-        phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | dict(profile.get("phases") or {})
+        phases = defaults.filled(profile, "phases")
         phases |= self.leg.trial.model_dump(exclude_none=True, exclude={"load"})
         lengths = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
-        limits: dict[str, Any] = {"lateness_p99": "10ms", "offered": 0.99, "starved": 0.2}
-        limits |= dict(profile.get("validity") or {})
+        limits = defaults.filled(profile, "validity")
         plan["groups"] = groups
         plan["description"] = str(profile.get("description") or "")
         plan["phases"] = lengths

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdyno import units
+from netdyno.core import defaults
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
 from netdyno.search import sizes as frames
@@ -132,7 +133,7 @@ def planned(kind: Kind, one: Axis, space: Space, request: SearchRequest) -> list
 def trial_time(kind: Kind, one: Axis, ask: TrialRequest, request: SearchRequest) -> float:
     """Seconds that a trial takes, with all around it."""
     leg = kind.leg(one, ask, request)
-    phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | table(table(leg.profile).get("phases"))
+    phases = defaults.filled(table(leg.profile), "phases")
     phases |= leg.trial.model_dump(exclude_none=True, exclude={"load"})
     # what is on its way arrives long before the drain phase is over
     times = [units.seconds(phases[name]) for name in ("warmup", "measure")]

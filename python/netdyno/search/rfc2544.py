@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import config, units
+from netdyno.core import defaults
 from netdyno.errors import Error
 from netdyno.experiment import spec, validation
 from netdyno.experiment.choose import ChosenExperiment, adjust
@@ -127,5 +128,5 @@ def placed(experiment: Experiment, path: Path) -> Experiment:
 def _measure(experiment: Experiment, folder: Path) -> float:
     """Length of the measure phase that the profile has."""
     leg = bench.searched(experiment, folder, several=True)[0]
-    phases = spec.table(spec.table(leg.profile).get("phases"))
-    return units.seconds(leg.trial.measure or str(phases.get("measure", "10s")))
+    phases = defaults.filled(spec.table(leg.profile), "phases")
+    return units.seconds(leg.trial.measure or str(phases["measure"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno.core import causes, models
+from netdyno.core import causes, defaults, models
 from netdyno.core.result import CheckResult
 from netdyno.core.wire import GroupResult, TrialResult
 from netdyno.stats.metric import GroupMetric
@@ -95,7 +95,7 @@ def offered(group: GroupResult) -> tuple[int, int]:
 
 def stalls_limit_load(trial: TrialResult, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
     """The group, if stalls kept it from offering its load; for any other cause the trial is not valid."""
-    limit = float((profile.get("validity") or {}).get("offered", 0.99))
+    limit = float(defaults.filled(profile, "validity")["offered"])
     known = {reason.code for reason in trial.validity.reasons if reason.group == name}
     for group in trial.groups:
         sent, intended = offered(group)
@@ -123,7 +123,7 @@ def _load(
         f"the server is too slow: {sent:,} of {intended:,} {unit}, as {worst.devices:,} devices waited for "
         f"answers, the longest {worst.stalls.longest / 1e9:.3g} s"
     )
-    limit = float((profile.get("validity") or {}).get("offered", 0.99))
+    limit = float(defaults.filled(profile, "validity")["offered"])
     return [
         CheckResult(
             leg=leg, group=name, check="load", value=sent / intended, limit=limit, passed=False, what=what

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from netdyno import units
+from netdyno.core import defaults
 from netdyno.core.search import SearchFinding
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
@@ -56,7 +57,7 @@ class Reset(Throughput):
         (name,) = axis.leg.duts
         warmup = dict(axis.leg.trial.model_dump(exclude_none=True)).get("warmup")
         profile = axis.leg.profile if isinstance(axis.leg.profile, dict) else {}
-        before = warmup or dict(profile.get("phases") or {}).get("warmup", "2s")
+        before = warmup or defaults.filled(profile, "phases")["warmup"]
         begins = units.seconds(str(before))
         ends = begins + ask.seconds
         return (Action(begins + ask.seconds * WHEN, name, restart, deadline=ends, steady=STEADY),)
