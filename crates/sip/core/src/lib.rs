@@ -14,6 +14,8 @@ pub mod locate;
 pub mod message;
 mod method;
 pub mod sdp;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transaction;
 pub mod uri;
 
