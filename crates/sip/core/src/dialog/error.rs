@@ -1,5 +1,8 @@
 use crate::message::Fault;
 
+/// Most dialogs of one INVITE.
+pub const MAX_FORKS: usize = 32;
+
 /// Why a message makes or changes no dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DialogError {
@@ -25,7 +28,7 @@ pub enum DialogError {
     #[error("the message is in no dialog")]
     Unknown,
     /// There are as many forks as there may be.
-    #[error("the request has more than {} forks", super::MAX_FORKS)]
+    #[error("the request has more than {} forks", MAX_FORKS)]
     Forks,
     /// A PRACK is for no response that waits (RFC 3262 section 3).
     #[error("the PRACK is for no response that waits")]

@@ -1,8 +1,6 @@
-use super::{Dialog, DialogError, State};
+use super::error::{DialogError, MAX_FORKS};
+use super::{Dialog, State};
 use crate::message::Message;
-
-/// Most dialogs of one INVITE.
-pub const MAX_FORKS: usize = 32;
 
 /// The dialogs that responses to one INVITE make: one for each tag of To (RFC 3261 sections 12.1, 13.2.2).
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ mod prack;
 mod refer;
 mod session;
 
-pub use error::DialogError;
-pub use fork::{ForkEvent, Forks, MAX_FORKS};
+pub use error::{DialogError, MAX_FORKS};
+pub use fork::{ForkEvent, Forks};
 pub use prack::{ProvisionalReceiver, ProvisionalSender, Received};
 pub use refer::{Reference, notify_body, notify_status, subscribe_state};
 pub use session::{Negotiation, SessionPolicy, SessionTimer, TimerEvent, accept_offer, retry_after_422};

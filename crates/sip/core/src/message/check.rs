@@ -9,7 +9,23 @@ use super::{Error, Fault, Name};
 use crate::digest::{Challenge, ChallengeError, Credentials, Mismatch};
 use crate::uri::Uri;
 
-pub(super) fn faults(message: &Message) -> Vec<Error> {
+impl Message {
+    /// Reads a message in which every known header field must be well formed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let message = Self::read(bytes)?;
+        match message.faults().into_iter().next() {
+            None => Ok(message),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// All that is wrong with the start line and the known header fields, in order.
+    pub fn faults(&self) -> Vec<Error> {
+        faults(self)
+    }
+}
+
+fn faults(message: &Message) -> Vec<Error> {
     let mut faults = Vec::new();
     if let StartLine::Request { uri, .. } = &message.start {
         // Header fields may not be in a Request-URI (RFC 3261 section 19.1.1).
@@ -40,19 +56,6 @@ pub(super) fn faults(message: &Message) -> Vec<Error> {
         faults.push(Error::new(Fault::MethodMismatch, offset));
     }
     faults
-}
-
-/// Header fields whose list may be empty (RFC 3261 section 25.1).
-pub(super) fn may_be_empty(name: Name) -> bool {
-    matches!(
-        name,
-        Name::Supported
-            | Name::Allow
-            | Name::Accept
-            | Name::AcceptEncoding
-            | Name::AcceptLanguage
-            | Name::AllowEvents
-    )
 }
 
 fn well_formed(name: Name, value: &str) -> bool {

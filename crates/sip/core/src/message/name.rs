@@ -123,10 +123,14 @@ impl Name {
             return Self::Other;
         }
         let candidates = usize::from(BY_LENGTH[text.len()])..usize::from(BY_LENGTH[text.len() + 1]);
+        let ends =
+            |text: &[u8]| text.first().zip(text.last()).map(|(first, last)| (first | 0x20, last | 0x20));
+        let wanted = ends(text);
         TABLE[candidates]
             .iter()
-            .find(|entry| text.eq_ignore_ascii_case(entry.1.as_bytes()))
-            .map_or(Self::Other, |entry| entry.0)
+            .map(|entry| (entry.0, entry.1.as_bytes()))
+            .find(|(_, known)| wanted == ends(known) && text.eq_ignore_ascii_case(known))
+            .map_or(Self::Other, |(name, _)| name)
     }
 
     /// The long form; empty for [`Name::Other`].
@@ -142,6 +146,19 @@ impl Name {
     /// A message may hold one header field of this name, with one value (RFC 3261 section 7.3.1).
     pub fn single(self) -> bool {
         TABLE.get(self as usize).is_some_and(|entry| entry.3)
+    }
+
+    /// The list of values may be empty (RFC 3261 section 25.1).
+    pub fn may_be_empty(self) -> bool {
+        matches!(
+            self,
+            Self::Supported
+                | Self::Allow
+                | Self::Accept
+                | Self::AcceptEncoding
+                | Self::AcceptLanguage
+                | Self::AllowEvents
+        )
     }
 
     /// Every known name.

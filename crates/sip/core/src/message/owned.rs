@@ -1,7 +1,7 @@
 use super::field::Fields;
 use super::header::{CSeq, CallId, Contact, NameAddr, Value, Via, parse, parse_list};
 use super::scan::{Start, start_line};
-use super::{Error, Fault, MAX_BODY, MAX_HEAD, Name, check};
+use super::{Error, Fault, MAX_BODY, MAX_HEAD, Name};
 use crate::method::Method;
 use crate::uri::Uri;
 
@@ -167,20 +167,6 @@ impl Message {
         Ok(message)
     }
 
-    /// Reads a message in which every known header field must be well formed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let message = Self::read(bytes)?;
-        match check::faults(&message).into_iter().next() {
-            None => Ok(message),
-            Some(fault) => Err(fault),
-        }
-    }
-
-    /// All that is wrong with the start line and the known header fields, in order.
-    pub fn faults(&self) -> Vec<Error> {
-        check::faults(self)
-    }
-
     /// Method of a request.
     pub fn method(&self) -> Option<&Method> {
         match &self.start {
@@ -225,7 +211,7 @@ impl Message {
         let mut all = Vec::new();
         for value in self.values(name) {
             // Supported, Allow, Accept and others may be empty (RFC 3261 section 25.1).
-            if !value.is_empty() || !check::may_be_empty(name) {
+            if !value.is_empty() || !name.may_be_empty() {
                 all.extend(parse_list::<T>(value).ok_or(Fault::Value(name))?);
             }
         }
