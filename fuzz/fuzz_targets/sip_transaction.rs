@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, a transaction ends once, stays over, and sends no more than its timers allow.
+//! Events in any order: a transaction ends once, stays terminated, and sends no more than its timers allow.
 #![no_main]
 
 use sip_core::transaction::{

@@ -5,7 +5,7 @@
 //! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,
-//! [`dialog`] what goes on in a call, [`locate`] where requests go,
+//! [`dialog`] the state of calls, [`locate`] the targets of requests,
 //! [`sdp`] audio offers and answers. Nothing here knows a socket or a clock.
 
 pub mod dialog;

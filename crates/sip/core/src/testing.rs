@@ -1,4 +1,4 @@
-//! For tests and fuzz targets: the one-pass scan and the full grammar held against each other.
+//! For tests and fuzz targets: comparison of the one-pass scan and the full grammar.
 
 use crate::message::header::{Contact, parse};
 use crate::message::{Fault, Message, Name, Scanned, Start, StartLine, scan};

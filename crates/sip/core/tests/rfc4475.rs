@@ -1,7 +1,7 @@
 //! The torture messages of RFC 4475, bit by bit as in its archive, and what each is read as.
 //!
-//! What a message asks of a transaction or an element (an unknown scheme, an unknown content type, a Max-Forwards of zero) is
-//! no matter of the grammar: such messages are well formed here.
+//! Messages whose problem is one of transactions or elements (an unknown scheme, an unknown content type, Max-Forwards of zero)
+//! are well formed here: the grammar allows them.
 
 use sip_core::message::header::Contact;
 use sip_core::message::header::{Date, Warning, parse};
@@ -64,7 +64,7 @@ well_formed! {
     inv2543 "inv2543" "3.4.1" "a request of RFC 2543: no branch, no tag, no Content-Length";
 }
 
-/// What is malformed for both ways: section, name, message, all that the grammar finds. The first of it is what the one pass says.
+/// Malformed for both ways: section, name, message, and every fault that the grammar finds. The one pass reports the first.
 #[test]
 fn malformed_for_both() {
     use Fault::{MethodMismatch, Missing, Repeated, Value};
@@ -115,7 +115,7 @@ fn malformed_for_both() {
     }
 }
 
-/// What cannot even be split into parts.
+/// Messages that cannot be split into header fields and body.
 #[test]
 fn unreadable_for_both() {
     for (section, bytes, expected) in [
@@ -130,9 +130,14 @@ fn unreadable_for_both() {
         assert_eq!(Message::read(bytes).unwrap_err().fault, expected, "{section}");
         assert_eq!(scan(bytes).unwrap_err().fault, expected, "{section}");
     }
+    // Of the first the head is readable, so that it can be refused with a response.
+    let (head, body) = Message::read_head(message!("clerr")).unwrap();
+    let refusal = Message::response(&head, 400, "Bad Request", Some("t"));
+    assert_eq!((refusal.faults(), head.get::<u32>(Name::ContentLength)), (Vec::new(), Ok(Some(9_999))));
+    assert!(message!("clerr")[body..].starts_with(b"v=0"));
 }
 
-/// What the one pass does not look at: each is one of the differences that it documents.
+/// Malformed in a place that the one pass does not read: differences that `scan` documents.
 #[test]
 fn malformed_where_the_one_pass_does_not_look() {
     for (section, bytes, expected) in [

@@ -9,7 +9,7 @@ pub struct Forks {
     dialogs: Vec<Dialog>,
 }
 
-/// What a response to an INVITE is. Numbers are places in [`Forks::dialogs`].
+/// Meaning of a response to an INVITE. Numbers are places in [`Forks::dialogs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForkEvent {
     /// 100, or a provisional response without tag.

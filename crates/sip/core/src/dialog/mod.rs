@@ -8,7 +8,7 @@ mod session;
 
 pub use error::{DialogError, MAX_FORKS};
 pub use fork::{ForkEvent, Forks};
-pub use prack::{ProvisionalReceiver, ProvisionalSender, Received};
+pub use prack::{ProvisionalAction, ProvisionalReceiver, ProvisionalSender};
 pub use refer::{Reference, notify_body, notify_status, subscribe_state};
 pub use session::{Negotiation, SessionPolicy, SessionTimer, TimerEvent, accept_offer, retry_after_422};
 
@@ -28,7 +28,7 @@ pub enum State {
     Terminated,
 }
 
-/// What identifies a dialog at one side (RFC 3261 section 12). A peer of RFC 2543 has an empty tag.
+/// Identifier of a dialog at one side (RFC 3261 section 12). A peer of RFC 2543 has an empty tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Id {
     /// Call-ID.
@@ -165,7 +165,7 @@ impl Dialog {
         request
     }
 
-    /// Where requests go: the first route, or the target where there is none (RFC 3261 section 8.1.2).
+    /// Next hop of requests: the first route, or the target if there is none (RFC 3261 section 8.1.2).
     pub fn next_hop(&self) -> &Uri {
         self.route_set.first().map_or(&self.remote_target, |route| &route.uri)
     }

@@ -9,11 +9,11 @@ use crate::transaction::Timers;
 pub struct ProvisionalSender {
     invite: CSeq,
     next: u32,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingResponse>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct PendingResponse {
     rseq: u32,
     interval: u64,
     again_at: u64,
@@ -33,7 +33,7 @@ impl ProvisionalSender {
         }
         let rseq = self.next;
         self.next = self.next.wrapping_add(1).max(1);
-        self.waiting = Some(Waiting {
+        self.waiting = Some(PendingResponse {
             rseq,
             interval: timers.t1,
             again_at: now.saturating_add(timers.t1),
@@ -81,9 +81,9 @@ pub struct ProvisionalReceiver {
     last: Option<u32>,
 }
 
-/// What a provisional response asks for.
+/// Action that a provisional response asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Received {
+pub enum ProvisionalAction {
     /// It is not sent reliably.
     Unreliable,
     /// A PRACK with this RAck.
@@ -94,18 +94,18 @@ pub enum Received {
 
 impl ProvisionalReceiver {
     /// A provisional response of the dialog came.
-    pub fn on_response(&mut self, response: &Message) -> Result<Received, DialogError> {
+    pub fn on_response(&mut self, response: &Message) -> Result<ProvisionalAction, DialogError> {
         let reliable = response.code().is_some_and(|code| (101..200).contains(&code))
             && response.has_option(Name::Require, "100rel");
         if !reliable {
-            return Ok(Received::Unreliable);
+            return Ok(ProvisionalAction::Unreliable);
         }
         let rseq: u32 = response.need(Name::RSeq)?;
         if self.last.is_some_and(|last| last.checked_add(1) != Some(rseq)) {
-            return Ok(Received::Ignore);
+            return Ok(ProvisionalAction::Ignore);
         }
         let rack = RAck { rseq, cseq: response.cseq()? };
         self.last = Some(rseq);
-        Ok(Received::Acknowledge(rack))
+        Ok(ProvisionalAction::Acknowledge(rack))
     }
 }

@@ -6,7 +6,7 @@ use crate::method::Method;
 /// A REFER that came or was sent: the subscription that it makes (RFC 3515 section 2.4.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// Where to.
+    /// Target of the reference.
     pub refer_to: NameAddr,
     /// Event of its NOTIFYs: `refer;id=CSEQ`.
     pub event: String,

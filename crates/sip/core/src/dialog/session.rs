@@ -4,14 +4,14 @@ use crate::message::{Message, Name};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What a side wants of session timers (RFC 4028).
+/// Session timer settings of one side (RFC 4028).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionPolicy {
-    /// Interval that is wanted, seconds.
+    /// Preferred interval, seconds.
     pub interval: u32,
-    /// Shortest interval that is accepted, seconds; 90 at least (section 4).
+    /// Shortest accepted interval, seconds; at least 90 (section 4).
     pub min_se: u32,
-    /// Who refreshes, where both may.
+    /// Refresher, if both sides may be.
     pub refresher: Refresher,
 }
 
@@ -83,7 +83,7 @@ pub struct SessionTimer {
     at: u64,
 }
 
-/// What is to be done when a session timer's deadline has come.
+/// Action at the deadline of a session timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimerEvent {
     /// Send a refresh: re-INVITE or UPDATE.

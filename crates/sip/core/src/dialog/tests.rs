@@ -209,12 +209,12 @@ fn reliable_responses_wait_for_prack() {
         response
     };
     let mut receiver = ProvisionalReceiver::default();
-    let acknowledge = |rseq| Ok(Received::Acknowledge(RAck { rseq, cseq: invite.clone() }));
+    let acknowledge = |rseq| Ok(ProvisionalAction::Acknowledge(RAck { rseq, cseq: invite.clone() }));
     assert_eq!(receiver.on_response(&reliable(5)), acknowledge(5));
-    assert_eq!(receiver.on_response(&reliable(5)), Ok(Received::Ignore));
-    assert_eq!(receiver.on_response(&reliable(7)), Ok(Received::Ignore), "6 comes first");
+    assert_eq!(receiver.on_response(&reliable(5)), Ok(ProvisionalAction::Ignore));
+    assert_eq!(receiver.on_response(&reliable(7)), Ok(ProvisionalAction::Ignore), "6 comes first");
     assert_eq!(receiver.on_response(&reliable(6)), acknowledge(6));
-    assert_eq!(receiver.on_response(&response(180, "b1", "<sip:b>")), Ok(Received::Unreliable));
+    assert_eq!(receiver.on_response(&response(180, "b1", "<sip:b>")), Ok(ProvisionalAction::Unreliable));
     let mut none = reliable(7);
     none.remove(Name::RSeq);
     assert!(receiver.on_response(&none).is_err());

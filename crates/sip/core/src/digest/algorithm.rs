@@ -14,7 +14,7 @@ pub enum Hash {
     Sha512_256,
 }
 
-/// What parameter `algorithm` says (RFC 7616 section 3.3, RFC 8760 section 2.1).
+/// Parameter `algorithm` (RFC 7616 section 3.3, RFC 8760 section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Algorithm {
     /// Hash function.
@@ -127,7 +127,7 @@ impl Algorithm {
         self.hash.of(&[username, realm, password])
     }
 
-    /// What stands for the user name where the server asks for `userhash` (RFC 7616 section 3.4.4).
+    /// Hash that replaces the user name if the server asks for `userhash` (RFC 7616 section 3.4.4).
     pub fn userhash(self, username: &[u8], realm: &[u8]) -> Hex {
         self.hash.of(&[username, realm])
     }

@@ -15,7 +15,7 @@ pub struct Answer<'a> {
     pub uri: &'a [u8],
     /// Body of the request, for `auth-int`.
     pub body: &'a [u8],
-    /// What [`Challenge::qop`] chose.
+    /// Quality of protection, as [`Challenge::qop`] chooses it.
     pub qop: Option<Qop>,
     /// The client's nonce: letters and digits.
     pub cnonce: &'a [u8],
@@ -23,7 +23,7 @@ pub struct Answer<'a> {
     pub nc: u32,
 }
 
-/// What a response is computed from, besides the user's HA1 (RFC 7616 section 3.4.1).
+/// Inputs of a response, besides the user's HA1 (RFC 7616 section 3.4.1).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inputs<'a> {
     pub algorithm: Algorithm,

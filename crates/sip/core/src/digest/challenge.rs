@@ -137,7 +137,7 @@ fn one<'a>(read: &mut Cursor<'a>) -> Result<Challenge<'a>, ChallengeError> {
     if !read.space() {
         return Err(ChallengeError::Syntax(read.at));
     }
-    let mut found = Found::default();
+    let mut found = ChallengeParameters::default();
     let another = loop {
         let begin = read.at;
         let taken = pair(read).and_then(|pair| found.take(pair.name, pair.value, pair.quoted));
@@ -164,7 +164,7 @@ fn one<'a>(read: &mut Cursor<'a>) -> Result<Challenge<'a>, ChallengeError> {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct ChallengeParameters<'a> {
     realm: Option<&'a [u8]>,
     nonce: Option<&'a [u8]>,
     opaque: Option<&'a [u8]>,
@@ -175,7 +175,7 @@ struct Found<'a> {
     userhash: Option<bool>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ChallengeParameters<'a> {
     fn take(&mut self, name: &[u8], value: &'a [u8], quoted: bool) -> Option<()> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let string = Some(value).filter(|_| quoted);

@@ -71,7 +71,7 @@ impl<'a> Credentials<'a> {
         if !scheme.eq_ignore_ascii_case(b"Digest") {
             return Err(Mismatch::Scheme);
         }
-        let mut found = Found::default();
+        let mut found = CredentialParameters::default();
         read.space();
         loop {
             let begin = read.at;
@@ -119,7 +119,7 @@ impl<'a> Credentials<'a> {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct CredentialParameters<'a> {
     username: Option<&'a [u8]>,
     realm: Option<&'a [u8]>,
     nonce: Option<&'a [u8]>,
@@ -133,7 +133,7 @@ struct Found<'a> {
     userhash: Option<bool>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> CredentialParameters<'a> {
     fn take(&mut self, Pair { name, value, quoted }: Pair<'a>) -> Option<()> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let string = Some(value).filter(|_| quoted);

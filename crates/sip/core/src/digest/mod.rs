@@ -20,7 +20,7 @@ pub use nonce::{NonceError, Nonces};
 
 use crate::message::lex::Cursor;
 
-/// What quoted strings and tokens of a list of parameters are read as.
+/// A parameter of a challenge or of credentials.
 #[derive(Debug, Clone, Copy)]
 struct Pair<'a> {
     name: &'a [u8],

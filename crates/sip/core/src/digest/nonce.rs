@@ -40,7 +40,7 @@ pub enum NonceError {
 const LENGTH: usize = 16 + 16 + 32;
 
 impl Nonces {
-    /// Nonces that hold for `lifetime_ms`. `secret` is random and this server's own.
+    /// Nonces that hold for `lifetime_ms`. `secret` is random.
     pub fn new(secret: [u8; 32], lifetime_ms: u64, capacity: usize) -> Self {
         Self {
             secret,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// Most places that are returned, and most queries that are made.
 pub const MAX_TARGETS: usize = 64;
 
-/// What a [`Locator`] needs or has found.
+/// Next step of a [`Locator`]: a query, or the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Give [`Locator::answer`] the answer to this query.
@@ -35,7 +35,7 @@ pub struct Locator {
 enum Task {
     Naptr,
     Srv(String, Transport),
-    /// What SRV named, or the host itself where there was none.
+    /// The hosts of the SRV records, or the host of the URI if there are none.
     Hosts,
     Address(Host, bool),
 }

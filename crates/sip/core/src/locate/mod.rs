@@ -1,4 +1,4 @@
-//! Where requests and responses go (RFC 3263, RFC 3261 section 18.2.2), without a resolver.
+//! Targets of requests and responses (RFC 3263, RFC 3261 section 18.2.2), without a resolver.
 //!
 //! A [`Locator`] asks for DNS records, one query at a time, and makes of the answers the places to try, best first.
 

@@ -9,7 +9,7 @@ pub struct Field<'a> {
     pub written: &'a [u8],
     /// The value without white space around it. Folded lines stay as they are.
     pub value: &'a [u8],
-    /// Where `value` begins.
+    /// Offset of `value`.
     pub offset: usize,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Fields<'a> {
         Self { bytes, at, count: 0 }
     }
 
-    /// Where the next header field begins; the body, once there are no more.
+    /// Offset of the next header field; of the body once there are no more.
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Where the line that `from` is in ends: at a CRLF behind which no folded line follows.
+/// End of the header field that `from` is in: a CRLF that no folded line follows.
 fn field_end(bytes: &[u8], from: usize) -> Result<usize, Error> {
     let mut at = from;
     loop {

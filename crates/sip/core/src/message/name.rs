@@ -7,7 +7,7 @@ macro_rules! names {
         #[repr(u8)]
         pub enum Name {
             $(#[doc = concat!("`", $text, "`")] $variant,)*
-            /// Any other name; what was written is kept beside it.
+            /// Any other name.
             Other,
         }
 
@@ -85,7 +85,7 @@ names! {
 
 const LONGEST: usize = 19;
 
-/// Where in `TABLE` the names of each length begin.
+/// Index in `TABLE` of the first name of each length.
 const BY_LENGTH: [u8; LONGEST + 2] = {
     let mut starts = [0; LONGEST + 2];
     let (mut length, mut at) = (0, 0);

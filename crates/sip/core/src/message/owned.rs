@@ -33,7 +33,7 @@ pub struct Header {
     pub written: String,
     /// The value in one line.
     pub value: String,
-    /// Where the value was in the bytes that were read.
+    /// Offset of the value in the bytes that were read.
     pub(super) offset: usize,
 }
 
@@ -133,6 +133,22 @@ impl Message {
     ///
     /// Only what keeps it from being split into start line, header fields and body is an error.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let (mut message, end) = Self::read_head(bytes)?;
+        let rest = &bytes[end..];
+        let length = message.get::<u32>(Name::ContentLength).ok().flatten().map(|length| length as usize);
+        let body = match length {
+            Some(length) if length > MAX_BODY => return Err(Error::new(Fault::LongBody, end)),
+            Some(length) => rest.get(..length).ok_or_else(|| Error::new(Fault::ShortBody, bytes.len()))?,
+            None if rest.len() > MAX_BODY => return Err(Error::new(Fault::LongBody, end)),
+            None => rest,
+        };
+        message.body = body.to_vec();
+        Ok(message)
+    }
+
+    /// Reads start line and header fields, and returns the offset of the body. A server answers with them even if the body is
+    /// shorter than Content-Length says.
+    pub fn read_head(bytes: &[u8]) -> Result<(Self, usize), Error> {
         let (start, at) = start_line(bytes)?;
         let utf8 = |bytes: &[u8], offset: usize| {
             let text = std::str::from_utf8(bytes);
@@ -154,17 +170,7 @@ impl Message {
         if end > MAX_HEAD {
             return Err(Error::new(Fault::LongHead, MAX_HEAD));
         }
-        let mut message = Self { start, headers, body: Vec::new() };
-        let rest = &bytes[end..];
-        let length = message.get::<u32>(Name::ContentLength).ok().flatten().map(|length| length as usize);
-        let body = match length {
-            Some(length) if length > MAX_BODY => return Err(Error::new(Fault::LongBody, end)),
-            Some(length) => rest.get(..length).ok_or_else(|| Error::new(Fault::ShortBody, bytes.len()))?,
-            None if rest.len() > MAX_BODY => return Err(Error::new(Fault::LongBody, end)),
-            None => rest,
-        };
-        message.body = body.to_vec();
-        Ok(message)
+        Ok((Self { start, headers, body: Vec::new() }, end))
     }
 
     /// Method of a request.

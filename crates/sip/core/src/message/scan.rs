@@ -131,7 +131,7 @@ pub struct Scanned<'a> {
     pub rseq: Option<u32>,
     /// The body: as long as Content-Length says, or all that follows the head.
     pub body: &'a [u8],
-    /// Where the header fields begin: [`Fields::new`] reads them all from here.
+    /// Offset of the first header field, for [`Fields::new`].
     pub fields: usize,
     /// Length of the head, with its empty line.
     pub header_end: usize,
@@ -155,7 +155,7 @@ impl Scanned<'_> {
 /// Reads a message, which is all of a datagram or what [`frame`](super::frame) found in a stream.
 ///
 /// CRLFs before the start line are skipped (RFC 3261 section 7.5). Bytes behind the body are ignored (section 18.3).
-/// What is not reported is not looked at. [`Message::parse`](super::Message::parse) refuses for these alone what `scan` accepts:
+/// Everything that is not returned stays unread. So `scan` accepts, and [`Message::parse`](super::Message::parse) refuses, messages in which
 ///
 /// * the head is not UTF-8;
 /// * the inside of a URI, among them the Request-URI, is malformed;
@@ -166,7 +166,7 @@ impl Scanned<'_> {
 pub fn scan(bytes: &[u8]) -> Result<Scanned<'_>, Error> {
     let (start, fields_at) = start_line(bytes)?;
     let mut fields = Fields::new(bytes, fields_at);
-    let mut found = Found::default();
+    let mut found = FieldCollector::default();
     while let Some(field) = fields.next()? {
         found.take(&field)?;
     }
@@ -252,7 +252,7 @@ fn request_line(line: &[u8]) -> Result<Start<'_>, (Fault, usize)> {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct FieldCollector<'a> {
     call_id: Option<&'a [u8]>,
     cseq: Option<(CSeq<'a>, usize)>,
     via: Option<TopVia<'a>>,
@@ -282,7 +282,7 @@ fn once<T>(slot: &mut Option<T>, field: &Field<'_>, value: T) -> Result<(), Erro
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> FieldCollector<'a> {
     fn take(&mut self, field: &Field<'a>) -> Result<(), Error> {
         let (name, value) = (field.name, field.value);
         let mut cursor = Cursor::new(value);

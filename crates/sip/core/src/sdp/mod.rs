@@ -6,7 +6,7 @@
 mod negotiate;
 mod parse;
 
-pub use negotiate::{Agreed, Audio, Codec, NegotiationError, answer, check_answer, offer};
+pub use negotiate::{Agreement, Audio, Codec, NegotiationError, answer, check_answer, offer};
 
 use std::fmt;
 
@@ -88,15 +88,15 @@ impl SdpFault {
     }
 }
 
-/// Who sends media (RFC 4566 section 6).
+/// Direction of media (RFC 4566 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
     /// Both.
     #[default]
     SendRecv,
-    /// Who describes.
+    /// The describing side sends.
     SendOnly,
-    /// Who is described to.
+    /// The describing side receives.
     RecvOnly,
     /// Nobody.
     Inactive,
@@ -170,7 +170,7 @@ pub struct Media {
     pub rtpmaps: Vec<Rtpmap>,
     /// `a=fmtp`: payload type and parameters.
     pub fmtp: Vec<(u8, String)>,
-    /// Direction, if the medium has one of its own.
+    /// Direction of this medium; the session's if there is none.
     pub direction: Option<Direction>,
     /// `a=ptime`, milliseconds.
     pub ptime: Option<u32>,
@@ -193,7 +193,7 @@ pub struct Session {
     pub origin: String,
     /// Host of the session's `c=`.
     pub connection: Option<String>,
-    /// Direction of media without one of their own.
+    /// Direction of media that name none.
     pub direction: Direction,
     /// Media, in order.
     pub media: Vec<Media>,

@@ -48,9 +48,9 @@ pub struct Audio {
     pub direction: Direction,
 }
 
-/// What both sides agreed on, as one side sees it.
+/// Result of a negotiation, as one side sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agreed {
+pub struct Agreement {
     /// Host that media are sent to.
     pub host: String,
     /// Port that media are sent to.
@@ -61,7 +61,7 @@ pub struct Agreed {
     pub codec: Codec,
     /// Payload type of telephone-event.
     pub telephone_event: Option<u8>,
-    /// Time of a packet that the peer wants, milliseconds.
+    /// Time of a packet that the peer asks for, milliseconds.
     pub ptime: Option<u32>,
     /// This side sends.
     pub send: bool,
@@ -115,7 +115,7 @@ pub fn answer(
     audio: &Audio,
     id: u64,
     version: u64,
-) -> Result<(Session, Agreed), NegotiationError> {
+) -> Result<(Session, Agreement), NegotiationError> {
     let usable = |media: &&Media| media.kind == "audio" && media.protocol == "RTP/AVP" && media.port != 0;
     let mut error = NegotiationError::NoAudio;
     let mut chosen = None;
@@ -145,7 +145,7 @@ pub fn answer(
 }
 
 /// Reads the answer to an offer that [`offer`] made.
-pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<Agreed, NegotiationError> {
+pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<Agreement, NegotiationError> {
     if offer.media.len() != answer.media.len() {
         return Err(NegotiationError::MediaCount);
     }
@@ -171,8 +171,8 @@ fn agreed(
     codec: Codec,
     telephone_event: Option<u8>,
     (send, receive): (bool, bool),
-) -> Result<Agreed, NegotiationError> {
-    Ok(Agreed {
+) -> Result<Agreement, NegotiationError> {
+    Ok(Agreement {
         host: session.host(media).ok_or(NegotiationError::NoAudio)?.to_owned(),
         port: media.port,
         rtcp_port: match media.rtcp {
@@ -200,7 +200,7 @@ fn common(media: &Media, audio: &Audio) -> Option<(Codec, Option<u8>)> {
     Some((codec, event))
 }
 
-/// What a payload type stands for: as the medium says, or as RFC 3551 says.
+/// Codec of a payload type: as the medium says, or as RFC 3551 says.
 fn mapping(media: &Media, payload: u8) -> Option<Rtpmap> {
     let said = media.rtpmaps.iter().find(|map| map.payload == payload).cloned();
     said.or_else(|| {

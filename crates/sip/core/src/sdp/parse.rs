@@ -6,7 +6,7 @@ pub(super) fn session(body: &[u8]) -> Result<Session, SdpError> {
         return Err(whole(SdpFault::Long));
     }
     let text = std::str::from_utf8(body).map_err(|_| whole(SdpFault::Utf8))?;
-    let mut found = Found::default();
+    let mut found = SessionParser::default();
     let text = text.strip_suffix('\n').unwrap_or(text);
     for (number, line) in text.split('\n').enumerate() {
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -16,7 +16,7 @@ pub(super) fn session(body: &[u8]) -> Result<Session, SdpError> {
 }
 
 #[derive(Default)]
-struct Found {
+struct SessionParser {
     origin: Option<(String, u64, u64, String)>,
     name: bool,
     timing: bool,
@@ -25,7 +25,7 @@ struct Found {
     media: Vec<Media>,
 }
 
-impl Found {
+impl SessionParser {
     fn take(&mut self, line: &str, first: bool) -> Result<(), SdpFault> {
         let (kind, value) = match line.as_bytes() {
             [kind, b'=', ..] if kind.is_ascii_alphabetic() => (*kind, &line[2..]),
@@ -100,7 +100,7 @@ fn once(seen: &mut bool, early: bool) -> Result<(), SdpFault> {
     Ok(())
 }
 
-/// Digits alone, without the sign that Rust's own reading takes.
+/// Digits alone: Rust's parser would take a sign.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit())).and_then(|text| text.parse().ok())
 }

@@ -168,7 +168,7 @@ fn witness(written: &Session) {
 }
 
 proptest! {
-    /// What is written is read again, and alike by another implementation.
+    /// Written descriptions are read back, by this and by another implementation.
     #[test]
     fn descriptions_are_read_alike(
         (port, id, version) in (1_u16.., any::<u64>(), any::<u64>()),

@@ -1,7 +1,7 @@
 //! Transactions (RFC 3261 section 17, RFC 6026): four state machines without I/O.
 //!
-//! A machine is told what came, what its user wants and what time it is, and answers with [`Actions`]. The message that may be
-//! sent again is the caller's to keep. Whoever drives a machine calls `on_timer` when [`deadline`](InviteClient::deadline) has come.
+//! A machine takes messages, requests of its user and the time, and returns [`Actions`]. The caller keeps the message that may be
+//! sent again. Whoever drives a machine calls `on_timer` when [`deadline`](InviteClient::deadline) has come.
 //! Times are nanoseconds of any clock that does not go back.
 
 mod build;
@@ -92,13 +92,13 @@ pub enum End {
     TransportError,
 }
 
-/// What to do after an event.
+/// Actions after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Actions {
     /// Send this.
     pub transmit: Option<Transmit>,
-    /// What came is for the transaction's user; otherwise it is absorbed.
+    /// The message is for the transaction's user; otherwise it is absorbed.
     pub deliver: bool,
     /// The transport's failure is for the transaction's user. The transaction goes on unless it ended.
     pub failed: bool,

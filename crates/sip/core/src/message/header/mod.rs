@@ -106,7 +106,7 @@ impl fmt::Display for CallId {
 pub struct Warning {
     /// Three digits.
     pub code: u16,
-    /// Who adds the warning.
+    /// Host or name that adds the warning.
     pub agent: String,
     /// Text, as written between its quotes.
     pub text: String,
@@ -180,7 +180,7 @@ pub fn quote(text: &str) -> String {
     format!("\"{}\"", escape(text))
 }
 
-/// What stands between the quotes of [`quote`].
+/// [`quote`] without the quotes.
 fn escape(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for c in text.chars() {
@@ -194,7 +194,7 @@ fn escape(text: &str) -> String {
     quoted
 }
 
-/// What is written between quotes, without its escapes.
+/// The content of a quoted string without its escapes.
 pub fn unescape(written: &str) -> String {
     let mut chars = written.chars();
     let mut text = String::with_capacity(written.len());

@@ -1,7 +1,7 @@
 use super::{Params, Value, text, with_cursor};
 use std::fmt;
 
-/// Who refreshes a session (RFC 4028 section 4).
+/// Side that refreshes a session (RFC 4028 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refresher {
     /// The client of the request.

@@ -16,7 +16,7 @@ pub struct Via {
     pub params: Params,
 }
 
-/// What a branch of RFC 3261 begins with (section 8.1.1.7).
+/// Prefix of every branch since RFC 3261 (section 8.1.1.7).
 pub const MAGIC_COOKIE: &str = "z9hG4bK";
 
 impl Via {
