@@ -182,6 +182,12 @@ verb_fmt() { # -- format everything
     ruff format
 }
 
+verb_new_model() { # NAME -- create a protocol model to start from: compiles, is registered, has tests
+    [ $# = 1 ] || die 104 "./do new-model takes one word, the name of the model"
+    setup
+    .venv/bin/python tools/new_model.py "$1"
+}
+
 verb_schema() { # -- write schema/ and the generated pages of docs/reference
     setup
     .venv/bin/python tools/reference.py
@@ -231,12 +237,13 @@ verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
 
 verb_help() { # -- this
     echo "./do VERB"
-    sed -nE 's/^verb_([a-z]+)\(\) \{ # *(.*) ?-- (.*)/\1 \2\x1f\3/p; s/^#: (.*) -- (.*)/\1\x1f\2/p' ./do |
-        while IFS=$'\x1f' read -r usage what; do printf '  %-32s %s\n' "$usage" "$what"; done
+    sed -nE 's/^verb_([a-z_]+)\(\) \{ # *(.*) ?-- (.*)/\1 \2\x1f\3/p; s/^#: (.*) -- (.*)/\1\x1f\2/p' ./do |
+        while IFS=$'\x1f' read -r usage what; do printf '  %-32s %s\n' "${usage//_/-}" "$what"; done
 }
 
 verb=${1:-help}
 [ $# = 0 ] || shift
 case $verb in -h | --help) verb=help ;; esac
-declare -F "verb_$verb" >/dev/null || die 104 "no verb '$verb'; see ./do help"
-"verb_$verb" "$@"
+called=verb_${verb//-/_}
+declare -F "$called" >/dev/null || die 104 "no verb '$verb'; see ./do help"
+"$called" "$@"
