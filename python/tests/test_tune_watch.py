@@ -150,13 +150,25 @@ def test_a_stalled_accept_is_fixed_in_the_running_server(
 
 @root
 def test_a_server_that_asks_for_a_short_queue_is_left_alone(
-    space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
+    space: str,
+    served: Callable[..., subprocess.Popen[str]],
+    watched: Callable[..., subprocess.Popen[str]],
+    tmp_path: Path,
 ) -> None:
     """It overflows, and somaxconn is not what binds."""
     served(STALLED, "16")
-    child = watched()
+    seen = tmp_path / "seen"
+    child = watched("--record", str(seen))
     sockets = connects(space, 60)
-    time.sleep(6)
+
+    def overflows() -> int:
+        windows = [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
+        return sum(one["rates"].get("TcpExtListenOverflows", 0) > 0 for one in windows)
+
+    until = time.monotonic() + 120
+    while overflows() < 3:
+        assert time.monotonic() < until, "the queue does not overflow"
+        time.sleep(0.25)
     assert sysctl.read(space, NAME) == "4096"
     assert [one for one in actions(child) if one["action"] == "set"] == []
     for one in sockets:

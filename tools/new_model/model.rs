@@ -3,7 +3,7 @@
 //! A reply carries the transmit timestamp of its request as origin timestamp; that is how replies find their requests.
 
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, ModelParams, Paced, QuickStart, Repeats, SizeOption, Unit,
+    Better, Confirmed, Counter, Delay, Description, ModelParams, Paced, Repeats, SizeOption, Unit, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -39,7 +39,7 @@ pub const DESCRIPTION: Description = Description {
     indices: &[],
     confirmed: Confirmed::Always,
     ordered: false,
-    quick: Some(QuickStart {
+    quick: Some(UrlMapping {
         messages: "requests",
         device: "client",
         devices: 1,

@@ -1,8 +1,7 @@
 //! Protocol models, one per file, without I/O; and what every model is made of: its interface ([`model`]), what it says
 //! of itself ([`describe`]), what it counts ([`meter`]).
 //!
-//! To add one: copy the file whose shape is closest (`ping` for datagrams, `http` for connections), and add its line to
-//! the registry, the crate `models`.
+//! To add one: `./do new-model NAME` (see CONTRIBUTING.md), which also adds its line to the registry, the crate `models`.
 
 pub mod cause;
 pub mod coap;
@@ -33,3 +32,8 @@ pub mod testing;
 pub mod time;
 pub mod unit;
 pub mod variation;
+
+// What `./do new-model` copies: it compiles, and its tests pass, with every change of what models are made of.
+#[cfg(test)]
+#[path = "../../../tools/new_model/model.rs"]
+mod new_model;

@@ -82,7 +82,7 @@ pub const DESCRIPTION: Description = Description {
     indices: &[Index {
         name: "resumption",
         unit: Unit::Ratio,
-        about: "Share of the accepted connections that went on with a session that the broker had kept.",
+        about: "Share of the accepted connections that resumed a session.",
         better: Better::Neither,
         over: &["sessions_resumed"],
         under: &["sessions"],

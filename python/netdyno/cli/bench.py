@@ -84,13 +84,13 @@ def _add(
 _add(
     "throughput",
     "goal loss resolution sizes strategy repeat",
-    """The highest load of which no frame, or at most a share, is lost.
+    """Find the highest load without frame loss, or with at most a given share of loss.
 
-    The load of the profile is the highest that is tried. The table has, for each frame size, the highest
-    load that lost nothing in any trial, and an interval for the load at which half of the trials lose
-    something. If these are far apart, the DUT is not repeatable, and a line says so. Trials disturbed by the
-    test machine are repeated and counted separately. A load that the generator cannot offer is a limit of the
-    generator, not of the DUT.
+    The profile's load is the highest tried. For each frame size the table has the highest load without loss
+    in any trial, and an interval for the load at which half of the trials lose frames. If these are far
+    apart, the DUT is not repeatable, and a line says so. Trials disturbed by the test machine are repeated
+    and counted separately. A load that the generator cannot offer is a limit of the generator, not of the
+    DUT.
 
         netdyno bench throughput imix --sizes rfc2544 --duration 60s
         netdyno bench throughput two-port.yaml --goal ndr,pdr --strategy mlr --dry-run
@@ -110,9 +110,9 @@ _add(
 _add(
     "back-to-back",
     "resolution sizes repeat",
-    """The longest burst at the highest load of which no frame is lost, and the buffer behind it (RFC 9004).
+    """Find the longest burst at the highest load without frame loss, and the buffer size (RFC 9004).
 
-    The throughput is found first. Bursts are as long as a trial at most.
+    The throughput is found first. A burst lasts at most as long as a trial.
 
         netdyno bench back-to-back imix --sizes 64 --duration 2s
     """,
@@ -122,7 +122,7 @@ _add(
     "at resolution sizes strategy repeat",
     """Latency at the throughput, or at a share of the highest load (RFC 2544 §26.2, RFC 8219 §7).
 
-    RFC 2544 asks for 20 trials of 120 s; trials of the search before are a quarter as long.
+    RFC 2544 asks for 20 trials of 120 s; the preceding search uses trials a quarter as long.
 
         netdyno bench latency imix --sizes 64 --duration 120s --repeat 20
         netdyno bench latency imix --at 50% --repeat 3
@@ -131,10 +131,10 @@ _add(
 _add(
     "recovery",
     "at resolution sizes strategy repeat",
-    """How long frames are lost after an overload has ended (RFC 2544 §26.5).
+    """Measure how long frames are lost after an overload (RFC 2544 §26.5).
 
-    The overload is 110 % of the throughput, for the length of a trial; then 50 % of it is sent. The time is
-    that of the last loss, to an interval of the series.
+    The load is 110 % of the throughput for the length of a trial, then 50 %. The recovery time ends at the
+    last loss; its resolution is an interval of the series.
 
         netdyno bench recovery imix --sizes 64 --duration 60s --repeat 3
     """,
@@ -142,9 +142,9 @@ _add(
 _add(
     "reset",
     "at resolution sizes strategy repeat",
-    """Outage time after a driver restart (RFC 6201).
+    """Measure the outage after a restart of the DUT (RFC 6201).
 
-    The experiment has one DUT. The time is the number of lost frames over their rate.
+    The experiment has one DUT. The outage is the number of lost frames divided by their rate.
 
         netdyno bench reset router.yaml --at 100% --duration 5s --repeat 3
     """,
@@ -154,9 +154,9 @@ _add(
     "threshold resolution repeat junit csv",
     """Find the highest load at which every threshold passes.
 
-    Loads are flows per second of an open loop, devices of a closed one, up to the profile's or `--load`
-    times it. Of a URL they are messages per second over kept connections, up to `--rate`; its thresholds
-    are no errors and no loss, and those of `--threshold`.
+    The load is flows per second in an open loop and devices in a closed loop, up to the profile's load or
+    `--load` times it. For a URL it is messages per second over keep-alive connections, up to `--rate`; its
+    thresholds are no errors, no loss, and those of `--threshold`.
 
         netdyno bench rate http --load 10 --duration 5s
         netdyno bench rate http://10.0.0.2/ --rate 20k/s --threshold 'delay.response.p99 < 20ms'

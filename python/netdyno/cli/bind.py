@@ -16,12 +16,13 @@ Nics = Annotated[list[str], typer.Argument(help="PCI addresses of NICs.", metava
 
 def bind(
     nics: Nics,
-    force: Annotated[bool, typer.Option("--force", help="Also one that the kernel needs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also bind a NIC that the kernel uses.")] = False,
 ) -> None:
     """Hand NICs to vfio-pci, so that DPDK ports can be opened on them.
 
-    The kernel has no interface for them then. A NIC that has an address or a default route, or is in a bond
-    or bridge, is refused. It stays so until `netdyno unbind`, `netdyno restore` or the next boot. Needs root.
+    The kernel then has no interface for them. A NIC with an address or a default route, or in a bond or
+    bridge, is refused. The binding lasts until `netdyno unbind`, `netdyno restore` or the next boot. Needs
+    root.
 
         sudo netdyno bind 0000:03:00.0 0000:03:00.1
     """
@@ -42,7 +43,7 @@ def bind(
 def unbind(nics: Nics) -> None:
     """Give NICs back to the kernel's drivers.
 
-    Also those that were bound by other means. Needs root.
+    Includes NICs bound by other means. Needs root.
 
         sudo netdyno unbind 0000:03:00.0
     """

@@ -50,13 +50,12 @@ def compare(
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
 
-    Each metric ends in a sentence: the difference, its interval, and the minimum detectable effect. With an
-    invalid run it exits 90. Runs of different intended load are shown and not ranked. With one repetition
-    there is a change but no claim; use `netdyno run --repeat 5`
-    on both sides.
+    For each metric a sentence gives the difference, its interval and the minimum detectable effect. Exits
+    90 if a run is invalid. Runs of different intended load are shown but not ranked. One repetition shows a
+    change but proves nothing; use `netdyno run --repeat 5` on both sides.
 
-    Of two searches of `netdyno bench` the loads that were found are compared, goal by goal: they differ where
-    their intervals do not overlap.
+    For two searches of `netdyno bench` it compares the loads found, goal by goal: they differ where their
+    intervals do not overlap.
 
         netdyno compare 20260101-120000-http-3f2a91 latest
         netdyno compare before/result.json after/result.json --fail

@@ -35,12 +35,12 @@ def demo(
     html: Annotated[Path | None, typer.Option(help="Copy the report to FILE.", metavar="FILE")] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
 ) -> None:
-    """Load a real broker and web server with thousands of devices, and show what came of it.
+    """Load a real broker and web server with thousands of devices, and show the result.
 
-    A Mosquitto broker, an nginx and our reflector start in a network namespace of their own. 2,000 MQTT
+    A Mosquitto broker, an nginx and our reflector start in a separate network namespace. 2,000 MQTT
     devices, HTTP, PING and a UDP stream load them over kernel sockets; then streams and pings run over DPDK
-    ports, to our reflector and to a host's kernel.
-    Needs root. Everything is taken away at the end; the result stays under `runs/`.
+    ports, to our reflector and to a host's kernel. Needs root. Everything is removed at the end; the result
+    stays under `runs/`.
     """
     if what is not None:
         if json_stream:

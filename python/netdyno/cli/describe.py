@@ -21,7 +21,7 @@ def describe(
 ) -> None:
     """Show transports, models, interfaces, ports, presets and drivers.
 
-    What a profile may name here: the core says it, on this machine as it is.
+    Lists what profiles can use on this machine, as the core reports it.
 
         netdyno describe
         netdyno describe --json | jq .core.models

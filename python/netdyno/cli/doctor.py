@@ -24,10 +24,10 @@ def doctor(
 ) -> None:
     """Check this machine: programs, rights, limits, and what DPDK ports need.
 
-    For DPDK: its drivers, NICs and who drives them, huge pages, IOMMU, cores and their isolation; and one
-    port of each kind is opened, in a namespace of its own, to see its queues and what it can do by itself.
-    Each thing that is missing comes with the command that fixes it. Exit 0 when everything that is needed
-    is there, 92 when not. What is only useful does not count.
+    For DPDK: drivers, NICs and their drivers, huge pages, IOMMU, cores and their isolation; one port of
+    each kind is opened in a temporary namespace to read its queues and offloads. Each missing item comes
+    with the command that fixes it. Exits 0 if everything required is present, else 92; optional items do
+    not count.
 
         netdyno doctor
     """

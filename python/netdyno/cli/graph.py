@@ -1,4 +1,4 @@
-"""`netdyno graph`: the elements that packets pass on DPDK ports, and the way of single packets."""
+"""`netdyno graph`: packet elements on DPDK ports, and packet traces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def graph(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="File or preset; without it, what is under way; `run FILE` runs a graph of your own.",
+            help="File or preset; default: the current run. `run FILE` runs your own graph.",
             metavar="[WHAT]",
             autocompletion=values.any_preset,
         ),
@@ -58,14 +58,12 @@ def graph(
     ] = None,
     interval: Annotated[
         str,
-        typer.Option(
-            help="Time between two looks, like 1s.", metavar="TIME", parser=values.interval("--interval")
-        ),
+        typer.Option(help="Update interval, like 1s.", metavar="TIME", parser=values.interval("--interval")),
     ] = "1s",
     duration: Annotated[
         str | None,
         typer.Option(
-            help="With `run`: end after so long. Default: Ctrl-C.",
+            help="With `run`: duration. Default: until Ctrl-C.",
             metavar="TIME",
             parser=values.time("--duration"),
         ),
@@ -74,26 +72,25 @@ def graph(
         bool,
         typer.Option(
             "--expand",
-            help="Print the profile with the elements, edges and placement that its roles stand for.",
+            help="Print the profile with explicit elements, edges and placement.",
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what is there now, or at the end, as one JSON document.")
+        bool, typer.Option("--json", help="Print the current or final counters as one JSON document.")
     ] = False,
     socket: Socket = None,
 ) -> None:
-    """Show the elements that a run over DPDK ports is made of, and what passes each of them.
+    """Show the packet elements of a DPDK run and their counters.
 
-    For a file or preset: the elements, how they are connected and the core of each, as they would run.
-    Without one: the run that is under way on this machine, or the ports that `netdyno impair` has joined,
-    live, with packets, drops by reason and cycles per packet. With --trace: what became of single packets,
-    element by element. What is watched is not changed by it.
+    For a file or preset: the planned elements, their edges and cores. Without one: the current run on this
+    machine, or the ports that `netdyno impair` connects, live, with packets, drops by reason and cycles per
+    packet. --trace follows single packets, element by element. Watching does not change the run.
 
-    With --expand: the file or preset as a profile that names its elements, edges and placement, in place of
-    its ports' roles. It runs as it is, and may be changed: an element of your own before a receiver.
+    --expand prints the file or preset as a profile with explicit elements, edges and placement in place of
+    port roles. It runs unchanged, and you may edit it, for example to add an element before a receiver.
 
-    With `run FILE`: run a graph of your own on ports, such as a firewall, a mirror or a load balancer, until
-    Ctrl-C or for --duration.
+    `run FILE` runs your own graph on ports, such as a firewall, a mirror or a load balancer, until Ctrl-C
+    or for --duration.
 
         netdyno graph stream-64b
         netdyno graph stream-64b --expand > mine.yaml

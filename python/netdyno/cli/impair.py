@@ -38,7 +38,7 @@ def impair(
     between: Annotated[
         str | None,
         typer.Option(
-            help="Its ends: NAMESPACE or NAMESPACE:INTERFACE; :INTERFACE is here.",
+            help="Ends: NAMESPACE or NAMESPACE:INTERFACE; :INTERFACE is in this namespace.",
             metavar="A,B",
             show_default=False,
         ),
@@ -54,25 +54,25 @@ def impair(
     run: Annotated[
         str | None,
         typer.Option(
-            help="In place of these: one or two impaired ports of the run that is under way.",
+            help="In place of these: one or two impaired ports of the current run.",
             metavar="[A,]B",
             show_default=False,
         ),
     ] = None,
     delay: Annotated[
         str | None,
-        typer.Option(help="Time on the way, like 40ms.", metavar="TIME", rich_help_panel=WAY),
+        typer.Option(help="One-way delay, like 40ms.", metavar="TIME", rich_help_panel=WAY),
     ] = None,
     jitter: Annotated[
         str | None,
-        typer.Option(help="So much more or less, equally likely.", metavar="TIME", rich_help_panel=WAY),
+        typer.Option(help="Uniform delay variation, plus or minus.", metavar="TIME", rich_help_panel=WAY),
     ] = None,
     loss: Annotated[
         str | None,
         typer.Option(help="Share lost, like 1% or 10ppm.", metavar="SHARE", rich_help_panel=WAY),
     ] = None,
     duplicate: Annotated[
-        str | None, typer.Option(help="Share that arrives twice.", metavar="SHARE", rich_help_panel=WAY)
+        str | None, typer.Option(help="Share duplicated.", metavar="SHARE", rich_help_panel=WAY)
     ] = None,
     reorder: Annotated[
         str | None,
@@ -83,12 +83,12 @@ def impair(
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(help="Of the slowest link, like 100Mbit/s.", metavar="RATE", rich_help_panel=WAY),
+        typer.Option(help="Rate of the bottleneck, like 100Mbit/s.", metavar="RATE", rich_help_panel=WAY),
     ] = None,
     limit: Annotated[
         str | None,
         typer.Option(
-            help="Of the queue before it: packets, or a SIZE like 64KiB.", metavar="N", rich_help_panel=WAY
+            help="Queue of the bottleneck: packets, or a SIZE like 64KiB.", metavar="N", rich_help_panel=WAY
         ),
     ] = None,
     there: Annotated[
@@ -101,26 +101,26 @@ def impair(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Begin with a known path: metro, cross-country, lte, geo.", metavar="NAME"),
+        typer.Option(help="Start from a preset: metro, cross-country, lte, geo.", metavar="NAME"),
     ] = None,
     spec: Annotated[
         Path | None,
-        typer.Option(help="Begin with a specification; followed when it changes.", metavar="FILE"),
+        typer.Option(help="Start from a specification; reloaded when the file changes.", metavar="FILE"),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            help="The same seed, the same decisions.", metavar="N", parser=values.whole("--seed", 0)
-        ),
+        typer.Option(help="Seed of random decisions.", metavar="N", parser=values.whole("--seed", 0)),
     ] = None,
     length: Annotated[
         str | None,
-        typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
+        typer.Option("--for", help="Duration.", metavar="TIME", parser=values.time("--for")),
     ] = None,
     addresses: Annotated[
         str | None,
         typer.Option(
-            help=f"Of its ends, with their prefix. Default {ADDRESSES}.", metavar="A,B", rich_help_panel=LINK
+            help=f"Addresses of the ends, with prefix. Default {ADDRESSES}.",
+            metavar="A,B",
+            rich_help_panel=LINK,
         ),
     ] = None,
     mtu: Annotated[
@@ -135,7 +135,7 @@ def impair(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Between ports: for what is on its way, 2.5 KiB a frame. Default 256MiB.",
+            help="Between ports: memory for delayed frames, 2.5 KiB each. Default 256MiB.",
             metavar="SIZE",
             parser=values.size("--memory"),
             rich_help_panel=LINK,
@@ -147,35 +147,34 @@ def impair(
     cores: Annotated[
         str | None,
         typer.Option(
-            help="Of its own: one for both ways, or one each, like 2,3. Delays are most exact then.",
+            help="Dedicated cores, for exact delays: one for both directions, or one each, like 2,3.",
             metavar="N[,N]",
             rich_help_panel=LINK,
         ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
+        Path | None, typer.Option(help="Record the decisions, to replay them with --spec.", metavar="FILE")
     ] = None,
     socket: Annotated[
         Address | None,
         typer.Option(
-            help="With --run: of the daemon at this socket or tcp://HOST:PORT.",
+            help="With --run: the daemon at this socket or tcp://HOST:PORT.",
             metavar="ADDRESS",
             parser=values.daemon("--socket"),
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last counters as JSON.")] = False,
 ) -> None:
-    """Join two hosts by a path with delay, loss, jitter, a rate and a queue.
+    """Emulate a path with delay, loss, jitter, a rate and a queue between two hosts or two DPDK ports.
 
-    The hosts are network namespaces; one that is not there is made. Each gets an interface `wan0` with an
-    address of its own, and what one sends the other gets as late, as little and as slowly as said. It lasts
-    until Ctrl-C, or for as long as `--for` says, and shows what it does; then everything that was made is
-    taken away. Needs root.
+    The hosts are network namespaces; a missing one is created. Each gets an interface `wan0` with an
+    address, and traffic between them is delayed, dropped and rate-limited as specified. The path lasts
+    until Ctrl-C or for `--for` and shows its counters; then everything created is removed. Needs root.
 
-    With `--port` twice it is put between two DPDK ports: each hands on what comes in at the other.
+    With `--port` twice the path connects two DPDK ports: each forwards the frames that the other receives.
 
-    With `--run` it changes the run over DPDK that is under way on this machine, and ends: what comes in at
-    port B from now on, or both ways between A and B. The run's result says so.
+    With `--run` it changes a path of the current DPDK run on this machine and exits: frames received at
+    port B, or both directions between A and B. The run's result records the change.
 
         sudo netdyno impair --between left,right --delay 40ms --loss 1%
         sudo netdyno impair --between left,right --preset lte --for 60s

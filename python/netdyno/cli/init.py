@@ -42,7 +42,7 @@ def init(
 ) -> None:
     """Write a commented starter profile.
 
-    It is a preset as YAML, with a comment at each key that needs one; `netdyno describe` lists the presets.
+    The profile is a preset as YAML with comments; `netdyno describe` lists the presets.
 
         netdyno init                      # mqtt-t4.yaml
         netdyno init http -o web.yaml

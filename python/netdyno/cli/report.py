@@ -38,13 +38,13 @@ def report(
 ) -> None:
     """Make the HTML report of a run from its result.
 
-    It goes into the run's folder, in place of the one that is there, or where `--html` says.
+    Replaces the report in the run's folder, or writes to `--html`.
 
-    With --factors the metrics of an experiment over its factors go into a file: as CSV a row for each
-    repetition, as JSON with means and intervals.
+    --factors writes the metrics of an experiment over its factors: CSV with a row per repetition, or JSON
+    with means and intervals.
 
-    With --markdown it prints the summary that the report offers to copy: verdict, figures with their limits,
-    what fails, and the machine.
+    --markdown prints the summary that the report offers to copy: verdict, figures with limits, failures,
+    and the test machine.
 
         netdyno report latest
         netdyno report runs/20260101-120000-demo-3f2a91 --html demo.html

@@ -23,8 +23,8 @@ def validate(
 ) -> None:
     """Check what can be run: profiles, experiments, graphs, tables of tuning, NATs and their studies.
 
-    Each error has a code, a place, and what to do. `netdyno run` does the same first by itself. Advice is
-    on what is allowed and seldom meant: a flow longer than the load, a core that this machine lacks.
+    Each error has a code, a place and a fix. `netdyno run` does the same check first. Warnings flag legal
+    but probably unintended settings: a flow longer than the load, a core that this machine lacks.
 
         netdyno validate mine.yaml
         netdyno validate profiles/*.json --json

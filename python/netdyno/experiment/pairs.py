@@ -1,4 +1,4 @@
-"""Trials in pairs: A beside B, in an order drawn by coins, each again where it was disturbed.
+"""Trials in pairs: A and B in randomised order, repeated where they were disturbed.
 
 A trial is measured again in its own place, before the next: which setting comes first was drawn before, so
 that what disturbs a place does so whichever setting is there, and the tests stay exact.

@@ -164,8 +164,8 @@ def _sites(document: Doc) -> Table:
 
 def _unleased(found: Doc) -> Msg:
     return M(
-        "{subscriber} also tried with {address}, for which it has no lease: {n} of its packets were dropped, "
-        "and the server was not reached.",
+        "{subscriber} also sent from {address} without a lease: {n} packets were dropped, and the server "
+        "was not reached.",
         subscriber=Data(str(found["subscriber"])),
         address=Data(str(found["address"])),
         n=units.count(found["dropped"]),
@@ -196,7 +196,7 @@ def _mappings(document: Doc) -> Table:
 def _sessions(count: int | None) -> Msg | None:
     if count is None:
         return None
-    return M("The NAT itself told the same of them; it had {n} sessions then.", n=units.count(count))
+    return M("The NAT reported the same mappings; it had {n} sessions then.", n=units.count(count))
 
 
 def _elements(document: Doc) -> Table:
@@ -230,7 +230,7 @@ def _drops(document: Doc) -> Table:
             Column(M("Reason"), numeric=False),
             Column(M("Packets")),
         ],
-        note=M("Since the start, with what was meant to be dropped."),
+        note=M("Since the start, including intended drops."),
     )
     for one in document["drops"]:
         table.add(

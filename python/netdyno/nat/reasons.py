@@ -51,7 +51,7 @@ KINDS = {
         "icmp_quote": "an ICMP error whose quoted packet cannot be read",
         "icmp_nested": "an ICMP error about an ICMP error",
         "icmp_no_session": "an ICMP error about a packet of no session",
-        "ttl": "its hops are used up",
+        "ttl": "TTL or hop limit expired",
         "not_inside": "its sender is no subscriber: see `subscribers`",
         "no_mapping": "from the outside, to a port that nobody has",
         "filtered": "from the outside, by somebody whom the subscriber did not send to",

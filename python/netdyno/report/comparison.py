@@ -198,7 +198,7 @@ def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) ->
             Column(M("Counter"), numeric=False), Column(Data(sides[0])), Column(Data(sides[1])),
             Column(M("p")), Column(M("Moved"), numeric=False),
         ],
-        note=M("Means of a trial. A win counts only where one of them moved."),
+        note=M("Means of a trial. An improvement counts only if one of these counters moved."),
     )  # fmt: skip
     for one in counters:
         if not (one["a"] or one["b"]):

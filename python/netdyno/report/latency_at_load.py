@@ -31,7 +31,7 @@ def table(search: SearchReport, unit: str) -> Table:
         ],
         note=M(
             "Each figure is the mean over the trials at that load, which are longer than those of the "
-            "search. Of one with ! more than a fifth is the generator's own lateness."
+            "search. ! marks figures of which more than a fifth may be generator lateness."
         ),
     )  # fmt: skip
     for part in search.parts:

@@ -25,9 +25,7 @@ def table(search: SearchReport, unit: str) -> Table:
     """Of each frame size what each leg carries, by the first goal."""
     names = legs(search)
     line_rate = any(part.line for part in search.parts)
-    about = M(
-        "Line rate is what the link would carry; no link holds back what is measured over cables in memory."
-    )
+    about = M("Line rate is the capacity of the link; loads over in-memory cables are not limited by it.")
     made = Table(
         M("Legs beside each other"),
         [

@@ -150,7 +150,7 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
     cut = None
     if len(kept) < len(every):
         cut = M(
-            "The page holds the {n} worst of {total} devices; flows.csv beside it holds all.",
+            "This page has the {n} worst of {total} devices; flows.csv in the same folder has all.",
             n=units.count(len(kept)),
             total=units.count(len(every)),
         )

@@ -223,12 +223,13 @@ def _verdict(found: Sequence[Difference], invalid: bool) -> tuple[str, Msg, Msg]
     if better:
         return "pass", M("Better"), M("B is better in {better} of {total} metrics.", **count)
     if any(c.significant for c in found):
-        return "same", M("Different"), M("B differs in something of which neither way is better.")
+        return "same", M("Different"), M("B differs in a metric without a better direction.")
     if all(c.p is None for c in found):
-        lead = M("One trial on a side says nothing of its noise. Repeat both with --repeat 5.")
+        lead = M("One trial per side cannot show the noise. Repeat both with --repeat 5.")
         return "invalid", M("No claim"), lead
     lead = M(
-        "None of {total} metrics differs beyond its noise. What would have shown stands beside each.", **count
+        "None of {total} metrics differs beyond its noise. Each row has its minimum detectable effect.",
+        **count,
     )
     return "same", M("No difference shown"), lead
 

@@ -437,7 +437,7 @@ def witnesses(rep: Repetition) -> Table:
             Column(M("Difference")),
             Column(M("Agree"), numeric=False),
         ],
-        note=M("The same thing counted by somebody else: the server, the kernel, a capture."),
+        note=M("Independent counts: by the server, the kernel or a capture."),
     )
     for w in rep.witnesses:
         agree = Cell(M("yes"), 1, mark="good") if w.agree else Cell(M("no"), 0, mark="bad")

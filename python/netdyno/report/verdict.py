@@ -33,7 +33,7 @@ def stat_name(stat: str) -> Msg:
 
 
 STALLS = {
-    "share": M("{group}: share of the time that devices were stalled"),
+    "share": M("{group}: share of time that devices were stalled"),
     "time": M("{group}: time that devices were stalled"),
     "longest": M("{group}: longest wait for an answer"),
     "waiting": M("{group}: share of the devices stalled at the end"),
@@ -91,7 +91,7 @@ def verdict(result: Result) -> Verdict:
     elif result.verdict == "none":
         lead = M("The measurement is valid. {passing}", passing=passing)
         if result.error or result.interrupted:
-            lead = M("The run ended before all was measured, so nothing is judged.")
+            lead = M("The run ended early, so nothing is judged.")
         said = Verdict("none", M("No verdict"), lead)
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
@@ -169,7 +169,7 @@ def reason(r: Reason) -> Msg:
     match r.code:
         case "ND-90-01" if "flows" in r.what:
             return M(
-                "{who}: began {value} of the flows intended; at least {limit} is needed.",
+                "{who}: started {value} of the intended flows; at least {limit} is needed.",
                 who=who,
                 value=units.percent(value),
                 limit=units.exact(units.percent(limit)),

@@ -79,7 +79,7 @@ class ComparisonOutcome:
 
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
-    """Choose, calibrate, race, measure in pairs, judge, and keep it. Interrupted, the same call goes on."""
+    """Calibrate, measure pairs, judge and store. Call again to resume after an interrupt."""
     there = benches.tunables(request.bench)
     base, *candidates = [_chosen(one, there, request.allow_global) for one in (request.a, *request.b)]
     same = next((one.name for one in candidates if one.setting == base.setting), None)

@@ -78,7 +78,7 @@ class LearningOutcome:
 
 
 def learn(request: LearningRequest, listener: StudyListener, interrupts: Interrupts) -> LearningOutcome:
-    """Measure the grid and keep what it shows. Interrupted, the same call goes on."""
+    """Measure the grid and keep what it shows. Call again to resume after an interrupt."""
     specs = _grid(request)
     need_root()
     journal.restore()

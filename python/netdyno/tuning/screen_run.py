@@ -45,7 +45,7 @@ class ScreeningOutcome:
 
 
 def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Interrupts) -> ScreeningOutcome:
-    """Make the bench ready, walk the trajectories, judge, keep. Interrupted, the same call goes on."""
+    """Make the bench ready, walk the trajectories, judge, keep. Call again to resume after an interrupt."""
     with open_bench(request.bench, interrupts) as on:
         space = on.space(request.bench.params, request.memory)
         metrics = on.metrics(request.metrics)

@@ -57,7 +57,7 @@ class TuningSearchOutcome:
 def search(
     request: TuningSearchRequest, listener: StudyListener, interrupts: Interrupts
 ) -> TuningSearchOutcome:
-    """Make the bench ready, search, prove, keep. Interrupted, the same call goes on."""
+    """Make the bench ready, search, prove, keep. Call again to resume after an interrupt."""
     before = studies.read(request.screened, "screen") if request.screened else None
     names = list(request.bench.params) or _survivors(before)
     with open_bench(request.bench, interrupts) as on:

@@ -1,4 +1,4 @@
-"""Many candidates, few trials: 2, 4, then 8 blocks, and after each the hopeless ones leave.
+"""Successive halving: 2, 4, then 8 blocks, and after each round the worst candidates are eliminated.
 
 A race only chooses. Whoever wins was lucky too, so that what it measured flatters it: no claim is made here,
 but from fresh pairs that the choice has not seen.

@@ -120,8 +120,14 @@ def test_faults_of_the_graph_are_told_by_their_key(of_graph: str, of_file: str) 
 
 
 def test_what_the_host_has_is_told() -> None:
-    (line,) = host.describe({"inside": (Kernel("nat-in"), IPv4Interface("10.0.0.254/24"))})
-    assert "nat-in" in line and "10.0.0.254/24" in line
+    sides = {
+        "inside": (Kernel("nat-in"), IPv4Interface("10.0.0.254/24")),
+        "outside": (Kernel("nat-out"), IPv4Interface("203.0.113.2/28")),
+    }
+    assert list(host.describe(sides)) == [
+        "nat-in: 10.0.0.254/24, the host's interface on inside",
+        "nat-out: 203.0.113.2/28, the host's interface on outside",
+    ]
 
 
 def test_a_device_that_yaml_reads_as_nothing_is_to_be_quoted(

@@ -101,7 +101,7 @@ def test_it_says_what_is_known() -> None:
     worse = beaten | {"beats": False, "worse": True}
     assert build(judgement=worse).verdict.id == "Worse than the best single setting"
     unknown = proposed({k: v for k, v in features(9).items() if k != "rtt"})
-    assert build(proposal=unknown).lead.id.startswith("Its round trip time or its rate is not known")
+    assert build(proposal=unknown).lead.id.startswith("The round-trip time or the rate is unknown")
     found = build(**PAGES["proposed"])
     assert found.expected and found.nearest
     (bbr, buffers), (_, down) = found.expected.rows, found.intervals
@@ -126,7 +126,7 @@ def test_it_says_what_is_known() -> None:
     (unsure, *_) = build(proposal=doubtful).intervals
     assert unsure is not None and unsure.mark == "doubt"
     none = doubtful | {"setting": "", "why": "no"}
-    assert build(proposal=none).lead.id.startswith("None of the settings")
+    assert build(proposal=none).lead.id.startswith("No setting is expected")
     known = build().known
     assert known and [cell.mark for cell in known.rows[0]][2:] == ["good", "bad"]
     assert [cell.sort for cell in known.rows[3]][3] is None, "what was not measured is not zero"

@@ -13,6 +13,7 @@ import pytest
 from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
 from netdyno.report.studies import render
+from netdyno.report.text import Data
 from netdyno.tuning.pages import explorer, proposed_setting
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.screen import screen
@@ -231,7 +232,10 @@ def test_it_says_what_is_proven_and_what_is_not(studies: list[dict[str, Any]]) -
     page = explorer.build([screened, one])
     assert page.verdict.id == "Proven better"
     assert page.trade is not None
-    assert [row[0].text for row in page.trade.rows] == [row[0].text for row in page.trade.rows if row]
+    assert [row[0].text for row in page.trade.rows] == [Data(name) for name in one["result"]["metrics"]]
+    assert all(
+        row[1].sort == one["result"]["baseline"]["values"][str(row[0].sort)] for row in page.trade.rows
+    )
     luck = json.loads(json.dumps(one))
     luck["result"]["proven"] = luck["result"]["proofs"][0]["proven"] = False
     luck["result"]["proofs"][0]["verdict"] = "invalid"

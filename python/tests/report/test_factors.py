@@ -42,7 +42,9 @@ def varied(result: dict[str, Any]) -> dict[str, Any]:
             for n, rep in enumerate(leg["repetitions"]):
                 rep["series"] = rep["series"][:3]
                 web = next(g for g in rep["groups"] if g["name"] == "web")
-                web["delays"]["request"]["p99"] = 1e6 * 2**i * (3 if path == "/large" else 1) * (1 + 0.1 * n)
+                web["delays"]["request"]["p99"] = round(
+                    1e6 * 2**i * (3 if path == "/large" else 1) * (1 + 0.1 * n)
+                )
             made["legs"].append(leg)
     at = {"bound": 5e6, "kind": "max", "value": 1e7, "n": 2, "passed": False}
     made["thresholds"] = [{"leg": leg["name"], "metric": P99, **at} for leg in made["legs"]]

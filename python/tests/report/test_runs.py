@@ -37,7 +37,9 @@ def drawn(
     for i, rep in enumerate(leg["repetitions"], 1):
         rep["index"] = i
         web = next(g for g in rep["groups"] if g["name"] == "web")
-        web["delays"] = {"request": web["delays"]["request"] | {"p99": median * draw.lognormvariate(0, 0.02)}}
+        web["delays"] = {
+            "request": web["delays"]["request"] | {"p99": round(median * draw.lognormvariate(0, 0.02))}
+        }
         web["rates"]["messages_delivered"] = rate * draw.lognormvariate(0, 0.001)
     made["legs"] = [leg]
     return made

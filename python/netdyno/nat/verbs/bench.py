@@ -34,7 +34,9 @@ def bench(
     ],
     configuration: Annotated[
         Path | None,
-        typer.Option("--config", help="The NAT that is measured; default: that of the lab.", metavar="FILE"),
+        typer.Option(
+            "--config", help="Configuration of the NAT under test; default: the lab's.", metavar="FILE"
+        ),
     ] = None,
     sizes: Annotated[
         str | None,
@@ -43,7 +45,7 @@ def bench(
     line: Annotated[
         str | None,
         typer.Option(
-            help="Rate of the link, like 25Gbit/s, which nothing is offered beyond; default: the study's.",
+            help="Link rate, like 25Gbit/s, the upper limit of the load; default: the study's.",
             metavar="RATE",
         ),
     ] = None,
@@ -56,7 +58,7 @@ def bench(
     resolution: Annotated[
         float | None,
         typer.Option(
-            help="How close the bounds are to be; default 0.5%.",
+            help="Distance between the bounds at which the search ends; default 0.5%.",
             metavar="SHARE",
             parser=values.share("--resolution"),
         ),
@@ -76,14 +78,14 @@ def bench(
     ] = False,
     resume: Resume = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say which trials are planned and how long they take, and end.")
+        bool, typer.Option("--dry-run", help="Print the planned trials and their duration, then exit.")
     ] = False,
     expand: Annotated[
-        bool, typer.Option("--expand", help="Print the experiment, and end.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--expand", help="Print the experiment, then exit.", rich_help_panel=OUTPUT)
     ] = False,
     **given: Any,
 ) -> None:
-    """Measure throughput, latency and table of the NAT, leg beside leg.
+    """Measure throughput, latency and session table of the NAT, compared with l2fwd and the kernel's NAT.
 
     figure-7 and figure-8: up and down by frame size, of l2fwd, both execution models, and the kernel's NAT;
     figure-9 and figure-10: by core set; latency: delays at 50 % and 90 % of the throughput; rfc9693-flows and

@@ -24,14 +24,14 @@ Configuration = Annotated[Path, typer.Argument(help="The configuration of a NAT.
 def check(
     file: Configuration,
     devices: Annotated[
-        bool, typer.Option("--devices/--no-devices", help="Look whether the ports' devices are here.")
+        bool, typer.Option("--devices/--no-devices", help="Check that the ports' devices are present.")
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Check a configuration, and say what it has room for.
+    """Check a configuration, and print its capacity.
 
-    Every fault is told with its place and what to do (exit 104), and a device of a port that is not on this
-    machine with those that are (exit 92). What only the ports can tell is told by `netdyno nat run`.
+    Every fault has a place and a fix (exit 104); a missing device is listed with those present (exit 92).
+    Faults that only open ports show are reported by `netdyno nat run`.
 
         netdyno nat check cgn.yaml
         netdyno nat check cgn.yaml --no-devices
@@ -81,10 +81,10 @@ def expand(
     file: Configuration,
     as_json: Json = False,
 ) -> None:
-    """Print the graph of elements that a configuration stands for, placed on this machine's cores.
+    """Print a configuration as a graph of elements, placed on this machine's cores.
 
-    `netdyno graph run` runs it as it is, and it may be changed: a `capture` in front of a port, a firewall
-    behind the NAT, another placement.
+    `netdyno graph run` runs it unchanged, and you may edit it: add a `capture` before a port or a firewall
+    behind the NAT, or change the placement.
 
         netdyno nat expand cgn.yaml > graph.yaml
         sudo netdyno graph run graph.yaml

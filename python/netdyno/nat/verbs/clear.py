@@ -25,7 +25,7 @@ def clear(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """End sessions of a NAT at once, as if their time were over.
+    """End sessions of a NAT immediately, as if they had timed out.
 
     Those that all the options mean; `netdyno nat sessions` lists them. Each ends in the log, its port rests
     before it is given out again, and packets of it begin a new session, TCP only with a SYN. Forwards stay.

@@ -31,18 +31,18 @@ GONE = ("ND-91-21", "ND-91-22")
 
 def counters(
     name: Name = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[
         str,
         typer.Option(
-            help="With --watch: time between two looks, like 1s.",
+            help="With --watch: update interval, like 1s.",
             metavar="TIME",
             parser=values.interval("--interval"),
         ),
     ] = "1s",
     as_json: Json = False,
 ) -> None:
-    """Show what passed each stage of a NAT, and what it dropped and why.
+    """Show packets and drops by reason of each stage of a NAT.
 
     All workers together, since the start. Each reason to drop has a line that says what it means. `box` is
     the NAT as a host: its own answers, and the way to the host's kernel. With --watch and --json: a document

@@ -17,8 +17,8 @@ def doctor(
 ) -> None:
     """Check this machine for a NAT: devices, huge pages, memory, cores, rights, lease file, collectors.
 
-    Each thing that is missing comes with the command that fixes it. Nothing is opened or changed. Exit 0 when
-    everything that is needed is there, 92 when not. What is only useful does not count.
+    Each missing item comes with the command that fixes it. Nothing is opened or changed. Exits 0 if
+    everything required is present, else 92; optional items do not count.
 
         sudo netdyno nat doctor cgn.yaml
     """

@@ -72,9 +72,9 @@ def init(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Print or write a configuration to start from, which explains each of its keys.
+    """Print or write a commented starter configuration.
 
-    Put in your own devices and addresses.
+    Replace its devices and addresses with yours.
 
         netdyno nat init
         netdyno nat init -o cgn.yaml && netdyno nat check cgn.yaml

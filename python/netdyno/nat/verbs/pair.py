@@ -18,15 +18,15 @@ from netdyno.report.units import seconds
 def pair(
     name: Name = None,
     hand_over: Annotated[
-        bool, typer.Option("--hand-over", help="Let the standby go on; this one is the standby then.")
+        bool, typer.Option("--hand-over", help="Make the standby active; this NAT becomes the standby.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a NAT is in its pair: active, or the standby that takes over.
+    """Show the role of a NAT in its pair: active or standby.
 
-    The standby is in sync when it knows all sessions of the active one. `lag` is how old a change was when
-    the standby took it in. With --hand-over the active one stops translating, tells what is left, and lets
-    the standby go on, without waiting for a timeout.
+    The standby is in sync when it knows all sessions of the active NAT. `lag` is the age of a change when
+    it reaches the standby. With --hand-over the active NAT stops translating, sends the remaining changes,
+    and the standby takes over without a timeout.
 
         netdyno nat pair cgn-a
         sudo netdyno nat pair cgn-a --hand-over

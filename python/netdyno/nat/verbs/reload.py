@@ -14,10 +14,10 @@ from netdyno.nat import reload as reloading
 
 
 def reload(
-    file: Annotated[Path, typer.Argument(help="Its configuration.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="The NAT's configuration.", metavar="FILE")],
     as_json: Json = False,
 ) -> None:
-    """Let a NAT that runs go on by what its configuration says now.
+    """Reload the configuration of a running NAT.
 
     These keys may change: `pool`, `forwards`, `exempt`, `filtering`, `mss`, `timeouts` but for
     `port_quarantine`, `ports.blocks_per_subscriber` and `limits.sessions_per_subscriber`. Sessions go on, but

@@ -18,18 +18,16 @@ from netdyno.units import seconds
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Its configuration.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="The NAT's configuration.", metavar="FILE")],
     length: Annotated[
         str | None,
         typer.Option(
-            "--for", help="End after so long. Default: Ctrl-C.", metavar="TIME", parser=values.time("--for")
+            "--for", help="Duration. Default: until Ctrl-C.", metavar="TIME", parser=values.time("--for")
         ),
     ] = None,
     interval: Annotated[
         str,
-        typer.Option(
-            help="Time between two looks, like 1s.", metavar="TIME", parser=values.interval("--interval")
-        ),
+        typer.Option(help="Update interval, like 1s.", metavar="TIME", parser=values.interval("--interval")),
     ] = "1s",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no counters.")] = False,
     prometheus: Annotated[
@@ -41,12 +39,12 @@ def run(
 ) -> None:
     """Run a NAT on ports.
 
-    It runs until Ctrl-C or SIGTERM, for --for, or until a port is lost, and shows the counters of its
-    elements: packets, drops by reason, cycles per packet. Another terminal asks for its sessions and
-    subscribers. One NAT of a name runs at a time. When the command dies the ports are closed within 3 s.
+    The NAT runs until Ctrl-C or SIGTERM, for --for, or until a port is lost, and shows the counters of its
+    elements: packets, drops by reason, cycles per packet. Other commands show its sessions and subscribers.
+    Names are unique among running NATs. If the command dies, the ports close within 3 s.
 
-    With the key `state`, its sessions go on when it is started again. Without a terminal, as in a service, it
-    reads FILE anew at SIGHUP, as `netdyno nat reload` does.
+    With the key `state`, sessions survive a restart. Without a terminal, as in a service, SIGHUP reloads
+    FILE, as `netdyno nat reload` does.
 
         sudo netdyno nat run cgn.yaml
         sudo netdyno nat run examples/nat/cgn.yaml --for 60s --json

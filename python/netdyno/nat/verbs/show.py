@@ -66,7 +66,7 @@ Limit = Annotated[
 
 
 def status(name: Name = None, as_json: Json = False) -> None:
-    """Show how full a NAT is, and what it forwarded and dropped.
+    """Show the utilisation of a NAT, and packets forwarded and dropped.
 
     A row for each worker, each with its own subscribers, ports and sessions; then what ConnTrack dropped, by
     reason, on all of them since the start. `slow` are packets that were not of a known session.

@@ -44,18 +44,23 @@ def trace(
     packets: Annotated[
         int,
         typer.Option(
-            "--packets", "-n", help="So many, 1 to 64.", metavar="N", parser=values.whole("--packets", 1, 64)
+            "--packets",
+            "-n",
+            help="Packets to follow, 1 to 64.",
+            metavar="N",
+            parser=values.whole("--packets", 1, 64),
         ),
     ] = 10,
     length: Annotated[
-        str, typer.Option("--for", help="Wait so long for them.", metavar="TIME", parser=values.time("--for"))
+        str,
+        typer.Option("--for", help="Time to wait for packets.", metavar="TIME", parser=values.time("--for")),
     ] = "30s",
     as_json: Json = False,
 ) -> None:
     """Follow packets of one subscriber, or of one mapping, through the stages of a NAT.
 
-    For each packet: when it came to each element, what that did with it (passed on, dropped and why), and the
-    packet as it was rewritten. Other packets are not touched by it; there is one trace at a time.
+    For each packet: its time at each element, the element's action (passed, or dropped with the reason),
+    and the rewritten packet. Other packets are not affected; one trace runs at a time.
 
         netdyno nat trace --subscriber 10.0.0.7
         netdyno nat trace cgn --outside 203.0.113.17:40123 -n 4

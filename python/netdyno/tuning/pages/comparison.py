@@ -35,8 +35,8 @@ def _compared(study: Study) -> Comparison:
     sides = found["a"]["name"], found["b"]["name"]
     rows = [Row("", f["metric"]["name"], f, f["pairs"]) for f in found["metrics"]]
     about = M(
-        "Over {n} pairs of trials in randomised order. The pale band ends at the minimum detectable effect: "
-        "smaller ones are found in fewer than 80 % of comparisons, by the noise of the bench.",
+        "Over {n} pairs of trials in randomised order. The pale band ends at the minimum detectable "
+        "effect: given the bench's noise, fewer than 80 % of comparisons find smaller effects.",
         n=str(found["pairs"]),
     )
     charts: dict[str, list[dict[str, Any]]] = {}
@@ -114,18 +114,18 @@ def _verdict(
 ) -> tuple[str, Msg, Msg]:
     verdicts = {one["verdict"] for one in found}
     if {"better", "worse"} <= verdicts:
-        return "invalid", M("A trade-off"), M("Something is proven better, and something worse.")
+        return "invalid", M("A trade-off"), M("Some metrics are proven better, others worse.")
     if "worse" in verdicts:
         return (
             "fail",
             M("Worse"),
-            M("The second setting is proven worse, and is shown to be better in nothing."),
+            M("The second setting is proven worse, and better in no metric."),
         )
     if "better" in verdicts:
         return (
             "pass",
             M("Proven better"),
-            M("The second setting is proven better, and is shown to be worse in nothing."),
+            M("The second setting is proven better, and worse in no metric."),
         )
     if "invalid" in verdicts:
         lead = M("One setting lost more of its trials than the other: nothing is concluded from the rest.")
@@ -134,7 +134,7 @@ def _verdict(
         return "invalid", M("Too few pairs"), M("Too few pairs of trials are valid for anything to be shown.")
     lead = M("No difference is shown that counts.")
     if never_hit(c["a"] for c in counters):
-        lead = M("No difference is shown that counts: the baseline never hit this limit.")
+        lead = M("No relevant difference: the baseline never hit this limit.")
     return "same", M("No difference shown"), lead
 
 
@@ -148,8 +148,8 @@ def _noise(calibration: Mapping[str, Any]) -> Table:
             Column(M("p of A/A")),
         ],
         note=M(
-            "{n} pairs of the same setting. Noise is the spread of the ratio of two trials beside each "
-            "other. Where p is small, do not draw conclusions from the bench.",
+            "{n} pairs of the same setting. Noise is the spread of the ratio of two adjacent trials. "
+            "Where p is small, do not draw conclusions from the bench.",
             n=str(calibration["pairs"]),
         ),
     )  # fmt: skip
@@ -172,9 +172,9 @@ def _race(standings: Sequence[Mapping[str, Any]]) -> Table | None:
     if not standings:
         return None
     table = Table(
-        M("The race"),
+        M("Successive halving"),
         [Column(M("Candidate"), numeric=False), Column(M("Blocks")), Column(M("Left after"))],
-        note=M("It only chooses who is compared, and proves nothing."),
+        note=M("It selects the candidates to compare, and proves nothing."),
     )
     for one in standings:
         left = one["left"]

@@ -103,13 +103,13 @@ def _verdict(found: Doc) -> tuple[str, Msg, Msg, list[Msg]]:
 
 def _proposed(experience: Doc, proposal: Doc) -> tuple[str, Msg, Msg, list[Msg]]:
     if proposal["missing"]:
-        lead = M("Its round trip time or its rate is not known: give them with --rtt and --rate.")
+        lead = M("The round-trip time or the rate is unknown: give --rtt and --rate.")
         return "invalid", M("Nothing is proposed"), lead, []
     if not proposal["known"]:
         return "invalid", M("Nothing is proposed"), M("Too little is known of services like this one."), []
     best = next((one for one in proposal["expected"] if one["setting"] == proposal["setting"]), None)
     if best is None:
-        why = M("None of the settings is expected to be better than changing nothing.")
+        why = M("No setting is expected to be better than the current one.")
         return "invalid", M("Nothing is proposed"), why, []
     lead = M(
         "{setting} is expected to change {metric}: {change}.",
@@ -170,7 +170,7 @@ def _nearest(experience: Doc, proposal: Doc) -> Table:
             Column(M("This service")),
             *(Column(Data(name)) for name, _ in near),
         ],
-        note=M("How far away: {what}. One whose every feature is half or twice as much is 1 away.",
+        note=M("Distance: {what}. A service with every feature half or twice as large has distance 1.",
                what=", ".join(f"{far:.2g}" for _, far in near) or units.NONE),
     )  # fmt: skip
     for name, value in proposal["features"].items():
@@ -189,8 +189,8 @@ def _judged(found: Doc) -> Table:
             Column(M("The best there"), numeric=False), Column(M("It gave")),
         ],
         note=M(
-            "What was left out is proposed for from all the others, and what was measured there is what came "
-            "of it."
+            "Leave-one-out: each context gets a proposal from all others; the outcome is the gain "
+            "measured there."
         ),
     )  # fmt: skip
     for case in found["cases"]:
@@ -209,7 +209,8 @@ def _known(settings: Sequence[str], contexts: Sequence[Doc]) -> Table:
         M("What each setting did"),
         [Column(M("Service and path"), numeric=False), Column(M("Metric"), numeric=False),
          *(Column(Data(name)) for name in settings)],
-        note=M("Improvement factor over the baseline, means of trials; an end to failures counts as 2.7."),
+        note=M("Improvement factor over the baseline, means of trials; a setting that removes all "
+               "failures counts as 2.7."),
     )  # fmt: skip
     for one in contexts:
         gains = [_mean(one["gains"].get(name)) for name in settings]

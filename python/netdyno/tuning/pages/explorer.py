@@ -143,7 +143,7 @@ def _of_screening(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
     found = study["result"]
     names = list(dict.fromkeys(e["name"] for m in found["metrics"].values() for e in m["effects"]))
     lead = M(
-        "{n} of {total} parameters matter for what was measured.",
+        "{n} of {total} parameters affect the metrics.",
         n=str(len(found["survivors"])),
         total=str(len(names)),
     )
@@ -184,18 +184,16 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
             said.append(M("{metric}: {n} trials failed with it.", metric=what, n=str(proof["failed"][0])))
         said += lost(proof["comparison"])
     if found["proven"]:
-        lead = M("What was found best was measured again, in turn with the baseline, and is better.")
+        lead = M("Re-tested against the baseline, the best setting is better.")
         return "pass", M("Proven better"), lead, said
     if any(proof["verdict"] == "too few pairs" for proof in found["proofs"]):
-        lead = M("What was found best was measured again, and too few pairs of trials are valid to judge it.")
+        lead = M("The best setting was re-tested, but too few pairs of trials are valid to judge it.")
         return "invalid", M("Too few pairs"), lead, said
     if any(proof["verdict"] == "invalid" for proof in found["proofs"]):
         lead = M("One setting lost more of its trials than the other: nothing is concluded from the rest.")
         return "invalid", M("Unequal discards"), lead, said
     if found["proofs"]:
-        lead = M(
-            "What was found best was measured again, in turn with the baseline, and is not proven better."
-        )
+        lead = M("Re-tested against the baseline, the best setting is not proven better.")
         worse = any(proof["verdict"] == "worse" for proof in found["proofs"])
         return "fail" if worse else "same", M("Not proven"), lead, said
     return "same", M("Nothing better"), M("No setting looked better than the baseline."), said

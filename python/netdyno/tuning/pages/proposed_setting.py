@@ -42,7 +42,7 @@ def proposed(name: str) -> tuple[list[ProposedSetting], dict[str, dict[str, str]
     table = Table(M("Proposed values"), [Column(M("Parameter"), numeric=False), Column(M("Value"))])
     for parameter, value in values.items():
         table.add(data(parameter), data(str(value)))
-    about = M("Expected from what it did elsewhere: prove it here with netdyno tune compare.")
+    about = M("Expected from measurements elsewhere: prove it here with netdyno tune compare.")
     one = ProposedSetting("winner-0", M("Proposed: {setting}", setting=Data(name)), False, about, table)
     return [one], {
         "winner-0-sysctl": {"en": sysctl_conf(f"{name}, proposed", values, {})},
