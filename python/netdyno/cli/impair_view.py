@@ -114,7 +114,7 @@ class Screen(Plain):
         self._said.append(line)
 
     def take(self, stats: Mapping[str, Any]) -> None:
-        """The table anew."""
+        """Redraw the table."""
         rates = self._rates.take(stats)
         table = Table(box=None, pad_edge=False, header_style="bold")
         for head in _HEADS:

@@ -99,7 +99,7 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("local", "out of file descriptors", "raise the limit of open files (ulimit -n)"),
     ("local", "not permitted", "see `netdyno doctor`"),
     ("unreachable", "prohibited by a filter", "a firewall on the way rejects it: check its rules"),
-    ("timeout", "no connection in time", "nobody answers the connection: check address, firewall and server"),
+    ("timeout", "no connection in time", "no answer to the connect: check address, firewall, server"),
     ("timeout", "no CONNACK in time", "no answer to CONNECT: check that a broker listens there"),
 )  # fmt: skip
 """By cause, the first that fits; a kind of `""` is any."""

@@ -214,7 +214,7 @@ def _fitting(o: UrlOptions) -> None:
         )
     if o.count is not None and o.count > 0:
         raise refuse(
-            "a rate over kept connections has no end, --count gives flows one",
+            "a rate over keep-alive connections has no end, but --count ends flows",
             "--count",
             "Leave it out, or add --open: flows of so many messages then begin at that rate, each on a "
             "connection of its own",

@@ -34,7 +34,7 @@ class EarlierRun:
         other = [one for one in environment.differences(run.environment, here) if one.split(".")[0] in SAME]
         if other:
             what = f"{run.id} was run on another machine: {', '.join(other)}"
-            raise Error("ND-104-51", what, at="--resume", fix="Run it anew, without --resume")
+            raise Error("ND-104-51", what, at="--resume", fix="Run it again without --resume")
         self.id = run.id
         self._left: defaultdict[str, deque[Repetition]] = defaultdict(deque)
         for leg in run.legs:

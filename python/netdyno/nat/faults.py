@@ -132,14 +132,14 @@ def _addresses(file: File) -> Iterator[Error]:
         yield from _pool(file, file.pool)
     if file.sites is None:
         if file.pool is None:
-            what = "there is no pool, and there are no sites: nobody has an outside address"
+            what = "there is neither a pool nor a site: no subscriber gets an outside address"
             yield Error("ND-104-07", what, at="pool", fix="Add a pool, or sites with addresses by DHCP")
         return
     if file.pool is not None:
         what = "there is a pool, and sites with addresses by DHCP in its place"
         yield Error("ND-104-07", what, at="sites", fix="Use one of both")
     if file.state is not None:
-        what = "addresses of sites are assigned anew after a restart, so no session can go on"
+        what = "sites get new addresses after a restart, so no session can survive it"
         yield Error("ND-104-07", what, at="state", fix="Use sites or state")
     if file.sites.by == "prefix" and file.sites.prefix is None:
         what = "sites are prefixes, and their length is not said"

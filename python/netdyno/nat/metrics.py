@@ -23,7 +23,7 @@ GAUGES = (
     ("most_subscribers", "subscribers_limit", "Subscribers there may be"),
     ("addresses", "pool_addresses", "Addresses of the pool, of which workers may share some"),
     ("blocks", "port_blocks", "Port blocks of the pool"),
-    ("blocks_free", "port_blocks_free", "Port blocks that nobody has"),
+    ("blocks_free", "port_blocks_free", "Free port blocks"),
     ("memory_bytes", "table_memory_bytes", "Memory that the tables take when full"),
 )
 """Keys of `nat.status`, and what they are called."""

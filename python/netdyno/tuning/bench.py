@@ -1,6 +1,6 @@
 """The real bench: two namespaces and a path between them, a workload over it, one host of which is tuned.
 
-Everything is made anew for each trial: no trial inherits what the one before left in caches, queues or
+Each trial creates everything again: no trial inherits what the one before left in caches, queues or
 TIME_WAIT. A setting is applied before the servers start, since some values hold for new sockets only.
 """
 

@@ -53,7 +53,7 @@ class ComparisonRequest:
     seed: int = 1
     name: str | None = None
     fresh: bool = False
-    """Measure anew what was measured before."""
+    """Discard earlier trials and measure again."""
     allow_global: bool = False
 
 

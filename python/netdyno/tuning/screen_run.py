@@ -31,7 +31,7 @@ class ScreeningRequest:
     seed: int = 1
     name: str | None = None
     fresh: bool = False
-    """Measure anew what was measured before."""
+    """Discard earlier trials and measure again."""
 
 
 @dataclass(frozen=True)

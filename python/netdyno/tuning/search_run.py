@@ -39,7 +39,7 @@ class TuningSearchRequest:
     seed: int = 1
     name: str | None = None
     fresh: bool = False
-    """Measure anew what was measured before."""
+    """Discard earlier trials and measure again."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": ["11.0.0.0/15"]}, "pool", "131,072 addresses are more"),
         ({"pool": ["224.0.1.0/28"]}, "pool[0]", "no address that a host can have"),
         # a pool, or sites
-        ({"pool": None}, "pool", "there are no sites"),
+        ({"pool": None}, "pool", "neither a pool nor a site"),
         ({"sites": SITES}, "sites", "Use one of both"),
         ({"pool": None, "sites": {"most": 4}}, "sites.by", "is missing"),
         ({"pool": None, "sites": SITES | {"most": 0}}, "sites.most", "greater than or equal to 1"),

@@ -89,7 +89,7 @@ def test_replicas_and_queues_are_counted_together() -> None:
         ("inside.rx", "port_errors", 2),
         ("conntrack", "filtered", 1),
     ]
-    assert "too late" in found.dropped[0].meaning and "host.rate" in found.dropped[1].meaning
+    assert "queue full" in found.dropped[0].meaning and "host.rate" in found.dropped[1].meaning
     assert found.lost == ("port in-kernel was lost: the interface nat-in is gone",)
 
 

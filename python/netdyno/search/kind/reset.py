@@ -1,4 +1,4 @@
-"""Reset: for how long a DUT forwards nothing when it is started anew (RFC 2544 §26.6, RFC 6201).
+"""Reset: outage after a restart of the DUT (RFC 2544 §26.6, RFC 6201).
 
 The DUT is stopped and started by its driver while frames are sent at a steady rate. The time is the number
 of lost frames over the rate (RFC 6201, frame-loss method).
@@ -39,7 +39,7 @@ class Reset(Throughput):
     def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """That of the throughput, which comes first unless a share is given."""
         if len(axis.leg.duts) != 1:
-            what = f"the leg has {len(axis.leg.duts)} devices under test, and one is to be started anew"
+            what = f"the leg has {len(axis.leg.duts)} devices under test, and exactly one can be restarted"
             fix = "Give an experiment with one leg and one dut"
             raise Error("ND-104-07", what, at=f"legs.{axis.leg.name}.duts", fix=fix)
         return super().space(axis, request)
@@ -51,7 +51,7 @@ class Reset(Throughput):
         return latency_at_load(request, space, relevant, SHAPE)
 
     def actions(self, axis: Axis, ask: TrialRequest) -> tuple[Action, ...]:
-        """The DUT is started anew."""
+        """Restart the DUT."""
         if ask.shape != SHAPE:
             return ()
         (name,) = axis.leg.duts
