@@ -73,14 +73,17 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
+    #[inline]
     pub fn done(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
+    #[inline]
     fn run(&mut self, class: u8) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
         let length = rest.iter().position(|b| !is(*b, class)).unwrap_or(rest.len());
@@ -88,11 +91,13 @@ impl<'a> Cursor<'a> {
         &rest[..length]
     }
 
+    #[inline]
     fn some(&mut self, class: u8) -> Option<&'a [u8]> {
         Some(self.run(class)).filter(|run| !run.is_empty())
     }
 
     /// White space, folded lines included; whether there was any. CR and LF stand in a value only where it was folded.
+    #[inline]
     pub fn space(&mut self) -> bool {
         let begin = self.at;
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
@@ -102,6 +107,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// This byte, if it is next.
+    #[inline]
     pub fn byte(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -109,6 +115,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// This byte, with white space around it (`COMMA`, `SEMI`, `EQUAL`, `SLASH`). Nothing is read where it does not follow.
+    #[inline]
     pub fn separator(&mut self, byte: u8) -> bool {
         let begin = self.at;
         self.space();
@@ -120,6 +127,7 @@ impl<'a> Cursor<'a> {
         false
     }
 
+    #[inline]
     pub fn token(&mut self) -> Option<&'a [u8]> {
         self.some(TOKEN)
     }

@@ -15,7 +15,7 @@ macro_rules! names {
     };
 }
 
-// By length of the name, which `of` relies on. Name, text, compact form (0: none), whether it may appear once only.
+// Name, text, compact form (0: none), whether it may appear once only.
 names! {
     To "To" b't' true;
     Via "Via" b'v' false;
@@ -85,18 +85,30 @@ names! {
 
 const LONGEST: usize = 19;
 
-/// Index in `TABLE` of the first name of each length.
-const BY_LENGTH: [u8; LONGEST + 2] = {
-    let mut starts = [0; LONGEST + 2];
-    let (mut length, mut at) = (0, 0);
-    while length < starts.len() {
-        while at < TABLE.len() && TABLE[at].1.len() < length {
-            at += 1;
+/// Slots of the hash table; a power of two, and several times the number of names.
+const SLOTS: usize = 256;
+const EMPTY: u8 = u8::MAX;
+
+/// Slot at which the search for a name begins. Case makes no difference. `text` is not empty.
+const fn slot(text: &[u8]) -> usize {
+    let (first, middle, last) = (text[0] | 0x20, text[text.len() / 2] | 0x20, text[text.len() - 1] | 0x20);
+    let mixed = text.len() * 91 + first as usize * 31 + middle as usize * 115 + last as usize * 99;
+    mixed % SLOTS
+}
+
+/// Indices into `TABLE`, each at its slot or the next that was free.
+const HASHED: [u8; SLOTS] = {
+    let mut slots = [EMPTY; SLOTS];
+    let mut at = 0;
+    while at < TABLE.len() {
+        let mut place = slot(TABLE[at].1.as_bytes());
+        while slots[place] != EMPTY {
+            place = (place + 1) % SLOTS;
         }
-        starts[length] = at as u8;
-        length += 1;
+        slots[place] = at as u8;
+        at += 1;
     }
-    starts
+    slots
 };
 
 /// Names by their compact form.
@@ -119,18 +131,18 @@ impl Name {
             let letter = letter.to_ascii_lowercase().wrapping_sub(b'a');
             return COMPACT.get(usize::from(letter)).copied().unwrap_or(Self::Other);
         }
-        if text.len() > LONGEST {
+        if text.is_empty() || text.len() > LONGEST {
             return Self::Other;
         }
-        let candidates = usize::from(BY_LENGTH[text.len()])..usize::from(BY_LENGTH[text.len() + 1]);
-        let ends =
-            |text: &[u8]| text.first().zip(text.last()).map(|(first, last)| (first | 0x20, last | 0x20));
-        let wanted = ends(text);
-        TABLE[candidates]
-            .iter()
-            .map(|entry| (entry.0, entry.1.as_bytes()))
-            .find(|(_, known)| wanted == ends(known) && text.eq_ignore_ascii_case(known))
-            .map_or(Self::Other, |(name, _)| name)
+        let mut place = slot(text);
+        while let Some((name, known, ..)) = TABLE.get(usize::from(HASHED[place])) {
+            let known = known.as_bytes();
+            if known == text || known.eq_ignore_ascii_case(text) {
+                return *name;
+            }
+            place = (place + 1) % SLOTS;
+        }
+        Self::Other
     }
 
     /// The long form; empty for [`Name::Other`].
@@ -178,9 +190,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_is_sorted_by_length() {
-        assert!(TABLE.is_sorted_by_key(|entry| entry.1.len()));
-        assert_eq!(TABLE.last().map(|entry| entry.1.len()), Some(LONGEST));
+    fn names_have_slots_of_their_own() {
+        assert_eq!(TABLE.iter().map(|entry| entry.1.len()).max(), Some(LONGEST));
+        assert!(TABLE.len() < usize::from(EMPTY) && TABLE.len() * 2 < SLOTS);
+        for (at, entry) in TABLE.iter().enumerate() {
+            assert_eq!(usize::from(HASHED[slot(entry.1.as_bytes())]), at, "{}", entry.1);
+        }
     }
 
     #[test]
