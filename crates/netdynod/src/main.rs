@@ -25,6 +25,7 @@ mod serve;
 mod server;
 mod session;
 mod signals;
+mod sip_conformance;
 mod stream;
 mod systems;
 mod token;
@@ -60,6 +61,8 @@ struct Cli {
 enum Command {
     /// Answer load: echo or swallow what comes, and count it.
     Reflect(reflect::Reflect),
+    /// Play conformance tests against a SIP server: a request as JSON on standard input, verdicts as JSON on standard output.
+    SipConformance,
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -113,6 +116,12 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
             if let Err(e) = reflect::run(args) {
                 tell(&format!("error {e}"));
                 return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
+            }
+        }
+        Some(Command::SipConformance) => {
+            if let Err(e) = sip_conformance::run() {
+                tell(&format!("error {e}"));
+                return Ok(EXIT_INPUT.into());
             }
         }
         Some(Command::Validate(args)) => {

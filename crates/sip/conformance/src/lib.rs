@@ -1,0 +1,86 @@
+//! Conformance tests of SIP servers: test files in, verdicts and ladders out.
+//!
+//! A [`Test`] has user agents and steps: messages that they send, and messages that they expect of the server. [`run`] plays
+//! tests one after the other over sockets of the kernel, and returns a verdict for each: pass, fail with the clause that was
+//! broken, or inconclusive where a precondition of the test was not met. [`torture`] does the same with the messages of RFC 4475.
+
+mod address;
+mod agent;
+mod check;
+mod draft;
+mod field;
+mod file;
+mod ladder;
+mod names;
+mod play;
+mod step;
+pub mod torture;
+mod wait;
+
+pub use file::{Account, FileError, Request, Test, Transport};
+pub use ladder::Arrow;
+
+use serde::Serialize;
+
+/// How a test ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Every expectation was met.
+    Pass,
+    /// An expectation was not met.
+    Fail,
+    /// A precondition was not met: the test says nothing about the server.
+    Inconclusive,
+}
+
+/// Result of one test.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Test.
+    pub id: String,
+    /// Title of the test.
+    pub title: String,
+    /// Role of the server in the test.
+    pub role: String,
+    /// Clause of the standard that decides.
+    pub clause: String,
+    /// Verdict.
+    pub verdict: Verdict,
+    /// Why it did not pass; empty where it did.
+    pub reason: String,
+    /// Duration, ms.
+    pub duration_ms: u64,
+    /// Messages in the order of time.
+    pub ladder: Vec<Arrow>,
+}
+
+/// Results of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Server, as `HOST:PORT`.
+    pub server: String,
+    /// Transport.
+    pub transport: Transport,
+    /// Results in the order of the tests.
+    pub tests: Vec<Outcome>,
+}
+
+/// Plays the tests of a request one after the other. `progress` gets each result as it comes.
+pub fn run(request: &Request, mut progress: impl FnMut(&Outcome)) -> Result<Report, FileError> {
+    let plans = request.tests.iter().map(Test::plan).collect::<Result<Vec<_>, _>>()?;
+    let mut tests = Vec::new();
+    for (test, plan) in request.tests.iter().zip(plans) {
+        let outcome = play::play(request, test, &plan);
+        progress(&outcome);
+        tests.push(outcome);
+    }
+    for name in &request.torture {
+        let message = torture::Message::of(name).ok_or_else(|| FileError::torture(name))?;
+        let outcome = torture::play(request, message);
+        progress(&outcome);
+        tests.push(outcome);
+    }
+    let server = address::host_port(request.server);
+    Ok(Report { server, transport: request.transport, tests })
+}
