@@ -1,10 +1,10 @@
 //! Challenges and credentials of any kind are read, and every challenge that can be answered has an answer that verifies.
 #![no_main]
 
-use sip_core::digest::{Answer, Credentials, Nonces, Preference, choose, list};
+use sip_core::digest::{Answer, AuthenticationInfo, Credentials, Nonces, Preference, choose, list};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = Credentials::parse(data);
+    let _ = (Credentials::parse(data), AuthenticationInfo::parse(data));
     let mut nonces = Nonces::new([7; 32], 1_000, 2);
     assert!(nonces.take(data, Some(1), 0).is_err());
     assert!(list(data).count() <= data.len());

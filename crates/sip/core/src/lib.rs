@@ -1,7 +1,7 @@
 //! SIP (RFC 3261) without I/O: bytes and the time go in, bytes and timers come out.
 //!
-//! Two ways read a message. [`scan`](message::scan) makes one pass over a datagram, allocates nothing and returns the few
-//! header fields that a load generator needs. [`Message`](message::Message) is the full grammar, for conformance tests,
+//! Two ways read a message. [`scan`] makes one pass over a datagram, allocates nothing and returns the few
+//! header fields that a load generator needs. [`Message`] is the full grammar, for conformance tests,
 //! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,

@@ -61,15 +61,25 @@ impl Inputs<'_> {
 impl Answer<'_> {
     /// Parameter `response`.
     pub fn response(&self) -> Hex {
+        self.hash(self.method, self.body)
+    }
+
+    /// Parameter `rspauth` of the Authentication-Info that a server with the same password sends with this body
+    /// (RFC 7616 section 3.5): the response of an empty method.
+    pub fn response_auth(&self, body: &[u8]) -> Hex {
+        self.hash(b"", body)
+    }
+
+    fn hash(&self, method: &[u8], body: &[u8]) -> Hex {
         let inputs = Inputs {
             algorithm: self.challenge.algorithm,
             nonce: self.challenge.nonce,
             nc: &nc_digits(self.nc),
             cnonce: self.cnonce,
             qop: self.qop,
-            method: self.method,
+            method,
             uri: self.uri,
-            body: self.body,
+            body,
         };
         inputs.response(self.ha1)
     }

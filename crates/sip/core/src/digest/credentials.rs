@@ -1,5 +1,5 @@
 use super::answer::Inputs;
-use super::{Algorithm, Hex, Pair, Qop, once, pair};
+use super::{Algorithm, Hex, Pair, Qop, nonce_count, once, pair};
 use crate::message::lex::Cursor;
 
 /// Why credentials are refused.
@@ -148,11 +148,7 @@ impl<'a> CredentialParameters<'a> {
             () if is("algorithm") => once(&mut self.algorithm, value),
             () if is("userhash") => once(&mut self.userhash, value.eq_ignore_ascii_case(b"true")),
             () if is("qop") => once(&mut self.qop, Qop::of(value)?),
-            () if is("nc") => {
-                let digits = std::str::from_utf8(value).ok().filter(|_| value.len() == 8)?;
-                let digits = Some(digits).filter(|digits| !digits.starts_with('+'))?;
-                once(&mut self.nc, (u32::from_str_radix(digits, 16).ok()?, value))
-            }
+            () if is("nc") => once(&mut self.nc, (nonce_count(value)?, value)),
             () => Some(()),
         }
     }

@@ -10,12 +10,14 @@ mod algorithm;
 mod answer;
 mod challenge;
 mod credentials;
+mod info;
 mod nonce;
 
 pub use algorithm::{Algorithm, Hash, Hex};
 pub use answer::Answer;
 pub use challenge::{Challenge, ChallengeError, Preference, Qop, choose, list};
 pub use credentials::{Credentials, Mismatch};
+pub use info::{AuthenticationInfo, InfoError};
 pub use nonce::{NonceError, Nonces};
 
 use crate::message::lex::Cursor;
@@ -36,6 +38,13 @@ fn pair<'a>(read: &mut Cursor<'a>) -> Option<Pair<'a>> {
     let value = if quoted { read.quoted()? } else { read.token()? };
     let folded = value.iter().any(|b| matches!(b, b'\r' | b'\n'));
     (!folded).then_some(Pair { name, value, quoted })
+}
+
+/// A nonce count: eight hexadecimal digits (RFC 7616 section 3.4).
+fn nonce_count(digits: &[u8]) -> Option<u32> {
+    let hex = digits.len() == 8 && digits.iter().all(u8::is_ascii_hexdigit);
+    let digits = std::str::from_utf8(digits).ok().filter(|_| hex)?;
+    u32::from_str_radix(digits, 16).ok()
 }
 
 /// Puts a value where none was; `None` where there is one already.
