@@ -8,6 +8,7 @@ use crate::conn_error::ConnError;
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
@@ -103,6 +104,9 @@ pub trait Connection: Debug {
 
     /// Whether bytes can be exchanged: it is connected, and TLS has shaken hands.
     fn is_up(&self) -> bool;
+
+    /// Our address and port; `None` where ports are unknown to it.
+    fn local(&self) -> Option<SocketAddr>;
 
     /// Whether all that was given to it has been sent.
     fn is_flushed(&self) -> bool;

@@ -222,6 +222,8 @@ registry! {
     Script(protocol::script),
     /// CoAP client over UDP.
     Coap(protocol::coap),
+    /// SIP user agent: registrations and calls.
+    Sip(sip_model),
 }
 
 impl Params {

@@ -9,6 +9,7 @@ use crate::histogram::record;
 use crate::meter::{DeviceTally, Failure, Phase, Tally, Window};
 use crate::time::Time;
 use rand::rngs::SmallRng;
+use std::net::SocketAddr;
 
 /// One virtual device. The transport calls one method at a time and carries out what [`Cx`] collected
 /// when the method returns.
@@ -78,27 +79,47 @@ pub enum FlowEnd {
 }
 
 /// Bytes to send. A stream transport sends them in order; a datagram transport cuts them every `segment`
-/// bytes (0: they are one datagram).
+/// bytes (0: they are one datagram), or, where they are not of one size, as `sizes` says.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Size of each datagram but the last; 0 when it is one.
     pub segment: usize,
+    /// Size of each datagram, where they differ; empty: `segment` is.
+    pub sizes: Vec<usize>,
 }
 
 impl Outbox {
     /// How many datagrams wait in it.
     pub fn datagrams(&self) -> u64 {
+        if !self.sizes.is_empty() {
+            return self.sizes.len() as u64;
+        }
         let segment = if self.segment == 0 { self.bytes.len().max(1) } else { self.segment };
         self.bytes.len().div_ceil(segment) as u64
     }
 
-    /// Empty it and keep its memory.
+    /// Append a datagram of any size.
+    pub fn push_datagram(&mut self, datagram: &[u8]) {
+        if self.bytes.is_empty() {
+            self.segment = datagram.len();
+        } else if self.sizes.is_empty() && datagram.len() != self.segment {
+            let alike = self.bytes.len().div_ceil(self.segment.max(1));
+            self.sizes.resize(alike, self.segment);
+        }
+        if !self.sizes.is_empty() {
+            self.sizes.push(datagram.len());
+        }
+        self.bytes.extend_from_slice(datagram);
+    }
+
+    /// Nothing to send, keeping the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.segment = 0;
+        self.sizes.clear();
     }
 }
 
@@ -110,6 +131,8 @@ pub struct Cx<'a> {
     pub intended: Time,
     /// Which device of the group this is, counted from 0 over all workers.
     pub device: u32,
+    /// In [`Model::connected`]: our address and port of the connection, where it has one.
+    pub local: Option<SocketAddr>,
     /// Where bytes to send are appended.
     pub out: &'a mut Outbox,
     /// The worker's seeded random numbers.
@@ -158,6 +181,7 @@ impl<'a> Cx<'a> {
             now,
             intended,
             device,
+            local: None,
             out,
             rng,
             window,
@@ -339,5 +363,23 @@ impl<'a> Cx<'a> {
     /// Whether the load is still on at this moment: its time is not over, and its total is not sent.
     pub fn loading(&self) -> bool {
         self.left > 0 && self.window.phase(self.now) != Phase::Drain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_of_one_size_need_no_list() {
+        let mut out = Outbox::default();
+        out.push_datagram(b"abc");
+        out.push_datagram(b"def");
+        assert_eq!((out.segment, out.sizes.len(), out.datagrams()), (3, 0, 2));
+        out.push_datagram(b"g");
+        out.push_datagram(b"hijk");
+        assert_eq!((&*out.sizes, out.datagrams(), out.bytes.len()), (&[3, 3, 1, 4][..], 4, 11));
+        out.clear();
+        assert_eq!(out.datagrams(), 0);
     }
 }

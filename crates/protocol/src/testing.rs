@@ -8,6 +8,7 @@ use crate::target::Target;
 use crate::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use std::net::SocketAddr;
 
 /// One device on the bench: what goes in is said by the test, what comes out is collected.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct Bench<M> {
     pub complaints: Vec<String>,
     /// Its summary.
     pub tally: DeviceTally,
+    /// Our end of its connections.
+    pub local: Option<SocketAddr>,
     /// Received and not yet used.
     pub inbox: Vec<u8>,
     meter: [Tally; 3],
@@ -69,6 +72,7 @@ impl<M> Bench<M> {
             cause: None,
             complaints: Vec::new(),
             tally: DeviceTally::default(),
+            local: None,
             inbox: Vec::new(),
             meter: std::array::from_fn(|_| Tally::sized(8, 16)),
             rng: SmallRng::seed_from_u64(1),
@@ -83,6 +87,7 @@ impl<M> Bench<M> {
     fn call_due<R>(&mut self, due: Time, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
+        cx.local = self.local;
         cx.ended = self.ended;
         cx.truncated = self.truncated;
         let answer = f(&mut self.model, &mut cx);

@@ -190,6 +190,9 @@ impl Conn {
             outbox.bytes.clear();
             return self.flush_tls();
         }
+        if !outbox.sizes.is_empty() && self.is_datagram() {
+            return self.send_sized(outbox);
+        }
         if !self.is_flushed() {
             return self.queue(outbox);
         }
@@ -203,6 +206,32 @@ impl Conn {
         }
         outbox.bytes.clear();
         broken.map_or(Ok(()), Err)
+    }
+
+    /// Send datagrams of several sizes. What the socket does not take is refused but for the first, which waits.
+    fn send_sized(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
+        let mut sizes = std::mem::take(&mut outbox.sizes);
+        let (all, mut at, mut result) = (sizes.len(), 0, Ok(()));
+        for (i, size) in sizes.drain(..).enumerate() {
+            if self.is_flushed() {
+                let datagram = &outbox.bytes[at..at + size];
+                self.given += size as u64;
+                self.segment = 0;
+                if self.write(datagram).0 < size {
+                    self.out.clear();
+                    self.out.extend_from_slice(datagram);
+                    self.out_at = 0;
+                }
+            } else {
+                let refused = ConnError::new(Failure::Local, "the socket takes no more datagrams");
+                result = Err(refused.datagrams((all - i) as u64));
+                break;
+            }
+            at += size;
+        }
+        outbox.bytes.clear();
+        outbox.sizes = sizes;
+        result
     }
 
     /// Put more behind what the socket did not take.
@@ -343,6 +372,11 @@ impl Connection for Conn {
                 Wire::Tls(tls) => !tls.is_handshaking(),
                 _ => true,
             }
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        let is_icmp = matches!(self.wire, Wire::Ping { .. } | Wire::RawPing { .. });
+        if is_icmp { None } else { rustix::net::getsockname(&self.fd).ok()?.try_into().ok() }
     }
 
     fn is_flushed(&self) -> bool {

@@ -34,6 +34,16 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         (ended, excused)
     }
 
+    /// Tell the model that its connection is up.
+    pub(super) fn call_connected(&mut self, i: u32) {
+        let slot = &self.slots[i as usize];
+        let (begun, local) = (slot.begun, slot.conn.as_ref().and_then(|conn| conn.inner.local()));
+        self.call(i, begun, |device, cx| {
+            cx.local = local;
+            device.connected(cx);
+        });
+    }
+
     /// Call the model and carry out what it asks. Its answer, how its flow ended, if it did, and whether it excused the end of
     /// its connection.
     fn call_ended<R>(
@@ -163,9 +173,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             if datagrams && link == Link::Connect {
                 // there is no handshake to wait for
-                let begun = self.slots[i as usize].begun;
                 let queued = std::mem::take(&mut self.outbox);
-                self.call(i, begun, |device, cx| device.connected(cx));
+                self.call_connected(i);
                 if queued.bytes.is_empty() {
                     return;
                 }

@@ -61,9 +61,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if let Some(conn) = slot.conn.as_mut().filter(|c| !c.up && c.inner.is_up()) {
             conn.up = true;
             slot.connect_by = Time::NEVER;
-            let begun = slot.begun;
             self.reached(i);
-            self.call(i, begun, |device, cx| device.connected(cx));
+            self.call_connected(i);
         }
     }
 

@@ -111,7 +111,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn keep_unanswered(&mut self, i: u32) {
         let slot = &self.slots[i as usize];
         let g = usize::from(slot.group);
-        if self.plan.groups[g].addresses.tries() > 1 {
+        // the first that a device sends is one, or several alike
+        if self.plan.groups[g].addresses.tries() > 1 && self.outbox.sizes.is_empty() {
             let (segment, bytes) = (self.outbox.segment, &self.outbox.bytes);
             self.groups[g].reach.keep(slot.index, slot.address.into(), segment, bytes, self.now);
         }
@@ -141,7 +142,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let slot = &mut self.slots[i as usize];
             self.groups[g].reach.keep(index, slot.address.into(), segment, &bytes, self.now);
             let Some(conn) = slot.conn.as_mut() else { break };
-            let mut again = Outbox { segment, bytes };
+            let mut again = Outbox { segment, bytes, sizes: Vec::new() };
             if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut again) {
                 self.broke(i, broken);
                 break;

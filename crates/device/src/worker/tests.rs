@@ -28,6 +28,10 @@ impl Connection for ScriptedConn {
         true
     }
 
+    fn local(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn is_flushed(&self) -> bool {
         true
     }

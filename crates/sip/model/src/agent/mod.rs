@@ -1,0 +1,518 @@
+//! A user agent: plays its scenario over one connection.
+//!
+//! The scenario says what comes next; what no step has to say is done here: requests are sent again over UDP and given up
+//! (RFC 3261 section 17), failures to INVITE acknowledged, challenges answered (section 22), requests answered again that
+//! came again, and those answered that no step waits for.
+
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use crate::auth::Auth;
+use crate::config::Config;
+use crate::description::counter;
+use crate::dialog::Dialog;
+use crate::measure;
+use crate::method::Method;
+use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted};
+use crate::transaction::{Client, Server};
+use protocol::meter::Failure;
+use protocol::model::{Cx, Model};
+use protocol::time::Time;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Messages that wait for the step that expects them, at most.
+const INBOX_MAX: usize = 16;
+/// Steps in one callback, at most: a scenario that goes round without waiting lets others have their turn.
+const STEPS_A_TURN: usize = 64;
+
+/// What came and waits for its step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A response to a request of this method. `first`: when the request was due; `delay`: what it is measured by.
+    Response { method: Method, status: u16, first: Time, delay: usize },
+    Request(Method),
+}
+
+/// Where a flow is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Connecting,
+    Running,
+    /// The load is over: what is under way is finished, repeats are not played again.
+    Stopping,
+}
+
+/// One user agent.
+#[derive(Debug)]
+pub(crate) struct UserAgent {
+    config: Arc<Config>,
+    stage: Stage,
+    /// The present step, and how often each repeat around it has been played.
+    at: u16,
+    rounds: [u32; DEPTH_MAX],
+    /// When the present step fell due.
+    due: Time,
+    /// End of the present pause or of the wait for a message; [`Time::ZERO`]: the step has not begun.
+    until: Time,
+    /// Number of the flow.
+    flow: u64,
+    /// Numbers that were given to calls and branches.
+    calls: u32,
+    branches: u32,
+    /// CSeq of registrations, whose Call-ID stays (section 10.2).
+    registers: u32,
+    /// Under way: an INVITE, and another request.
+    invite: Option<Box<Client>>,
+    request: Option<Box<Client>>,
+    /// Received: an INVITE, and another request; which of them steps answer.
+    invited: Option<Box<Server>>,
+    requested: Option<Box<Server>>,
+    answers_invite: bool,
+    inbox: VecDeque<Event>,
+    /// Method of the last request sent, which a step expects the response to.
+    last: Method,
+    dialog: Option<Box<Dialog>>,
+    /// The ACK to the last 2xx, which is sent again when that comes again.
+    ack: Option<Box<[u8]>>,
+    auth: Option<Box<Auth>>,
+    local: SocketAddr,
+    armed: Time,
+    /// Since when it has waited for a response.
+    silent: Time,
+}
+
+impl UserAgent {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Self {
+            config,
+            stage: Stage::Idle,
+            at: 0,
+            rounds: [0; DEPTH_MAX],
+            due: Time::ZERO,
+            until: Time::ZERO,
+            flow: 0,
+            calls: 0,
+            branches: 0,
+            registers: 0,
+            invite: None,
+            request: None,
+            invited: None,
+            requested: None,
+            answers_invite: false,
+            inbox: VecDeque::new(),
+            last: Method::Unknown,
+            dialog: None,
+            ack: None,
+            auth: None,
+            local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            armed: Time::NEVER,
+            silent: Time::NEVER,
+        }
+    }
+
+    /// Play steps until one has to wait.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        let config = Arc::clone(&self.config);
+        for _ in 0..STEPS_A_TURN {
+            if !matches!(self.stage, Stage::Running | Stage::Stopping) {
+                return;
+            }
+            let Some(op) = config.ops.get(usize::from(self.at)) else { return self.complete(cx) };
+            match op {
+                Op::Send(request) => {
+                    if self.is_over(cx, request.method) {
+                        return self.complete(cx);
+                    }
+                    self.send(cx, request);
+                    self.next(cx);
+                }
+                Op::Answer(answer) => {
+                    self.answer(cx, answer);
+                    self.next(cx);
+                }
+                Op::Pause(pause) => {
+                    if self.until == Time::ZERO {
+                        self.until = self.due + *pause;
+                    }
+                    // the load is over: a call is not held for longer
+                    if self.until > cx.now && self.stage == Stage::Running {
+                        break;
+                    }
+                    let due = self.until.min(cx.now);
+                    self.next(cx);
+                    self.due = due;
+                }
+                Op::Jump(to) => self.go_to(*to),
+                Op::Again { start, depth, count } => self.again(*start, usize::from(*depth), *count, cx),
+                Op::Expect(alternatives) => {
+                    if self.until == Time::ZERO {
+                        let within = alternatives.iter().filter_map(|one| one.within).min();
+                        self.until = within.map_or(Time::NEVER, |within| cx.now + within);
+                    }
+                    if !self.expect(cx, alternatives) {
+                        if self.stage == Stage::Stopping && self.is_waiting_for_calls(alternatives) {
+                            return self.complete(cx);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        self.arm(cx);
+    }
+
+    /// Send a message.
+    fn say(&self, cx: &mut Cx<'_>, bytes: &[u8]) {
+        if self.config.reliable {
+            cx.out.bytes.extend_from_slice(bytes);
+        } else {
+            cx.out.push_datagram(bytes);
+        }
+    }
+
+    /// Whether the load is over and a request of `method` would begin something new: what is up is still ended.
+    fn is_over(&self, cx: &Cx<'_>, method: Method) -> bool {
+        let ends = matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack);
+        !ends && self.dialog.as_ref().is_none_or(|dialog| !dialog.session) && !cx.loading()
+    }
+
+    /// A user agent that waits to be called and is in no call has nothing to finish.
+    fn is_waiting_for_calls(&self, alternatives: &[Alternative]) -> bool {
+        let requests = alternatives.iter().all(|one| matches!(one.wanted, Wanted::Request(_)));
+        let in_call = self.dialog.as_ref().is_some_and(|dialog| dialog.session)
+            || self.invited.as_ref().is_some_and(|invited| invited.status < 200);
+        requests && !in_call
+    }
+
+    fn next(&mut self, cx: &Cx<'_>) {
+        self.at += 1;
+        self.until = Time::ZERO;
+        self.due = cx.now;
+    }
+
+    fn go_to(&mut self, to: u16) {
+        self.at = to;
+        self.until = Time::ZERO;
+    }
+
+    fn again(&mut self, start: u16, depth: usize, count: u32, cx: &Cx<'_>) {
+        let played = self.rounds[depth] + 1;
+        if self.stage == Stage::Running && cx.loading() && (count == 0 || played < count) {
+            self.rounds[depth] = played % u32::MAX;
+            self.go_to(start);
+        } else {
+            self.rounds[depth] = 0;
+            self.at += 1;
+            self.until = Time::ZERO;
+        }
+        self.due = cx.now;
+    }
+
+    /// Look for what the present step waits for. True: it is passed.
+    fn expect(&mut self, cx: &mut Cx<'_>, alternatives: &[Alternative]) -> bool {
+        let last = self.last;
+        let found = self.inbox.iter().enumerate().find_map(|(place, event)| {
+            let one = alternatives.iter().find(|one| is_wanted(&one.wanted, event, last))?;
+            Some((place, *event, one.then))
+        });
+        if let Some((place, event, then)) = found {
+            // what was passed over is of no interest any more, unless it is of another transaction
+            self.inbox.remove(place);
+            self.take(cx, event);
+            self.due = cx.now;
+            match then {
+                Some(label) => self.go_to(label),
+                None => {
+                    self.at += 1;
+                    self.until = Time::ZERO;
+                }
+            }
+            return true;
+        }
+        let Some(event) = self.inbox.iter().copied().find(|event| is_told_to(alternatives, event, last)) else {
+            return false;
+        };
+        if alternatives.iter().all(|one| one.optional) {
+            self.at += 1;
+            self.until = Time::ZERO;
+            return true;
+        }
+        if let Event::Response { status: 100..=199, .. } = event {
+            self.inbox.retain(|other| *other != event);
+            return false;
+        }
+        self.refused(cx, event);
+        true
+    }
+
+    /// A step took `event`.
+    fn take(&mut self, cx: &mut Cx<'_>, event: Event) {
+        match event {
+            Event::Response { status: 200.., first, delay, .. } => cx.delivered(first, delay),
+            Event::Response { .. } => {}
+            Event::Request(method) => {
+                self.answers_invite = method == Method::Invite;
+                if method == Method::Ack {
+                    // no answer is due: a further one is to what came before
+                    self.answers_invite = self.requested.is_none();
+                }
+            }
+        }
+    }
+
+    /// A final response came that the scenario does not go on with.
+    fn refused(&mut self, cx: &mut Cx<'_>, event: Event) {
+        use protocol::cause::{Cause, Detail};
+        if let Event::Response { method, status, first, delay } = event {
+            // it is an answer: nothing was lost
+            let cause = Cause { kind: Failure::Rejected, detail: Detail::Status(status) };
+            let reason = crate::scenario::reason(status);
+            cx.delay(first, delay);
+            self.fail(cx, cause, || format!("{method} was answered with {status} {reason}"));
+        }
+    }
+
+    /// The flow ends in good order.
+    fn complete(&mut self, cx: &mut Cx<'_>) {
+        self.leave();
+        cx.wake_at(Time::NEVER);
+        self.armed = Time::NEVER;
+        cx.finish();
+    }
+
+    /// The flow ends, and not as the scenario says.
+    fn fail(&mut self, cx: &mut Cx<'_>, why: impl Into<protocol::cause::Cause>, what: impl FnOnce() -> String) {
+        cx.failure(cx.now, why, what);
+        self.leave();
+        cx.wake_at(Time::NEVER);
+        self.armed = Time::NEVER;
+        cx.give_up();
+    }
+
+    fn leave(&mut self) {
+        self.stage = Stage::Idle;
+        self.silent = Time::NEVER;
+        self.invite = None;
+        self.request = None;
+        self.invited = None;
+        self.requested = None;
+        self.dialog = None;
+        self.ack = None;
+        self.inbox.clear();
+    }
+
+    /// Set the timer to what comes first: a step, or a transmission.
+    fn arm(&mut self, cx: &mut Cx<'_>) {
+        let clients = [&self.invite, &self.request].into_iter().flatten();
+        let servers = [&self.invited, &self.requested].into_iter().flatten();
+        let mut at = if self.until == Time::ZERO { Time::NEVER } else { self.until };
+        self.silent = Time::NEVER;
+        for client in clients {
+            at = at.min(client.resend).min(client.expires);
+            if !client.provisional {
+                self.silent = self.silent.min(client.first);
+            }
+        }
+        for server in servers {
+            at = at.min(server.due());
+        }
+        if at != self.armed {
+            self.armed = at;
+            cx.wake_at(at);
+        }
+    }
+
+    /// Send again what is due, give up what is overdue. True: the flow goes on.
+    fn retransmit(&mut self, cx: &mut Cx<'_>) -> bool {
+        for invite in [true, false] {
+            let client = if invite { &mut self.invite } else { &mut self.request };
+            if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
+                let session = self.in_session();
+                measure::finished(cx, &overdue, None, if invite { !session } else { session });
+                let (method, t) = (overdue.method, overdue.first);
+                let timer = if invite { "Timer B" } else { "Timer F" };
+                cx.failure(t, Failure::Unanswered, || format!("no final response to {method} before {timer}"));
+                self.leave();
+                cx.wake_at(Time::NEVER);
+                self.armed = Time::NEVER;
+                cx.give_up();
+                return false;
+            }
+        }
+        let t2 = self.config.t2;
+        for client in [&mut self.invite, &mut self.request].into_iter().flatten() {
+            if client.resend <= cx.now {
+                cx.out.push_datagram(&client.bytes);
+                cx.sent_bytes(client.first, client.bytes.len());
+                client.sent_again(cx.now, t2);
+                measure::sent_again(cx, client);
+            }
+        }
+        let Some(invited) = &mut self.invited else { return true };
+        if invited.expires <= cx.now {
+            // section 13.3.1.4: without its ACK the session is over
+            invited.settle();
+            self.fail(cx, Failure::Unanswered, || "no ACK to our 200 in time (64 × T1)".into());
+            return false;
+        }
+        if invited.resend <= cx.now {
+            let response = invited.response.clone();
+            cx.sent_bytes(invited.answered, invited.response.len());
+            invited.wait = (invited.wait * 2).min(t2);
+            invited.resend = cx.now + invited.wait;
+            cx.count(invited.answered, counter::RESPONSE_RETRANSMISSIONS);
+            self.say(cx, &response);
+        }
+        true
+    }
+
+    fn in_session(&self) -> bool {
+        self.dialog.as_ref().is_some_and(|dialog| dialog.session)
+    }
+
+    /// Whether the present step's wait is over without what it waits for.
+    fn timed_out(&mut self, cx: &mut Cx<'_>) -> bool {
+        let config = Arc::clone(&self.config);
+        let Some(Op::Expect(alternatives)) = config.ops.get(usize::from(self.at)) else { return false };
+        if self.until == Time::ZERO || self.until > cx.now {
+            return false;
+        }
+        if let Some(passes) = alternatives.iter().find(|one| one.optional) {
+            match passes.then {
+                Some(label) => self.go_to(label),
+                None => self.next(cx),
+            }
+            return false;
+        }
+        let what = alternatives.iter().map(|one| told(&one.wanted)).collect::<Vec<_>>().join(" or ");
+        let step = self.at;
+        self.fail(cx, Failure::Timeout, || format!("step {step}: {what} did not come in time"));
+        true
+    }
+}
+
+/// Whether `event` is what is wanted; a response without a method named is to the request sent `last`.
+fn is_wanted(wanted: &Wanted, event: &Event, last: Method) -> bool {
+    match (wanted, event) {
+        (Wanted::Response { status, of }, Event::Response { method, status: code, .. }) => {
+            of.unwrap_or(last) == *method && status.has(*code)
+        }
+        (Wanted::Request(wanted), Event::Request(method)) => wanted == method,
+        _ => false,
+    }
+}
+
+/// Whether `event` is of a transaction that the step waits for a response of: then it is not what was to come.
+fn is_told_to(alternatives: &[Alternative], event: &Event, last: Method) -> bool {
+    let Event::Response { method, status, .. } = event else { return false };
+    alternatives.iter().any(|one| match &one.wanted {
+        Wanted::Response { of, status: set } => {
+            of.unwrap_or(last) == *method && (*status >= 200 || !set.is_provisional())
+        }
+        Wanted::Request(_) => false,
+    })
+}
+
+fn told(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::Response { status, of: Some(of) } => format!("{status} to {of}"),
+        Wanted::Response { status, of: None } => format!("{status}"),
+        Wanted::Request(method) => method.to_string(),
+    }
+}
+
+impl Model for UserAgent {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        self.leave();
+        self.at = 0;
+        self.rounds = [0; DEPTH_MAX];
+        self.due = cx.intended;
+        self.until = Time::ZERO;
+        self.flow += 1;
+        self.armed = Time::NEVER;
+        self.stage = Stage::Connecting;
+        cx.connect();
+    }
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        if self.stage == Stage::Connecting {
+            self.stage = Stage::Running;
+            self.local = cx.local.unwrap_or(self.local);
+            self.advance(cx);
+        }
+    }
+
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        if matches!(self.stage, Stage::Idle | Stage::Connecting) {
+            return bytes.len();
+        }
+        if self.config.reliable {
+            return self.stream(cx, bytes);
+        }
+        self.message(cx, bytes);
+        self.advance(cx);
+        bytes.len()
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        self.armed = Time::NEVER;
+        if matches!(self.stage, Stage::Idle | Stage::Connecting) {
+            return;
+        }
+        if self.retransmit(cx) && !self.timed_out(cx) {
+            self.advance(cx);
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+        match self.stage {
+            Stage::Idle => {}
+            // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
+            _ if !self.config.reliable && why == Failure::Unreachable => {}
+            _ => {
+                self.forget(cx, "the connection broke before the response came");
+                self.leave();
+                cx.give_up();
+            }
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        match self.stage {
+            Stage::Idle => {}
+            Stage::Connecting => self.stage = Stage::Stopping,
+            Stage::Running | Stage::Stopping => {
+                self.stage = Stage::Stopping;
+                self.advance(cx);
+            }
+        }
+    }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        self.forget(cx, "no final response by the end of the drain");
+        self.leave();
+    }
+
+    #[inline]
+    fn waiting_since(&self) -> Time {
+        if self.stage == Stage::Idle { Time::NEVER } else { self.silent }
+    }
+}
+
+impl UserAgent {
+    /// What is under way is never answered now.
+    fn forget(&mut self, cx: &mut Cx<'_>, what: &str) {
+        let session = self.in_session();
+        for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
+            if let Some(client) = client {
+                measure::finished(cx, &client, None, asks);
+                cx.never_answered(client.first, &format!("{}: {what}", client.method));
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What comes to a user agent: responses to its transactions, requests, and what is neither.
+
+use super::{UserAgent, Event, INBOX_MAX, Stage};
+use crate::auth::Auth;
+use crate::description::counter;
+use crate::dialog::{Dialog, contact_uri, routes};
+use crate::measure;
+use crate::message::{fingerprint, read_branch};
+use crate::method::Method;
+use crate::scenario::{Op, Wanted, reason};
+use crate::transaction::{Client, Server};
+use protocol::cause::other_protocol;
+use protocol::meter::Failure;
+use protocol::model::Cx;
+use protocol::time::Time;
+use sip_core::message::{Fields, Name, Scanned, Start, frame, leading_crlf, scan};
+use std::sync::Arc;
+
+impl UserAgent {
+    /// Messages of a stream: how many bytes were used.
+    pub(super) fn stream(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while self.stage != Stage::Idle {
+            let rest = &bytes[used..];
+            // keep-alives may come between messages (RFC 5626 section 3.5.1)
+            if rest.len() == leading_crlf(rest) {
+                return bytes.len();
+            }
+            match frame(rest) {
+                Ok(Some(length)) => {
+                    self.message(cx, &rest[..length]);
+                    used += length;
+                    self.advance(cx);
+                }
+                Ok(None) => return used,
+                Err(why) => {
+                    let start = rest[..rest.len().min(60)].escape_ascii().to_string();
+                    let cause = match other_protocol(rest) {
+                        Some(name) => protocol::cause::Cause::named(Failure::Protocol, name),
+                        None => Failure::Protocol.into(),
+                    };
+                    self.fail(cx, cause, || format!("the stream is no SIP: {why}: {start}"));
+                    cx.close();
+                    return bytes.len();
+                }
+            }
+        }
+        bytes.len()
+    }
+
+    /// One message.
+    pub(super) fn message(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
+        cx.arrived(cx.now, bytes.len());
+        if bytes.len() == leading_crlf(bytes) {
+            return; // a keep-alive
+        }
+        let message = match scan(bytes) {
+            Ok(message) => message,
+            Err(why) => {
+                // section 18.3, 21.4.1: it is dropped, and its transaction goes on
+                cx.count(cx.now, counter::MALFORMED_MESSAGES);
+                let start = bytes[..bytes.len().min(60)].escape_ascii().to_string();
+                return cx.corrupted(cx.now, || format!("a malformed message: {why}: {start}"));
+            }
+        };
+        match message.start {
+            Start::Response { code, .. } => self.response(cx, bytes, &message, code),
+            Start::Request { method, .. } => self.incoming(cx, bytes, &message, Method::of(method)),
+        }
+    }
+
+    fn response(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, code: u16) {
+        let method = Method::of(message.cseq.method);
+        let ours = message.via.branch.and_then(|branch| read_branch(branch, self.config.run));
+        let number = ours.filter(|(device, _)| *device == cx.device).map(|(_, number)| number);
+        let place = if method == Method::Invite { &mut self.invite } else { &mut self.request };
+        let Some(client) = place
+            .as_mut()
+            .filter(|client| number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number)
+        else {
+            return self.late_response(cx, message, code, method, number.is_some());
+        };
+        if code < 200 {
+            let first = client.first;
+            client.proceed();
+            let rings = code > 100 && !std::mem::replace(&mut client.ringing, true) && method == Method::Invite;
+            if rings {
+                let session = !self.dialog.as_ref().is_some_and(|dialog| dialog.session);
+                if let Some(invite) = self.invite.as_ref().filter(|_| session) {
+                    measure::alerted(cx, invite);
+                }
+            }
+            self.extend(cx.now);
+            if code > 100 {
+                cx.count(first, counter::PROVISIONAL_RESPONSES);
+                self.tell(Event::Response { method, status: code, first, delay: 0 });
+            }
+            return;
+        }
+        let Some(client) = place.take() else { return };
+        self.final_response(cx, bytes, message, code, *client);
+    }
+
+    fn final_response(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, code: u16, client: Client) {
+        let method = client.method;
+        let session = self.in_session();
+        if method == Method::Invite && code >= 300 {
+            self.acknowledge_failure(cx, &client, message.to);
+        }
+        if matches!(code, 401 | 407) && !self.is_expected(method, code) {
+            cx.count(client.first, counter::CHALLENGES);
+            if let Some(auth) = self.answer_to(cx, message, code, &client)
+                && self.send_authorized(cx, &client, auth)
+            {
+                return;
+            }
+        }
+        if method == Method::Invite && !session && (200..300).contains(&code) {
+            if !client.ringing {
+                measure::alerted(cx, &client);
+            }
+            self.establish(bytes, message);
+        }
+        let asks = if method == Method::Invite { !session } else { session };
+        let delay = measure::finished(cx, &client, Some(code), asks);
+        if method == Method::Bye && (200..300).contains(&code) {
+            if let Some(dialog) = &mut self.dialog {
+                dialog.session = false;
+            }
+        }
+        // section 12.1: a 2xx to an INVITE without tag, or without Contact, makes no dialog
+        if method == Method::Invite && (200..300).contains(&code) && !session {
+            let lacks = match (message.to_tag, message.contact) {
+                (None, _) => Some("a 200 to INVITE without a tag in To"),
+                (_, None) => Some("a 200 to INVITE without Contact"),
+                _ => None,
+            };
+            if let Some(what) = lacks {
+                return self.fail(cx, Failure::Protocol, || what.into());
+            }
+        }
+        self.tell(Event::Response { method, status: code, first: client.first, delay });
+    }
+
+    /// Whether a step waits for this response as it is: then a challenge is not answered.
+    fn is_expected(&self, method: Method, code: u16) -> bool {
+        let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
+        alternatives.iter().any(|one| match &one.wanted {
+            Wanted::Response { status, of } => of.unwrap_or(self.last) == method && status.has(code),
+            Wanted::Request(_) => false,
+        })
+    }
+
+    fn answer_to(&self, cx: &mut Cx<'_>, message: &Scanned<'_>, code: u16, client: &Client) -> Option<Auth> {
+        let config = Arc::clone(&self.config);
+        let password = config.password.as_ref()?;
+        let proxy = code == 407;
+        let challenges = if proxy { &message.proxy_authenticate } else { &message.www_authenticate };
+        let values = self.values(cx);
+        let (mut user, mut secret) = (Vec::new(), Vec::new());
+        config.auth_user.render(values, cx.rng, &mut user);
+        password.render(values, cx.rng, &mut secret);
+        let auth = Auth::answer(challenges.as_slice(), &user, &secret, proxy)?;
+        client.may_answer(auth.is_stale()).then_some(auth)
+    }
+
+    /// A response to no transaction under way: a 2xx to INVITE that came again is acknowledged again (section 13.2.2.4).
+    fn late_response(&mut self, cx: &mut Cx<'_>, message: &Scanned<'_>, code: u16, method: Method, ours: bool) {
+        if !ours {
+            return cx.count(cx.now, counter::UNRELATED_MESSAGES);
+        }
+        if code < 200 {
+            return;
+        }
+        cx.count(cx.now, counter::RESPONSES_REPEATED);
+        let same_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
+        if method == Method::Invite && code < 300 && same_call && let Some(ack) = &self.ack {
+            let ack = ack.to_vec();
+            self.say(cx, &ack);
+        }
+    }
+
+    /// The call is answered: its dialog (section 12.1.2).
+    fn establish(&mut self, bytes: &[u8], message: &Scanned<'_>) {
+        let Some(dialog) = &mut self.dialog else { return };
+        dialog.remote = message.to.into();
+        if let Some(contact) = message.contact {
+            dialog.target = contact_uri(contact).into();
+        }
+        dialog.routes = if message.record_route { routes(bytes, message.fields, true) } else { Box::default() };
+        dialog.confirmed = true;
+        dialog.session = true;
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.inbox.len() == INBOX_MAX {
+            self.inbox.pop_front();
+        }
+        self.inbox.push_back(event);
+    }
+
+    fn incoming(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, method: Method) {
+        let call = fingerprint(message.call_id);
+        let branch = fingerprint(message.via.branch.unwrap_or_default());
+        let cseq = message.cseq.number;
+        if method == Method::Ack {
+            return self.acknowledged(cx, call, cseq);
+        }
+        let to_invite = method == Method::Invite;
+        let place = if to_invite { &self.invited } else { &self.requested };
+        if place.as_ref().is_some_and(|server| server.is(method, cseq, call, branch)) {
+            cx.count(cx.now, counter::REQUESTS_REPEATED);
+            return self.respond_again(cx, to_invite);
+        }
+        let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
+        let ringing = self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
+        let busy = to_invite && (other_call && self.in_session() || ringing);
+        if busy {
+            // what is under way is kept: this one is answered in its place and forgotten
+            let kept = self.invited.replace(Box::new(server(bytes, message, method, call, branch)));
+            self.respond(cx, true, 486, reason(486), b"", b"");
+            self.invited = kept;
+            return cx.count(cx.now, counter::UNRELATED_MESSAGES);
+        }
+        let new = Box::new(server(bytes, message, method, call, branch));
+        if to_invite {
+            self.invited = Some(new);
+            if message.to_tag.is_none() {
+                cx.count(cx.now, counter::CALLS_RECEIVED);
+                self.accept_dialog(cx, bytes, message);
+            }
+        } else {
+            self.requested = Some(new);
+        }
+        if method == Method::Cancel {
+            return self.cancelled(cx, call, cseq);
+        }
+        if self.awaits(method) {
+            return self.tell(Event::Request(method));
+        }
+        self.answer_unexpected(cx, method, call);
+    }
+
+    /// The caller acknowledges our final response.
+    fn acknowledged(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32) {
+        let Some(invited) = self.invited.as_mut().filter(|one| one.call == call && one.cseq == cseq) else {
+            return cx.count(cx.now, counter::UNRELATED_MESSAGES);
+        };
+        let first = invited.expires != Time::NEVER || invited.resend != Time::NEVER;
+        let (answered, status) = (invited.answered, invited.status);
+        invited.settle();
+        if first && status < 300 {
+            cx.delay(answered, crate::description::delay::ANSWER_SIGNAL);
+            cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
+            self.tell(Event::Request(Method::Ack));
+        }
+    }
+
+    /// The caller gives up before it is answered (section 9.2).
+    fn cancelled(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32) {
+        let pending =
+            self.invited.as_ref().is_some_and(|one| one.call == call && one.cseq == cseq && one.status < 200);
+        if !pending {
+            return self.respond(cx, false, 481, reason(481), b"", b"");
+        }
+        self.respond(cx, false, 200, reason(200), b"", b"");
+        self.respond(cx, true, 487, reason(487), b"", b"");
+        self.dialog = None;
+        if self.awaits(Method::Cancel) {
+            self.tell(Event::Request(Method::Cancel));
+        } else {
+            self.fail(cx, Failure::Closed, || "the caller cancelled the call".into());
+        }
+    }
+
+    /// The dialog that an INVITE asks for (section 12.1.1).
+    fn accept_dialog(&mut self, cx: &Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        let mut local = message.to.to_vec();
+        local.extend_from_slice(b";tag=");
+        self.tag(cx, &mut local);
+        self.dialog = Some(Box::new(Dialog {
+            call_id: message.call_id.into(),
+            local: local.into(),
+            remote: message.from.into(),
+            target: message.contact.map(contact_uri).unwrap_or_default().into(),
+            routes: if message.record_route { routes(bytes, message.fields, false) } else { Box::default() },
+            confirmed: true,
+            ..Dialog::default()
+        }));
+    }
+
+    /// Whether the present step, or the one behind the present pause, waits for a request of this method.
+    fn awaits(&self, method: Method) -> bool {
+        let steps = self.config.ops[usize::from(self.at).min(self.config.ops.len())..].iter();
+        let ahead = steps.take_while(|op| !matches!(op, Op::Jump(_) | Op::Again { .. }));
+        let wants = |wanted: &Wanted| matches!(wanted, Wanted::Request(one) if *one == method);
+        let mut next = ahead.filter_map(|op| match op {
+            Op::Expect(alternatives) => Some(alternatives),
+            _ => None,
+        });
+        next.any(|alternatives| alternatives.iter().any(|one| wants(&one.wanted)))
+    }
+
+    /// Answer a request that no step waits for.
+    fn answer_unexpected(&mut self, cx: &mut Cx<'_>, method: Method, call: u64) {
+        let ours = self.dialog.as_ref().is_some_and(|dialog| fingerprint(&dialog.call_id) == call);
+        match method {
+            Method::Bye if ours && self.in_session() => {
+                self.respond(cx, false, 200, reason(200), b"", b"");
+                self.fail(cx, Failure::Closed, || "the other side ended the call".into());
+            }
+            Method::Bye => {
+                cx.count(cx.now, counter::UNRELATED_MESSAGES);
+                self.respond(cx, false, 481, reason(481), b"", b"");
+            }
+            Method::Invite => {
+                cx.count(cx.now, counter::UNRELATED_MESSAGES);
+                self.respond(cx, true, 486, reason(486), b"", b"");
+                self.dialog = None;
+            }
+            Method::Options | Method::Notify | Method::Info | Method::Message | Method::Update => {
+                self.respond(cx, false, 200, reason(200), b"", b"");
+            }
+            _ => {
+                cx.count(cx.now, counter::UNRELATED_MESSAGES);
+                self.respond(cx, false, 405, reason(405), b"Allow: INVITE, ACK, BYE, CANCEL, OPTIONS\r\n", b"");
+            }
+        }
+    }
+}
+
+/// A received request, with the header fields that its responses repeat (section 8.2.6.2).
+fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch: u64) -> Server {
+    let mut head = Vec::with_capacity(message.header_end.min(1024));
+    let mut fields = Fields::new(bytes, message.fields);
+    while let Ok(Some(field)) = fields.next() {
+        if matches!(field.name, Name::Via | Name::RecordRoute | Name::From | Name::CallId | Name::CSeq) {
+            head.extend_from_slice(field.name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(field.value);
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+    // at the end, so that our tag can follow
+    head.extend_from_slice(b"To: ");
+    head.extend_from_slice(message.to);
+    Server {
+        method,
+        cseq: message.cseq.number,
+        call,
+        branch,
+        head: head.into(),
+        tagged: message.to_tag.is_some(),
+        response: Box::default(),
+        status: 0,
+        resend: Time::NEVER,
+        wait: std::time::Duration::ZERO,
+        expires: Time::NEVER,
+        answered: Time::ZERO,
+    }
+}

@@ -1,0 +1,422 @@
+//! What a user agent sends: requests, responses, and the ACK to a failure.
+
+use super::UserAgent;
+use crate::auth::Auth;
+use crate::config::Config;
+use crate::description::{counter, via_transport};
+use crate::dialog::Dialog;
+use crate::measure;
+use crate::message::{self, contact};
+use crate::method::Method;
+use crate::scenario::{Answer, Header, Op, Request};
+use crate::transaction::Client;
+use protocol::model::Cx;
+use protocol::template::{Template, Values, decimal};
+use protocol::time::Time;
+use std::sync::Arc;
+
+/// Bytes of a message to begin with.
+const MESSAGE: usize = 640;
+/// Timer C (RFC 3261 section 16.6): how long a call may ring without a word.
+const TIMER_C: std::time::Duration = std::time::Duration::from_secs(180);
+
+/// What one request has that another of the same step has not.
+#[derive(Clone, Copy)]
+struct Numbers {
+    branch: u32,
+    cseq: u32,
+}
+
+impl UserAgent {
+    pub(super) fn values(&self, cx: &Cx<'_>) -> Values {
+        Values { device: cx.device, seq: self.flow - 1, now: cx.now }
+    }
+
+    fn render(&self, template: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+        let values = self.values(cx);
+        template.render(values, cx.rng, out);
+    }
+
+    /// Append `sip:USER@DOMAIN`.
+    fn uri(&self, user: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.scheme());
+        self.render(user, cx, out);
+        out.push(b'@');
+        self.render(&self.config.domain, cx, out);
+    }
+
+    fn scheme(&self) -> &'static [u8] {
+        if self.config.scheme.tls { b"sips:" } else { b"sip:" }
+    }
+
+    /// Append our tag: of this device, in this flow.
+    pub(super) fn tag(&self, cx: &Cx<'_>, out: &mut Vec<u8>) {
+        message::hex8(cx.device, out);
+        message::hex8(self.flow as u32 ^ self.config.run as u32, out);
+    }
+
+    /// Play a step that sends a request.
+    pub(super) fn send(&mut self, cx: &mut Cx<'_>, request: &Request) {
+        let creates = matches!(request.method, Method::Invite | Method::Subscribe | Method::Refer);
+        if creates && self.dialog.is_none() {
+            self.open_dialog(cx);
+        }
+        self.last = request.method;
+        self.branches = self.branches.wrapping_add(1);
+        let mut numbers = Numbers { branch: self.branches, cseq: 0 };
+        match request.method {
+            Method::Ack => {
+                numbers.cseq = self.dialog.as_ref().map_or(1, |dialog| dialog.invite_cseq);
+                let bytes = self.compose(cx, request, numbers);
+                self.say(cx, &bytes);
+                cx.sent_bytes(self.due, bytes.len());
+                if !self.config.reliable || self.in_session() {
+                    self.ack = Some(bytes.into());
+                }
+                return;
+            }
+            // section 9.1: it is about the INVITE, and has its branch
+            Method::Cancel => {
+                if let Some(invite) = &self.invite {
+                    numbers = Numbers { branch: invite.branch, cseq: invite.cseq };
+                }
+            }
+            _ => numbers.cseq = self.next_cseq(request.method),
+        }
+        let client = self.begin(cx, request, numbers, self.due, 0);
+        let in_dialog = request.method == Method::Invite && self.in_session();
+        measure::requested(cx, &client, in_dialog);
+        cx.sent(client.first, client.length);
+        self.keep(client);
+    }
+
+    fn next_cseq(&mut self, method: Method) -> u32 {
+        let cseq = match (&mut self.dialog, method) {
+            (_, Method::Register) => &mut self.registers,
+            (Some(dialog), _) => &mut dialog.cseq,
+            (None, _) => return 1,
+        };
+        *cseq += 1;
+        let cseq = *cseq;
+        if let (Some(dialog), Method::Invite) = (&mut self.dialog, method) {
+            dialog.invite_cseq = cseq;
+        }
+        cseq
+    }
+
+    /// Send a request that opens a transaction. `challenged`: how many challenges it has answered.
+    fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &Request,
+        numbers: Numbers,
+        first: Time,
+        challenged: u8,
+    ) -> Client {
+        let bytes = self.compose(cx, request, numbers);
+        self.say(cx, &bytes);
+        let Config { reliable, t1, timeout, .. } = *self.config;
+        Client {
+            method: request.method,
+            branch: numbers.branch,
+            cseq: numbers.cseq,
+            length: bytes.len(),
+            bytes: if reliable { Vec::new() } else { bytes },
+            first,
+            resend: if reliable { Time::NEVER } else { cx.now + t1 },
+            wait: t1,
+            expires: cx.now + timeout,
+            provisional: false,
+            ringing: false,
+            challenged,
+            step: self.at,
+        }
+    }
+
+    fn keep(&mut self, client: Client) {
+        let place = if client.method == Method::Invite { &mut self.invite } else { &mut self.request };
+        *place = Some(Box::new(client));
+    }
+
+    /// Send a request again with an answer to the challenge of `auth`. Section 22.2: Call-ID and From stay, CSeq grows.
+    pub(super) fn send_authorized(&mut self, cx: &mut Cx<'_>, client: &Client, auth: Auth) -> bool {
+        let config = Arc::clone(&self.config);
+        let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
+        self.auth = Some(Box::new(auth));
+        self.branches = self.branches.wrapping_add(1);
+        let numbers = Numbers { branch: self.branches, cseq: self.next_cseq(client.method) };
+        let again = self.begin(cx, request, numbers, client.first, client.challenged + 1);
+        cx.sent_bytes(client.first, again.length);
+        let again = Client { step: client.step, ..again };
+        self.keep(again);
+        true
+    }
+
+    /// Timer C takes the place of Timer B once a response has come.
+    pub(super) fn extend(&mut self, now: Time) {
+        if let Some(invite) = &mut self.invite {
+            invite.expires = now + TIMER_C;
+        }
+    }
+
+    /// A call of our own: its Call-ID, and who it is from and for.
+    fn open_dialog(&mut self, cx: &mut Cx<'_>) {
+        let config = Arc::clone(&self.config);
+        let mut local = Vec::with_capacity(64);
+        local.push(b'<');
+        self.uri(&config.user, cx, &mut local);
+        local.extend_from_slice(b">;tag=");
+        self.tag(cx, &mut local);
+        let mut target = Vec::with_capacity(48);
+        self.uri(&config.callee, cx, &mut target);
+        let remote = [b"<", &*target, b">"].concat();
+        self.dialog = Some(Box::new(Dialog {
+            call_id: self.new_call_id(cx),
+            local: local.into(),
+            remote: remote.into(),
+            target: target.into(),
+            ..Dialog::default()
+        }));
+    }
+
+    fn new_call_id(&mut self, cx: &Cx<'_>) -> Box<[u8]> {
+        self.calls = self.calls.wrapping_add(1);
+        let mut id = Vec::with_capacity(40);
+        self.call_id(cx, self.calls, &mut id);
+        id.into()
+    }
+
+    /// Append a Call-ID; number 0 is that of registrations.
+    fn call_id(&self, cx: &Cx<'_>, number: u32, out: &mut Vec<u8>) {
+        message::hex8(cx.device, out);
+        message::hex8(number, out);
+        message::hex8((self.config.run >> 32) as u32, out);
+        message::hex8(self.config.run as u32, out);
+        out.extend_from_slice(b"@netdyno");
+    }
+
+    /// A request as it leaves.
+    fn compose(&mut self, cx: &mut Cx<'_>, request: &Request, numbers: Numbers) -> Vec<u8> {
+        let config = Arc::clone(&self.config);
+        let mut out = Vec::with_capacity(MESSAGE);
+        let method = request.method;
+        // a registration is in no dialog, whatever else is up
+        let dialog = self.dialog.take_if(|_| method != Method::Register);
+        let uri_at = {
+            out.extend_from_slice(method.name().as_bytes());
+            out.push(b' ');
+            let start = out.len();
+            match (&request.uri, &dialog) {
+                (Some(uri), _) => self.render(uri, cx, &mut out),
+                (None, Some(dialog)) => out.extend_from_slice(&dialog.target),
+                (None, None) if method == Method::Register => {
+                    out.extend_from_slice(self.scheme());
+                    self.render(&config.domain, cx, &mut out);
+                }
+                (None, None) => self.uri(&config.callee, cx, &mut out),
+            }
+            start..out.len()
+        };
+        out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
+        out.extend_from_slice(via_transport(config.scheme).as_bytes());
+        out.push(b' ');
+        message::address(self.local, &mut out);
+        out.extend_from_slice(b";branch=");
+        message::branch(cx.device, numbers.branch, config.run, &mut out);
+        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
+        match &dialog {
+            Some(dialog) => {
+                out.extend_from_slice(&dialog.routes);
+                field("From", &dialog.local, &mut out);
+                field("To", &dialog.remote, &mut out);
+                field("Call-ID", &dialog.call_id, &mut out);
+            }
+            None => self.identify(cx, method, &mut out),
+        }
+        out.extend_from_slice(b"CSeq: ");
+        decimal(numbers.cseq.into(), &mut out);
+        out.push(b' ');
+        out.extend_from_slice(method.name().as_bytes());
+        out.extend_from_slice(b"\r\n");
+        let reachable = !matches!(method, Method::Bye | Method::Cancel | Method::Ack | Method::Message);
+        if reachable {
+            out.extend_from_slice(b"Contact: ");
+            contact(cx.device, self.local, via_transport(config.scheme), &mut out);
+            out.extend_from_slice(b"\r\n");
+        }
+        if matches!(method, Method::Register | Method::Subscribe | Method::Publish) {
+            message::number("Expires", request.expires.unwrap_or(config.expires), &mut out);
+        }
+        let mut body = Vec::new();
+        if request.sdp {
+            message::session_description(cx.device, self.local.ip(), config.sdp_size, &mut body);
+        } else if let Some(template) = &request.body {
+            self.render(template, cx, &mut body);
+        }
+        // section 9.1: a CANCEL is not challenged
+        if method != Method::Cancel
+            && let Some(mut auth) = self.auth.take()
+        {
+            let uri = out[uri_at].to_vec();
+            auth.write(method.name(), &uri, &body, cx.rng, &mut out);
+            self.auth = Some(auth);
+        }
+        out.extend_from_slice(b"User-Agent: netdyno\r\n");
+        self.headers(&config.headers, cx, &mut out);
+        self.headers(&request.headers, cx, &mut out);
+        let content_type = if request.sdp { "application/sdp" } else { &request.content_type };
+        message::body(content_type, &body, &mut out);
+        self.dialog = self.dialog.take().or(dialog);
+        out
+    }
+
+    fn headers(&self, headers: &[Header], cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+        for Header { name, value } in headers {
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            self.render(value, cx, out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// From, To and Call-ID of a request outside of a dialog.
+    fn identify(&mut self, cx: &mut Cx<'_>, method: Method, out: &mut Vec<u8>) {
+        let config = Arc::clone(&self.config);
+        out.extend_from_slice(b"From: <");
+        self.uri(&config.user, cx, out);
+        out.extend_from_slice(b">;tag=");
+        self.tag(cx, out);
+        out.extend_from_slice(b"\r\nTo: <");
+        let to = if method == Method::Register { &config.user } else { &config.callee };
+        self.uri(to, cx, out);
+        out.extend_from_slice(b">\r\nCall-ID: ");
+        let number = if method == Method::Register {
+            0
+        } else {
+            self.calls = self.calls.wrapping_add(1);
+            self.calls
+        };
+        self.call_id(cx, number, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Acknowledge a failure to `invite` (section 17.1.1.3): with its branch, and the To of the response.
+    pub(super) fn acknowledge_failure(&mut self, cx: &mut Cx<'_>, invite: &Client, to: &[u8]) {
+        let config = Arc::clone(&self.config);
+        let Some(dialog) = &self.dialog else { return };
+        let mut out = Vec::with_capacity(MESSAGE);
+        out.extend_from_slice(b"ACK ");
+        out.extend_from_slice(&dialog.target);
+        out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
+        out.extend_from_slice(via_transport(config.scheme).as_bytes());
+        out.push(b' ');
+        message::address(self.local, &mut out);
+        out.extend_from_slice(b";branch=");
+        message::branch(cx.device, invite.branch, config.run, &mut out);
+        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
+        out.extend_from_slice(&dialog.routes);
+        field("From", &dialog.local, &mut out);
+        field("To", to, &mut out);
+        field("Call-ID", &dialog.call_id, &mut out);
+        out.extend_from_slice(b"CSeq: ");
+        decimal(invite.cseq.into(), &mut out);
+        out.extend_from_slice(b" ACK\r\nContent-Length: 0\r\n\r\n");
+        cx.sent_bytes(invite.first, out.len());
+        self.say(cx, &out);
+    }
+
+    /// Play a step that answers a request.
+    pub(super) fn answer(&mut self, cx: &mut Cx<'_>, answer: &Answer) {
+        let place = if self.answers_invite { &self.invited } else { &self.requested };
+        if place.is_none() {
+            return;
+        }
+        let config = Arc::clone(&self.config);
+        let mut extra = Vec::new();
+        self.headers(&config.headers, cx, &mut extra);
+        self.headers(&answer.headers, cx, &mut extra);
+        let mut body = Vec::new();
+        if answer.sdp {
+            message::session_description(cx.device, self.local.ip(), config.sdp_size, &mut body);
+        }
+        self.respond(cx, self.answers_invite, answer.status, &answer.reason, &extra, &body);
+    }
+
+    /// Answer the INVITE or the other request that came last.
+    pub(super) fn respond(
+        &mut self,
+        cx: &mut Cx<'_>,
+        to_invite: bool,
+        status: u16,
+        reason: &str,
+        headers: &[u8],
+        body: &[u8],
+    ) {
+        let config = Arc::clone(&self.config);
+        let place = if to_invite { &mut self.invited } else { &mut self.requested };
+        let Some(mut server) = place.take() else { return };
+        let mut out = Vec::with_capacity(server.head.len() + 160 + body.len());
+        out.extend_from_slice(b"SIP/2.0 ");
+        decimal(status.into(), &mut out);
+        out.push(b' ');
+        out.extend_from_slice(reason.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&server.head);
+        if !server.tagged && status > 100 {
+            out.extend_from_slice(b";tag=");
+            self.tag(cx, &mut out);
+        }
+        out.extend_from_slice(b"\r\n");
+        let reachable = to_invite && status < 300 || matches!(server.method, Method::Subscribe | Method::Refer);
+        if reachable && status > 100 {
+            out.extend_from_slice(b"Contact: ");
+            contact(cx.device, self.local, via_transport(config.scheme), &mut out);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(headers);
+        message::body("application/sdp", body, &mut out);
+        server.status = status;
+        if status >= 200 {
+            server.answered = cx.now;
+        }
+        if to_invite && status >= 200 {
+            // section 13.3.1.4 for 2xx; section 17.2.1, Timers G and H, for the others
+            let repeats = !config.reliable || status < 300;
+            server.wait = config.t1;
+            server.resend = if repeats { cx.now + config.t1 } else { Time::NEVER };
+            server.expires = if repeats { cx.now + config.t1 * 64 } else { Time::NEVER };
+            if status < 300
+                && let Some(dialog) = &mut self.dialog
+            {
+                dialog.session = true;
+            }
+        }
+        if server.method == Method::Bye
+            && let Some(dialog) = &mut self.dialog
+        {
+            dialog.session = false;
+        }
+        server.response = out.clone().into();
+        cx.sent_bytes(cx.now, out.len());
+        let place = if to_invite { &mut self.invited } else { &mut self.requested };
+        *place = Some(server);
+        self.say(cx, &out);
+    }
+
+    /// Send a response again: its request came again.
+    pub(super) fn respond_again(&mut self, cx: &mut Cx<'_>, to_invite: bool) {
+        let place = if to_invite { &self.invited } else { &self.requested };
+        let Some(server) = place.as_ref().filter(|server| !server.response.is_empty()) else { return };
+        let response = server.response.to_vec();
+        cx.count(cx.now, counter::RESPONSE_RETRANSMISSIONS);
+        cx.sent_bytes(cx.now, response.len());
+        self.say(cx, &response);
+    }
+}
+
+fn field(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

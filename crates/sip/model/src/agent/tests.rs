@@ -1,0 +1,426 @@
+//! User agents whose server is the test.
+
+use super::UserAgent;
+use crate::scenario::{Preset, Scenario, Step};
+use crate::{DESCRIPTION, Params};
+use protocol::describe::ModelParams;
+use protocol::meter::{Failure, Phase};
+use protocol::model::{FlowEnd, Model};
+use protocol::target::Target;
+use protocol::testing::Bench;
+use protocol::time::Time;
+use protocol::unit::Interval;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+fn bench_of(scheme: usize, params: Params) -> Bench<UserAgent> {
+    let scheme = crate::description::SCHEMES[scheme];
+    let target = Target { scheme, host: "sip.example.net".into(), port: 5060, ipv6: false };
+    let config = Arc::new(Params { run: 0xab, ..params }.compile(&target).expect("good parameters"));
+    let mut bench = Bench::of(UserAgent::new(config), &DESCRIPTION);
+    bench.local = Some("10.0.0.1:40000".parse().expect("address"));
+    bench
+}
+
+fn bench(preset: Preset) -> Bench<UserAgent> {
+    bench_of(0, Params { scenario: Scenario::Preset(preset), ..Params::default() })
+}
+
+/// Begin a flow, whose connection comes up at once.
+fn begin(bench: &mut Bench<UserAgent>) {
+    bench.call(|device, cx| device.start(cx));
+    bench.call(|device, cx| device.connected(cx));
+}
+
+/// What was sent, a message each.
+fn sent(bench: &mut Bench<UserAgent>) -> Vec<String> {
+    let bytes = std::mem::take(&mut bench.out.bytes);
+    bench.out.clear();
+    let mut rest = String::from_utf8(bytes).expect("text");
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let length = sip_core::message::frame(rest.as_bytes()).expect("a message").expect("a whole one");
+        let behind = rest.split_off(length);
+        all.push(std::mem::replace(&mut rest, behind));
+    }
+    all
+}
+
+fn one(bench: &mut Bench<UserAgent>) -> String {
+    let mut all = sent(bench);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// The value of a header field of `message`.
+fn value<'a>(message: &'a str, name: &str) -> &'a str {
+    let field = |line: &'a str| line.strip_prefix(name)?.strip_prefix(": ");
+    message.lines().find_map(field).unwrap_or_else(|| panic!("{name} in {message}"))
+}
+
+/// A response to `request`, with more header fields.
+fn response(request: &str, status: u16, to_tag: &str, more: &str) -> String {
+    let copied = ["Via", "From", "Call-ID", "CSeq"].map(|name| format!("{name}: {}\r\n", value(request, name)));
+    let to = value(request, "To");
+    let tag = if to_tag.is_empty() || to.contains(";tag=") { String::new() } else { format!(";tag={to_tag}") };
+    format!("SIP/2.0 {status} Reason\r\n{}To: {to}{tag}\r\n{more}Content-Length: 0\r\n\r\n", copied.concat())
+}
+
+fn receive(bench: &mut Bench<UserAgent>, message: &str) {
+    bench.call(|device, cx| device.received(cx, message.as_bytes()));
+}
+
+fn after(bench: &mut Bench<UserAgent>, wait: u64) {
+    bench.now = bench.now + Duration::from_nanos(wait);
+    if bench.wake <= bench.now {
+        bench.wake = Time::NEVER;
+        bench.call(|device, cx| device.timer(cx));
+    }
+}
+
+fn counter(bench: &Bench<UserAgent>, name: &str) -> u64 {
+    let place = DESCRIPTION.counters.iter().position(|one| one.name == name).expect(name);
+    [Phase::Measure, Phase::Drain].into_iter().map(|phase| bench.tally_of(phase).own[place]).sum()
+}
+
+fn delays(bench: &Bench<UserAgent>, name: &str) -> Vec<u64> {
+    let place = DESCRIPTION.delays.iter().position(|one| one.name == name).expect(name);
+    let histogram = &bench.tally_of(Phase::Measure).delays[place];
+    let times = |count| usize::try_from(count).expect("few");
+    let recorded = histogram.iter_recorded();
+    recorded.flat_map(|one| vec![one.value_iterated_to() / MS; times(one.count_at_value())]).collect()
+}
+
+#[test]
+fn a_registration_answers_its_challenge_and_is_timed_from_the_first_request() {
+    let password = Some("secret".to_owned());
+    let mut bench = bench_of(0, Params { password, ..Params::default() });
+    begin(&mut bench);
+    let first = one(&mut bench);
+    assert!(first.starts_with("REGISTER sip:sip.example.net SIP/2.0\r\n"), "{first}");
+    assert_eq!(value(&first, "To"), "<sip:user0@sip.example.net>");
+    assert_eq!(value(&first, "Contact"), "<sip:nd00000000@10.0.0.1:40000>");
+    bench.now = Time(30 * MS);
+    let challenge = "WWW-Authenticate: Digest realm=\"example\", nonce=\"abc\", qop=\"auth\"\r\n";
+    receive(&mut bench, &response(&first, 401, "s1", challenge));
+    let second = one(&mut bench);
+    assert_eq!((value(&first, "CSeq"), value(&second, "CSeq")), ("1 REGISTER", "2 REGISTER"));
+    assert_eq!(value(&first, "Call-ID"), value(&second, "Call-ID"));
+    let answer = value(&second, "Authorization");
+    assert!(answer.contains("username=\"user0\"") && answer.contains("uri=\"sip:sip.example.net\""), "{answer}");
+    bench.now = Time(70 * MS);
+    receive(&mut bench, &response(&second, 200, "s2", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+    assert_eq!(delays(&bench, "registration"), [70]);
+    let counted = ["registrations", "registrations_accepted", "registrations_ineffective", "challenges"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [1, 1, 0, 1]);
+    let counts = bench.measured();
+    assert_eq!((counts.messages_sent, counts.messages_delivered), (1, 1));
+}
+
+#[test]
+fn a_challenge_that_comes_again_is_a_failure() {
+    let mut bench = bench_of(0, Params { password: Some("wrong".into()), ..Params::default() });
+    begin(&mut bench);
+    let challenge = "WWW-Authenticate: Digest realm=\"example\", nonce=\"abc\"\r\n";
+    for _ in 0..2 {
+        let request = one(&mut bench);
+        receive(&mut bench, &response(&request, 401, "s1", challenge));
+    }
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert_eq!(counter(&bench, "registrations_ineffective"), 1);
+    assert_eq!(bench.measured().failures[Failure::Rejected as usize], 1);
+    assert!(bench.complaints[0].contains("REGISTER was answered with 401"), "{:?}", bench.complaints);
+}
+
+#[test]
+fn a_request_is_sent_again_until_timer_f() {
+    let mut bench = bench(Preset::Register);
+    begin(&mut bench);
+    let first = one(&mut bench);
+    let mut times = Vec::new();
+    while bench.end.is_none() {
+        let wake = bench.wake;
+        assert!(wake != Time::NEVER);
+        let wait = wake.since(bench.now);
+        after(&mut bench, wait);
+        for again in sent(&mut bench) {
+            assert_eq!(again, first);
+            times.push(bench.now.0 / MS);
+        }
+    }
+    // RFC 3261 section 17.1.2.2: 500 ms, 1 s, 2 s, then every 4 s until 32 s
+    assert_eq!(times, [500, 1500, 3500, 7500, 11_500, 15_500, 19_500, 23_500, 27_500, 31_500]);
+    assert_eq!(counter(&bench, "register_retransmissions"), 10);
+    assert_eq!(bench.measured().failures[Failure::Unanswered as usize], 1);
+    assert_eq!(bench.now, Time(32_000 * MS));
+}
+
+#[test]
+fn a_call_is_set_up_held_and_ended() {
+    let hold = Interval::ms(100);
+    let mut bench = bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..Params::default() });
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    assert!(invite.starts_with("INVITE sip:callee0@sip.example.net SIP/2.0\r\n"), "{invite}");
+    assert!(invite.contains("m=audio"));
+    receive(&mut bench, &response(&invite, 100, "", ""));
+    bench.now = Time(20 * MS);
+    receive(&mut bench, &response(&invite, 180, "b1", "Contact: <sip:b@10.0.0.9:5080>\r\n"));
+    bench.now = Time(50 * MS);
+    let answer = "Contact: <sip:b@10.0.0.9:5080>\r\nRecord-Route: <sip:p1;lr>\r\nRecord-Route: <sip:p2;lr>\r\n";
+    receive(&mut bench, &response(&invite, 200, "b1", answer));
+    let ack = one(&mut bench);
+    assert!(ack.starts_with("ACK sip:b@10.0.0.9:5080 SIP/2.0\r\n"), "{ack}");
+    assert!(ack.contains("Route: <sip:p2;lr>\r\nRoute: <sip:p1;lr>\r\n"), "{ack}");
+    assert_eq!(value(&ack, "CSeq"), "1 ACK");
+    assert!(value(&ack, "To").ends_with(";tag=b1"));
+    // the 200 comes again, as if the ACK was lost
+    receive(&mut bench, &response(&invite, 200, "b1", answer));
+    assert_eq!(one(&mut bench), ack);
+    after(&mut bench, 100 * MS);
+    let bye = one(&mut bench);
+    assert!(bye.starts_with("BYE sip:b@10.0.0.9:5080 SIP/2.0\r\n") && value(&bye, "CSeq") == "2 BYE", "{bye}");
+    after(&mut bench, 7 * MS);
+    receive(&mut bench, &response(&bye, 200, "", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+    assert_eq!(delays(&bench, "session_request"), [20]);
+    assert_eq!(delays(&bench, "session_setup"), [50]);
+    assert_eq!(delays(&bench, "session_disconnect"), [7]);
+    let counted = ["session_requests", "sessions_answered", "sessions_completed", "responses_repeated"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [1, 1, 1, 1]);
+}
+
+#[test]
+fn a_failure_to_invite_is_acknowledged_with_its_branch() {
+    let mut bench = bench(Preset::Call);
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    bench.now = Time(5 * MS);
+    receive(&mut bench, &response(&invite, 486, "b1", ""));
+    let ack = one(&mut bench);
+    assert!(ack.starts_with("ACK sip:callee0@"), "{ack}");
+    assert_eq!(value(&ack, "Via"), value(&invite, "Via"));
+    assert!(value(&ack, "To").ends_with(";tag=b1"));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    let counted = ["session_requests", "session_requests_effective", "session_attempts_ineffective"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [1, 1, 0]);
+    assert_eq!(delays(&bench, "session_request_failed"), [5]);
+}
+
+#[test]
+fn a_200_without_tag_makes_no_dialog() {
+    let mut bench = bench(Preset::Call);
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    receive(&mut bench, &response(&invite, 200, "", "Contact: <sip:b@10.0.0.9>\r\n"));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert_eq!(bench.measured().failures[Failure::Protocol as usize], 1);
+}
+
+#[test]
+fn responses_to_others_are_counted_and_change_nothing() {
+    let mut bench = bench(Preset::Register);
+    begin(&mut bench);
+    let register = one(&mut bench);
+    receive(&mut bench, &response(&register, 200, "s", "").replace("z9hG4bKnd", "z9hG4bKxx"));
+    receive(&mut bench, &response(&register, 200, "s", "").replace("000000ab;", "000000ac;"));
+    receive(&mut bench, "SIP/2.0 200 OK\r\nbroken");
+    assert_eq!(bench.end, None);
+    assert_eq!((counter(&bench, "unrelated_messages"), counter(&bench, "malformed_messages")), (2, 1));
+    receive(&mut bench, &response(&register, 200, "s", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+}
+
+/// An INVITE from outside, as a proxy passes it on.
+fn incoming(method: &str, cseq: u32, call: &str, to: &str) -> String {
+    let contact = if method == "INVITE" { "Contact: <sip:a@10.0.0.7:5070>\r\nRecord-Route: <sip:p1;lr>\r\n" } else { "" };
+    let branch = if method == "CANCEL" { "INVITE" } else { method };
+    format!(
+        "{method} sip:nd00000000@10.0.0.1:40000 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.2;branch=z9hG4bKp{branch}{cseq}\r\n\
+         Via: SIP/2.0/UDP 10.0.0.7;branch=z9hG4bKa{branch}{cseq}\r\nFrom: <sip:a@x>;tag=a1\r\nTo: {to}\r\n\
+         Call-ID: {call}\r\nCSeq: {cseq} {method}\r\n{contact}Content-Length: 0\r\n\r\n"
+    )
+}
+
+fn registered(preset: Preset) -> Bench<UserAgent> {
+    let mut bench = bench(preset);
+    begin(&mut bench);
+    let register = one(&mut bench);
+    receive(&mut bench, &response(&register, 200, "s", ""));
+    assert_eq!(bench.end, None);
+    bench
+}
+
+#[test]
+fn a_callee_answers_and_measures_the_ack() {
+    let mut bench = registered(Preset::Answer);
+    for call in ["call-1", "call-2"] {
+        receive(&mut bench, &incoming("INVITE", 1, call, "<sip:b@x>"));
+        let all = sent(&mut bench);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].starts_with("SIP/2.0 180 Ringing\r\n") && all[1].starts_with("SIP/2.0 200 OK\r\n"));
+        let answer = &all[1];
+        assert_eq!(answer.matches("Via: ").count(), 2);
+        assert!(answer.contains("Record-Route: <sip:p1;lr>\r\n") && answer.contains("m=audio"));
+        let to = value(answer, "To").to_owned();
+        assert!(to.starts_with("<sip:b@x>;tag="));
+        // the INVITE comes again: so does its answer; the answer comes again by itself after T1
+        receive(&mut bench, &incoming("INVITE", 1, call, "<sip:b@x>"));
+        assert_eq!(&one(&mut bench), answer);
+        after(&mut bench, 500 * MS);
+        assert_eq!(&one(&mut bench), answer);
+        after(&mut bench, 20 * MS);
+        receive(&mut bench, &incoming("ACK", 1, call, &to));
+        after(&mut bench, 60_000 * MS);
+        assert_eq!(sent(&mut bench), [""; 0]);
+        receive(&mut bench, &incoming("BYE", 2, call, &to));
+        assert!(one(&mut bench).starts_with("SIP/2.0 200 OK\r\n"));
+    }
+    assert_eq!(delays(&bench, "answer_signal"), [520, 520]);
+    let counted = ["calls_received", "answers_acknowledged", "requests_repeated"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [2, 2, 2]);
+    bench.call(|device, cx| device.stop(cx));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+}
+
+#[test]
+fn a_callee_without_ack_gives_up() {
+    let mut bench = registered(Preset::Answer);
+    receive(&mut bench, &incoming("INVITE", 1, "call-1", "<sip:b@x>"));
+    while bench.end.is_none() {
+        let wait = bench.wake.since(bench.now);
+        after(&mut bench, wait);
+    }
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert!(bench.complaints[0].contains("no ACK"), "{:?}", bench.complaints);
+}
+
+#[test]
+fn a_second_call_is_busy_and_the_first_goes_on() {
+    let mut bench = registered(Preset::Answer);
+    receive(&mut bench, &incoming("INVITE", 1, "call-1", "<sip:b@x>"));
+    let to = value(&sent(&mut bench)[1], "To").to_owned();
+    receive(&mut bench, &incoming("INVITE", 1, "call-2", "<sip:b@x>"));
+    assert!(one(&mut bench).starts_with("SIP/2.0 486 "));
+    receive(&mut bench, &incoming("ACK", 1, "call-1", &to));
+    receive(&mut bench, &incoming("BYE", 2, "call-1", &to));
+    assert!(one(&mut bench).starts_with("SIP/2.0 200 "));
+    assert_eq!(bench.end, None);
+}
+
+#[test]
+fn a_call_that_is_cancelled_is_terminated() {
+    let mut bench = registered(Preset::NoAnswer);
+    receive(&mut bench, &incoming("INVITE", 1, "call-1", "<sip:b@x>"));
+    assert!(one(&mut bench).starts_with("SIP/2.0 180 "));
+    receive(&mut bench, &incoming("CANCEL", 1, "call-1", "<sip:b@x>"));
+    let all = sent(&mut bench);
+    assert!(all[0].starts_with("SIP/2.0 200 ") && all[0].contains("CSeq: 1 CANCEL"), "{all:?}");
+    assert!(all[1].starts_with("SIP/2.0 487 ") && all[1].contains("CSeq: 1 INVITE"), "{all:?}");
+    receive(&mut bench, &incoming("ACK", 1, "call-1", "<sip:b@x>"));
+    receive(&mut bench, &incoming("INVITE", 1, "call-2", "<sip:b@x>"));
+    assert!(one(&mut bench).starts_with("SIP/2.0 180 "), "the next call");
+}
+
+#[test]
+fn a_cancel_takes_its_answers_in_either_order() {
+    for swapped in [false, true] {
+        let mut bench = bench(Preset::Cancel);
+        begin(&mut bench);
+        let invite = one(&mut bench);
+        receive(&mut bench, &response(&invite, 180, "b1", ""));
+        let cancel = one(&mut bench);
+        assert!(cancel.starts_with("CANCEL sip:callee0@"), "{cancel}");
+        assert_eq!((value(&cancel, "Via"), value(&cancel, "CSeq")), (value(&invite, "Via"), "1 CANCEL"));
+        let mut answers = [response(&cancel, 200, "b1", ""), response(&invite, 487, "b1", "")];
+        if swapped {
+            answers.reverse();
+        }
+        answers.iter().for_each(|answer| receive(&mut bench, answer));
+        assert_eq!(bench.end, Some(FlowEnd::Completed), "{swapped}");
+    }
+}
+
+#[test]
+fn a_bye_that_no_step_expects_ends_the_call() {
+    let mut bench =
+        bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold: Interval::secs(60), ..Params::default() });
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    receive(&mut bench, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"));
+    let _ack = one(&mut bench);
+    let bye = incoming("BYE", 1, value(&invite, "Call-ID"), "<sip:user0@sip.example.net>;tag=x");
+    receive(&mut bench, &bye);
+    assert!(one(&mut bench).starts_with("SIP/2.0 200 "));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert!(bench.complaints[0].contains("ended the call"), "{:?}", bench.complaints);
+}
+
+#[test]
+fn over_tcp_nothing_is_sent_again_and_messages_are_cut_apart() {
+    let mut bench = bench_of(1, Params { scenario: Scenario::Preset(Preset::Call), ..Params::default() });
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    assert!(value(&invite, "Via").starts_with("SIP/2.0/TCP "));
+    after(&mut bench, 5_000 * MS);
+    assert_eq!(sent(&mut bench).len(), 0);
+    let both = response(&invite, 180, "b1", "") + "\r\n\r\n" + &response(&invite, 200, "b1", "Contact: <sip:b@h>\r\n");
+    let (first, second) = both.split_at(both.len() - 20);
+    let used = bench.call(|device, cx| device.received(cx, first.as_bytes()));
+    assert!(used < first.len());
+    let rest = format!("{}{second}", &first[used..]);
+    assert_eq!(bench.call(|device, cx| device.received(cx, rest.as_bytes())), rest.len());
+    let all = sent(&mut bench);
+    assert!(all[0].starts_with("ACK sip:b@h ") && all[1].starts_with("BYE sip:b@h "), "{all:?}");
+}
+
+#[test]
+fn steps_of_ones_own_branch_on_what_comes() {
+    let steps: Vec<Step> = serde_json::from_value(serde_json::json!([
+        {"send": {"method": "OPTIONS", "headers": {"X-Number": "{seq}"}}},
+        {"expect_any": [{"status": 200, "then": "good"}, {"status": "4xx"}]},
+        {"send": {"method": "MESSAGE", "body": "bad"}},
+        {"goto": "end"},
+        {"label": "good"},
+        {"send": {"method": "MESSAGE", "body": "good"}},
+        {"label": "end"},
+        {"expect": {"status": "2xx"}},
+    ]))
+    .expect("steps");
+    for (status, body) in [(200, "good"), (404, "bad")] {
+        let mut bench =
+            bench_of(0, Params { scenario: Scenario::Steps(steps.clone()), ..Params::default() });
+        begin(&mut bench);
+        let options = one(&mut bench);
+        assert_eq!(value(&options, "X-Number"), "0");
+        receive(&mut bench, &response(&options, status, "s", ""));
+        let message = one(&mut bench);
+        assert!(message.ends_with(body), "{message}");
+        receive(&mut bench, &response(&message, 202, "s", ""));
+        assert_eq!(bench.end, Some(FlowEnd::Completed));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_steps_is_named() {
+    let wrong = |steps: serde_json::Value| {
+        let steps: Vec<Step> = serde_json::from_value(steps).expect("steps");
+        let params = Params { scenario: Scenario::Steps(steps), ..Params::default() };
+        params.check().expect_err("wrong").to_string()
+    };
+    let cases = [
+        (serde_json::json!([]), "scenario.steps: is empty"),
+        (serde_json::json!([{"send": {"method": "invite"}}]), "steps[0].send.method: invite is no method of SIP; did you mean INVITE?"),
+        (serde_json::json!([{"goto": "x"}]), "steps.goto: no label is called x"),
+        (serde_json::json!([{"expect": {}}]), "steps[0].expect: names not exactly one message"),
+        (serde_json::json!([{"send": {"method": "INVITE", "headers": {"Via": "x"}}}]), "headers.Via"),
+        (serde_json::json!([{"send": {"method": "INVITE", "headers": {"X": "a\r\nb"}}}]), "line break"),
+    ];
+    for (steps, word) in cases {
+        let told = wrong(steps);
+        assert!(told.contains(word), "{told}: {word}");
+    }
+}

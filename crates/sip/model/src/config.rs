@@ -1,0 +1,38 @@
+//! What is the same for all user agents of a group.
+
+use crate::device::Device;
+use crate::scenario::{Header, Op};
+use protocol::target::Scheme;
+use protocol::template::Template;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is the same for all user agents of a group.
+#[derive(Debug)]
+pub struct Config {
+    pub(crate) ops: Box<[Op]>,
+    pub(crate) user: Template,
+    pub(crate) auth_user: Template,
+    pub(crate) password: Option<Template>,
+    pub(crate) reuse_nonce: bool,
+    pub(crate) domain: Template,
+    pub(crate) callee: Template,
+    pub(crate) expires: u64,
+    pub(crate) t1: Duration,
+    pub(crate) t2: Duration,
+    /// Timers B and F.
+    pub(crate) timeout: Duration,
+    pub(crate) sdp_size: usize,
+    pub(crate) headers: Box<[Header]>,
+    pub(crate) scheme: Scheme,
+    /// Whether the transport delivers what it is given, so that nothing is sent again.
+    pub(crate) reliable: bool,
+    pub(crate) run: u64,
+}
+
+impl Config {
+    /// A new user agent.
+    pub fn device(self: &Arc<Self>, _index: u32) -> Device {
+        Device::new(Arc::clone(self))
+    }
+}

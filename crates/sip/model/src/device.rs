@@ -1,0 +1,52 @@
+//! A device of the `sip` model: a user agent out of line, so that devices of all models stay small.
+
+use crate::agent::UserAgent;
+use crate::config::Config;
+use protocol::meter::Failure;
+use protocol::model::{Cx, Model};
+use protocol::time::Time;
+use std::sync::Arc;
+
+/// One virtual user agent.
+#[derive(Debug)]
+pub struct Device(Box<UserAgent>);
+
+impl Device {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Self(Box::new(UserAgent::new(config)))
+    }
+}
+
+impl Model for Device {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        self.0.start(cx);
+    }
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        self.0.connected(cx);
+    }
+
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        self.0.received(cx, bytes)
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        self.0.timer(cx);
+    }
+
+    fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+        self.0.closed(cx, why);
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        self.0.stop(cx);
+    }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        self.0.abandoned(cx);
+    }
+
+    fn waiting_since(&self) -> Time {
+        self.0.waiting_since()
+    }
+}

@@ -1,0 +1,28 @@
+//! SIP user agents as devices: a model that plays scenarios and measures by RFC 6076.
+//!
+//! ```text
+//!  scenario (steps) ─compile─► Op …  ◄─ UserAgent: plays them, keeps transactions and a dialog
+//!                                        │ out: requests, responses (message)
+//!  DESCRIPTION: delays, counters,        ▼ in: scanned messages (receive)
+//!  indices of RFC 6076          ◄─ measure: what each final response counts as
+//! ```
+//! A scenario says what a user agent sends, expects and answers. Retransmissions, Timers B and F, the ACK to a failure,
+//! the answer to a challenge and to a request that no step expects are the user agent's own.
+
+mod agent;
+mod auth;
+mod config;
+mod description;
+mod device;
+mod dialog;
+mod measure;
+mod message;
+mod method;
+mod params;
+pub mod scenario;
+mod transaction;
+
+pub use config::Config;
+pub use description::DESCRIPTION;
+pub use device::Device;
+pub use params::Params;

@@ -1,0 +1,168 @@
+//! Messages as they leave: requests, responses and session descriptions, written straight into a buffer.
+
+use protocol::template::decimal;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+/// Length of our branches: the magic cookie of RFC 3261 section 8.1.1.7, and three numbers of fixed width.
+const COOKIE: &[u8] = b"z9hG4bKnd";
+/// Digits of each number.
+const DIGITS: usize = 8;
+
+/// Append `value` as eight hexadecimal digits.
+#[inline]
+pub(crate) fn hex8(value: u32, out: &mut Vec<u8>) {
+    let mut digits = [0; DIGITS];
+    for (i, digit) in digits.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(value >> (28 - 4 * i) & 15) as usize];
+    }
+    out.extend_from_slice(&digits);
+}
+
+fn read_hex8(digits: &[u8]) -> Option<u32> {
+    let digits = digits.get(..DIGITS)?;
+    digits.iter().try_fold(0, |value, digit| Some(value << 4 | (*digit as char).to_digit(16)?))
+}
+
+/// A branch: which device, which of its transactions, and which run.
+#[inline]
+pub(crate) fn branch(device: u32, number: u32, run: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(COOKIE);
+    hex8(device, out);
+    hex8(number, out);
+    hex8(run as u32, out);
+}
+
+/// The device and transaction of a branch of this run's; `None`: another's.
+pub(crate) fn read_branch(branch: &[u8], run: u64) -> Option<(u32, u32)> {
+    let rest = branch.strip_prefix(COOKIE).filter(|rest| rest.len() == 3 * DIGITS)?;
+    let (device, number) = (read_hex8(rest)?, read_hex8(&rest[DIGITS..])?);
+    (read_hex8(&rest[2 * DIGITS..])? == run as u32).then_some((device, number))
+}
+
+/// The user part of our Contact: the device's number, so that a request tells whom it is for.
+pub(crate) fn contact_user(device: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"nd");
+    hex8(device, out);
+}
+
+/// Append `<sip:ndXXXXXXXX@ADDRESS;transport=…>`.
+pub(crate) fn contact(device: u32, local: SocketAddr, transport: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(if transport == "TLS" { b"<sips:" } else { b"<sip:" });
+    contact_user(device, out);
+    out.push(b'@');
+    address(local, out);
+    if transport == "TCP" {
+        out.extend_from_slice(b";transport=tcp");
+    }
+    out.push(b'>');
+}
+
+/// Append an address with its port; IPv6 in brackets.
+#[inline]
+pub(crate) fn address(address: SocketAddr, out: &mut Vec<u8>) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            for (i, octet) in ip.octets().into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b'.');
+                }
+                decimal(octet.into(), out);
+            }
+        }
+        // writing into a vector cannot fail
+        IpAddr::V6(ip) => drop(write!(out, "[{ip}]")),
+    }
+    out.push(b':');
+    decimal(address.port().into(), out);
+}
+
+/// Append a header field whose value is a number.
+#[inline]
+pub(crate) fn number(name: &str, value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    decimal(value, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Append Content-Type, Content-Length, the empty line and the body.
+pub(crate) fn body(content_type: &str, body: &[u8], out: &mut Vec<u8>) {
+    if !body.is_empty() {
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(content_type.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    number("Content-Length", body.len() as u64, out);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+}
+
+/// Append a session description (RFC 8866) without media: the stream is declared and inactive. It is padded to `size`.
+pub(crate) fn session_description(device: u32, ip: IpAddr, size: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    let family = if ip.is_ipv4() { 4 } else { 6 };
+    let _written = write!(
+        out,
+        "v=0\r\no=- {device} 1 IN IP{family} {ip}\r\ns=-\r\nc=IN IP{family} {ip}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 8\r\n\
+         a=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=inactive\r\n"
+    );
+    const LINE: &[u8] = b"a=x-padding:";
+    // lines of at most 1000 bytes, each with its own end
+    loop {
+        let missing = size.saturating_sub(out.len() - start);
+        if missing < LINE.len() + 3 {
+            break;
+        }
+        let room = missing.min(1000) - LINE.len() - 2;
+        out.extend_from_slice(LINE);
+        out.resize(out.len() + room, b'x');
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A number for a text, by which two are told apart.
+#[inline]
+pub(crate) fn fingerprint(text: &[u8]) -> u64 {
+    // FNV-1a
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_tells_whose_it_is() {
+        let mut out = Vec::new();
+        branch(70_000, 12, 0x1_0000_00ab, &mut out);
+        assert_eq!(out, b"z9hG4bKnd000111700000000c000000ab");
+        assert_eq!(read_branch(&out, 0xab), Some((70_000, 12)));
+        assert_eq!(read_branch(&out, 0xac), None);
+        assert_eq!(read_branch(b"z9hG4bKnd0001117000000000c", 0xab), None);
+        assert_eq!(read_branch(b"z9hG4bKndx0011170000000000000000ab", 0xab), None);
+    }
+
+    #[test]
+    fn contacts_name_transport_and_family() {
+        let text = |transport| {
+            let mut out = Vec::new();
+            let local = if transport == "UDP" { "[fd00::1]:5070" } else { "10.0.0.255:5070" };
+            contact(3, local.parse().expect("address"), transport, &mut out);
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(text("UDP"), "<sip:nd00000003@[fd00::1]:5070>");
+        assert_eq!(text("TCP"), "<sip:nd00000003@10.0.0.255:5070;transport=tcp>");
+        assert_eq!(text("TLS"), "<sips:nd00000003@10.0.0.255:5070>");
+    }
+
+    #[test]
+    fn a_session_description_is_padded_to_its_size() {
+        for size in [0, 300, 1500, 5000] {
+            let mut out = Vec::new();
+            session_description(1, "10.0.0.1".parse().expect("address"), size, &mut out);
+            assert!(out.len() <= size.max(200) && (size == 0 || out.len() + 15 > size), "{size}: {}", out.len());
+            assert!(out.ends_with(b"\r\n"));
+        }
+    }
+}

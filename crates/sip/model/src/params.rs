@@ -1,0 +1,199 @@
+//! Parameters of the `sip` model, and whether they make sense.
+
+use crate::config::Config;
+use crate::description::DESCRIPTION;
+use crate::scenario::{self, Op, Scenario, Step, headers_of, line};
+use protocol::data::Data;
+use protocol::describe::{Description, Identity, ModelParams};
+use protocol::problem::Problem;
+use protocol::target::{Carrier, Target};
+use protocol::template::Template;
+use protocol::unit::{Interval, Size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Parameters of the `sip` model: one device is one user agent.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Params {
+    /// What each user agent does in a flow. Default: `{"preset": "register"}`.
+    pub scenario: Scenario,
+    /// User part of the address of record; a template. Default `user{device}`.
+    pub user: String,
+    /// Domain of the address of record and of the callee; a template. Default: the host of the target.
+    pub domain: Option<String>,
+    /// User name for digest authentication; a template. Default: `user`.
+    pub auth_user: Option<String>,
+    /// Password for digest authentication; a template. It is not kept; `{env: NAME}` and `{file: PATH}` name where it
+    /// is. Default: none, so that a challenge is a failure.
+    #[schemars(extend("x-netdyno-secret" = true))]
+    pub password: Option<String>,
+    /// Whether a challenge is answered again for the next request, without waiting for another. Default `false`.
+    pub reuse_nonce: bool,
+    /// User part of whom to call; a template. Default `callee{device}`.
+    pub callee: String,
+    /// Lifetime of a registration, in whole seconds. Default `3600s`.
+    pub expires: Interval,
+    /// How long a call lasts, from ACK to BYE. Default `0s`.
+    pub hold: Interval,
+    /// How long a call rings, from 180 to 200. Default `0s`.
+    pub ring: Interval,
+    /// Estimate of the round-trip time, after which a request is sent again over UDP (RFC 3261 T1). Default `500ms`.
+    pub t1: Interval,
+    /// Longest time between two transmissions of a request (RFC 3261 T2). Default `4s`.
+    pub t2: Interval,
+    /// Longest wait for a final response (RFC 3261 Timers B and F). Default: 64 times `t1`.
+    pub timeout: Option<Interval>,
+    /// Size of session descriptions: they are padded to it with lines that say nothing. Default: as long as they are.
+    pub sdp_size: Option<Size>,
+    /// More header fields of every request; values are templates.
+    pub headers: BTreeMap<String, String>,
+    /// The profile's tables, which templates may name; none while only the form is checked.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub data: Option<Data>,
+    /// What tells messages of this group from others'.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub run: u64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            scenario: Scenario::default(),
+            user: "user{device}".into(),
+            domain: None,
+            auth_user: None,
+            password: None,
+            reuse_nonce: false,
+            callee: "callee{device}".into(),
+            expires: Interval::secs(3600),
+            hold: Interval::default(),
+            ring: Interval::default(),
+            t1: Interval::ms(500),
+            t2: Interval::secs(4),
+            timeout: None,
+            sdp_size: None,
+            headers: BTreeMap::new(),
+            data: None,
+            run: 0,
+        }
+    }
+}
+
+/// Largest session description: what a datagram holds beside the header.
+const SDP_MAX: Size = Size(60_000);
+
+impl Params {
+    fn steps(&self) -> Vec<Step> {
+        match &self.scenario {
+            Scenario::Preset(preset) => preset.steps(self.hold, self.ring),
+            Scenario::Steps(steps) => steps.clone(),
+        }
+    }
+
+    fn ops(&self) -> Result<Vec<Op>, Problem> {
+        scenario::compile(&self.steps(), self.data.as_ref()).map_err(|problem| problem.under("scenario.steps"))
+    }
+
+    /// A template of what stands in a URI before or behind the `@`.
+    fn part(&self, text: &str, key: &str) -> Result<Template, Problem> {
+        let template = line(text, key, self.data.as_ref())?;
+        let fine = |b: u8| b > b' ' && !b"<>\"@\\".contains(&b);
+        Problem::unless(
+            !text.is_empty() && text.bytes().all(|b| fine(b)),
+            key,
+            || format!("{text:?} cannot stand in a SIP URI"),
+            "use letters, digits and -_.!~*'()&=+$,;?/",
+        )?;
+        template.cells_are(key, fine)?;
+        Ok(template)
+    }
+}
+
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Config = Config;
+
+    fn check(&self) -> Result<(), Problem> {
+        self.ops()?;
+        self.part(&self.user, "user")?;
+        self.part(&self.callee, "callee")?;
+        self.domain.as_deref().map(|domain| self.part(domain, "domain")).transpose()?;
+        headers_of(&self.headers, self.data.as_ref())?;
+        let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
+        Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
+        let (t1, t2) = (self.t1, self.t2);
+        Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
+        Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
+        let waits = self.timeout.is_none_or(|timeout| timeout > Interval::default());
+        Problem::unless(waits, "timeout", || "is zero".into(), "use 32s")
+    }
+
+    fn compile(&self, target: &Target) -> Result<Config, Problem> {
+        self.check()?;
+        let data = self.data.as_ref();
+        let templates = |text: &Option<String>, key| {
+            text.as_deref().map(|text| line(text, key, data)).transpose()
+        };
+        let domain = match &self.domain {
+            Some(domain) => self.part(domain, "domain")?,
+            None => Template::literal(target.host.as_bytes()),
+        };
+        let user = self.part(&self.user, "user")?;
+        Ok(Config {
+            ops: self.ops()?.into(),
+            auth_user: templates(&self.auth_user, "auth_user")?.unwrap_or_else(|| user.clone()),
+            user,
+            domain,
+            callee: self.part(&self.callee, "callee")?,
+            password: templates(&self.password, "password")?,
+            reuse_nonce: self.reuse_nonce,
+            expires: scenario::seconds(self.expires),
+            t1: self.t1.0,
+            t2: self.t2.0,
+            timeout: self.timeout.map_or(self.t1.0 * 64, |timeout| timeout.0),
+            sdp_size: self.sdp_size.map_or(0, |size| size.bytes() as usize),
+            headers: headers_of(&self.headers, data)?,
+            scheme: target.scheme,
+            reliable: target.scheme.carrier == Carrier::Stream,
+            run: self.run,
+        })
+    }
+
+    fn set_data(&mut self, data: &Data) {
+        self.data = Some(data.clone());
+    }
+
+    fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
+        let given = self.password.is_some() || self.auth_user.is_some();
+        Problem::unless(
+            !given,
+            "",
+            || "has credentials, and the parameters have some too".into(),
+            "keep one of them",
+        )?;
+        self.auth_user = Some(Template::escaped(name));
+        self.password = password.map(Template::escaped);
+        Ok(())
+    }
+
+    fn identify(&mut self, identity: Identity) {
+        self.run = identity.run;
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, scheme: &mut protocol::target::Scheme) -> usize {
+        use crate::scenario::Preset;
+        const PRESETS: [Preset; 4] = [Preset::Register, Preset::Call, Preset::Answer, Preset::Cancel];
+        self.scenario = Scenario::Preset(PRESETS[usize::from(choice & 3)]);
+        self.timeout = Some(Interval::ms(50));
+        self.t1 = Interval::ms(5);
+        self.t2 = Interval::ms(20);
+        self.password = protocol::describe::bit(choice, 2).then(|| "secret".into());
+        *scheme = crate::description::SCHEMES[usize::from(choice >> 3 & 1)];
+        sip_core::message::MAX_HEAD + sip_core::message::MAX_BODY
+    }
+}

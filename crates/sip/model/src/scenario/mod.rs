@@ -1,0 +1,32 @@
+//! Scenarios: what a user agent sends, waits for and answers, step by step.
+
+mod compile;
+mod preset;
+mod status;
+mod step;
+
+pub(crate) use compile::{
+    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, compile, headers_of, line, reason, seconds,
+};
+pub use preset::Preset;
+pub use status::StatusSet;
+pub use step::{AnswerStep, ExpectStep, RepeatStep, SendStep, Step};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What each user agent does: a preset by name, or steps of one's own.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// A scenario that comes with the product.
+    Preset(Preset),
+    /// These steps, one after the other.
+    Steps(Vec<Step>),
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self::Preset(Preset::Register)
+    }
+}

@@ -1,0 +1,104 @@
+//! Transactions of a user agent, as far as a load needs them (RFC 3261 section 17).
+//!
+//! A user agent has at most one INVITE and one other transaction under way on each side. What was sent is kept until the
+//! transaction is over, and sent again as it was.
+
+use crate::method::Method;
+use protocol::time::Time;
+use std::time::Duration;
+
+/// A request that was sent and waits for its final response.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub method: Method,
+    /// Number in its branch.
+    pub branch: u32,
+    pub cseq: u32,
+    /// As it was sent.
+    pub bytes: Vec<u8>,
+    pub length: usize,
+    /// When it was due the first time; neither a retransmission nor a challenge changes it.
+    pub first: Time,
+    /// When it is sent again; never over a reliable transport.
+    pub resend: Time,
+    /// Time from one transmission to the next.
+    pub wait: Duration,
+    /// Timer B or F.
+    pub expires: Time,
+    /// A provisional response has come; one above 100.
+    pub provisional: bool,
+    pub ringing: bool,
+    /// How many challenges it has answered.
+    pub challenged: u8,
+    /// The step that it was made by.
+    pub step: u16,
+}
+
+impl Client {
+    /// Timers A and E: it is due again at `now`. Timer A doubles without limit, Timer E up to T2.
+    pub fn sent_again(&mut self, now: Time, t2: Duration) {
+        let doubled = self.wait * 2;
+        self.wait = match (self.method, self.provisional) {
+            (Method::Invite, _) => doubled,
+            // section 17.1.2.2: in the state Proceeding it is T2
+            (_, true) => t2,
+            (_, false) => doubled.min(t2),
+        };
+        self.resend = now + self.wait;
+    }
+
+    /// A provisional response came: an INVITE is not sent again (section 17.1.1.2).
+    pub fn proceed(&mut self) {
+        self.provisional = true;
+        if self.method == Method::Invite {
+            self.resend = Time::NEVER;
+            // Timer B guards the wait for the first response alone; how long it may ring is the scenario's
+            self.expires = Time::NEVER;
+        }
+    }
+
+    /// Whether `request` may be made again with an answer to a challenge: once, and once more where the nonce was stale.
+    pub fn may_answer(&self, stale: bool) -> bool {
+        self.challenged == 0 || stale && self.challenged < 3
+    }
+}
+
+/// A request that was received, and what answered it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub method: Method,
+    pub cseq: u32,
+    /// Of Call-ID and branch.
+    pub call: u64,
+    pub branch: u64,
+    /// Header fields that each response repeats: Via, Record-Route, From, Call-ID, CSeq, To without our tag.
+    pub head: Box<[u8]>,
+    /// Whether To has a tag already.
+    pub tagged: bool,
+    /// The last response; empty until there is one.
+    pub response: Box<[u8]>,
+    pub status: u16,
+    /// When a 2xx to INVITE is sent again, and given up.
+    pub resend: Time,
+    pub wait: Duration,
+    pub expires: Time,
+    /// When the final response was sent the first time.
+    pub answered: Time,
+}
+
+impl Server {
+    /// Whether a request of these is the same one again.
+    pub fn is(&self, method: Method, cseq: u32, call: u64, branch: u64) -> bool {
+        (self.method, self.cseq, self.call, self.branch) == (method, cseq, call, branch)
+    }
+
+    /// Its final response needs no more attention.
+    pub fn settle(&mut self) {
+        self.resend = Time::NEVER;
+        self.expires = Time::NEVER;
+    }
+
+    pub fn due(&self) -> Time {
+        self.resend.min(self.expires)
+    }
+}
