@@ -4,11 +4,8 @@ use protocol::describe::{Better, Confirmed, Counter, Delay, Description, Index, 
 use protocol::target::{Carrier, Scheme};
 
 /// UDP, TCP and TLS (RFC 3261 section 19.1.2: default ports).
-pub(crate) const SCHEMES: &[Scheme] = &[
-    Scheme::udp("sip", Some(5060)),
-    Scheme::tcp("sip+tcp", Some(5060)),
-    Scheme::tls("sips", Some(5061)),
-];
+pub(crate) const SCHEMES: &[Scheme] =
+    &[Scheme::udp("sip", Some(5060)), Scheme::tcp("sip+tcp", Some(5060)), Scheme::tls("sips", Some(5061))];
 
 /// The transport in a Via header field (RFC 3261 section 20.42).
 pub(crate) fn via_transport(scheme: Scheme) -> &'static str {
@@ -87,7 +84,12 @@ const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Bet
 }
 
 const COUNTERS: &[Counter] = &[
-    counts("registrations", Unit::Sessions, "Registration attempts, each with its challenge.", Better::Neither),
+    counts(
+        "registrations",
+        Unit::Sessions,
+        "Registration attempts, each with its challenge.",
+        Better::Neither,
+    ),
     counts("registrations_accepted", Unit::Sessions, "Registrations answered with 200.", Better::More),
     counts(
         "registrations_ineffective",
@@ -95,7 +97,12 @@ const COUNTERS: &[Counter] = &[
         "Registrations that failed: a final response from 400 up, or none before Timer F.",
         Better::Less,
     ),
-    counts("session_requests", Unit::Sessions, "INVITEs that ask for a session, each with its challenge.", Better::Neither),
+    counts(
+        "session_requests",
+        Unit::Sessions,
+        "INVITEs that ask for a session, each with its challenge.",
+        Better::Neither,
+    ),
     counts("sessions_answered", Unit::Sessions, "Session requests answered with 200.", Better::More),
     counts("sessions_redirected", Unit::Sessions, "Session requests answered with 3xx.", Better::Neither),
     counts(
@@ -110,7 +117,12 @@ const COUNTERS: &[Counter] = &[
         "Session requests that a server or the network failed: 408, 500, 503, 504, or no final response before Timer B.",
         Better::Less,
     ),
-    counts("sessions_completed", Unit::Sessions, "Sessions set up and ended by a BYE that was accepted.", Better::More),
+    counts(
+        "sessions_completed",
+        Unit::Sessions,
+        "Sessions set up and ended by a BYE that was accepted.",
+        Better::More,
+    ),
     counts("disconnect_requests", Unit::Sessions, "BYEs sent.", Better::Neither),
     counts("disconnects_accepted", Unit::Sessions, "BYEs answered with 200.", Better::More),
     counts("calls_received", Unit::Sessions, "INVITEs received that ask for a session.", Better::Neither),

@@ -125,7 +125,8 @@ pub(crate) fn session_description(device: u32, ip: IpAddr, size: usize, out: &mu
 #[inline]
 pub(crate) fn fingerprint(text: &[u8]) -> u64 {
     // FNV-1a
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    text.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -161,7 +162,11 @@ mod tests {
         for size in [0, 300, 1500, 5000] {
             let mut out = Vec::new();
             session_description(1, "10.0.0.1".parse().expect("address"), size, &mut out);
-            assert!(out.len() <= size.max(200) && (size == 0 || out.len() + 15 > size), "{size}: {}", out.len());
+            assert!(
+                out.len() <= size.max(200) && (size == 0 || out.len() + 15 > size),
+                "{size}: {}",
+                out.len()
+            );
             assert!(out.ends_with(b"\r\n"));
         }
     }

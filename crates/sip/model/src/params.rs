@@ -29,7 +29,7 @@ pub struct Params {
     /// is. Default: none, so that a challenge is a failure.
     #[schemars(extend("x-netdyno-secret" = true))]
     pub password: Option<String>,
-    /// Whether a challenge is answered again for the next request, without waiting for another. Default `false`.
+    /// Whether the next flow answers the challenge of the one before, without waiting for another. Default `false`.
     pub reuse_nonce: bool,
     /// User part of whom to call; a template. Default `callee{device}`.
     pub callee: String,
@@ -95,7 +95,8 @@ impl Params {
     }
 
     fn ops(&self) -> Result<Vec<Op>, Problem> {
-        scenario::compile(&self.steps(), self.data.as_ref()).map_err(|problem| problem.under("scenario.steps"))
+        scenario::compile(&self.steps(), self.data.as_ref())
+            .map_err(|problem| problem.under("scenario.steps"))
     }
 
     /// A template of what stands in a URI before or behind the `@`.
@@ -103,7 +104,7 @@ impl Params {
         let template = line(text, key, self.data.as_ref())?;
         let fine = |b: u8| b > b' ' && !b"<>\"@\\".contains(&b);
         Problem::unless(
-            !text.is_empty() && text.bytes().all(|b| fine(b)),
+            !text.is_empty() && text.bytes().all(&fine),
             key,
             || format!("{text:?} cannot stand in a SIP URI"),
             "use letters, digits and -_.!~*'()&=+$,;?/",
@@ -135,9 +136,8 @@ impl ModelParams for Params {
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.check()?;
         let data = self.data.as_ref();
-        let templates = |text: &Option<String>, key| {
-            text.as_deref().map(|text| line(text, key, data)).transpose()
-        };
+        let templates =
+            |text: &Option<String>, key| text.as_deref().map(|text| line(text, key, data)).transpose();
         let domain = match &self.domain {
             Some(domain) => self.part(domain, "domain")?,
             None => Template::literal(target.host.as_bytes()),
@@ -155,7 +155,7 @@ impl ModelParams for Params {
             t1: self.t1.0,
             t2: self.t2.0,
             timeout: self.timeout.map_or(self.t1.0 * 64, |timeout| timeout.0),
-            sdp_size: self.sdp_size.map_or(0, |size| size.bytes() as usize),
+            sdp_size: self.sdp_size.map_or(0, |size| size.bytes()),
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
             reliable: target.scheme.carrier == Carrier::Stream,

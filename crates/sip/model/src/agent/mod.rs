@@ -33,7 +33,12 @@ const STEPS_A_TURN: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// A response to a request of this method. `first`: when the request was due; `delay`: what it is measured by.
-    Response { method: Method, status: u16, first: Time, delay: usize },
+    Response {
+        method: Method,
+        status: u16,
+        first: Time,
+        delay: usize,
+    },
     Request(Method),
 }
 
@@ -234,7 +239,8 @@ impl UserAgent {
             }
             return true;
         }
-        let Some(event) = self.inbox.iter().copied().find(|event| is_told_to(alternatives, event, last)) else {
+        let Some(event) = self.inbox.iter().copied().find(|event| is_told_to(alternatives, event, last))
+        else {
             return false;
         };
         if alternatives.iter().all(|one| one.optional) {
@@ -286,7 +292,12 @@ impl UserAgent {
     }
 
     /// The flow ends, and not as the scenario says.
-    fn fail(&mut self, cx: &mut Cx<'_>, why: impl Into<protocol::cause::Cause>, what: impl FnOnce() -> String) {
+    fn fail(
+        &mut self,
+        cx: &mut Cx<'_>,
+        why: impl Into<protocol::cause::Cause>,
+        what: impl FnOnce() -> String,
+    ) {
         cx.failure(cx.now, why, what);
         self.leave();
         cx.wake_at(Time::NEVER);
@@ -336,7 +347,9 @@ impl UserAgent {
                 measure::finished(cx, &overdue, None, if invite { !session } else { session });
                 let (method, t) = (overdue.method, overdue.first);
                 let timer = if invite { "Timer B" } else { "Timer F" };
-                cx.failure(t, Failure::Unanswered, || format!("no final response to {method} before {timer}"));
+                cx.failure(t, Failure::Unanswered, || {
+                    format!("no final response to {method} before {timer}")
+                });
                 self.leave();
                 cx.wake_at(Time::NEVER);
                 self.armed = Time::NEVER;
@@ -435,6 +448,9 @@ impl Model for UserAgent {
         self.until = Time::ZERO;
         self.flow += 1;
         self.armed = Time::NEVER;
+        if !self.config.reuse_nonce {
+            self.auth = None;
+        }
         self.stage = Stage::Connecting;
         cx.connect();
     }

@@ -1,6 +1,6 @@
 //! What comes to a user agent: responses to its transactions, requests, and what is neither.
 
-use super::{UserAgent, Event, INBOX_MAX, Stage};
+use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::Auth;
 use crate::description::counter;
 use crate::dialog::{Dialog, contact_uri, routes};
@@ -74,16 +74,16 @@ impl UserAgent {
         let ours = message.via.branch.and_then(|branch| read_branch(branch, self.config.run));
         let number = ours.filter(|(device, _)| *device == cx.device).map(|(_, number)| number);
         let place = if method == Method::Invite { &mut self.invite } else { &mut self.request };
-        let Some(client) = place
-            .as_mut()
-            .filter(|client| number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number)
-        else {
+        let Some(client) = place.as_mut().filter(|client| {
+            number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number
+        }) else {
             return self.late_response(cx, message, code, method, number.is_some());
         };
         if code < 200 {
             let first = client.first;
             client.proceed();
-            let rings = code > 100 && !std::mem::replace(&mut client.ringing, true) && method == Method::Invite;
+            let rings =
+                code > 100 && !std::mem::replace(&mut client.ringing, true) && method == Method::Invite;
             if rings {
                 let session = !self.dialog.as_ref().is_some_and(|dialog| dialog.session);
                 if let Some(invite) = self.invite.as_ref().filter(|_| session) {
@@ -101,11 +101,18 @@ impl UserAgent {
         self.final_response(cx, bytes, message, code, *client);
     }
 
-    fn final_response(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, code: u16, client: Client) {
+    fn final_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bytes: &[u8],
+        message: &Scanned<'_>,
+        code: u16,
+        client: Client,
+    ) {
         let method = client.method;
         let session = self.in_session();
         if method == Method::Invite && code >= 300 {
-            self.acknowledge_failure(cx, &client, message.to);
+            self.acknowledge_failure(cx, &client, message.to.value);
         }
         if matches!(code, 401 | 407) && !self.is_expected(method, code) {
             cx.count(client.first, counter::CHALLENGES);
@@ -123,10 +130,11 @@ impl UserAgent {
         }
         let asks = if method == Method::Invite { !session } else { session };
         let delay = measure::finished(cx, &client, Some(code), asks);
-        if method == Method::Bye && (200..300).contains(&code) {
-            if let Some(dialog) = &mut self.dialog {
-                dialog.session = false;
-            }
+        if method == Method::Bye
+            && (200..300).contains(&code)
+            && let Some(dialog) = &mut self.dialog
+        {
+            dialog.session = false;
         }
         // section 12.1: a 2xx to an INVITE without tag, or without Contact, makes no dialog
         if method == Method::Invite && (200..300).contains(&code) && !session {
@@ -165,7 +173,14 @@ impl UserAgent {
     }
 
     /// A response to no transaction under way: a 2xx to INVITE that came again is acknowledged again (section 13.2.2.4).
-    fn late_response(&mut self, cx: &mut Cx<'_>, message: &Scanned<'_>, code: u16, method: Method, ours: bool) {
+    fn late_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        message: &Scanned<'_>,
+        code: u16,
+        method: Method,
+        ours: bool,
+    ) {
         if !ours {
             return cx.count(cx.now, counter::UNRELATED_MESSAGES);
         }
@@ -174,7 +189,11 @@ impl UserAgent {
         }
         cx.count(cx.now, counter::RESPONSES_REPEATED);
         let same_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
-        if method == Method::Invite && code < 300 && same_call && let Some(ack) = &self.ack {
+        if method == Method::Invite
+            && code < 300
+            && same_call
+            && let Some(ack) = &self.ack
+        {
             let ack = ack.to_vec();
             self.say(cx, &ack);
         }
@@ -183,11 +202,12 @@ impl UserAgent {
     /// The call is answered: its dialog (section 12.1.2).
     fn establish(&mut self, bytes: &[u8], message: &Scanned<'_>) {
         let Some(dialog) = &mut self.dialog else { return };
-        dialog.remote = message.to.into();
+        dialog.remote = message.to.value.into();
         if let Some(contact) = message.contact {
             dialog.target = contact_uri(contact).into();
         }
-        dialog.routes = if message.record_route { routes(bytes, message.fields, true) } else { Box::default() };
+        dialog.routes =
+            if message.record_route { routes(bytes, message.fields, true) } else { Box::default() };
         dialog.confirmed = true;
         dialog.session = true;
     }
@@ -213,7 +233,8 @@ impl UserAgent {
             return self.respond_again(cx, to_invite);
         }
         let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
-        let ringing = self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
+        let ringing =
+            self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
         let busy = to_invite && (other_call && self.in_session() || ringing);
         if busy {
             // what is under way is kept: this one is answered in its place and forgotten
@@ -275,13 +296,13 @@ impl UserAgent {
 
     /// The dialog that an INVITE asks for (section 12.1.1).
     fn accept_dialog(&mut self, cx: &Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
-        let mut local = message.to.to_vec();
+        let mut local = message.to.value.to_vec();
         local.extend_from_slice(b";tag=");
         self.tag(cx, &mut local);
         self.dialog = Some(Box::new(Dialog {
             call_id: message.call_id.into(),
             local: local.into(),
-            remote: message.from.into(),
+            remote: message.from.value.into(),
             target: message.contact.map(contact_uri).unwrap_or_default().into(),
             routes: if message.record_route { routes(bytes, message.fields, false) } else { Box::default() },
             confirmed: true,
@@ -323,7 +344,14 @@ impl UserAgent {
             }
             _ => {
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);
-                self.respond(cx, false, 405, reason(405), b"Allow: INVITE, ACK, BYE, CANCEL, OPTIONS\r\n", b"");
+                self.respond(
+                    cx,
+                    false,
+                    405,
+                    reason(405),
+                    b"Allow: INVITE, ACK, BYE, CANCEL, OPTIONS\r\n",
+                    b"",
+                );
             }
         }
     }
@@ -343,7 +371,7 @@ fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch
     }
     // at the end, so that our tag can follow
     head.extend_from_slice(b"To: ");
-    head.extend_from_slice(message.to);
+    head.extend_from_slice(message.to.value);
     Server {
         method,
         cseq: message.cseq.number,

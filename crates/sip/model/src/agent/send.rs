@@ -367,7 +367,8 @@ impl UserAgent {
             self.tag(cx, &mut out);
         }
         out.extend_from_slice(b"\r\n");
-        let reachable = to_invite && status < 300 || matches!(server.method, Method::Subscribe | Method::Refer);
+        let reachable =
+            to_invite && status < 300 || matches!(server.method, Method::Subscribe | Method::Refer);
         if reachable && status > 100 {
             out.extend_from_slice(b"Contact: ");
             contact(cx.device, self.local, via_transport(config.scheme), &mut out);

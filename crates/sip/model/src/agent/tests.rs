@@ -62,9 +62,11 @@ fn value<'a>(message: &'a str, name: &str) -> &'a str {
 
 /// A response to `request`, with more header fields.
 fn response(request: &str, status: u16, to_tag: &str, more: &str) -> String {
-    let copied = ["Via", "From", "Call-ID", "CSeq"].map(|name| format!("{name}: {}\r\n", value(request, name)));
+    let copied =
+        ["Via", "From", "Call-ID", "CSeq"].map(|name| format!("{name}: {}\r\n", value(request, name)));
     let to = value(request, "To");
-    let tag = if to_tag.is_empty() || to.contains(";tag=") { String::new() } else { format!(";tag={to_tag}") };
+    let tag =
+        if to_tag.is_empty() || to.contains(";tag=") { String::new() } else { format!(";tag={to_tag}") };
     format!("SIP/2.0 {status} Reason\r\n{}To: {to}{tag}\r\n{more}Content-Length: 0\r\n\r\n", copied.concat())
 }
 
@@ -109,7 +111,10 @@ fn a_registration_answers_its_challenge_and_is_timed_from_the_first_request() {
     assert_eq!((value(&first, "CSeq"), value(&second, "CSeq")), ("1 REGISTER", "2 REGISTER"));
     assert_eq!(value(&first, "Call-ID"), value(&second, "Call-ID"));
     let answer = value(&second, "Authorization");
-    assert!(answer.contains("username=\"user0\"") && answer.contains("uri=\"sip:sip.example.net\""), "{answer}");
+    assert!(
+        answer.contains("username=\"user0\"") && answer.contains("uri=\"sip:sip.example.net\""),
+        "{answer}"
+    );
     bench.now = Time(70 * MS);
     receive(&mut bench, &response(&second, 200, "s2", ""));
     assert_eq!(bench.end, Some(FlowEnd::Completed));
@@ -161,7 +166,8 @@ fn a_request_is_sent_again_until_timer_f() {
 #[test]
 fn a_call_is_set_up_held_and_ended() {
     let hold = Interval::ms(100);
-    let mut bench = bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..Params::default() });
+    let mut bench =
+        bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..Params::default() });
     begin(&mut bench);
     let invite = one(&mut bench);
     assert!(invite.starts_with("INVITE sip:callee0@sip.example.net SIP/2.0\r\n"), "{invite}");
@@ -170,7 +176,8 @@ fn a_call_is_set_up_held_and_ended() {
     bench.now = Time(20 * MS);
     receive(&mut bench, &response(&invite, 180, "b1", "Contact: <sip:b@10.0.0.9:5080>\r\n"));
     bench.now = Time(50 * MS);
-    let answer = "Contact: <sip:b@10.0.0.9:5080>\r\nRecord-Route: <sip:p1;lr>\r\nRecord-Route: <sip:p2;lr>\r\n";
+    let answer =
+        "Contact: <sip:b@10.0.0.9:5080>\r\nRecord-Route: <sip:p1;lr>\r\nRecord-Route: <sip:p2;lr>\r\n";
     receive(&mut bench, &response(&invite, 200, "b1", answer));
     let ack = one(&mut bench);
     assert!(ack.starts_with("ACK sip:b@10.0.0.9:5080 SIP/2.0\r\n"), "{ack}");
@@ -182,7 +189,10 @@ fn a_call_is_set_up_held_and_ended() {
     assert_eq!(one(&mut bench), ack);
     after(&mut bench, 100 * MS);
     let bye = one(&mut bench);
-    assert!(bye.starts_with("BYE sip:b@10.0.0.9:5080 SIP/2.0\r\n") && value(&bye, "CSeq") == "2 BYE", "{bye}");
+    assert!(
+        bye.starts_with("BYE sip:b@10.0.0.9:5080 SIP/2.0\r\n") && value(&bye, "CSeq") == "2 BYE",
+        "{bye}"
+    );
     after(&mut bench, 7 * MS);
     receive(&mut bench, &response(&bye, 200, "", ""));
     assert_eq!(bench.end, Some(FlowEnd::Completed));
@@ -236,7 +246,11 @@ fn responses_to_others_are_counted_and_change_nothing() {
 
 /// An INVITE from outside, as a proxy passes it on.
 fn incoming(method: &str, cseq: u32, call: &str, to: &str) -> String {
-    let contact = if method == "INVITE" { "Contact: <sip:a@10.0.0.7:5070>\r\nRecord-Route: <sip:p1;lr>\r\n" } else { "" };
+    let contact = if method == "INVITE" {
+        "Contact: <sip:a@10.0.0.7:5070>\r\nRecord-Route: <sip:p1;lr>\r\n"
+    } else {
+        ""
+    };
     let branch = if method == "CANCEL" { "INVITE" } else { method };
     format!(
         "{method} sip:nd00000000@10.0.0.1:40000 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.2;branch=z9hG4bKp{branch}{cseq}\r\n\
@@ -346,8 +360,10 @@ fn a_cancel_takes_its_answers_in_either_order() {
 
 #[test]
 fn a_bye_that_no_step_expects_ends_the_call() {
-    let mut bench =
-        bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold: Interval::secs(60), ..Params::default() });
+    let mut bench = bench_of(
+        0,
+        Params { scenario: Scenario::Preset(Preset::Call), hold: Interval::secs(60), ..Params::default() },
+    );
     begin(&mut bench);
     let invite = one(&mut bench);
     receive(&mut bench, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"));
@@ -367,7 +383,9 @@ fn over_tcp_nothing_is_sent_again_and_messages_are_cut_apart() {
     assert!(value(&invite, "Via").starts_with("SIP/2.0/TCP "));
     after(&mut bench, 5_000 * MS);
     assert_eq!(sent(&mut bench).len(), 0);
-    let both = response(&invite, 180, "b1", "") + "\r\n\r\n" + &response(&invite, 200, "b1", "Contact: <sip:b@h>\r\n");
+    let both = response(&invite, 180, "b1", "")
+        + "\r\n\r\n"
+        + &response(&invite, 200, "b1", "Contact: <sip:b@h>\r\n");
     let (first, second) = both.split_at(both.len() - 20);
     let used = bench.call(|device, cx| device.received(cx, first.as_bytes()));
     assert!(used < first.len());
@@ -391,8 +409,7 @@ fn steps_of_ones_own_branch_on_what_comes() {
     ]))
     .expect("steps");
     for (status, body) in [(200, "good"), (404, "bad")] {
-        let mut bench =
-            bench_of(0, Params { scenario: Scenario::Steps(steps.clone()), ..Params::default() });
+        let mut bench = bench_of(0, Params { scenario: Scenario::Steps(steps.clone()), ..Params::default() });
         begin(&mut bench);
         let options = one(&mut bench);
         assert_eq!(value(&options, "X-Number"), "0");
@@ -413,7 +430,10 @@ fn what_is_wrong_with_steps_is_named() {
     };
     let cases = [
         (serde_json::json!([]), "scenario.steps: is empty"),
-        (serde_json::json!([{"send": {"method": "invite"}}]), "steps[0].send.method: invite is no method of SIP; did you mean INVITE?"),
+        (
+            serde_json::json!([{"send": {"method": "invite"}}]),
+            "steps[0].send.method: invite is no method of SIP; did you mean INVITE?",
+        ),
         (serde_json::json!([{"goto": "x"}]), "steps.goto: no label is called x"),
         (serde_json::json!([{"expect": {}}]), "steps[0].expect: names not exactly one message"),
         (serde_json::json!([{"send": {"method": "INVITE", "headers": {"Via": "x"}}}]), "headers.Via"),

@@ -76,8 +76,27 @@ pub(crate) enum Wanted {
 
 /// Header fields that a user agent sets itself.
 const OWN: &[&str] = &[
-    "via", "v", "from", "f", "to", "t", "call-id", "i", "cseq", "max-forwards", "route", "record-route", "contact", "m",
-    "content-length", "l", "content-type", "c", "authorization", "proxy-authorization", "expires",
+    "via",
+    "v",
+    "from",
+    "f",
+    "to",
+    "t",
+    "call-id",
+    "i",
+    "cseq",
+    "max-forwards",
+    "route",
+    "record-route",
+    "contact",
+    "m",
+    "content-length",
+    "l",
+    "content-type",
+    "c",
+    "authorization",
+    "proxy-authorization",
+    "expires",
 ];
 
 /// Steps as operations; what stands under `steps` in the profile is checked on the way.
@@ -204,7 +223,12 @@ impl Compiler<'_> {
 
     fn answer(&self, answer: &AnswerStep) -> Result<Answer, Problem> {
         let known = (100..=699).contains(&answer.status);
-        Problem::unless(known, "status", || format!("{} is no status code", answer.status), "use 100 to 699")?;
+        Problem::unless(
+            known,
+            "status",
+            || format!("{} is no status code", answer.status),
+            "use 100 to 699",
+        )?;
         let reason = answer.reason.as_deref().unwrap_or_else(|| reason(answer.status));
         Problem::unless(
             reason.bytes().all(|b| b >= b' ' && b != 0x7f),
@@ -227,7 +251,8 @@ impl Compiler<'_> {
     fn alternative(&mut self, expect: &ExpectStep, at: &str, index: usize) -> Result<Alternative, Problem> {
         let wanted = match (&expect.status, &expect.request) {
             (Some(status), None) => {
-                let of = expect.of.as_deref().map(|of| method(of, "of").map_err(|p| p.under(at))).transpose()?;
+                let of =
+                    expect.of.as_deref().map(|of| method(of, "of").map_err(|p| p.under(at))).transpose()?;
                 Wanted::Response { status: status.clone(), of }
             }
             (None, Some(request)) => {
@@ -263,12 +288,7 @@ pub(crate) fn headers_of(
             "use letters, digits and -",
         )?;
         let own = OWN.contains(&name.to_ascii_lowercase().as_str());
-        Problem::unless(
-            !own,
-            &key,
-            || format!("{name} is set by the user agent"),
-            "leave it out",
-        )?;
+        Problem::unless(!own, &key, || format!("{name} is set by the user agent"), "leave it out")?;
         all.push(Header { name: name.as_str().into(), value: line(value, &key, data)? });
     }
     Ok(all.into())

@@ -81,7 +81,9 @@ impl Preset {
         let removal = register(Some(Interval::default()));
         match self {
             Self::Register => register(None).into(),
-            Self::Reregister => [register(None).to_vec(), vec![hold], register(None).into(), removal.into()].concat(),
+            Self::Reregister => {
+                [register(None).to_vec(), vec![hold], register(None).into(), removal.into()].concat()
+            }
             Self::Unregister => [register(None), removal].concat(),
             Self::Call => {
                 let (ack, bye) = (Step::Send(send("ACK")), Step::Send(send("BYE")));
