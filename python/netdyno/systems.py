@@ -120,7 +120,15 @@ TUNING = System(
     },
 )
 
-SYSTEMS = (NAT, TUNING)
+SIP = System(
+    name="sip",
+    verb="sip",
+    verbs="netdyno.sip.verbs:app",
+    after="graph",
+    duts={"kamailio": "netdyno.sip.dut.kamailio:Kamailio"},
+)
+
+SYSTEMS = (NAT, SIP, TUNING)
 
 
 def named(what: str) -> dict[str, str]:

@@ -42,12 +42,10 @@ VERBS = {
 
 def verbs() -> dict[str, str]:
     """All verbs in the order of help, those of systems too."""
-    after = {one.after: one for one in SYSTEMS}
     found: dict[str, str] = {}
     for verb, where in VERBS.items():
         found[verb] = where
-        if one := after.get(verb):
-            found[one.verb] = one.verbs
+        found |= {one.verb: one.verbs for one in SYSTEMS if one.after == verb}
     return found
 
 

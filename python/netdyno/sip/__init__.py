@@ -1,0 +1,1 @@
+"""SIP: registrars, proxies and redirect servers tested by registrations and calls."""

@@ -1,0 +1,1 @@
+"""SIP servers as devices under test."""

@@ -1,0 +1,40 @@
+"""Limits that registrations, calls and redirections are judged by.
+
+The delays are those of the performance study that this system implements: within them for 95 % of users, as
+ITU-T E.721 has it for circuit switching. They are far below what SIP itself allows, 32 s (RFC 3261 Timers B
+and F): a request that gets no final response before these has failed, whatever the delays are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SHARE = "p95"
+
+
+@dataclass(frozen=True)
+class DelayLimit:
+    """A delay that 95 % of users are to get."""
+
+    delay: str
+    milliseconds: int
+
+
+REGISTRATION = DelayLimit("registration", 1000)
+SESSION_REQUEST = DelayLimit("session_request", 1500)
+ANSWER_SIGNAL = DelayLimit("answer_signal", 500)
+SESSION_DISCONNECT = DelayLimit("session_disconnect", 500)
+REDIRECT = DelayLimit("redirect", 500)
+
+
+def delays(group: str, limits: Sequence[DelayLimit]) -> list[dict[str, str]]:
+    """Thresholds of a profile for the delays of a group."""
+    return [
+        {"metric": f"{group}.delay.{one.delay}.{SHARE}", "max": f"{one.milliseconds}ms"} for one in limits
+    ]
+
+
+def success(group: str, index: str, share: float) -> dict[str, str]:
+    """The threshold that at least this share of attempts succeeds."""
+    return {"metric": f"{group}.index.{index}", "min": f"{share:.12g}"}

@@ -1,0 +1,177 @@
+"""Profiles of registrations and calls, from the options of `netdyno sip`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.sip import limits
+from netdyno.sip.uri import Server
+
+CALLERS, CALLEES, PHONES = "callers", "callees", "phones"
+REGISTRATIONS_PER_SECOND = 500
+"""How fast callees register before the first call: slowly enough for any server that is worth a test."""
+SETTLE = 0.5
+"""Seconds from the last callee's registration to the first call."""
+SPARE = 1.5
+"""How many user agents there are for each call that is expected at a time, so that bursts find a free one."""
+PATIENCE = 2.0
+"""Seconds that signalling of one call is expected to take at most."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user says of the load."""
+
+    server: Server
+    rate: float
+    users: int | None = None
+    duration: float = 10.0
+    warmup: float = 1.0
+    arrival: str = "poisson"
+    user: str | None = None
+    callee: str | None = None
+    domain: str | None = None
+    auth_user: str | None = None
+    password: Mapping[str, str] | str | None = None
+    expires: str | None = None
+    hold: float = 0.0
+    ring: float = 0.0
+    sdp_size: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    callee_sources: tuple[str, ...] = ()
+    ca: str | None = None
+    insecure: bool = False
+    success: float = 1.0
+
+
+def register(options: Options, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """User agents that register, each flow with a challenge of its own."""
+    users = options.users or max(10, math.ceil(options.rate * PATIENCE * SPARE))
+    scenario = scenario or {"preset": "register"}
+    phones = _group(PHONES, options, scenario, users) | {"load": _open(options, 0.0)}
+    thresholds = [
+        limits.success(PHONES, "registration_success", options.success),
+        *limits.delays(PHONES, [limits.REGISTRATION]),
+    ]
+    return _profile("sip-register", options, options.warmup, [phones], thresholds)
+
+
+def call(options: Options) -> dict[str, Any]:
+    """Callers, and callees who register before: each caller calls the callee of its number."""
+    at_once = options.rate * (options.hold + options.ring + PATIENCE) * SPARE
+    users = options.users or max(10, math.ceil(at_once))
+    register = max(0.5, users / REGISTRATIONS_PER_SECOND)
+    callers = _group(CALLERS, options, {"preset": "call"}, users) | {
+        "load": _open(options, register + SETTLE)
+    }
+    groups, thresholds = (
+        [callers],
+        [
+            limits.success(CALLERS, "ser", options.success),
+            limits.success(CALLERS, "scr", options.success),
+            *limits.delays(CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
+        ],
+    )
+    warmup = options.warmup
+    if options.callee is None:
+        callees = _group(CALLEES, options, {"preset": "answer"}, users, CALLEES)
+        callees["load"] = {"closed": {"stages": [{"over": _seconds(register), "devices": users}]}}
+        groups.insert(0, callees)
+        thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
+        warmup += register + SETTLE
+    else:
+        callers["load"] = _open(options, 0.0)
+    return _profile("sip-call", options, warmup, groups, thresholds)
+
+
+def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """User agents that play any scenario."""
+    users = options.users or max(10, math.ceil(options.rate * (options.hold + PATIENCE) * SPARE))
+    phones = _group(PHONES, options, what, users) | {"load": _open(options, 0.0)}
+    thresholds = [{"metric": f"{PHONES}.errors", "max": "0"}]
+    if name == "redirect":
+        thresholds = [
+            limits.success(PHONES, "redirect_success", options.success),
+            *limits.delays(PHONES, [limits.REDIRECT]),
+        ]
+    return _profile(f"sip-{name}", options, options.warmup, [phones], thresholds)
+
+
+def _open(options: Options, after: float) -> dict[str, Any]:
+    """Arrivals at a rate, from some seconds after the start on."""
+    rate = f"{options.rate:.12g}/s"
+    if after <= 0:
+        return {"open": {"rate": rate, "arrival": options.arrival}}
+    stages = [{"over": _seconds(after), "rate": "0/s"}, {"over": "0s", "rate": rate}]
+    return {"open": {"rate": "0/s", "arrival": options.arrival, "stages": stages}}
+
+
+def _group(
+    name: str, options: Options, scenario: Mapping[str, Any], users: int, of: str = CALLERS
+) -> dict[str, Any]:
+    is_callee = of == CALLEES
+    model: dict[str, Any] = {"scenario": dict(scenario)}
+    user = "callee{device}" if is_callee else options.user
+    known = {
+        "user": user,
+        "callee": None if is_callee else options.callee,
+        "domain": options.domain,
+        "auth_user": None if is_callee else options.auth_user,
+        "password": options.password,
+        "expires": options.expires,
+        "sdp_size": options.sdp_size,
+        "headers": dict(options.headers) or None,
+    }
+    model |= {key: value for key, value in known.items() if value is not None}
+    if options.hold and not is_callee:
+        model["hold"] = _seconds(options.hold)
+    if options.ring and is_callee:
+        model["ring"] = _seconds(options.ring)
+    group: dict[str, Any] = {"name": name, "target": "server", "devices": users, "model": {"sip": model}}
+    if sources := options.callee_sources if is_callee else options.sources:
+        group["source"] = list(sources)
+    if options.server.transport == "tls" and (options.ca or options.insecure):
+        group["tls"] = {"ca": options.ca} if options.ca else {"insecure": True}
+    return group
+
+
+def _profile(
+    name: str,
+    options: Options,
+    warmup: float,
+    groups: list[dict[str, Any]],
+    thresholds: list[dict[str, str]],
+) -> dict[str, Any]:
+    drain = max(options.hold + options.ring + 4.0, 4.0)
+    return {
+        "name": name,
+        "phases": {
+            "warmup": _seconds(warmup),
+            "measure": _seconds(options.duration),
+            "drain": _seconds(drain),
+        },
+        "targets": {"server": options.server.url},
+        "groups": groups,
+        "thresholds": thresholds,
+    }
+
+
+def _seconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def password(text: str | None) -> Mapping[str, str] | str | None:
+    """A password, or where it is: `env:NAME` and `file:PATH`."""
+    if text is None:
+        return None
+    kind, colon, name = text.partition(":")
+    if colon and kind in ("env", "file"):
+        if not name:
+            raise Error("ND-104-04", f"{text!r} names nothing", at="--password", fix="Like env:SIP_PASSWORD")
+        return {kind: name}
+    return text

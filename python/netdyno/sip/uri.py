@@ -1,0 +1,59 @@
+"""SIP URIs as a user types them, and the URLs that profiles have for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from netdyno.errors import Error
+
+TRANSPORTS = ("udp", "tcp", "tls")
+_SCHEMES = {"udp": "sip", "tcp": "sip+tcp", "tls": "sips"}
+_FORM = re.compile(
+    r"(?P<scheme>sips?|sip\+tcp):(?://)?(?:(?P<user>[^@;?\s]+)@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:;?@/\[\]]+)(?::(?P<port>\d{1,5}))?(?P<parameters>(?:;[^;?\s]+)*)/?"
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A SIP server: where it is, and over what it is reached."""
+
+    host: str
+    """Name or address; IPv6 in brackets."""
+    port: int | None
+    transport: str
+    user: str | None = None
+    """The user part of the URI, where it has one."""
+
+    @property
+    def url(self) -> str:
+        """As the target of a profile."""
+        port = f":{self.port}" if self.port is not None else ""
+        return f"{_SCHEMES[self.transport]}://{self.host}{port}"
+
+
+def parse(text: str, transport: str | None = None) -> Server:
+    """Read `sip:HOST[:PORT][;transport=tcp]` or `sips:HOST`; `transport` is that of an option, if given."""
+    found = _FORM.fullmatch(text)
+    fix = "Write sip:HOST, sip:HOST:5070, sip:HOST;transport=tcp or sips:HOST"
+    if not found:
+        raise Error("ND-104-22", f"{text!r} is no SIP URI", at=text, fix=fix)
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 1 <= port <= 65535:
+        raise Error("ND-104-22", f"{port} is no port", at=text, fix=fix)
+    named = {"sips": "tls", "sip+tcp": "tcp"}.get(found["scheme"])
+    for parameter in found["parameters"].split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.lower() != "transport":
+            raise Error("ND-104-22", f"parameter {name!r} means nothing here", at=text, fix=fix)
+        if value.lower() not in TRANSPORTS:
+            fix = f"Use one of: {', '.join(TRANSPORTS)}"
+            raise Error("ND-104-22", f"transport {value!r} is not supported", at=text, fix=fix)
+        if named == "tls" and value.lower() == "udp":
+            raise Error("ND-104-22", "sips: is TLS, and no UDP", at=text, fix="Use sip:")
+        named = named or value.lower()
+    if transport and named and transport != named:
+        what = f"the URI says {named}, and --transport {transport}"
+        raise Error("ND-104-07", what, at="--transport", fix="Keep one of them")
+    return Server(found["host"], port, transport or named or "udp", found["user"])

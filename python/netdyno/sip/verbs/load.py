@@ -1,0 +1,136 @@
+"""`netdyno sip register`, `call` and `load`: load a SIP server and judge it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from netdyno import config
+from netdyno.cli import values
+from netdyno.cli.execute import execute
+from netdyno.errors import Error
+from netdyno.experiment import choose
+from netdyno.sip import profile
+from netdyno.sip.verbs import options
+from netdyno.sip.verbs.options import shared
+
+PRESETS = (
+    "register",
+    "reregister",
+    "unregister",
+    "call",
+    "cancel",
+    "redirect",
+    "options",
+    "message",
+    "subscribe",
+)
+
+Target = Annotated[
+    str, typer.Argument(metavar="URI", help="The server, like sip:192.0.2.1 or sips:example.net.")
+]
+Hold = Annotated[
+    str,
+    typer.Option(
+        help="How long a call lasts, from ACK to BYE.", metavar="TIME", parser=values.time("--hold")
+    ),
+]
+
+
+@shared
+def register(server: Target, **given: Any) -> None:
+    """Register user agents, and report delay and success.
+
+    Each flow registers one user agent: REGISTER, 401, REGISTER with the answer to the challenge, 200. The run
+    passes when every registration succeeds and 95 % of them take at most 1,000 ms (RFC 6076 RRD).
+
+        netdyno sip register sip:192.0.2.1 --password secret --rate 200/s
+        netdyno sip register 'sip:192.0.2.1;transport=tcp' --users 5000 --password env:SIP_PASSWORD
+    """
+    _run(profile.register(options.read(server, given)), given)
+
+
+@shared
+def call(
+    server: Target,
+    callee: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Call this user, who is somebody else's; default: user agents of our own answer.",
+            metavar="USER",
+        ),
+    ] = None,
+    hold: Hold = "0s",
+    ring: Annotated[
+        str, typer.Option(help="How long a call rings.", metavar="TIME", parser=values.time("--ring"))
+    ] = "0s",
+    callee_source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Addresses that callees answer from.",
+            metavar="ADDRESS|PREFIX",
+            rich_help_panel=options.NETWORK,
+        ),
+    ] = None,
+    **given: Any,
+) -> None:
+    """Call through a proxy, and report delay and success.
+
+    Callees register first. Then calls begin at the rate given: INVITE, 180, 200, ACK, BYE, 200. The run
+    passes when every call succeeds, and for 95 % of them the session request delay (INVITE to 180) is at most
+    1,500 ms, and answer-signal (200 to ACK) and session disconnect delay (BYE to 200) at most 500 ms each.
+
+        netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
+        netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
+    """
+    read = options.read(
+        server,
+        given,
+        callee=callee,
+        hold=options.seconds(hold, "--hold"),
+        ring=options.seconds(ring, "--ring"),
+        callee_sources=tuple(callee_source or ()),
+    )
+    _run(profile.call(read), given)
+
+
+@shared
+def load(
+    server: Target,
+    scenario: Annotated[
+        str,
+        typer.Option(help=f"A preset ({', '.join(PRESETS)}) or a file of steps.", metavar="NAME|FILE"),
+    ] = "options",
+    to: Annotated[str | None, typer.Option(help="User to send requests to.", metavar="USER")] = None,
+    hold: Hold = "0s",
+    **given: Any,
+) -> None:
+    """Play a scenario at a rate, and report delay and success.
+
+    A file of steps is YAML or JSON: a list of `send`, `expect`, `answer`, `pause`, `repeat`, `label`, `goto`.
+
+        netdyno sip load sip:192.0.2.1 --scenario options --rate 1k/s
+        netdyno sip load sip:192.0.2.1 --scenario mine.yaml --to 1000
+    """
+    read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"))
+    if scenario in PRESETS:
+        _run(profile.scenario(read, {"preset": scenario}, scenario), given)
+    path = Path(scenario)
+    if not path.suffix:
+        fix = f"Use one of {', '.join(PRESETS)}, or a file like steps.yaml"
+        raise Error("ND-104-22", f"no scenario is called {scenario!r}", at="--scenario", fix=fix)
+    steps = config.read(path)
+    if not isinstance(steps, list):
+        fix = "Write a list of steps, like - send: {method: OPTIONS}"
+        raise Error("ND-104-04", "a scenario is a list of steps", at=scenario, fix=fix)
+    _run(profile.scenario(read, {"steps": steps}, "scenario"), given)
+
+
+def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
+    chosen = choose.document(document, document["name"], Path())
+    capture: dict[str, str] | None = {} if given["capture"] else None
+    wanted = choose.adjust(chosen, {}, {}, None, capture, given["threshold"] or ())
+    raise typer.Exit(execute(wanted, chosen.folder, options.outputs(given), None, chosen.place))

@@ -1,0 +1,253 @@
+"""Options that the load verbs of `netdyno sip` share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdyno import units
+from netdyno.cli import values
+from netdyno.cli.execute import Outputs
+from netdyno.errors import Error
+from netdyno.sip import profile, uri
+
+OUTPUT, USERS, NETWORK = "Output", "User agents", "Network"
+
+Rate = Annotated[
+    str,
+    typer.Option(
+        help="Flows per second, like 200/s: registrations or calls.",
+        metavar="RATE",
+        parser=values.rate("--rate"),
+    ),
+]
+Users = Annotated[
+    int | None,
+    typer.Option(
+        help="User agents; default: as many as the rate needs.",
+        metavar="N",
+        parser=values.whole("--users"),
+        rich_help_panel=USERS,
+    ),
+]
+Duration = Annotated[
+    str, typer.Option(help="Length of the measure phase.", metavar="TIME", parser=values.time("--duration"))
+]
+Warmup = Annotated[
+    str, typer.Option(help="Length of the warm-up.", metavar="TIME", parser=values.time("--warmup"))
+]
+Arrival = Annotated[
+    str,
+    typer.Option(
+        help="Gaps between arrivals: poisson, uniform or constant.",
+        metavar="NAME",
+        parser=values.one_of("--arrival", "poisson", "uniform", "constant"),
+    ),
+]
+User = Annotated[
+    str | None,
+    typer.Option(
+        help="User part of the address of record, like alice or user{device}.",
+        metavar="TEXT",
+        rich_help_panel=USERS,
+    ),
+]
+Domain = Annotated[
+    str | None,
+    typer.Option(
+        help="Domain of the addresses of record; default: the server's host.",
+        metavar="TEXT",
+        rich_help_panel=USERS,
+    ),
+]
+AuthUser = Annotated[
+    str | None,
+    typer.Option(
+        help="User name for digest authentication; default: --user.", metavar="TEXT", rich_help_panel=USERS
+    ),
+]
+Password = Annotated[
+    str | None,
+    typer.Option(
+        help="Password for digest authentication, or where it is: env:NAME, file:PATH.",
+        metavar="TEXT",
+        rich_help_panel=USERS,
+    ),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option(
+        help="Lifetime of a registration.",
+        metavar="TIME",
+        parser=values.time("--expires"),
+        rich_help_panel=USERS,
+    ),
+]
+SdpSize = Annotated[
+    str | None,
+    typer.Option(
+        help="Pad session descriptions to this size.",
+        metavar="SIZE",
+        parser=values.size("--sdp-size"),
+        rich_help_panel=USERS,
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        help="Add a header field to requests.",
+        metavar="'NAME: VALUE'",
+        rich_help_panel=USERS,
+    ),
+]
+Transport = Annotated[
+    str | None,
+    typer.Option(
+        help="udp, tcp or tls; default: as the URI says, else udp.",
+        metavar="NAME",
+        parser=values.one_of("--transport", *uri.TRANSPORTS),
+        rich_help_panel=NETWORK,
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source", help="Addresses to send from, in turn.", metavar="ADDRESS|PREFIX", rich_help_panel=NETWORK
+    ),
+]
+CaCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--cacert", help="Trust this certificate authority.", metavar="FILE", rich_help_panel=NETWORK
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", "-k", help="Do not verify the server's certificate.", rich_help_panel=NETWORK),
+]
+Success = Annotated[
+    float,
+    typer.Option(
+        help="Share of attempts that must succeed.", metavar="SHARE", parser=values.share("--success")
+    ),
+]
+Thresholds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--threshold", help="Add a criterion, like 'delay.registration.p99 <= 100ms'.", metavar="TEXT"
+    ),
+]
+Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Result as one JSON document on stdout.", rich_help_panel=OUTPUT)
+]
+Html = Annotated[
+    Path | None, typer.Option(help="Copy the report here.", metavar="FILE", rich_help_panel=OUTPUT)
+]
+JUnit = Annotated[
+    Path | None, typer.Option(help="Verdict for CI servers.", metavar="FILE", rich_help_panel=OUTPUT)
+]
+Runs = Annotated[
+    Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)]
+
+_SHARED: Mapping[str, tuple[Any, Any]] = {
+    "rate": (Rate, "100/s"),
+    "users": (Users, None),
+    "duration": (Duration, "10s"),
+    "warmup": (Warmup, "1s"),
+    "arrival": (Arrival, "poisson"),
+    "success": (Success, "100%"),
+    "threshold": (Thresholds, None),
+    "capture": (Capture, False),
+    "user": (User, None),
+    "domain": (Domain, None),
+    "auth_user": (AuthUser, None),
+    "password": (Password, None),
+    "expires": (Expires, None),
+    "sdp_size": (SdpSize, None),
+    "header": (Headers, None),
+    "transport": (Transport, None),
+    "source": (Sources, None),
+    "cacert": (CaCert, None),
+    "insecure": (Insecure, False),
+    "json": (Json, False),
+    "html": (Html, None),
+    "junit": (JUnit, None),
+    "runs": (Runs, None),
+    "quiet": (Quiet, False),
+}
+
+
+def shared(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the shared options, which come as `**given`, behind its own."""
+    own = [
+        one
+        for one in inspect.signature(verb, eval_str=True).parameters.values()
+        if one.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _SHARED.items()
+    ]
+    every = [*own, *more]
+    verb.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    verb.__annotations__ = {one.name: one.annotation for one in every}
+    return verb
+
+
+def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
+    """The shared options as what a profile is made from."""
+    rate = units.RATE.value(given["rate"], "--rate")
+    if rate <= 0:
+        raise Error("ND-104-05", "no flow ever begins at this rate", at="--rate", fix="Use a rate above 0/s")
+    return profile.Options(
+        server=uri.parse(server, given["transport"]),
+        rate=rate,
+        users=given["users"],
+        duration=seconds(given["duration"], "--duration"),
+        warmup=seconds(given["warmup"], "--warmup"),
+        arrival=given["arrival"],
+        user=given["user"],
+        domain=given["domain"],
+        auth_user=given["auth_user"],
+        password=profile.password(given["password"]),
+        expires=given["expires"],
+        sdp_size=given["sdp_size"],
+        headers=_headers(given["header"] or []),
+        sources=tuple(given["source"] or ()),
+        ca=str(given["cacert"].absolute()) if given["cacert"] else None,
+        insecure=given["insecure"],
+        success=given["success"],
+        **more,
+    )
+
+
+def outputs(given: Mapping[str, Any]) -> Outputs:
+    """Where the result goes."""
+    return Outputs(
+        json=given["json"], html=given["html"], junit=given["junit"], runs=given["runs"], quiet=given["quiet"]
+    )
+
+
+def seconds(text: str, option: str) -> float:
+    """A length of time in seconds."""
+    return units.TIME.value(text, option) / 1e9
+
+
+def _headers(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            fix = "Like -H 'X-Trunk: 7'"
+            raise Error("ND-104-22", f"{text!r} is not NAME: VALUE", at="--header", fix=fix)
+        found[name.strip()] = value.strip()
+    return found
