@@ -101,6 +101,11 @@ macro_rules! registry {
                 match self { $( Self::$name(params) => params.replies(), )+ }
             }
 
+            /// Whether a device keeps its connection from one flow to the next.
+            pub fn keeps_connection(&self) -> bool {
+                match self { $( Self::$name(params) => params.keeps_connection(), )+ }
+            }
+
             /// What the path of a target's URL would stand for; `None`: a URL has no path.
             pub fn path(&self) -> Option<&str> {
                 match self { $( Self::$name(params) => params.path(), )+ }

@@ -323,6 +323,11 @@ pub trait ModelParams: Default {
         None
     }
 
+    /// Whether a device keeps its connection from one flow to the next, and hears what comes between them.
+    fn keeps_connection(&self) -> bool {
+        false
+    }
+
     /// What the path of a target's URL would stand for; `None`: a URL has no path.
     fn path(&self) -> Option<&str> {
         None

@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 /// when the method returns.
 pub trait Model {
     /// A flow is to begin. `cx.intended` is when it was due; delays count from there. Connection-oriented
-    /// models call [`Cx::connect`]; datagram models may send at once.
+    /// models call [`Cx::connect`]; datagram models may send at once. One that keeps its connection finds it up where
+    /// [`Cx::local`] says so.
     fn start(&mut self, cx: &mut Cx<'_>);
 
     /// The connection asked for is up (for TLS: the handshake is done).
@@ -131,7 +132,8 @@ pub struct Cx<'a> {
     pub intended: Time,
     /// Which device of the group this is, counted from 0 over all workers.
     pub device: u32,
-    /// In [`Model::connected`]: our address and port of the connection, where it has one.
+    /// In [`Model::connected`]: our address and port of the connection, where it has one. In [`Model::start`]: that of the
+    /// connection that was kept and is up.
     pub local: Option<SocketAddr>,
     /// Where bytes to send are appended.
     pub out: &'a mut Outbox,

@@ -72,6 +72,8 @@ pub struct GroupPlan {
     pub confirmed: bool,
     /// Whether devices wait for answers at all, or for connections.
     pub waits: bool,
+    /// Whether devices keep their connection from one flow to the next.
+    pub keeps_connection: bool,
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
     /// How much of a reply is compared with what was sent.
@@ -232,6 +234,7 @@ impl GroupPlan {
             about: group.model.about(),
             confirmed: group.model.confirmed(),
             waits: group.model.waits(scheme.carrier),
+            keeps_connection: group.model.keeps_connection(),
             stall: group.stall.ns(),
             verified: Verified::of(profile, group),
             target: secret::query(&target.to_string()),

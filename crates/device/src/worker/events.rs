@@ -136,7 +136,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Show the model what came, behind what it left before.
     fn deliver(&mut self, i: u32, generation: u32, fresh: &[u8]) {
         let slot = &mut self.slots[i as usize];
-        if slot.state != State::Active {
+        if slot.state != State::Active && !self.plan.groups[usize::from(slot.group)].keeps_connection {
             return; // answers after the flow's end
         }
         let Some(conn) = slot.conn.as_mut().filter(|c| slot.generation == generation && !c.closing) else {

@@ -7,6 +7,7 @@ use protocol::cause::Cause;
 use protocol::meter::{Failure, record};
 use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -88,7 +89,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     pub(super) fn begin(&mut self, i: u32, intended: Time) {
-        self.let_go(i);
+        let local = self.kept_connection(i);
+        if local.is_none() {
+            self.let_go(i);
+        }
         let slot = &mut self.slots[i as usize];
         slot.state = State::Active;
         slot.begun = intended;
@@ -104,7 +108,21 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if group.arrivals.is_none() {
             counts.flows_intended += 1;
         }
-        self.call(i, intended, |device, cx| device.start(cx));
+        self.call(i, intended, |device, cx| {
+            cx.local = local;
+            device.start(cx);
+        });
+    }
+
+    /// Our end of the connection of device `i`, if it is up and was kept for this flow.
+    fn kept_connection(&self, i: u32) -> Option<SocketAddr> {
+        let slot = &self.slots[i as usize];
+        let keeps = self.plan.groups[usize::from(slot.group)].keeps_connection;
+        slot.conn
+            .as_ref()
+            .filter(|conn| keeps && conn.up && !conn.closing && !conn.deaf && !conn.ended)?
+            .inner
+            .local()
     }
 
     pub(super) fn flow_ended(&mut self, i: u32, end: FlowEnd) {

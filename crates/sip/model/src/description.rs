@@ -77,6 +77,7 @@ pub(crate) mod counter {
     pub const RESPONSES_REPEATED: usize = 21;
     pub const UNRELATED_MESSAGES: usize = 22;
     pub const MALFORMED_MESSAGES: usize = 23;
+    pub const FORKS_RELEASED: usize = 24;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -143,6 +144,12 @@ const COUNTERS: &[Counter] = &[
         Better::Less,
     ),
     counts("malformed_messages", Unit::Messages, "Messages received that are no SIP.", Better::Less),
+    counts(
+        "forks_released",
+        Unit::Sessions,
+        "Answers of further callees to a call that a proxy forked: acknowledged and ended.",
+        Better::Neither,
+    ),
 ];
 
 const fn ratio(
@@ -245,7 +252,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::MALFORMED_MESSAGES + 1);
+        assert_eq!(COUNTERS.len(), counter::FORKS_RELEASED + 1);
         assert_eq!(COUNTERS[counter::CHALLENGES].name, "challenges");
         assert_eq!(COUNTERS[counter::RESPONSE_RETRANSMISSIONS].name, "response_retransmissions");
         let known = |name: &&str| COUNTERS.iter().any(|counter| counter.name == *name);

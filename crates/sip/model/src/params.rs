@@ -180,6 +180,10 @@ impl ModelParams for Params {
         Ok(())
     }
 
+    fn keeps_connection(&self) -> bool {
+        true
+    }
+
     fn identify(&mut self, identity: Identity) {
         self.run = identity.run;
     }

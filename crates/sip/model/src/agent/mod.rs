@@ -23,9 +23,12 @@ use protocol::time::Time;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Messages that wait for the step that expects them, at most.
 const INBOX_MAX: usize = 16;
+/// How long after the end of the load calls are still answered: those that began before it are on their way.
+const LINGER: Duration = Duration::from_secs(1);
 /// Steps in one callback, at most: a scenario that goes round without waiting lets others have their turn.
 const STEPS_A_TURN: usize = 64;
 
@@ -47,6 +50,8 @@ enum Event {
 enum Stage {
     Idle,
     Connecting,
+    /// The connection that was kept had been closed: requests under way are sent again over the next.
+    Reconnecting,
     Running,
     /// The load is over: what is under way is finished, repeats are not played again.
     Stopping,
@@ -86,6 +91,11 @@ pub(crate) struct UserAgent {
     ack: Option<Box<[u8]>>,
     auth: Option<Box<Auth>>,
     local: SocketAddr,
+    /// The flow began on a connection that was kept, and something has come since.
+    kept: bool,
+    heard: bool,
+    /// The load is over, and calls that are on their way are answered until then.
+    lingers: Time,
     armed: Time,
     /// Since when it has waited for a response.
     silent: Time,
@@ -115,6 +125,9 @@ impl UserAgent {
             ack: None,
             auth: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            kept: false,
+            heard: false,
+            lingers: Time::ZERO,
             armed: Time::NEVER,
             silent: Time::NEVER,
         }
@@ -130,7 +143,7 @@ impl UserAgent {
             let Some(op) = config.ops.get(usize::from(self.at)) else { return self.complete(cx) };
             match op {
                 Op::Send(request) => {
-                    if self.is_over(cx, request.method) {
+                    if request.expires != Some(0) && self.is_over(cx, request.method) {
                         return self.complete(cx);
                     }
                     self.send(cx, request);
@@ -161,7 +174,13 @@ impl UserAgent {
                     }
                     if !self.expect(cx, alternatives) {
                         if self.stage == Stage::Stopping && self.is_waiting_for_calls(alternatives) {
-                            return self.complete(cx);
+                            if self.lingers == Time::ZERO {
+                                self.lingers = cx.now + LINGER;
+                            }
+                            if self.lingers <= cx.now {
+                                self.end_repeats(cx);
+                                continue;
+                            }
                         }
                         break;
                     }
@@ -207,7 +226,9 @@ impl UserAgent {
 
     fn again(&mut self, start: u16, depth: usize, count: u32, cx: &Cx<'_>) {
         let played = self.rounds[depth] + 1;
-        if self.stage == Stage::Running && cx.loading() && (count == 0 || played < count) {
+        let lingers = self.lingers > cx.now;
+        let goes_on = self.stage == Stage::Running && cx.loading() || lingers;
+        if goes_on && (count == 0 || played < count) {
             self.rounds[depth] = played % u32::MAX;
             self.go_to(start);
         } else {
@@ -215,6 +236,15 @@ impl UserAgent {
             self.at += 1;
             self.until = Time::ZERO;
         }
+        self.due = cx.now;
+    }
+
+    /// Go on behind the repeats that the present step is in.
+    fn end_repeats(&mut self, cx: &Cx<'_>) {
+        let behind = self.config.ops.iter().rposition(|op| matches!(op, Op::Again { .. }));
+        let end = behind.map_or(self.config.ops.len(), |again| again + 1);
+        self.at = u16::try_from(end).unwrap_or(u16::MAX);
+        self.until = Time::ZERO;
         self.due = cx.now;
     }
 
@@ -313,7 +343,7 @@ impl UserAgent {
         self.invited = None;
         self.requested = None;
         self.dialog = None;
-        self.ack = None;
+        self.lingers = Time::ZERO;
         self.inbox.clear();
     }
 
@@ -322,6 +352,9 @@ impl UserAgent {
         let clients = [&self.invite, &self.request].into_iter().flatten();
         let servers = [&self.invited, &self.requested].into_iter().flatten();
         let mut at = if self.until == Time::ZERO { Time::NEVER } else { self.until };
+        if self.lingers > cx.now {
+            at = at.min(self.lingers);
+        }
         self.silent = Time::NEVER;
         for client in clients {
             at = at.min(client.resend).min(client.expires);
@@ -442,6 +475,7 @@ fn told(wanted: &Wanted) -> String {
 impl Model for UserAgent {
     fn start(&mut self, cx: &mut Cx<'_>) {
         self.leave();
+        self.ack = None;
         self.at = 0;
         self.rounds = [0; DEPTH_MAX];
         self.due = cx.intended;
@@ -451,22 +485,39 @@ impl Model for UserAgent {
         if !self.config.reuse_nonce {
             self.auth = None;
         }
-        self.stage = Stage::Connecting;
-        cx.connect();
+        self.heard = false;
+        self.kept = cx.local.is_some();
+        match cx.local {
+            Some(local) => {
+                self.local = local;
+                self.stage = Stage::Running;
+                self.advance(cx);
+            }
+            None => {
+                self.stage = Stage::Connecting;
+                cx.connect();
+            }
+        }
     }
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
-        if self.stage == Stage::Connecting {
-            self.stage = Stage::Running;
-            self.local = cx.local.unwrap_or(self.local);
-            self.advance(cx);
+        self.local = cx.local.unwrap_or(self.local);
+        match self.stage {
+            Stage::Connecting => self.stage = Stage::Running,
+            Stage::Reconnecting => {
+                self.stage = Stage::Running;
+                self.send_again(cx);
+            }
+            _ => return,
         }
+        self.advance(cx);
     }
 
     fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
-        if matches!(self.stage, Stage::Idle | Stage::Connecting) {
+        if matches!(self.stage, Stage::Connecting | Stage::Reconnecting) {
             return bytes.len();
         }
+        self.heard = true;
         if self.config.reliable {
             return self.stream(cx, bytes);
         }
@@ -477,7 +528,7 @@ impl Model for UserAgent {
 
     fn timer(&mut self, cx: &mut Cx<'_>) {
         self.armed = Time::NEVER;
-        if matches!(self.stage, Stage::Idle | Stage::Connecting) {
+        if !matches!(self.stage, Stage::Running | Stage::Stopping) {
             return;
         }
         if self.retransmit(cx) && !self.timed_out(cx) {
@@ -490,6 +541,13 @@ impl Model for UserAgent {
             Stage::Idle => {}
             // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
             _ if !self.config.reliable && why == Failure::Unreachable => {}
+            // RFC 5923 section 8: the server was free to close an idle connection just as we used it again
+            Stage::Running if self.kept && !self.heard && self.config.reliable => {
+                self.kept = false;
+                self.stage = Stage::Reconnecting;
+                cx.excuse();
+                cx.connect();
+            }
             _ => {
                 self.forget(cx, "the connection broke before the response came");
                 self.leave();
@@ -500,8 +558,7 @@ impl Model for UserAgent {
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         match self.stage {
-            Stage::Idle => {}
-            Stage::Connecting => self.stage = Stage::Stopping,
+            Stage::Idle | Stage::Connecting | Stage::Reconnecting => {}
             Stage::Running | Stage::Stopping => {
                 self.stage = Stage::Stopping;
                 self.advance(cx);

@@ -20,7 +20,7 @@ impl UserAgent {
     /// Messages of a stream: how many bytes were used.
     pub(super) fn stream(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
         let mut used = 0;
-        while self.stage != Stage::Idle {
+        loop {
             let rest = &bytes[used..];
             // keep-alives may come between messages (RFC 5626 section 3.5.1)
             if rest.len() == leading_crlf(rest) {
@@ -45,7 +45,6 @@ impl UserAgent {
                 }
             }
         }
-        bytes.len()
     }
 
     /// One message.
@@ -63,9 +62,41 @@ impl UserAgent {
                 return cx.corrupted(cx.now, || format!("a malformed message: {why}: {start}"));
             }
         };
+        if self.stage == Stage::Idle {
+            return self.between_flows(cx, bytes, &message);
+        }
         match message.start {
             Start::Response { code, .. } => self.response(cx, bytes, &message, code),
             Start::Request { method, .. } => self.incoming(cx, bytes, &message, Method::of(method)),
+        }
+    }
+
+    /// What comes when no flow is under way: a 2xx again, whose ACK was lost, and requests that are not for us.
+    fn between_flows(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        match message.start {
+            Start::Response { code, .. } => {
+                let number = message.via.branch.and_then(|branch| read_branch(branch, self.config.run));
+                let ours = number.is_some_and(|(device, _)| device == cx.device);
+                self.late_response(cx, bytes, message, code, ours);
+            }
+            Start::Request { method, .. } => {
+                let method = Method::of(method);
+                let (status, to_invite) = match method {
+                    Method::Ack => return,
+                    Method::Options | Method::Notify => (200, false),
+                    Method::Invite => (480, true),
+                    _ => (481, false),
+                };
+                let call = fingerprint(message.call_id);
+                let one = Some(Box::new(server(bytes, message, method, call, 0)));
+                if to_invite {
+                    self.invited = one;
+                } else {
+                    self.requested = one;
+                }
+                self.respond(cx, to_invite, status, reason(status), b"", b"");
+                (self.invited, self.requested) = (None, None);
+            }
         }
     }
 
@@ -77,7 +108,7 @@ impl UserAgent {
         let Some(client) = place.as_mut().filter(|client| {
             number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number
         }) else {
-            return self.late_response(cx, message, code, method, number.is_some());
+            return self.late_response(cx, bytes, message, code, number.is_some());
         };
         if code < 200 {
             let first = client.first;
@@ -173,30 +204,52 @@ impl UserAgent {
     }
 
     /// A response to no transaction under way: a 2xx to INVITE that came again is acknowledged again (section 13.2.2.4).
-    fn late_response(
-        &mut self,
-        cx: &mut Cx<'_>,
-        message: &Scanned<'_>,
-        code: u16,
-        method: Method,
-        ours: bool,
-    ) {
+    fn late_response(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, code: u16, ours: bool) {
+        let method = Method::of(message.cseq.method);
         if !ours {
             return cx.count(cx.now, counter::UNRELATED_MESSAGES);
         }
         if code < 200 {
             return;
         }
+        if method == Method::Invite && code < 300 && self.is_other_fork(message) {
+            return self.release_fork(cx, bytes, message);
+        }
         cx.count(cx.now, counter::RESPONSES_REPEATED);
-        let same_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
         if method == Method::Invite
             && code < 300
-            && same_call
-            && let Some(ack) = &self.ack
+            && let Some(ack) = self.ack.take_if(|ack| has_call_id(ack, message.call_id))
         {
-            let ack = ack.to_vec();
             self.say(cx, &ack);
+            self.ack = Some(ack);
         }
+    }
+
+    /// Whether a 2xx to our INVITE is of another callee than the one that we talk to: a proxy forked the call.
+    fn is_other_fork(&self, message: &Scanned<'_>) -> bool {
+        let Some(tag) = message.to_tag else { return false };
+        self.dialog.as_ref().is_some_and(|dialog| {
+            *dialog.call_id == *message.call_id && dialog.session && !ends_with_tag(&dialog.remote, tag)
+        })
+    }
+
+    /// Acknowledge the answer of another callee, and end that call (RFC 3261 section 13.2.2.4).
+    fn release_fork(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        cx.count(cx.now, counter::FORKS_RELEASED);
+        let kept = self.dialog.take();
+        if let Some(of) = &kept {
+            self.dialog = Some(Box::new(Dialog {
+                call_id: of.call_id.clone(),
+                local: of.local.clone(),
+                cseq: of.invite_cseq,
+                invite_cseq: of.invite_cseq,
+                ..Dialog::default()
+            }));
+            self.establish(bytes, message);
+            self.say_in_dialog(cx, Method::Ack, of.invite_cseq);
+            self.say_in_dialog(cx, Method::Bye, of.invite_cseq + 1);
+        }
+        self.dialog = kept;
     }
 
     /// The call is answered: its dialog (section 12.1.2).
@@ -386,4 +439,14 @@ fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch
         expires: Time::NEVER,
         answered: Time::ZERO,
     }
+}
+
+/// Whether `message` is of this call.
+fn has_call_id(message: &[u8], call_id: &[u8]) -> bool {
+    scan(message).is_ok_and(|message| message.call_id == call_id)
+}
+
+/// Whether the value of a From or To has this tag at its end, as those have that we keep.
+fn ends_with_tag(party: &[u8], tag: &[u8]) -> bool {
+    party.windows(tag.len() + 5).any(|part| part.starts_with(b";tag=") && part.ends_with(tag))
 }

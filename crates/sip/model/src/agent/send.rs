@@ -152,6 +152,23 @@ impl UserAgent {
         true
     }
 
+    /// Send again over a new connection what was sent over one that had been closed.
+    pub(super) fn send_again(&mut self, cx: &mut Cx<'_>) {
+        let config = Arc::clone(&self.config);
+        for invite in [true, false] {
+            let client = if invite { &self.invite } else { &self.request };
+            let Some((step, numbers)) =
+                client.as_ref().map(|one| (one.step, Numbers { branch: one.branch, cseq: one.cseq }))
+            else {
+                continue;
+            };
+            if let Some(Op::Send(request)) = config.ops.get(usize::from(step)) {
+                let bytes = self.compose(cx, request, numbers);
+                self.say(cx, &bytes);
+            }
+        }
+    }
+
     /// Timer C takes the place of Timer B once a response has come.
     pub(super) fn extend(&mut self, now: Time) {
         if let Some(invite) = &mut self.invite {
@@ -217,13 +234,7 @@ impl UserAgent {
             }
             start..out.len()
         };
-        out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
-        out.extend_from_slice(via_transport(config.scheme).as_bytes());
-        out.push(b' ');
-        message::address(self.local, &mut out);
-        out.extend_from_slice(b";branch=");
-        message::branch(cx.device, numbers.branch, config.run, &mut out);
-        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
+        self.via(cx, numbers.branch, &mut out);
         match &dialog {
             Some(dialog) => {
                 out.extend_from_slice(&dialog.routes);
@@ -233,11 +244,7 @@ impl UserAgent {
             }
             None => self.identify(cx, method, &mut out),
         }
-        out.extend_from_slice(b"CSeq: ");
-        decimal(numbers.cseq.into(), &mut out);
-        out.push(b' ');
-        out.extend_from_slice(method.name().as_bytes());
-        out.extend_from_slice(b"\r\n");
+        sequence(numbers.cseq, method, &mut out);
         let reachable = !matches!(method, Method::Bye | Method::Cancel | Method::Ack | Method::Message);
         if reachable {
             out.extend_from_slice(b"Contact: ");
@@ -302,27 +309,43 @@ impl UserAgent {
 
     /// Acknowledge a failure to `invite` (section 17.1.1.3): with its branch, and the To of the response.
     pub(super) fn acknowledge_failure(&mut self, cx: &mut Cx<'_>, invite: &Client, to: &[u8]) {
-        let config = Arc::clone(&self.config);
+        let numbers = Numbers { branch: invite.branch, cseq: invite.cseq };
+        self.say_bare(cx, Method::Ack, numbers, Some(to));
+    }
+
+    /// Send a request of the present dialog that no step has and whose answer nobody waits for.
+    pub(super) fn say_in_dialog(&mut self, cx: &mut Cx<'_>, method: Method, cseq: u32) {
+        self.branches = self.branches.wrapping_add(1);
+        let numbers = Numbers { branch: self.branches, cseq };
+        self.say_bare(cx, method, numbers, None);
+    }
+
+    fn say_bare(&self, cx: &mut Cx<'_>, method: Method, numbers: Numbers, to: Option<&[u8]>) {
         let Some(dialog) = &self.dialog else { return };
         let mut out = Vec::with_capacity(MESSAGE);
-        out.extend_from_slice(b"ACK ");
-        out.extend_from_slice(&dialog.target);
-        out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
-        out.extend_from_slice(via_transport(config.scheme).as_bytes());
+        out.extend_from_slice(method.name().as_bytes());
         out.push(b' ');
-        message::address(self.local, &mut out);
-        out.extend_from_slice(b";branch=");
-        message::branch(cx.device, invite.branch, config.run, &mut out);
-        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
+        out.extend_from_slice(&dialog.target);
+        self.via(cx, numbers.branch, &mut out);
         out.extend_from_slice(&dialog.routes);
         field("From", &dialog.local, &mut out);
-        field("To", to, &mut out);
+        field("To", to.unwrap_or(&dialog.remote), &mut out);
         field("Call-ID", &dialog.call_id, &mut out);
-        out.extend_from_slice(b"CSeq: ");
-        decimal(invite.cseq.into(), &mut out);
-        out.extend_from_slice(b" ACK\r\nContent-Length: 0\r\n\r\n");
-        cx.sent_bytes(invite.first, out.len());
+        sequence(numbers.cseq, method, &mut out);
+        message::body("", b"", &mut out);
+        cx.sent_bytes(cx.now, out.len());
         self.say(cx, &out);
+    }
+
+    /// Append the end of the request line, Via and Max-Forwards.
+    fn via(&self, cx: &Cx<'_>, branch: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
+        out.extend_from_slice(via_transport(self.config.scheme).as_bytes());
+        out.push(b' ');
+        message::address(self.local, out);
+        out.extend_from_slice(b";branch=");
+        message::branch(cx.device, branch, self.config.run, out);
+        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
     }
 
     /// Play a step that answers a request.
@@ -419,5 +442,13 @@ fn field(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn sequence(cseq: u32, method: Method, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"CSeq: ");
+    decimal(cseq.into(), out);
+    out.push(b' ');
+    out.extend_from_slice(method.name().as_bytes());
     out.extend_from_slice(b"\r\n");
 }

@@ -5,7 +5,7 @@ use crate::scenario::{Preset, Scenario, Step};
 use crate::{DESCRIPTION, Params};
 use protocol::describe::ModelParams;
 use protocol::meter::{Failure, Phase};
-use protocol::model::{FlowEnd, Model};
+use protocol::model::{FlowEnd, Link, Model};
 use protocol::target::Target;
 use protocol::testing::Bench;
 use protocol::time::Time;
@@ -30,7 +30,10 @@ fn bench(preset: Preset) -> Bench<UserAgent> {
 
 /// Begin a flow, whose connection comes up at once.
 fn begin(bench: &mut Bench<UserAgent>) {
+    let local = bench.local.take();
     bench.call(|device, cx| device.start(cx));
+    assert_eq!((bench.link, sent(bench).len()), (Link::Connect, 0));
+    bench.local = local;
     bench.call(|device, cx| device.connected(cx));
 }
 
@@ -296,8 +299,98 @@ fn a_callee_answers_and_measures_the_ack() {
     assert_eq!(delays(&bench, "answer_signal"), [520, 520]);
     let counted = ["calls_received", "answers_acknowledged", "requests_repeated"];
     assert_eq!(counted.map(|name| counter(&bench, name)), [2, 2, 2]);
+    // the load is over: a call that is on its way is still answered, then the binding is removed
     bench.call(|device, cx| device.stop(cx));
+    assert_eq!((bench.end, sent(&mut bench).len()), (None, 0));
+    after(&mut bench, 900 * MS);
+    receive(&mut bench, &incoming("INVITE", 1, "call-3", "<sip:b@x>"));
+    let to = value(&sent(&mut bench)[1], "To").to_owned();
+    receive(&mut bench, &incoming("ACK", 1, "call-3", &to));
+    after(&mut bench, 200 * MS);
+    assert_eq!(sent(&mut bench).len(), 0, "in a call");
+    receive(&mut bench, &incoming("BYE", 2, "call-3", &to));
+    let all = sent(&mut bench);
+    assert!(all[0].starts_with("SIP/2.0 200 ") && all[1].starts_with("REGISTER "), "{all:?}");
+    assert_eq!(value(&all[1], "Expires"), "0");
+    receive(&mut bench, &response(&all[1], 200, "s", ""));
     assert_eq!(bench.end, Some(FlowEnd::Completed));
+}
+
+#[test]
+fn a_forked_call_talks_to_the_first_who_answers() {
+    let hold = Interval::secs(10);
+    let mut bench =
+        bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..Params::default() });
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    receive(&mut bench, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"));
+    let ack = one(&mut bench);
+    receive(&mut bench, &response(&invite, 200, "b2", "Contact: <sip:b@10.0.0.8>\r\n"));
+    let all = sent(&mut bench);
+    assert!(
+        all[0].starts_with("ACK sip:b@10.0.0.8 ") && all[1].starts_with("BYE sip:b@10.0.0.8 "),
+        "{all:?}"
+    );
+    assert!(all.iter().all(|one| value(one, "To").ends_with(";tag=b2")));
+    receive(&mut bench, &response(&all[1], 200, "", ""));
+    assert_eq!((bench.end, counter(&bench, "forks_released")), (None, 1));
+    receive(&mut bench, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"));
+    assert_eq!(one(&mut bench), ack, "the first is as it was");
+    after(&mut bench, 10_000 * MS);
+    assert!(one(&mut bench).starts_with("BYE sip:b@10.0.0.9 "));
+}
+
+#[test]
+fn a_connection_is_kept_and_what_comes_between_flows_is_answered() {
+    let mut bench = bench(Preset::Call);
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    let answer = response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n");
+    receive(&mut bench, &answer);
+    let all = sent(&mut bench);
+    receive(&mut bench, &response(&all[1], 200, "", ""));
+    assert_eq!(bench.end.take(), Some(FlowEnd::Completed));
+    receive(&mut bench, &answer);
+    assert_eq!(one(&mut bench), all[0], "its ACK was lost");
+    receive(&mut bench, &incoming("OPTIONS", 1, "ping", "<sip:b@x>"));
+    assert!(one(&mut bench).starts_with("SIP/2.0 200 "));
+    receive(&mut bench, &incoming("BYE", 1, "other", "<sip:b@x>;tag=1"));
+    assert!(one(&mut bench).starts_with("SIP/2.0 481 "));
+    bench.call(|device, cx| device.start(cx));
+    let next = one(&mut bench);
+    assert!(next.starts_with("INVITE ") && value(&next, "Call-ID") != value(&invite, "Call-ID"));
+}
+
+#[test]
+fn a_server_may_close_an_idle_connection_just_as_it_is_used_again() {
+    let mut bench = bench_of(1, Params::default());
+    begin(&mut bench);
+    let register = one(&mut bench);
+    receive(&mut bench, &response(&register, 200, "s", ""));
+    assert_eq!(bench.end.take(), Some(FlowEnd::Completed));
+    bench.call(|device, cx| device.start(cx));
+    let register = one(&mut bench);
+    bench.link = Link::Keep;
+    bench.call(|device, cx| device.closed(cx, Failure::Closed));
+    assert!(bench.excused && bench.link == Link::Connect);
+    bench.local = Some("10.0.0.1:40001".parse().expect("address"));
+    bench.call(|device, cx| device.connected(cx));
+    let again = one(&mut bench);
+    assert_eq!(
+        (value(&again, "CSeq"), value(&again, "Call-ID")),
+        (value(&register, "CSeq"), value(&register, "Call-ID"))
+    );
+    assert!(value(&again, "Contact").contains("40001"));
+    receive(&mut bench, &response(&again, 200, "s", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+    assert_eq!((bench.measured().messages_sent, counter(&bench, "registrations_accepted")), (2, 2));
+    // a second time it is a failure
+    bench.call(|device, cx| device.start(cx));
+    let register = one(&mut bench);
+    receive(&mut bench, &response(&register, 100, "", ""));
+    bench.excused = false;
+    bench.call(|device, cx| device.closed(cx, Failure::Closed));
+    assert!(!bench.excused);
 }
 
 #[test]

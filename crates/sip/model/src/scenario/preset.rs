@@ -68,10 +68,11 @@ fn answer(status: u16, sdp: bool) -> Step {
     Step::Answer(AnswerStep { status, reason: None, headers: Default::default(), sdp })
 }
 
-/// Register, then play `steps` for each call until the load ends.
+/// Register, play `steps` for each call until the load ends, and remove the binding: what is left would be called by the next run.
 fn callee(steps: Vec<Step>) -> Vec<Step> {
-    let [register, registered] = register(None);
-    vec![register, registered, Step::Repeat(RepeatStep { count: 0, steps })]
+    let [registration, registered] = register(None);
+    let [removal, removed] = register(Some(Interval::default()));
+    vec![registration, registered, Step::Repeat(RepeatStep { count: 0, steps }), removal, removed]
 }
 
 impl Preset {
