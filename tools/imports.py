@@ -30,8 +30,9 @@ LAYERS = [
     ["testbed", "netdynod"],
 ]
 
-# The program that puts platform and systems together, and the one file of it that knows systems.
-PROGRAM, COMPOSITION = "netdynod", ("systems",)
+# The program that puts platform and systems together, and the registry of models: the one file of each that
+# knows systems.
+COMPOSITION: dict[str, tuple[str, ...]] = {"netdynod": ("systems",), "models": ()}
 
 Module = tuple[str, ...]
 
@@ -184,22 +185,22 @@ def faults() -> Iterator[str]:
                 continue
             if own is not None:
                 yield f"{where}: depends on {dependency} of another system, {system}"
-            elif name != PROGRAM:
+            elif name not in COMPOSITION:
                 yield f"{where}: depends on {dependency} of the system {system}, which is above the platform"
             else:
-                yield from named_outside(crate, dependency)
+                yield from named_outside(crate, dependency, COMPOSITION[name])
         for circle in circles(imports(crate)):
             files = ", ".join("/".join(module) or "lib" for module in circle)
             yield f"{where}: these files import in a circle: {files}"
 
 
-def named_outside(crate: Path, dependency: str) -> Iterator[str]:
-    """The program's files that name a system's crate, apart from the one that may."""
+def named_outside(crate: Path, dependency: str, composition: Module) -> Iterator[str]:
+    """The files of a crate that name a system's crate, apart from the one that may."""
     word = re.compile(rf"\b{dependency.replace('-', '_')}\b")
     for module, file in modules(crate).items():
-        if module != COMPOSITION and word.search(code(file)):
-            file_name = "/".join(module) or "main"
-            yield f"crates/{crate.name}: {file_name} names {dependency}; only {COMPOSITION[0]} may"
+        if module != composition and word.search(code(file)):
+            found, only = ("/".join(one) or "its root" for one in (module, composition))
+            yield f"crates/{crate.name}: {found} names {dependency}; only {only} may"
 
 
 def main() -> int:

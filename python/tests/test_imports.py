@@ -151,7 +151,7 @@ def test_the_platform_depends_on_no_system_and_no_system_on_another(lint: Module
 def test_one_file_of_the_program_knows_systems(
     lint: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lint, "PROGRAM", "high")
+    monkeypatch.setattr(lint, "COMPOSITION", {"high": ("systems",)})
     crate(tmp_path / "nat", "nat-rpc")
     said = "// nat_rpc registers itself"
     crate(tmp_path, "high", "nat-rpc.workspace = true", systems="fn f() { nat_rpc::register() }", serve=said)

@@ -87,6 +87,11 @@ pub(super) fn write_datagrams(
             }
             _ => segment.min(left),
         };
+        // one alone that is larger than those before were: the kernel would cut it as it cut them
+        if let Some(gso) = gso.as_deref_mut().filter(|gso| size == segment.min(left) && (1..size).contains(*gso)) {
+            let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
+            *gso = 0;
+        }
         let (result, earlier) = give(fd, &bytes[at..at + size]);
         if let Some((e, times)) = earlier.filter(|(e, _)| result != Err(*e)) {
             refuse(refused, ConnError::remote(e, "send").datagrams(times));
@@ -125,5 +130,28 @@ fn refuse(refused: &mut Vec<ConnError>, broken: ConnError) {
     match refused.last_mut().filter(|last| last.is_like(&broken)) {
         Some(last) => last.times += broken.times,
         None => refused.push(broken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    #[test]
+    fn a_larger_datagram_behind_several_alike_stays_whole() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        server.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        client.connect(server.local_addr().expect("an address")).expect("connected");
+        let (fd, mut gso, mut refused) = (OwnedFd::from(client), 0, Vec::new());
+        for (segment, bytes) in [(100, vec![1; 200]), (0, vec![2; 150]), (50, vec![3; 100]), (0, vec![4; 40])] {
+            assert_eq!(write_datagrams(&fd, Some(&mut gso), segment, &bytes, &mut refused), bytes.len());
+        }
+        assert!(refused.is_empty());
+        let mut buffer = [0; 2048];
+        let sizes = [(); 6].map(|()| server.recv(&mut buffer).expect("a datagram"));
+        assert_eq!(sizes, [100, 100, 150, 50, 50, 40]);
     }
 }

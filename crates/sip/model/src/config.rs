@@ -1,10 +1,8 @@
 //! What is the same for all user agents of a group.
 
-use crate::device::Device;
 use crate::scenario::{Header, Op};
 use protocol::target::Scheme;
 use protocol::template::Template;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What is the same for all user agents of a group.
@@ -28,11 +26,4 @@ pub struct Config {
     /// Whether the transport delivers what it is given, so that nothing is sent again.
     pub(crate) reliable: bool,
     pub(crate) run: u64,
-}
-
-impl Config {
-    /// A new user agent.
-    pub fn device(self: &Arc<Self>, _index: u32) -> Device {
-        Device::new(Arc::clone(self))
-    }
 }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Device(Box<UserAgent>);
 
-impl Device {
-    pub(crate) fn new(config: Arc<Config>) -> Self {
-        Self(Box::new(UserAgent::new(config)))
+impl Config {
+    /// A new user agent.
+    pub fn device(self: &Arc<Self>, _index: u32) -> Device {
+        Device(Box::new(UserAgent::new(Arc::clone(self))))
     }
 }
 

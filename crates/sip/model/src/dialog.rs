@@ -1,5 +1,6 @@
 //! The dialog of a user agent (RFC 3261 section 12).
 
+use protocol::time::Time;
 use sip_core::message::{Fields, Name};
 
 /// A dialog, or a call that is to become one: what requests within it are made from.
@@ -17,6 +18,8 @@ pub(crate) struct Dialog {
     pub cseq: u32,
     /// CSeq of our last INVITE, which its ACK has too.
     pub invite_cseq: u32,
+    /// When its INVITE was due: a session that is completed counts to the phase in which it was asked for.
+    pub asked: Time,
     /// Whether the other side's tag is known.
     pub confirmed: bool,
     /// Whether a session is up: a 2xx to INVITE has been sent or received.

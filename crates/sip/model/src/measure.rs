@@ -4,6 +4,7 @@ use crate::description::{counter, delay};
 use crate::method::Method;
 use crate::transaction::Client;
 use protocol::model::Cx;
+use protocol::time::Time;
 
 /// A request of a new transaction was due at `client.first` and is sent. Within a dialog an INVITE asks for no session.
 pub(crate) fn requested(cx: &mut Cx<'_>, client: &Client, in_dialog: bool) {
@@ -31,9 +32,16 @@ pub(crate) fn alerted(cx: &mut Cx<'_>, client: &Client) {
     cx.delay(client.first, delay::SESSION_REQUEST);
 }
 
-/// A final response came, `None`: not in time. `session`: it is to an INVITE that asked for a session, or to the BYE of one.
+/// A final response came, `None`: not in time. `session`: it is to an INVITE that asked for a
+/// session, or to the BYE of one, which was asked for at `asked`.
 /// Returns the delay that it is measured by.
-pub(crate) fn finished(cx: &mut Cx<'_>, client: &Client, status: Option<u16>, session: bool) -> usize {
+pub(crate) fn finished(
+    cx: &mut Cx<'_>,
+    client: &Client,
+    status: Option<u16>,
+    session: bool,
+    asked: Time,
+) -> usize {
     let at = client.first;
     match (client.method, status) {
         (Method::Register, Some(200..=299)) => {
@@ -69,7 +77,7 @@ pub(crate) fn finished(cx: &mut Cx<'_>, client: &Client, status: Option<u16>, se
         (Method::Bye, Some(200..=299)) => {
             cx.count(at, counter::DISCONNECTS_ACCEPTED);
             if session {
-                cx.count(at, counter::SESSIONS_COMPLETED);
+                cx.count(asked, counter::SESSIONS_COMPLETED);
             }
             delay::SESSION_DISCONNECT
         }

@@ -377,7 +377,7 @@ impl UserAgent {
             let client = if invite { &mut self.invite } else { &mut self.request };
             if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
                 let session = self.in_session();
-                measure::finished(cx, &overdue, None, if invite { !session } else { session });
+                measure::finished(cx, &overdue, None, if invite { !session } else { session }, self.asked());
                 let (method, t) = (overdue.method, overdue.first);
                 let timer = if invite { "Timer B" } else { "Timer F" };
                 cx.failure(t, Failure::Unanswered, || {
@@ -415,6 +415,11 @@ impl UserAgent {
             self.say(cx, &response);
         }
         true
+    }
+
+    /// When the present session was asked for.
+    fn asked(&self) -> Time {
+        self.dialog.as_ref().map_or(Time::ZERO, |dialog| dialog.asked)
     }
 
     fn in_session(&self) -> bool {
@@ -583,7 +588,7 @@ impl UserAgent {
         let session = self.in_session();
         for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
             if let Some(client) = client {
-                measure::finished(cx, &client, None, asks);
+                measure::finished(cx, &client, None, asks, self.asked());
                 cx.never_answered(client.first, &format!("{}: {what}", client.method));
             }
         }

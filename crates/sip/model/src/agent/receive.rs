@@ -160,7 +160,7 @@ impl UserAgent {
             self.establish(bytes, message);
         }
         let asks = if method == Method::Invite { !session } else { session };
-        let delay = measure::finished(cx, &client, Some(code), asks);
+        let delay = measure::finished(cx, &client, Some(code), asks, self.asked());
         if method == Method::Bye
             && (200..300).contains(&code)
             && let Some(dialog) = &mut self.dialog

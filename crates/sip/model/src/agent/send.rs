@@ -192,6 +192,7 @@ impl UserAgent {
             local: local.into(),
             remote: remote.into(),
             target: target.into(),
+            asked: self.due,
             ..Dialog::default()
         }));
     }
