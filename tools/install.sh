@@ -7,9 +7,10 @@ BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clan
 RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
     iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
     apache2/apache2 libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
-    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox)
+    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox
+    kamailio/kamailio kamailio-sqlite-modules)
 [ "$(uname -m)" != x86_64 ] || RUN+=(qemu-system-x86/qemu-system-x86_64)
-SERVICES=(mosquitto nginx apache2 nfdump kea-dhcp4-server nftables) # packages of the above whose services would start by themselves
+SERVICES=(mosquitto nginx apache2 nfdump kea-dhcp4-server nftables kamailio) # packages of the above whose services would start by themselves
 
 # ---------------------------------------------------------------------------------------- packages
 

@@ -126,6 +126,15 @@ SIP = System(
     verbs="netdyno.sip.verbs:app",
     after="graph",
     duts={"kamailio": "netdyno.sip.dut.kamailio:Kamailio"},
+    demo=Demo(
+        word="sip",
+        about="a SIP server under registrations and calls",
+        help="""
+With `sip`: 1,000 users register at Kamailio with digest authentication, then 200 calls are set up through
+it and ended. The report shows delays and ratios by RFC 6076, and the verdict. It takes less than a minute.
+""".strip(),
+        run="netdyno.sip.demo:run",
+    ),
 )
 
 SYSTEMS = (NAT, SIP, TUNING)

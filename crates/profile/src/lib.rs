@@ -301,11 +301,20 @@ pub struct Closed {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, STAGES>")]
     #[schemars(length(max = 10000))]
     pub stages: Vec<DeviceStage>,
+    /// Whether a trial's load factor changes the number of devices. `false` for devices that others call, and that are
+    /// to be there at any load. Default `true`.
+    pub scales: bool,
 }
 
 impl Default for Closed {
     fn default() -> Self {
-        Self { flow_interval: Interval::secs(0), ramp: Interval::secs(0), flows: 0, stages: Vec::new() }
+        Self {
+            flow_interval: Interval::secs(0),
+            ramp: Interval::secs(0),
+            flows: 0,
+            stages: Vec::new(),
+            scales: true,
+        }
     }
 }
 

@@ -130,7 +130,9 @@ impl Plan {
             if group.frame.as_ref().is_some_and(profile::Frame::is_paced) {
                 continue;
             }
-            if let Load::Closed(closed) = &mut group.load {
+            if let Load::Closed(closed) = &mut group.load
+                && closed.scales
+            {
                 let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
                 group.devices = scaled(group.devices).max(1);
                 closed.stages.iter_mut().for_each(|stage| stage.devices = scaled(stage.devices));

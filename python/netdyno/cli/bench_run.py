@@ -11,7 +11,7 @@ from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick
 from netdyno.errors import PASS, Error
 from netdyno.experiment import validation
-from netdyno.experiment.choose import choose
+from netdyno.experiment.choose import ChosenExperiment, choose
 from netdyno.experiment.quick import is_url
 from netdyno.search import bench, rfc2544, words
 from netdyno.search.schedule import Search
@@ -30,29 +30,35 @@ def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
 
 def run(kind: str, what: str, given: Mapping[str, Any]) -> int:
     """Search with the options of a verb, and return the exit code."""
-    urls, outputs = quick(given), options.outputs(given)
+    urls = quick(given)
     chosen = choose([what], urls)
     if is_url(what) and urls.rate is None:
         problem = "the highest rate to try is not said"
         raise Error("ND-104-07", problem, at=what, fix="Add --rate 10k/s: loads up to it are tried")
+    return search(kind, chosen, given, messages=is_url(what))
+
+
+def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messages: bool) -> int:
+    """Search the loads of what was chosen; `messages`: they are rates of messages."""
+    outputs = options.outputs(given)
     goals = loss_goals(given.get("goal", "ndr"), given.get("loss", 0.0))
     if kind == "rate":
         goals = (threshold_goal(),)
     how = {name: given[name] for name in rfc2544.OPTIONS if name in given}
-    experiment, search, estimate = rfc2544.prepare(
-        rfc2544.request(kind, goals, messages=is_url(what), **how),
+    experiment, schedule, estimate = rfc2544.prepare(
+        rfc2544.request(kind, goals, messages=messages, **how),
         chosen,
-        topology=given["topology"],
-        load=given["load"],
+        topology=given.get("topology"),
+        load=given.get("load"),
         duration=given["duration"],
         thresholds=given.get("threshold") or (),
     )
     if given["dry_run"]:
         validation.check(experiment, chosen.folder, place=chosen.place)
-        _plan(search, estimate, outputs.json)
+        _plan(schedule, estimate, outputs.json)
         return PASS
-    console.note(_said(search, estimate))
-    return execute(experiment, chosen.folder, outputs, None, chosen.place, search, given["resume"])
+    console.note(_said(schedule, estimate))
+    return execute(experiment, chosen.folder, outputs, None, chosen.place, schedule, given["resume"])
 
 
 def _said(search: Search, estimate: bench.Estimate) -> str:

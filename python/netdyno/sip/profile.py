@@ -80,7 +80,7 @@ def call(options: Options) -> dict[str, Any]:
     warmup = options.warmup
     if options.callee is None:
         callees = _group(CALLEES, options, {"preset": "answer"}, users, CALLEES)
-        callees["load"] = {"closed": {"stages": [{"over": _seconds(register), "devices": users}]}}
+        callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
         warmup += register + SETTLE

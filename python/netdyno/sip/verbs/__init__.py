@@ -10,6 +10,7 @@ VERBS = {
     "register": ".load:register",
     "call": ".load:call",
     "load": ".load:load",
+    "search": ".search:search",
 }
 
 app = typer.Typer(

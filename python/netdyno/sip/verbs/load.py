@@ -10,6 +10,7 @@ import typer
 from netdyno import config
 from netdyno.cli import values
 from netdyno.cli.execute import execute
+from netdyno.cli.options import outputs
 from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.sip import profile
@@ -133,4 +134,4 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
     chosen = choose.document(document, document["name"], Path())
     capture: dict[str, str] | None = {} if given["capture"] else None
     wanted = choose.adjust(chosen, {}, {}, None, capture, given["threshold"] or ())
-    raise typer.Exit(execute(wanted, chosen.folder, options.outputs(given), None, chosen.place))
+    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, chosen.place))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +10,11 @@ import typer
 
 from netdyno import units
 from netdyno.cli import values
-from netdyno.cli.execute import Outputs
+from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import profile, uri
 
-OUTPUT, USERS, NETWORK = "Output", "User agents", "Network"
+USERS, NETWORK = "User agents", "Network"
 
 Rate = Annotated[
     str,
@@ -144,20 +143,6 @@ Thresholds = Annotated[
     ),
 ]
 Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")]
-Json = Annotated[
-    bool, typer.Option("--json", help="Result as one JSON document on stdout.", rich_help_panel=OUTPUT)
-]
-Html = Annotated[
-    Path | None, typer.Option(help="Copy the report here.", metavar="FILE", rich_help_panel=OUTPUT)
-]
-JUnit = Annotated[
-    Path | None, typer.Option(help="Verdict for CI servers.", metavar="FILE", rich_help_panel=OUTPUT)
-]
-Runs = Annotated[
-    Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)]
-
 _SHARED: Mapping[str, tuple[Any, Any]] = {
     "rate": (Rate, "100/s"),
     "users": (Users, None),
@@ -178,28 +163,13 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "source": (Sources, None),
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
-    "json": (Json, False),
-    "html": (Html, None),
-    "junit": (JUnit, None),
-    "runs": (Runs, None),
-    "quiet": (Quiet, False),
 }
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the shared options, which come as `**given`, behind its own."""
-    own = [
-        one
-        for one in inspect.signature(verb, eval_str=True).parameters.values()
-        if one.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _SHARED.items()
-    ]
-    every = [*own, *more]
-    verb.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    verb.__annotations__ = {one.name: one.annotation for one in every}
+    insert(verb, [parameter(name, one, default) for name, (one, default) in _SHARED.items()])
+    output_options("json html junit csv prometheus runs quiet")(verb)
     return verb
 
 
@@ -227,13 +197,6 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         insecure=given["insecure"],
         success=given["success"],
         **more,
-    )
-
-
-def outputs(given: Mapping[str, Any]) -> Outputs:
-    """Where the result goes."""
-    return Outputs(
-        json=given["json"], html=given["html"], junit=given["junit"], runs=given["runs"], quiet=given["quiet"]
     )
 
 

@@ -1,0 +1,109 @@
+"""Profiles that `netdyno sip` makes, and the URIs that it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.sip import profile
+from netdyno.sip.uri import Server, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "url"),
+    [
+        ("sip:10.0.0.1", Server("10.0.0.1", None, "udp"), "sip://10.0.0.1"),
+        ("sip:host.example:5070", Server("host.example", 5070, "udp"), "sip://host.example:5070"),
+        ("sip:10.0.0.1;transport=TCP", Server("10.0.0.1", None, "tcp"), "sip+tcp://10.0.0.1"),
+        ("sip://10.0.0.1/", Server("10.0.0.1", None, "udp"), "sip://10.0.0.1"),
+        ("sips:[fd00::1]:5061", Server("[fd00::1]", 5061, "tls"), "sips://[fd00::1]:5061"),
+        ("sip:bob@10.0.0.1", Server("10.0.0.1", None, "udp", "bob"), "sip://10.0.0.1"),
+        ("sips:h;transport=tls", Server("h", None, "tls"), "sips://h"),
+    ],
+)
+def test_a_uri_is_a_server(text: str, server: Server, url: str) -> None:
+    assert parse(text) == server
+    assert parse(text).url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("10.0.0.1", "no SIP URI"),
+        ("http://10.0.0.1", "no SIP URI"),
+        ("sip:", "no SIP URI"),
+        ("sip:h:0", "0 is no port"),
+        ("sip:h:65536", "65536 is no port"),
+        ("sip:h;transport=sctp", "'sctp' is not supported"),
+        ("sip:h;lr", "'lr' means nothing"),
+        ("sips:h;transport=udp", "TLS"),
+        ("sip:fd00::1", "no SIP URI"),
+    ],
+)
+def test_what_is_no_server_is_refused(text: str, word: str) -> None:
+    with pytest.raises(Error, match=word):
+        parse(text)
+
+
+def test_an_option_and_a_uri_agree_on_the_transport() -> None:
+    assert parse("sip:h", "tcp").transport == "tcp"
+    assert parse("sip:h;transport=tcp", "tcp").transport == "tcp"
+    with pytest.raises(Error) as e:
+        parse("sip:h;transport=tcp", "udp")
+    assert e.value.at == "--transport"
+
+
+def options(**more: object) -> profile.Options:
+    return profile.Options(server=parse("sip:10.0.0.1"), rate=50.0, **more)  # type: ignore[arg-type]
+
+
+def test_calls_begin_when_their_callees_have_registered() -> None:
+    document = profile.call(options(users=1000, hold=3.0, ring=1.0))
+    callees, callers = document["groups"]
+    assert callees["load"] == {"closed": {"ramp": "2000ms", "scales": False}}
+    stages = callers["load"]["open"]["stages"]
+    assert stages == [{"over": "2500ms", "rate": "0/s"}, {"over": "0s", "rate": "50/s"}]
+    # the load is on, and steady, before it is measured
+    assert document["phases"]["warmup"] == "3500ms"
+    assert callers["devices"] == callees["devices"] == 1000
+    assert callers["model"]["sip"]["hold"] == "3000ms" and "hold" not in callees["model"]["sip"]
+    assert callees["model"]["sip"]["ring"] == "1000ms" and "ring" not in callers["model"]["sip"]
+
+
+def test_there_are_user_agents_enough_for_the_calls_at_a_time() -> None:
+    for hold in (0.0, 3.0, 60.0):
+        document = profile.call(options(hold=hold))
+        assert document["groups"][0]["devices"] >= 50 * (hold + 1)
+
+
+def test_calls_to_somebody_else_need_no_callees() -> None:
+    document = profile.call(options(callee="1000"))
+    (callers,) = document["groups"]
+    assert callers["model"]["sip"]["callee"] == "1000"
+    assert callers["load"] == {"open": {"rate": "50/s", "arrival": "poisson"}}
+    assert not any("callees" in one["metric"] for one in document["thresholds"])
+
+
+def test_limits_are_those_of_the_study() -> None:
+    thresholds = profile.call(options())["thresholds"] + profile.register(options())["thresholds"]
+    delays = {one["metric"].split(".")[2]: one["max"] for one in thresholds if ".delay." in one["metric"]}
+    assert delays == {
+        "registration": "1000ms",
+        "session_request": "1500ms",
+        "answer_signal": "500ms",
+        "session_disconnect": "500ms",
+    }
+    assert all(one["min"] == "1" for one in thresholds if ".index." in one["metric"])
+    assert {"metric": "phones.index.registration_success", "min": "0.99"} in profile.register(
+        options(success=0.99)
+    )["thresholds"]
+
+
+def test_a_password_may_stand_elsewhere() -> None:
+    assert profile.password(None) is None
+    assert profile.password("secret") == "secret"
+    assert profile.password("env:SIP_PASSWORD") == {"env": "SIP_PASSWORD"}
+    assert profile.password("file:/run/secret") == {"file": "/run/secret"}
+    assert profile.password("a:b") == "a:b"
+    with pytest.raises(Error, match="names nothing"):
+        profile.password("env:")
