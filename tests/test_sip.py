@@ -39,12 +39,12 @@ def measured(lab: Lab, document: dict[str, Any], **settings: Any) -> Done:
 
 def moved(done: Done, name: str) -> float:
     """By how much a counter of Kamailio moved."""
-    witness = done.trial.duts["server"]
+    witness = done.trial.dut["server"]
     return witness.counters_after[name] - witness.counters_before[name]
 
 
 def group(done: Done, name: str) -> Any:
-    return next(one.total for one in done.trial.groups if one.name == name)
+    return next(one for one in done.trial.groups if one.name == name)
 
 
 @pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp"])
@@ -223,4 +223,4 @@ def test_a_scenario_of_ones_own_is_checked_by_its_steps(lab: Lab) -> None:
     path = Path(lab.write("steps.yaml", "- send: {method: OPTION}\n- expect: {status: 200}\n"))
     done = lab.run("sip", "load", "sip:10.0.0.1", "--scenario", str(path))
     assert done.code == 104, done.text
-    assert "steps[0].send.method" in done.text and "did you mean OPTIONS?" in done.text
+    assert "steps[0].send.method" in done.text and "Did you mean OPTIONS?" in done.text
