@@ -24,7 +24,13 @@ PATIENT = {"lateness_p99": "60s", "offered": 0.001, "starved": 1.0}
 
 def options(uri: str, **more: Any) -> profile.Options:
     return profile.Options(
-        server=parse(uri), rate=30.0, duration=2.0, warmup=0.5, domain="example.net", password="secret", **more
+        server=parse(uri),
+        rate=30.0,
+        duration=2.0,
+        warmup=0.5,
+        domain="example.net",
+        password="secret",
+        **more,
     )
 
 

@@ -33,7 +33,7 @@ LAYERS = [
 ]
 
 # On top of the platform: each may import all of it, and none another. `systems.py` names their parts.
-SYSTEMS = ["nat", "tuning"]
+SYSTEMS = ["nat", "sip", "tuning"]
 
 Module = tuple[str, ...]
 

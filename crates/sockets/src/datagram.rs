@@ -88,7 +88,9 @@ pub(super) fn write_datagrams(
             _ => segment.min(left),
         };
         // one alone that is larger than those before were: the kernel would cut it as it cut them
-        if let Some(gso) = gso.as_deref_mut().filter(|gso| size == segment.min(left) && (1..size).contains(*gso)) {
+        if let Some(gso) =
+            gso.as_deref_mut().filter(|gso| size == segment.min(left) && (1..size).contains(*gso))
+        {
             let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
             *gso = 0;
         }
@@ -146,7 +148,8 @@ mod tests {
         let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         client.connect(server.local_addr().expect("an address")).expect("connected");
         let (fd, mut gso, mut refused) = (OwnedFd::from(client), 0, Vec::new());
-        for (segment, bytes) in [(100, vec![1; 200]), (0, vec![2; 150]), (50, vec![3; 100]), (0, vec![4; 40])] {
+        for (segment, bytes) in [(100, vec![1; 200]), (0, vec![2; 150]), (50, vec![3; 100]), (0, vec![4; 40])]
+        {
             assert_eq!(write_datagrams(&fd, Some(&mut gso), segment, &bytes, &mut refused), bytes.len());
         }
         assert!(refused.is_empty());
