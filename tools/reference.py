@@ -49,7 +49,7 @@ def of_model(model: type[BaseModel], name: str) -> Schema:
     schema = model.model_json_schema(by_alias=True)
     for one in _models(model):
         node = schema if one is model else schema.get("$defs", {}).get(one.__name__)
-        for key, text in config.meanings(one).items():
+        for key, text in config.field_docs(one).items():
             alias = one.model_fields[key].alias or key if key in one.model_fields else key
             if node and alias in node.get("properties", {}):
                 node["properties"][alias]["description"] = text

@@ -220,7 +220,7 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
         ) from e
 
 
-def meanings(model: type[BaseModel]) -> dict[str, str]:
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
     """What stands below the fields of a model, and of what it inherits from, in the code."""
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):

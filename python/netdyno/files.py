@@ -147,11 +147,11 @@ def open_private(path: Path, mode: str) -> IO[Any]:
     return open(path, mode, opener=opener, encoding="utf-8", errors="backslashreplace", newline="")
 
 
-def folder(path: Path, *, private: bool = False) -> Path:
+def make_folder(path: Path, *, private: bool = False) -> Path:
     """Make a folder, with those above it; `private`: what is made is its owner's alone."""
     with os_errors(path):
         if private:
-            folder(path.parent)
+            make_folder(path.parent)
             with contextlib.suppress(FileExistsError):
                 # whose rights are its owner's choice, where it is there already
                 path.mkdir(mode=PRIVATE_FOLDER)
@@ -161,7 +161,7 @@ def folder(path: Path, *, private: bool = False) -> Path:
             return path
 
 
-def trusted(path: Path) -> Path:
+def trusted_folder(path: Path) -> Path:
     """A folder of ours that may be there already. Raises where others could have put something into it."""
     with contextlib.suppress(OSError):
         about = path.lstat()
@@ -174,10 +174,10 @@ def trusted(path: Path) -> Path:
     return path
 
 
-def own(path: Path) -> Path:
+def own_folder(path: Path) -> Path:
     """A folder that is ours alone, made so or found so. Raises where it is another's or a link."""
     with os_errors(path):
-        folder(path.parent)
+        make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=PRIVATE_FOLDER)
         try:
@@ -196,9 +196,9 @@ def own(path: Path) -> Path:
     return path
 
 
-def within(base: Path, name: str) -> Path:
+def new_private_folder(base: Path, name: str) -> Path:
     """A new folder of ours alone in one that the user chose. Raises where others could put theirs there."""
-    folder(base, private=True)
+    make_folder(base, private=True)
     with os_errors(base):
         about = base.stat()
     # what is begun with sudo is often begun in a folder of the user's
@@ -206,7 +206,7 @@ def within(base: Path, name: str) -> Path:
         raise _foreign(base, f"it belongs to user {about.st_uid}", RUNS)
     if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
         raise _foreign(base, "all may rename what is in it", RUNS)
-    return own(base / name)
+    return own_folder(base / name)
 
 
 def _ours(path: Path, about: os.stat_result) -> None:

@@ -15,7 +15,7 @@ def state() -> Path:
 
     What root reads there it does: it is refused where it is another user's.
     """
-    return files.trusted(_state())
+    return files.trusted_folder(_state())
 
 
 def _state() -> Path:
@@ -45,16 +45,16 @@ def runtime() -> Path:
     """
     base = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() else "/run"
     if base and os.access(base, os.W_OK):
-        return files.trusted(Path(base) / "netdyno")
-    return files.trusted(Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}")
+        return files.trusted_folder(Path(base) / "netdyno")
+    return files.trusted_folder(Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}")
 
 
 def with_folder(file: Path) -> Path:
     """The same path, its folder made; the folder that we share with nobody is that."""
     if file.parent == runtime():
-        files.own(file.parent)
+        files.own_folder(file.parent)
     else:
-        files.folder(file.parent, private=True)
+        files.make_folder(file.parent, private=True)
     return file
 
 

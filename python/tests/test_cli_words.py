@@ -353,7 +353,7 @@ def test_a_broken_pipe_ends_in_no_code_of_clicks(fake: Path, monkeypatch: pytest
     def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr(console, "unheard", lambda _: None)
+    monkeypatch.setattr(console, "discard_output", lambda _: None)
     monkeypatch.setattr("netdyno.experiment.presets.profiles", broken)
     assert app.call(["describe"]) == 0
 

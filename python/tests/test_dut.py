@@ -105,7 +105,7 @@ def test_tunables_take_effect(dut: Dut) -> None:
 
 def test_every_option_has_a_meaning(dut: Dut) -> None:
     assert dut.Options.model_fields
-    assert config.meanings(dut.Options).keys() == dut.Options.model_fields.keys()
+    assert config.field_docs(dut.Options).keys() == dut.Options.model_fields.keys()
 
 
 def test_its_death_is_told(dut: Dut) -> None:

@@ -76,7 +76,7 @@ def test_a_link_of_another_user_is_refused(open_: Path, tmp_path: Path, how: str
             case "folder":
                 files.write(link / "page", "x", shared=True)
             case "made":
-                files.folder(link / "new")
+                files.make_folder(link / "new")
             case "growing":
                 with files.output(link, growing=True):
                     pass
@@ -150,16 +150,16 @@ def test_what_is_no_plain_file_is_not_opened_as_one_of_ours(tmp_path: Path) -> N
 def test_text_of_a_path_that_is_no_utf_8_reads_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9")
     path = tmp_path / name / "x.json"
-    files.folder(path.parent)
+    files.make_folder(path.parent)
     files.write(path, json.dumps({"folder": name}, ensure_ascii=False))
     assert json.loads(path.read_text()) == {"folder": name}
 
 
 def test_folders_above_are_made_and_a_file_in_the_way_is_told(tmp_path: Path) -> None:
-    assert files.folder(tmp_path / "a" / "b").is_dir()
-    assert files.folder(tmp_path / "c" / "d", private=True).stat().st_mode & 0o777 == 0o700
+    assert files.make_folder(tmp_path / "a" / "b").is_dir()
+    assert files.make_folder(tmp_path / "c" / "d", private=True).stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").write_text("")
     with pytest.raises(Error, match="ND-92-30"):
-        files.folder(tmp_path / "file" / "x")
+        files.make_folder(tmp_path / "file" / "x")
     with walk.reached(Path("relative")) as (_, name):
         assert name == "relative"

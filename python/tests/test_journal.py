@@ -190,7 +190,7 @@ def test_a_living_owner_is_known_by_the_name_of_a_damaged_journal(state: Path) -
     own.parent.mkdir(parents=True, exist_ok=True)
     own.write_bytes(b"")
     assert restore().damaged == {}
-    assert module.open_of(own)[0] == os.getpid()
+    assert module.open_changes(own)[0] == os.getpid()
 
 
 @pytest.mark.parametrize(

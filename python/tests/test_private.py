@@ -57,7 +57,7 @@ def test_what_the_user_asks_for_elsewhere_is_as_his_umask_has_it(profile: Path, 
 
 
 def test_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    folder = files.folder(tmp_path / "a", private=True)
+    folder = files.make_folder(tmp_path / "a", private=True)
     assert mode(folder) == 0o700
     files.write(folder / "text", "x")
     assert mode(folder / "text") == 0o600
@@ -78,7 +78,7 @@ def test_what_was_open_to_all_is_so_no_more(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    files.folder(tmp_path, private=True)
+    files.make_folder(tmp_path, private=True)
     assert mode(tmp_path) == 0o755
 
 

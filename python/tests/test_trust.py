@@ -33,7 +33,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(path: Path) -> str:
     with pytest.raises(Error) as failed:
-        files.own(path)
+        files.own_folder(path)
     assert failed.value.code == "ND-92-38"
     return failed.value.what
 
@@ -42,7 +42,7 @@ def test_the_folder_of_sockets_is_made_ours(temporary: Path) -> None:
     assert paths.with_folder(paths.runtime() / "nd-x.sock").parent == temporary
     assert temporary.stat().st_mode & 0o777 == 0o700
     temporary.chmod(0o755)
-    files.own(temporary)
+    files.own_folder(temporary)
     assert temporary.stat().st_mode & 0o777 == 0o700
 
 
@@ -233,23 +233,23 @@ def test_a_full_disk_under_the_state_is_called_that(tmp_path: Path) -> None:
 
 def test_a_run_is_kept_where_nobody_else_could_put_his_own(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    assert files.within(runs, "a").stat().st_mode & 0o777 == 0o700
+    assert files.new_private_folder(runs, "a").stat().st_mode & 0o777 == 0o700
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (runs / "b").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Error, match="ND-92-38"):
-        files.within(runs, "b")
+        files.new_private_folder(runs, "b")
     runs.chmod(0o777)
     with pytest.raises(Error, match="ND-92-38"):
-        files.within(runs, "c")
+        files.new_private_folder(runs, "c")
     # as /tmp is: only the owner renames what is his
     runs.chmod(0o1777)
-    assert files.within(runs, "c").is_dir()
+    assert files.new_private_folder(runs, "c").is_dir()
 
 
 @root
 def test_runs_of_who_called_sudo_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(tmp_path, NOBODY, NOBODY)
     with pytest.raises(Error, match="ND-92-38"):
-        files.within(tmp_path, "a")
+        files.new_private_folder(tmp_path, "a")
     monkeypatch.setenv("SUDO_UID", str(NOBODY))
-    assert files.within(tmp_path, "a").is_dir()
+    assert files.new_private_folder(tmp_path, "a").is_dir()

@@ -115,7 +115,7 @@ def test_every_fault_is_named() -> None:
 
 
 def _faults(setting: dict[str, int | str], now: dict[str, int | str]) -> list[str]:
-    values = host_state.holding(setting, now.get)
+    values = host_state.with_setting(setting, now.get)
     return [
         str(e) for name, value in setting.items()
         for e in registry().faults(name, value, lambda c: c.holds(values))

@@ -173,7 +173,7 @@ def test_a_namespace_that_has_lost_its_name_is_found_by_its_processes(space: str
         applied = apply(plan({"net.core.somaxconn": 777}, name), Journal())
         ip(f"netns del {name}")
         applied.restore()
-        found = namespace.again(None, cookie)
+        found = namespace.find_by_cookie(None, cookie)
         assert found is not None and found.where is not None
         assert sysctl.read(found.where, "net.core.somaxconn") == before
     finally:

@@ -208,9 +208,9 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
 import os, signal
 from netdyno.system.journal import journal
 from netdyno.tuning import access, live_sockets
-from netdyno.tuning.apply import tuned
-tuned({{"net.core.somaxconn": 256}}, {space!r})
-(one,) = live_sockets.bound(live_sockets.sockets("backlog", {space!r}), 128)
+from netdyno.tuning.apply import setting_in_force
+setting_in_force({{"net.core.somaxconn": 256}}, {space!r})
+(one,) = live_sockets.limiting(live_sockets.sockets("backlog", {space!r}), 128)
 print([one.size, live_sockets.resize(one, 256, journal()) is not None])
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -277,9 +277,9 @@ def test_the_buffer_of_a_running_receiver_becomes_as_large_as_it_may_be(space: s
     for sender, receiver in pairs:
         sender.sendall(bytes(1000))
         assert receiver.recv(1000, socket.MSG_WAITALL)
-    assert [one.fd for one in live_sockets.widen(space, old, 4 * old)] == [free.fileno()]
+    assert [one.fd for one in live_sockets.grow_receive_buffers(space, old, 4 * old)] == [free.fileno()]
     assert (size(free), size(chosen)) == (4 * old, begun)
-    assert list(live_sockets.widen(space, old, 4 * old)) == []
+    assert list(live_sockets.grow_receive_buffers(space, old, 4 * old)) == []
     locks = [
         one.getsockopt(socket.SOL_SOCKET, live_sockets.SO_BUF_LOCK) & live_sockets.RECEIVING
         for one in (free, chosen)

@@ -22,7 +22,7 @@ from netdyno.experiment.spec import Experiment, variants
 from netdyno.experiment.view import NullView, Plan
 from netdyno.stats.runs import compare as beside
 from netdyno.store import Row, Store, trusted
-from netdyno.store.store import read_result, stored
+from netdyno.store.store import find_result, read_result
 from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 
@@ -274,4 +274,4 @@ def _result(value: str | Path | Run, at: str) -> Result:
     """Of a run that is there, or that was kept."""
     if isinstance(value, Run):
         return value.result
-    return stored(str(arguments.path(value, at)))
+    return find_result(str(arguments.path(value, at)))

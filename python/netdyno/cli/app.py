@@ -91,7 +91,7 @@ def call(arguments: list[str] | None = None) -> int:
         try:
             stream.flush()
         except (OSError, ValueError) as e:
-            console.unheard(e, stream)
+            console.discard_output(e, stream)
     if code == PASS and console.lost:
         # all was well, but what was asked for is not where it should be
         return _fail(console.lost[0])
@@ -124,7 +124,7 @@ def _call(arguments: list[str] | None) -> int:
         if not isinstance(e.__context__, BrokenPipeError):
             raise
         # click's own end of a broken pipe, with a code that is none of ours
-        console.unheard(e.__context__)
+        console.discard_output(e.__context__)
         return PASS
     except Exception as e:  # noqa: BLE001 - the last one to catch it
         if type(e).__name__ == "NoArgsIsHelpError":
@@ -144,7 +144,7 @@ def _call(arguments: list[str] | None) -> int:
         if isinstance(e, BrokenPipeError) or (
             isinstance(e, OSError) and e.filename is None and e.errno in _UNHEARD
         ):
-            console.unheard(e)
+            console.discard_output(e)
             return PASS
         # pydantic makes its own error of an interrupt that is raised while it builds a schema
         return _fail(interrupt.interrupted() if interrupt.came() else _unexpected(e))

@@ -17,7 +17,7 @@ from netdyno.errors import INVALID, THRESHOLD
 from netdyno.search import words
 from netdyno.stats import runs, searches, unpaired
 from netdyno.store import trusted
-from netdyno.store.store import stored
+from netdyno.store.store import find_result
 
 
 @trusted("A or B")
@@ -61,7 +61,7 @@ def compare(
         netdyno compare before/result.json after/result.json --fail
         netdyno compare before/result.json latest --html comparison.html
     """
-    first, second = stored(a), stored(b)
+    first, second = find_result(a), find_result(b)
     found = runs.compare(first, second, metric or [], level)
     if html:
         # loaded here, for the command to start sooner without

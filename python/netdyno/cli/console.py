@@ -56,16 +56,16 @@ def out() -> Console:
 
 
 @contextmanager
-def heard() -> Iterator[None]:
+def tolerate_closed_stdout() -> Iterator[None]:
     """Print results in here: when the reader has had enough, the rest goes nowhere and all else goes on."""
     try:
         yield
         sys.stdout.flush()
     except OSError as e:
-        unheard(e)
+        discard_output(e)
 
 
-def unheard(why: OSError | ValueError, stream: IO[str] | None = None) -> None:
+def discard_output(why: OSError | ValueError, stream: IO[str] | None = None) -> None:
     """Nobody reads our output any more, or there is no room for it: no more of it."""
     stream = stream or sys.stdout
     if isinstance(why, OSError) and why.errno not in (None, errno.EPIPE) and stream is sys.stdout:

@@ -78,7 +78,7 @@ def describe(
 
 def options(driver: type[Dut]) -> dict[str, dict[str, Any]]:
     """The settings of a driver: default and meaning of each."""
-    meanings = config.meanings(driver.Options)
+    meanings = config.field_docs(driver.Options)
     return {
         name: {"default": field.get_default(call_default_factory=True), "meaning": meanings.get(name, "")}
         for name, field in driver.Options.model_fields.items()

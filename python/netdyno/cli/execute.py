@@ -26,7 +26,7 @@ from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Live, Plan
 from netdyno.export import junit
 from netdyno.store import Store
-from netdyno.store.store import stored
+from netdyno.store.store import find_result
 from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.journal import DAMAGED
@@ -52,7 +52,7 @@ class Views:
                 # whoever read it has had enough, or there is no room for it
                 self.views.remove(view)
                 if isinstance(view, JsonStream):
-                    console.unheard(e)
+                    console.discard_output(e)
             except Exception as e:  # noqa: BLE001 - what is watched matters more than who watches
                 self.views.remove(view)
                 console.note(f"a view was given up: {type(e).__name__}: {e}")
@@ -94,7 +94,7 @@ def execute(
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place)
-    earlier = EarlierRun(stored(resume), environment.collect()) if resume else None
+    earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
@@ -121,7 +121,7 @@ def execute(
             abort_on_fail=abort_on_fail,
         )
         result, folder = experiment_run.run()
-    with console.heard():
+    with console.tolerate_closed_stdout():
         if outputs.json_stream:
             stream.result(result)
         elif outputs.json:
@@ -194,7 +194,7 @@ def _write(result: Result, folder: Path, outputs: Outputs) -> None:
     if outputs.junit:
         junit.write(result, outputs.junit)
     if outputs.csv:
-        files.folder(outputs.csv)
+        files.make_folder(outputs.csv)
         for name in (result.files.series, result.files.flows):
             if name and (folder / name).exists():
                 files.copy(folder / name, outputs.csv / name)

@@ -103,7 +103,7 @@ def run_graph(
     if not last:
         return
     status = last["status"]
-    with console.heard():
+    with console.tolerate_closed_stdout():
         if watching.as_json:
             console.document(last)
         for one in status["captures"]:

@@ -255,7 +255,7 @@ def impair(
     if record:
         files.write(record, yaml.safe_dump(last["recorded"], sort_keys=False), shared=True)
     del last["recorded"]
-    with console.heard():
+    with console.tolerate_closed_stdout():
         if as_json:
             console.document(last)
         else:

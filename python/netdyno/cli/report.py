@@ -81,7 +81,7 @@ def report(
 def _summary(run: str) -> None:
     from netdyno.report.opening import paragraph
 
-    with console.heard():
+    with console.tolerate_closed_stdout():
         console.out().print(Text(paragraph(_result(run)).rstrip("\n")), soft_wrap=True)
 
 

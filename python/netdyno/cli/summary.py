@@ -13,7 +13,7 @@ from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
 from netdyno.stats import percentile, remedy
-from netdyno.stats.last_answer import until
+from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.metric import GroupMetric
 from netdyno.stats.summary import is_unconfirmed
 from netdyno.system.local_url import here
@@ -72,7 +72,7 @@ def show(result: Result, folder: Path | None = None) -> None:
         for group in leg.summary.groups:
             if said := addresses(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
-            for line in failures(group, until(leg.repetitions, group.name)):
+            for line in failures(group, last_answer_time(leg.repetitions, group.name)):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
                 out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)

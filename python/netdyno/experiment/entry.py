@@ -76,7 +76,7 @@ class Entry:
         # loaded here, for whoever measures nothing to start sooner
         from netdyno.report.studies import render
 
-        files.folder(self.folder)
+        files.make_folder(self.folder)
         files.write(self.folder / STUDY, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         files.write(self.folder / REPORT, render([document]))
         self._write(made)
@@ -112,7 +112,7 @@ class Entry:
         """A trial is over: it is in the store, and so are those that an earlier call measured."""
         if self._store is None or self._result is None:
             self._store, self._result = Store(), self._run()
-            files.folder(self.folder)
+            files.make_folder(self.folder)
             self._add(self._result, list(enumerate(self.record.known, 1)))
             self._store.enter(self._result, self.folder)
             for outdated in (STUDY, REPORT):

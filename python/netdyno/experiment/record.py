@@ -82,7 +82,7 @@ class Record:
         self.on_fresh: Callable[[TrialRecord], None] = lambda _: None
         """Told of those that were measured now, before the others are."""
         self._notes: list[tuple[str, dict[str, Any]]] = []
-        files.folder(path.parent, private=True)
+        files.make_folder(path.parent, private=True)
         with files.os_errors(path):
             # Kept open and locked: two programs that add to one file would spoil both.
             self._file: IO[bytes] = files.open_private(path, "a+b")

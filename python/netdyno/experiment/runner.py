@@ -72,7 +72,7 @@ class ExperimentRun:
         schedule = self.schedule or FixedSchedule(self.experiment, variants(self.experiment, self.base))
         found = {variant.name: variant for variant in schedule.variants}
         identity = run_id(self.experiment.name)
-        folder = files.within(self.runs, identity)
+        folder = files.new_private_folder(self.runs, identity)
         result = Result(
             id=identity,
             name=self.experiment.name,

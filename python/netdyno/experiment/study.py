@@ -86,7 +86,7 @@ class Study:
             "result": dict(result),
             "trials": trials,
         }
-        files.folder(self.document.parent)
+        files.make_folder(self.document.parent)
         files.write(self.document, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
         return made
 

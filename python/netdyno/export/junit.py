@@ -10,7 +10,7 @@ from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
-from netdyno.stats.last_answer import until
+from netdyno.stats.last_answer import last_answer_time
 
 
 def junit(result: Result) -> str:
@@ -99,7 +99,7 @@ def _failures(result: Result, leg: str = "", metric: str = "") -> list[str]:
 
 def _lines(leg: Leg, group: GroupSummary) -> list[str]:
     errors = causes.known(group.errors, group.measured)
-    return causes.lines(group.name, group.target, errors, until(leg.repetitions, group.name))
+    return causes.lines(group.name, group.target, errors, last_answer_time(leg.repetitions, group.name))
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

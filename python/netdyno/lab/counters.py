@@ -297,10 +297,10 @@ def _text(path: Path) -> str:
 
 
 def _ethtool(device: str) -> str:
-    return output(shutil.which("ethtool") or "/usr/sbin/ethtool", "-S", device)
+    return program_output(shutil.which("ethtool") or "/usr/sbin/ethtool", "-S", device)
 
 
-def output(*command: str) -> str:
+def program_output(*command: str) -> str:
     """What a short program prints; nothing where it fails."""
     try:
         done = subprocess.run(

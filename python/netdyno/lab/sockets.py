@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from netdyno.errors import Error
-from netdyno.lab.counters import output
+from netdyno.lab.counters import program_output
 from netdyno.system import namespace
 
 _RATE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
@@ -117,13 +117,15 @@ def _rate(text: str) -> float | None:
 def read(space: str | None, *options: str) -> list[Connection]:
     """The connections of a namespace now."""
     program = shutil.which("ss") or "/usr/bin/ss"
-    return parse(namespace.inside(space, lambda: output(program, "-tinOH", *options)))
+    return parse(namespace.inside(space, lambda: program_output(program, "-tinOH", *options)))
 
 
 def waiting(space: str | None) -> list[Connection]:
     """The connections of a namespace that are in TIME-WAIT."""
     program = shutil.which("ss") or "/usr/bin/ss"
-    return parse_waiting(namespace.inside(space, lambda: output(program, "-tanH", "state", "time-wait")))
+    return parse_waiting(
+        namespace.inside(space, lambda: program_output(program, "-tanH", "state", "time-wait"))
+    )
 
 
 def parse_waiting(text: str) -> list[Connection]:

@@ -25,7 +25,7 @@ def compact(result: Result) -> Result:
 def keep(result: Result, folder: Path) -> list[Path]:
     """Write it as NAME.json, and as NAME.html a page of what was searched, without a section for each leg."""
     page = result.model_copy(update={"legs": []}) if result.search else compact(result)
-    files.folder(folder)
+    files.make_folder(folder)
     written = []
     for kind, text in (("json", _plain(compact(result))), ("html", render(page, raw=_plain(page)))):
         path = folder / f"{result.name}.{kind}"

@@ -11,7 +11,7 @@ from netdyno.core import defaults
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
 from netdyno.search import sizes as frames
-from netdyno.search.gate import spare, undisturbed
+from netdyno.search.gate import repeat_budget, repeat_disturbed
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
 from netdyno.search.mlr import RelevantBounds
@@ -51,7 +51,7 @@ def prepare(
     sizes = [] if request.sizes is None else frames.read(request.sizes)
     check(request)
     kind = KINDS[request.kind]
-    legs = searched(experiment, base, several=kind.several)
+    legs = legs_to_search(experiment, base, several=kind.several)
     leg = legs[0]
     if kind.name == "rate" and not table(leg.profile).get("thresholds"):
         what = "the profile has no thresholds, so that there is nothing a load could fail to keep"
@@ -60,12 +60,12 @@ def prepare(
     parts, whole, length = [], 0, 0.0
     for label, member, one in axes(legs, sizes, fits, request.messages):
         space, unit = kind.space(one, request)
-        asked = planned(kind, one, space, request)
+        asked = planned_trials(kind, one, space, request)
         # what is said to come is a search in which no trial is disturbed
         whole += len(asked)
         length += sum(trial_time(kind, one, ask, request) for ask in asked)
         relevant: dict[str, RelevantBounds] = {}
-        strategy = undisturbed(kind.strategy(one, space, request, relevant), spare(len(asked)))
+        strategy = repeat_disturbed(kind.strategy(one, space, request, relevant), repeat_budget(len(asked)))
         part = PartSearch(label, one, space, unit, strategy, len(asked))
         if member:
             part.leg, part.size = member, label.partition(",")[2]
@@ -102,21 +102,22 @@ def axes(
         yield from ((leg.name, leg.name, axis(leg)) for leg in legs)
 
 
-def over_legs() -> Iterator[str]:
+def multi_leg_kinds() -> Iterator[str]:
     """Kinds of searches that are made over several legs."""
     return (name for name, kind in KINDS.items() if kind.several)
 
 
-def searched(experiment: Experiment, base: Path, *, several: bool = False) -> list[LegSpec]:
+def legs_to_search(experiment: Experiment, base: Path, *, several: bool = False) -> list[LegSpec]:
     """The legs that are searched, with their profiles."""
     if (len(experiment.legs) != 1 and not several) or experiment.factors:
         what = f"it has {len(experiment.legs)} legs and {len(experiment.factors)} factors"
-        fix = f"Name a profile, or an experiment without factors; {', '.join(over_legs())} take several legs"
+        several_legs = ", ".join(multi_leg_kinds())
+        fix = f"Name a profile, or an experiment without factors; {several_legs} take several legs"
         raise Error("ND-104-07", what, at=experiment.name, fix=fix)
     return [leg.model_copy(update={"profile": resolve_profile(leg.profile, base)}) for leg in experiment.legs]
 
 
-def planned(kind: Kind, one: Axis, space: Space, request: SearchRequest) -> list[TrialRequest]:
+def planned_trials(kind: Kind, one: Axis, space: Space, request: SearchRequest) -> list[TrialRequest]:
     """The trials that a search takes on a DUT that does the same every time."""
     dut, asked = SimulatedDut(space.most * TYPICAL), list[TrialRequest]()
 

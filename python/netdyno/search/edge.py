@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from netdyno.search.trial import Goal, LoadTrial, Space, counted
+from netdyno.search.trial import Goal, LoadTrial, Space, counting_trials
 
 CONFIDENCE = 0.99
 """Of the interval that is stated: so often it held the truth of simulated DUTs, with noise and without."""
@@ -93,7 +93,7 @@ def _chance(at: Grid, load: float) -> Grid:
 
 def estimate(goal: Goal, trials: Sequence[LoadTrial], space: Space) -> Edge | None:
     """What trials say of the edge; none while they do not have it between them."""
-    seen = counted(trials)
+    seen = counting_trials(trials)
     good = [one.load for one in seen if goal.met(one)]
     bad = [one.load for one in seen if not goal.met(one)]
     if not bad:
@@ -126,11 +126,11 @@ def near(trials: Sequence[LoadTrial], edge: Edge, space: Space) -> list[LoadTria
     """The trials that tell where the edge is: those at its interval, and a little beside it."""
     low, high = edge.interval()
     margin = 2 * space.resolution * high
-    return [one for one in counted(trials) if low - margin <= one.load <= high + margin]
+    return [one for one in counting_trials(trials) if low - margin <= one.load <= high + margin]
 
 
 def passes(goal: Goal, trials: Sequence[LoadTrial]) -> float | None:
     """The highest load of which every trial met the goal, and of every lower one too."""
-    seen = counted(trials)
+    seen = counting_trials(trials)
     lowest = min((one.load for one in seen if not goal.met(one)), default=math.inf)
     return max((one.load for one in seen if goal.met(one) and one.load < lowest), default=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from netdyno.search.edge import estimate
-from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counted, first
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counting_trials, prepend
 
 LEAST = 3
 """Trials of a goal near its edge, whatever the first ones say."""
@@ -18,7 +18,7 @@ LEAST = 3
 def repeats(goals: Sequence[Goal], space: Space, inner: Strategy, most: int) -> Strategy:
     """A search, and up to `most` trials for each goal near the edge that it came to."""
     seen: list[LoadTrial] = []
-    why = yield from first(inner, seen)
+    why = yield from prepend(inner, seen)
     for goal in goals:
         why = yield from _one(goal, space, seen, most, why)
     return why
@@ -30,7 +30,7 @@ def _one(goal: Goal, space: Space, seen: list[LoadTrial], most: int, why: str) -
         if edge is None:
             # at the highest load nothing failed: it is tried as often as an edge would be
             at_most = [one for one in seen if one.load >= space.most]
-            if any(one.short for one in at_most) or len(counted(at_most)) >= LEAST:
+            if any(one.short for one in at_most) or len(counting_trials(at_most)) >= LEAST:
                 return why
             seen.append((yield TrialRequest(space.most, space.seconds)))
             continue

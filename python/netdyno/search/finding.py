@@ -15,7 +15,7 @@ from typing import Literal
 
 from netdyno.search.edge import Edge, estimate, near, passes
 from netdyno.search.lost_dut import WHY
-from netdyno.search.trial import Goal, LoadTrial, Space, counted
+from netdyno.search.trial import Goal, LoadTrial, Space, counting_trials
 
 Limit = Literal["dut", "offered", "generator", "lowest", "lost"]
 """What bounds the load from above: the DUT; the highest load that was to be offered; our own tester; or
@@ -55,7 +55,7 @@ def finding(
     goal: Goal, trials: Sequence[LoadTrial], space: Space, stop: str, shown: Callable[[float], str]
 ) -> Finding:
     """Judge all trials of a search by one goal; `shown` writes a load."""
-    seen = counted(trials)
+    seen = counting_trials(trials)
     edge = estimate(goal, trials, space)
     load = passes(goal, trials)
     short = [one for one in trials if one.short and not one.disturbed]

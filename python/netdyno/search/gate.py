@@ -9,12 +9,12 @@ SPARE = 1.0
 LEAST_SPARE = 8
 
 
-def spare(planned: int) -> int:
+def repeat_budget(planned: int) -> int:
     """How many trials of a search may be measured again."""
     return max(LEAST_SPARE, round(planned * SPARE))
 
 
-def undisturbed(strategy: Strategy, left: int) -> Strategy:
+def repeat_disturbed(strategy: Strategy, left: int) -> Strategy:
     """The strategy, told only of trials that count; it ends as `disturbed` when none is left to spare.
 
     A load that our generator did not offer is tried once more: a machine that is busy for a moment is no

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from netdyno.core.search import SearchHeld
-from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counted
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counting_trials
 
 
 def shape(share: float) -> str:
@@ -14,7 +14,7 @@ def shape(share: float) -> str:
     return f"at-{share:.4g}"
 
 
-def hold(load: float, space: Space, shares: Sequence[float], repeat: int) -> Strategy:
+def trials_at_shares(load: float, space: Space, shares: Sequence[float], repeat: int) -> Strategy:
     """In each repetition a trial at each share."""
     for _ in range(max(1, repeat)):
         for share in shares:
@@ -23,9 +23,9 @@ def hold(load: float, space: Space, shares: Sequence[float], repeat: int) -> Str
     return "resolution"
 
 
-def silent(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[float]:
+def shares_without_trials(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[float]:
     """The shares without a trial that counts; none before the first trial at any of them."""
-    begun, heard = ({one.shape for one in some} for some in (trials, counted(trials)))
+    begun, heard = ({one.shape for one in some} for some in (trials, counting_trials(trials)))
     shapes = {shape(share): share for share in shares}
     return [share for name, share in shapes.items() if name not in heard] if begun & shapes.keys() else []
 
@@ -34,7 +34,7 @@ def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[Sear
     """What the trials at each share come to, where there are any that count."""
     made = []
     for share in shares:
-        at = [one for one in counted(trials) if one.shape == shape(share)]
+        at = [one for one in counting_trials(trials) if one.shape == shape(share)]
         if not at:
             continue
         sent = sum(one.sent for one in at)

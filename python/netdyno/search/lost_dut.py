@@ -20,7 +20,7 @@ from netdyno.search import words
 from netdyno.search.request import PartSearch
 from netdyno.search.trial import LoadTrial, SilentGroup, TrialRequest
 from netdyno.stats.checks import answers
-from netdyno.stats.last_answer import clock, last
+from netdyno.stats.last_answer import clock, last_answer_s
 
 TAIL = 0.25
 """Share of the measure phase, its end, in which a DUT that has fallen silent delivers nothing."""
@@ -45,7 +45,7 @@ def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True)
         if group.name not in names or not asked:
             continue
         if not came(group):
-            found.append(SilentGroup(group.name, last(repetition, group.name)))
+            found.append(SilentGroup(group.name, last_answer_s(repetition, group.name)))
         elif tail and (since := _fell_silent(repetition, group)) is not None:
             found.append(SilentGroup(group.name, since))
     return tuple(found)

@@ -127,6 +127,6 @@ def placed(experiment: Experiment, path: Path) -> Experiment:
 
 def _measure(experiment: Experiment, folder: Path) -> float:
     """Length of the measure phase that the profile has."""
-    leg = bench.searched(experiment, folder, several=True)[0]
+    leg = bench.legs_to_search(experiment, folder, several=True)[0]
     phases = defaults.filled(spec.table(leg.profile), "phases")
     return units.seconds(leg.trial.measure or str(phases["measure"]))

@@ -29,6 +29,6 @@ STRATEGIES: dict[str, Make] = {"binary": _binary, "mlr": _mlr}
 """By name."""
 
 
-def made(request: SearchRequest, space: Space, relevant: dict[str, RelevantBounds]) -> Strategy:
+def strategy_for(request: SearchRequest, space: Space, relevant: dict[str, RelevantBounds]) -> Strategy:
     """The strategy that is asked for."""
     return STRATEGIES[request.strategy](request, space, relevant)

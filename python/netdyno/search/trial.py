@@ -156,7 +156,7 @@ def run(strategy: Strategy, measure: Callable[[TrialRequest], LoadTrial]) -> tup
         return seen, str(end.value or "")
 
 
-def first(strategy: Strategy, seen: list[LoadTrial]) -> Strategy:
+def prepend(strategy: Strategy, seen: list[LoadTrial]) -> Strategy:
     """A strategy as the first part of another one; its trials are added to `seen`."""
     try:
         ask = next(strategy)
@@ -167,6 +167,6 @@ def first(strategy: Strategy, seen: list[LoadTrial]) -> Strategy:
         return str(end.value or "")
 
 
-def counted(trials: Sequence[LoadTrial]) -> list[LoadTrial]:
+def counting_trials(trials: Sequence[LoadTrial]) -> list[LoadTrial]:
     """The trials that are evidence: not disturbed, and with the load that was asked for."""
     return [one for one in trials if not one.disturbed and not one.short]

@@ -19,7 +19,7 @@ STEAL = 0.05
 """Share of the processors' time that the host took, from which on it disturbs."""
 
 
-def pressed(reps: Sequence[Repetition]) -> bool:
+def cpu_was_short(reps: Sequence[Repetition]) -> bool:
     """Whether CPU was short: used up by a worker, waited for, or taken by the host."""
     full = any(w.cpu >= FULL or w.starved >= STARVED for r in reps for w in r.workers)
     return full or any((r.steal or 0.0) >= STEAL for r in reps)

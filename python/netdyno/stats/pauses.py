@@ -105,11 +105,11 @@ def excuse(found: Sequence[WorkerPauses], lost: int, rate: float, room: int) -> 
     whole = sum(most for _, most in each)
     if not 0 < lost <= whole:
         return ""
-    told = [told_of(one) for one, most in sorted(each, key=lambda pair: -pair[1]) if most]
+    told = [pause_words(one) for one, most in sorted(each, key=lambda pair: -pair[1]) if most]
     return f"{', '.join(told)}: up to {whole:,} packets at {quantities.si(rate, 'pps', 3)}; {lost:,} lost"
 
 
-def told_of(one: WorkerPauses) -> str:
+def pause_words(one: WorkerPauses) -> str:
     """`worker 2 of the DUT paused for 3.1 ms in 4 pauses`."""
     many = "1 pause" if one.pauses.count == 1 else f"{one.pauses.count:,} pauses"
     return f"{one.who}{PAUSED}{one.pauses.ns / 1e6:.3g} ms in {many}"

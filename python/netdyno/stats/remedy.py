@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from netdyno.core.result import GroupSummary, Repetition, Result
 from netdyno.core.wire import Reason
-from netdyno.stats.connections import needed, pressed
+from netdyno.stats.connections import cpu_was_short, needed
 
 SHORT, LATE, STARVED, OWN, CONNECTIONS = "ND-90-01", "ND-90-02", "ND-90-03", "ND-90-04", "ND-90-08"
 SAMPLES = 500
@@ -38,7 +38,7 @@ def remedy(result: Result, shared: bool) -> Remedy | None:
         # of what nobody answered the failures say what to do
         return None
     codes = {reason.code for reason in result.reasons}
-    busy = pressed(reps)
+    busy = cpu_was_short(reps)
     if STARVED in codes or (codes & {SHORT, LATE} and busy):
         return _cpu(result, reps, shared)
     if OWN in codes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netdyno.core.wire import FailureCount, GroupResult, TrialResult
-from netdyno.stats.last_answer import last
+from netdyno.stats.last_answer import last_answer_s
 
 SAID = frozenset({"refused", "unreachable", "rejected"})
 """Kinds of failures that the server, its host or a router has said."""
@@ -16,7 +16,7 @@ OF_TIME = frozenset({"ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"})
 def unusable(trial: TrialResult, group: GroupResult) -> bool:
     """Whether each request of a group failed, in every phase, by what the server said or its certificate."""
     failed = [one for one in group.errors if one.count or one.total]
-    return bool(failed) and last(trial, group.name) is None and all(map(_is_said, failed))
+    return bool(failed) and last_answer_s(trial, group.name) is None and all(map(_is_said, failed))
 
 
 def _is_said(error: FailureCount) -> bool:

@@ -57,7 +57,7 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or paths.state() / NAME
-        files.folder(self.path.parent, private=True)
+        files.make_folder(self.path.parent, private=True)
         with files.os_errors(self.path):
             # SQLite gives the files beside it the rights of this one
             files.open_private(self.path, "ab").close()
@@ -374,7 +374,7 @@ def _state(state: str, owner: str) -> str:
     return "running" if proc.alive(int(pid), int(start)) else "lost"
 
 
-def stored(name: str) -> Result:
+def find_result(name: str) -> Result:
     """A run by id, folder or file."""
     path = Path(name)
     if path.is_dir():

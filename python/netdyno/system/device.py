@@ -50,7 +50,7 @@ def locate(known: Mapping[str, Any], where: str | None, alive: bool) -> DeviceLo
         for one in namespace.inside(where, lambda: list(_devices())):
             if _same(known, one, here=True):
                 return DeviceLocation(where, str(one["name"]))
-    for other in namespace.all_of_them():
+    for other in namespace.every_namespace():
         # one that ends meanwhile, or is none of ours to enter
         with contextlib.suppress(OSError):
             for one in namespace.inside(other, lambda: list(_devices())):

@@ -77,7 +77,7 @@ def undo_interface(entry: dict[str, Any]) -> bool:
     if known is None:
         # the journal of an earlier netdyno
         return _undo(str(entry["name"]), was, made)
-    found = namespace.again(None, entry["id"])
+    found = namespace.find_by_cookie(None, entry["id"])
     here = found.where if found else None
     place = device.locate(known, here, found is not None)
     if place is None and made:

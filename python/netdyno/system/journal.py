@@ -214,14 +214,14 @@ def describe(entry: dict[str, Any]) -> str:
     return f"{entry.get('kind')} {rest}"
 
 
-def left_behind(entry: dict[str, Any]) -> bool:
+def is_temporary(entry: dict[str, Any]) -> bool:
     """Whether a change was not made to last."""
     return not entry.get("kept")
 
 
 def restore(
     folder: Path | None = None,
-    wanted: Callable[[dict[str, Any]], bool] = left_behind,
+    wanted: Callable[[dict[str, Any]], bool] = is_temporary,
     only: Path | None = None,
     force: bool = False,
 ) -> ReplayReport:
@@ -229,7 +229,7 @@ def restore(
     what somebody else has changed since only if not forced."""
     folder = folder or paths.state() / "journal"
     report = ReplayReport()
-    if not files.trusted(folder).is_dir():
+    if not files.trusted_folder(folder).is_dir():
         return report
     _clear(folder)
     for path in [only] if only else sorted(folder.glob("*.jsonl")):
@@ -270,7 +270,7 @@ def _clear(folder: Path) -> None:
                 path.unlink()
 
 
-def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
+def open_changes(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
     """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
     try:
         with _opened(path) as file:
@@ -339,7 +339,7 @@ def _why(e: OSError | Error) -> str:
 def _own(folder: Path) -> None:
     """The folder of journals, ours alone, with what made it impossible as the system says it."""
     try:
-        files.own(folder)
+        files.own_folder(folder)
     except Error as e:
         if isinstance(e.__cause__, OSError) and e.code != "ND-92-38":
             raise e.__cause__ from None

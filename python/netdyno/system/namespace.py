@@ -119,7 +119,7 @@ def cookie(name: str | None) -> int | None:
         return (FOLDER / name).stat().st_ino
 
 
-def all_of_them() -> Iterator[str | None]:
+def every_namespace() -> Iterator[str | None]:
     """Every namespace that can be entered, once: the one we are in, those with names, those of processes."""
     seen = set[tuple[int, int]]()
     processes = (str(path) for path in sorted(Path("/proc").glob("[0-9]*/ns/net")))
@@ -141,9 +141,9 @@ class FoundNamespace:
     where: str | None
 
 
-def again(where: str | None, identity: int | None) -> FoundNamespace | None:
+def find_by_cookie(where: str | None, identity: int | None) -> FoundNamespace | None:
     """The namespace of this cookie, whatever its name is by now: another may have it; None: it is gone."""
-    for place in itertools.chain((where,), all_of_them()):
+    for place in itertools.chain((where,), every_namespace()):
         with contextlib.suppress(OSError):
             if cookie(place) == identity:
                 return FoundNamespace(place)

@@ -73,7 +73,7 @@ def undo_sysctl(entry: dict[str, Any]) -> bool:
     path, where = Path(str(entry["path"])), entry.get("where")
     old, made = str(entry["old"]), entry.get("made")
     if "id" in entry:
-        found = namespace.again(where, entry["id"])
+        found = namespace.find_by_cookie(where, entry["id"])
         if known := entry.get("device"):
             place = device.locate(known, found.where if found else None, found is not None)
             if place is None:

@@ -98,7 +98,7 @@ def apply(
     return applied
 
 
-def tuned(
+def setting_in_force(
     setting: Mapping[str, Value],
     where: str | None = None,
     *,
@@ -182,7 +182,7 @@ def _told(step: Step) -> Iterator[None]:
 @contextmanager
 def alone() -> Iterator[None]:
     """Two of us do not look and write at the same time."""
-    path = files.folder(paths.state(), private=True) / "tuning.lock"
+    path = files.make_folder(paths.state(), private=True) / "tuning.lock"
     with files.os_errors(path):
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -193,7 +193,7 @@ def start_bench(
     return RunningBench(network, site, load, spaces[spec.tuned], sampler)
 
 
-def unasked_by(setting: Setting) -> tuple[str, ...]:
+def path_losses(setting: Setting) -> tuple[str, ...]:
     """Counters of what a path does that nobody asked for.
 
     The queue into a tap is as long as its `txqueuelen`: where that is tuned, its drops are an effect of it.
@@ -251,7 +251,7 @@ class NamespaceBench:
             int(stats[way][name])
             for _, stats in up.network.impaired()
             for way in impairment.WAYS
-            for name in unasked_by(setting)
+            for name in path_losses(setting)
         )
         if unasked:
             why = why or f"the path had no room for {unasked} packets"

@@ -137,7 +137,7 @@ def path(bench: str) -> Path:
 def save(made: Calibration) -> Path:
     """Keep it for later comparisons."""
     where = path(made.bench)
-    files.folder(where.parent)
+    files.make_folder(where.parent)
     files.write(where, json.dumps(made.as_dict(), indent=2) + "\n")
     return where
 

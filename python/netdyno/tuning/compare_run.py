@@ -177,7 +177,7 @@ def _say_plan(
         if stage.pairs == count:
             trials, spare = 2 * (count - stage.first), stage.spare.left
             listener.note(f"compare: {said}; {trials} trials, and up to {spare} again where one is disturbed")
-    if more := found_by(noise, metrics, count, request.matters, now.level):
+    if more := detectable_with(noise, metrics, count, request.matters, now.level):
         listener.note(more)
 
 
@@ -206,7 +206,7 @@ def budget(what: str, pairs: int, trials: int, spare: int | None, listener: Stud
     return rest
 
 
-def found_by(
+def detectable_with(
     noise: Calibration, metrics: Mapping[str, Metric], pairs: int, change: float, level: float
 ) -> str:
     """The minimum detectable effect by the noise of the bench, and how many pairs find what matters."""

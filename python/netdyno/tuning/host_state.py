@@ -130,6 +130,6 @@ def _is_device(name: str) -> bool:
     return name != "lo" and (files.DEVICES / name / "queues").is_dir()
 
 
-def holding(setting: Mapping[str, Value], now: Now) -> Now:
+def with_setting(setting: Mapping[str, Value], now: Now) -> Now:
     """Values as they would be with a setting in force."""
     return lambda name: setting[name] if name in setting else now(name)

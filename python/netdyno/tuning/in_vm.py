@@ -69,7 +69,7 @@ class VmState:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """One virtual machine at a time uses it, and finds nothing there that an earlier one gave out."""
-        files.folder(self.folder, private=True)
+        files.make_folder(self.folder, private=True)
         with files.os_errors(self.folder), files.open_private(self.folder / "lock", "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +91,7 @@ class VmState:
             result = read_result(folder / "result.json")
             if result.id != folder.name:
                 continue  # it would be written elsewhere
-            to = files.within(paths.runs(), result.id)
+            to = files.new_private_folder(paths.runs(), result.id)
             with files.os_errors(to):
                 shutil.copytree(folder, to, dirs_exist_ok=True)
             with Store() as store:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from netdyno.errors import Error
-from netdyno.lab.counters import output
+from netdyno.lab.counters import program_output
 from netdyno.system import namespace, proc
 from netdyno.system.journal import Journal
 
@@ -77,8 +77,8 @@ def sockets(what: SocketKind, where: str | None) -> list[LiveSocket]:
     """The sockets of a namespace that may be bound by a parameter."""
     program = shutil.which("ss") or "/usr/bin/ss"
     if what == "backlog":
-        return parse_listeners(namespace.inside(where, lambda: output(program, "-ltnpOH")))
-    return parse_datagrams(namespace.inside(where, lambda: output(program, "-uanpmOH")))
+        return parse_listeners(namespace.inside(where, lambda: program_output(program, "-ltnpOH")))
+    return parse_datagrams(namespace.inside(where, lambda: program_output(program, "-uanpmOH")))
 
 
 def parse_receivers(text: str) -> list[LiveSocket]:
@@ -94,7 +94,7 @@ def parse_receivers(text: str) -> list[LiveSocket]:
     return found
 
 
-def widen(where: str | None, old: int, new: int) -> Iterator[LiveSocket]:
+def grow_receive_buffers(where: str | None, old: int, new: int) -> Iterator[LiveSocket]:
     """Give connections that receive, and whose buffers have grown to the old bound, a larger one.
 
     All of the new one at once: the kernel grows it only when more comes in a round trip than ever before, and
@@ -102,7 +102,7 @@ def widen(where: str | None, old: int, new: int) -> Iterator[LiveSocket]:
     to be put back, as it goes with the connection.
     """
     program = shutil.which("ss") or "/usr/bin/ss"
-    for one in parse_receivers(namespace.inside(where, lambda: output(program, "-tinpmOH"))):
+    for one in parse_receivers(namespace.inside(where, lambda: program_output(program, "-tinpmOH"))):
         if old <= one.size < new:
             with contextlib.suppress(OSError), _copy(one.pid, one.fd) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
@@ -114,7 +114,7 @@ def widen(where: str | None, old: int, new: int) -> Iterator[LiveSocket]:
                 yield one
 
 
-def bound(found: list[LiveSocket], size: int) -> list[LiveSocket]:
+def limiting(found: list[LiveSocket], size: int) -> list[LiveSocket]:
     """Those that turn things away, and are as large as the parameter let them be."""
     return [one for one in found if one.full and one.size == size]
 
@@ -140,7 +140,7 @@ def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
     return entry
 
 
-def put(entry: dict[str, Any]) -> bool:
+def restore_size(entry: dict[str, Any]) -> bool:
     """Give a socket its old size again, if it is still that socket of that process."""
     pid, fd = int(entry["pid"]), int(entry["fd"])
     if not proc.alive(pid, entry["start"]) or _link(pid, fd) != entry["link"]:

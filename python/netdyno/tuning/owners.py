@@ -78,7 +78,7 @@ def tuned(root: Path = ROOT) -> str:
 def changes_in_force(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int, dict[str, Any]]]:
     """What living processes of ours have changed and not put back yet."""
     for path in sorted(folder.glob("*.jsonl")):
-        owner, left = journal.open_of(path)
+        owner, left = journal.open_changes(path)
         if owner is not None:
             yield from ((owner, entry) for entry in left if entry["kind"] in kinds)
 

@@ -38,7 +38,7 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
     drafts = [notes.write("path", path=str(path)) for path in written]
     try:
         for path in written:
-            files.folder(path.parent)
+            files.make_folder(path.parent)
             files.write(path, _HEAD + texts[path], shared=True)
         for path in written:
             notes.write("path", kept=True, path=str(path))

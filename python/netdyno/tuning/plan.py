@@ -99,7 +99,7 @@ def plan(
             faults.append(fault)
     wanted = {name: value for name, value in setting.items() if name not in left_out}
     now = host_state.reader(known, where)
-    then = host_state.holding(wanted, now)
+    then = host_state.with_setting(wanted, now)
     for name, value in wanted.items():
         faults += known.faults(name, value, lambda condition: condition.holds(then))
     if faults:
@@ -161,7 +161,7 @@ def _ordered(known: Registry, steps: list[Step], now: Now) -> list[Step]:
     ordered: list[Step] = []
     while steps:
         for step in steps:
-            then = host_state.holding(done | {c.name: c.new for c in step.changes}, now)
+            then = host_state.with_setting(done | {c.name: c.new for c in step.changes}, now)
             if all(c.holds(then) is not False for c in asked):
                 break
         else:

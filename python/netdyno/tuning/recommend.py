@@ -75,7 +75,7 @@ class Experience:
 
     def write(self, path: Path) -> None:
         """As a file."""
-        files.folder(path.parent)
+        files.make_folder(path.parent)
         plain = {"format": FORMAT, **asdict(self)}
         files.write(path, json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
 

@@ -68,12 +68,12 @@ def successive_halving(
                 if has_metrics(seen[0], metric) and has_metrics(seen[arm], metric):
                     gains[i].append(gain(measured, seen[arm].metrics[metric], seen[0].metrics[metric]))
         done = stage
-        left |= dict.fromkeys(_hopeless(live, gains), stage)
+        left |= dict.fromkeys(_eliminated(live, gains), stage)
     order = sorted(range(len(candidates)), key=lambda i: (-left.get(i, stages[-1] + 1), -_mean(gains[i])))
     return [CandidateStanding(i, len(gains[i]), _mean(gains[i]), left.get(i)) for i in order]
 
 
-def _hopeless(live: Sequence[int], gains: Sequence[Sequence[float]]) -> list[int]:
+def _eliminated(live: Sequence[int], gains: Sequence[Sequence[float]]) -> list[int]:
     """Those clearly behind the best, by two standard errors; and of the others the worse half."""
     ranked = sorted(live, key=lambda i: -_mean(gains[i]))
     noise = _mean([sd(gains[i]) for i in live if len(gains[i]) > 1])

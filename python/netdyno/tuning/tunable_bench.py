@@ -162,7 +162,7 @@ class CheckedBench:
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial, unless the setting contradicts itself."""
-        now = host_state.holding(setting, self.starts.get)
+        now = host_state.with_setting(setting, self.starts.get)
         for name, value in setting.items():
             for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
                 return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + fault.what)

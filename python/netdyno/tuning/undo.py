@@ -44,7 +44,7 @@ def _place(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
     """Where it was set: in that namespace and of that device, whatever they are called by now; None: they are
     gone, and so is the value."""
     target, known = access.Target(*entry["target"]), entry.get("device")
-    found = namespace.again(entry["where"], entry["id"])
+    found = namespace.find_by_cookie(entry["where"], entry["id"])
     if known is None:
         return (found.where, target) if found else None
     place = device.locate(known, found.where if found else None, found is not None)
@@ -57,4 +57,4 @@ def _place(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
 
 def socket(entry: dict[str, Any]) -> bool:
     """What was set of a socket of a running process."""
-    return live_sockets.put(entry)
+    return live_sockets.restore_size(entry)

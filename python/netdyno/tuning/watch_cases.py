@@ -78,7 +78,7 @@ def run(
     progress: Progress = lambda line: None,
 ) -> WatchedCase:
     """Run a case under watch, if it can be run here."""
-    case = under_watch(case)
+    case = watched_variant(case)
     begin = time.monotonic()
 
     def outcome(status: Literal["passed", "failed", "skipped"], why: str = "", **more: Any) -> WatchedCase:
@@ -108,7 +108,7 @@ def run(
     )  # fmt: skip
 
 
-def under_watch(case: Case) -> Case:
+def watched_variant(case: Case) -> Case:
     """A case as it is watched: short trials, and one limit, which a namespace of its own can have lifted."""
     spec = case.spec.model_copy(
         update={

@@ -208,7 +208,7 @@ class NamespaceWatch:
     def _widen(self, old: int, new: int) -> None:
         """Have connections follow that receive, and whose buffers are as large as they might be."""
         if self._reaching:
-            for one in live_sockets.widen(self.where, old, new):
+            for one in live_sockets.grow_receive_buffers(self.where, old, new):
                 self._told(one)
 
     def _resize(self, one: live_sockets.LiveSocket, name: str, new: int) -> None:
@@ -259,10 +259,12 @@ class NamespaceWatch:
                     replace(one, full=True) if (one.pid, one.fd) in self._full else one
                     for one in live_sockets.sockets(follower.what, self.where)
                 ]
-                cut = live_sockets.bound(listed, follower.scale * int(values[name]))
+                cut = live_sockets.limiting(listed, follower.scale * int(values[name]))
                 found[follower.gauge] = len(cut)
                 self._cut.setdefault(name, set()).update((one.pid, one.fd) for one in cut)
-                late = [one for size in self._left.get(name, ()) for one in live_sockets.bound(listed, size)]
+                late = [
+                    one for size in self._left.get(name, ()) for one in live_sockets.limiting(listed, size)
+                ]
                 for one in late:
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):

@@ -25,7 +25,7 @@ from netdyno.nat.lab import Flows
 from netdyno.nat.search import study as nat_study
 from netdyno.nat.search.capacity import GOAL, slowest
 from netdyno.nat.study import Machine
-from netdyno.search.bench import searched
+from netdyno.search.bench import legs_to_search
 from netdyno.search.exponential import slowing
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
@@ -139,7 +139,7 @@ def test_a_table_with_moods_has_an_interval() -> None:
 
 def axis_of(name: str, leg: str) -> Axis:
     made, _ = study.experiment(study.read(name), study.nat(None), Machine(machine(1, 2)))
-    legs = searched(spec.load(made, name), study.names()[name].parent, several=True)
+    legs = legs_to_search(spec.load(made, name), study.names()[name].parent, several=True)
     return axis(next(one for one in legs if one.name == leg))
 
 

@@ -18,7 +18,7 @@ from netdyno.report import runs
 from netdyno.stats import unpaired
 from netdyno.stats.metric import GroupMetric
 from netdyno.stats.runs import pair
-from netdyno.store.store import stored
+from netdyno.store.store import find_result
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both
 
@@ -101,7 +101,7 @@ def test_the_command_writes_a_page_that_opens(
     page = tmp_path / "comparison.html"
     both = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     assert app.call(["compare", *both, "--html", str(page)]) == 0
-    assert stored(both[0]).id == "a"
+    assert find_result(both[0]).id == "a"
     browser.open(page.as_uri() + "?lang=en")
     browser.wait("document.querySelector('.chart canvas')")
     assert browser.js("return document.querySelector('#verdict-word').textContent") == "Worse"

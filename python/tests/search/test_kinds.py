@@ -12,7 +12,7 @@ from netdyno.core.wire import Counts, GroupPoint, SeriesPoint
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
 from netdyno.search import rfc2544, sizes, words
-from netdyno.search.bench import over_legs, prepare
+from netdyno.search.bench import multi_leg_kinds, prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
@@ -353,7 +353,7 @@ def two_legs() -> Experiment:
 
 
 def test_what_is_searched_over_several_legs() -> None:
-    for kind in KINDS.keys() - {*over_legs()}:
+    for kind in KINDS.keys() - {*multi_leg_kinds()}:
         with pytest.raises(Error, match="2 legs"):
             prepare(wanted(kind=kind), two_legs(), Path())
     search, _ = prepare(wanted(sizes="64,512"), two_legs(), Path())

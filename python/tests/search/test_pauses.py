@@ -19,7 +19,7 @@ from netdyno.search.gate import LEAST_SPARE
 from netdyno.search.observe import observed
 from netdyno.search.paused import CABLE, RING, room, workers
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Goal, LoadTrial, TrialRequest, counted, loss_goal
+from netdyno.search.trial import Goal, LoadTrial, TrialRequest, counting_trials, loss_goal
 from netdyno.stats import pauses
 from netdyno.stats.pauses import FIRST, WorkerPauses, excuse, explained
 
@@ -112,14 +112,14 @@ def test_a_loss_that_pauses_explain_is_disturbed_and_never_passed() -> None:
     assert one.disturbed.startswith(
         "worker 0 of the generator paused for 3 ms in 1 pause: up to 12,000 packets"
     )
-    assert not NDR.met(one) and not counted([one])
+    assert not NDR.met(one) and not counting_trials([one])
     assert paused(cost + 1, 3 * MS).disturbed == ""
-    assert not NDR.met(paused(cost + 1, 3 * MS)) and counted([paused(cost + 1, 3 * MS)])
+    assert not NDR.met(paused(cost + 1, 3 * MS)) and counting_trials([paused(cost + 1, 3 * MS)])
 
 
 def test_a_trial_without_loss_counts_whatever_paused() -> None:
     one = paused(0, 90 * MS)
-    assert one.disturbed == "" and NDR.met(one) and counted([one])
+    assert one.disturbed == "" and NDR.met(one) and counting_trials([one])
 
 
 def test_a_trial_that_meets_every_goal_counts_whatever_it_lost() -> None:
@@ -235,7 +235,7 @@ def test_a_loss_of_the_duts_own_near_pauses_is_not_excused(seed: int) -> None:
 def test_no_trial_with_loss_ever_counts_as_passed() -> None:
     for seed in range(20):
         trials, _ = searched(pausing(capacity(seed), seed, 60))
-        assert all(NDR.met(one) == (one.lost == 0) for one in counted(trials))
+        assert all(NDR.met(one) == (one.lost == 0) for one in counting_trials(trials))
         assert all(one.lost > 0 for one in trials if one.disturbed)
 
 

@@ -14,7 +14,7 @@ from netdyno.search.curve import curve
 from netdyno.search.edge import estimate, passes
 from netdyno.search.edge_repeats import repeats
 from netdyno.search.finding import Finding, finding
-from netdyno.search.gate import LEAST_SPARE, undisturbed
+from netdyno.search.gate import LEAST_SPARE, repeat_disturbed
 from netdyno.search.mlr import RelevantBounds, mlr
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import (
@@ -39,7 +39,7 @@ def capacity(seed: int) -> float:
 def searched(
     dut: SimulatedDut, goals: Sequence[Goal] = (NDR,), repeat: int = 12, space: Space = SPACE, spare: int = 12
 ) -> tuple[list[LoadTrial], str]:
-    return run(undisturbed(repeats(goals, space, binary(goals, space), repeat), spare), dut)
+    return run(repeat_disturbed(repeats(goals, space, binary(goals, space), repeat), spare), dut)
 
 
 def found(dut: SimulatedDut, goal: Goal = NDR, **options: int) -> Finding:
@@ -201,7 +201,7 @@ def test_our_own_receiver_bounds_us_and_not_the_dut() -> None:
         beyond = ask.load > 0.3e6
         return replace(dut(ask), short=beyond, overrun=beyond, lost=round(ask.load) if beyond else 0)
 
-    trials, why = run(undisturbed(binary((NDR,), SPACE), 30), measure)
+    trials, why = run(repeat_disturbed(binary((NDR,), SPACE), 30), measure)
     one = finding(NDR, trials, SPACE, why, lambda load: f"{load:.0f}")
     assert one.limit == "generator" and one.load == pytest.approx(0.3e6, rel=0.006)
     assert any("our own receiver did not take" in note for note in one.notes), one.notes
@@ -216,12 +216,12 @@ def test_a_generator_that_is_short_once_is_tried_again() -> None:
         one = dut(ask)
         return LoadTrial(one.load, one.seconds, one.sent, one.lost, short=len(seen) == 1)
 
-    trials, why = run(undisturbed(binary((NDR,), SPACE), 6), measure)
+    trials, why = run(repeat_disturbed(binary((NDR,), SPACE), 6), measure)
     assert seen[:2] == [1e6, 1e6] and why == "resolution"
     assert passes(NDR, trials) == pytest.approx(0.5e6, rel=0.006)
     # and is not told as the limit of a DUT that takes everything
     dut, seen = SimulatedDut(2e6), []
-    trials, why = run(undisturbed(binary((NDR,), SPACE), 6), measure)
+    trials, why = run(repeat_disturbed(binary((NDR,), SPACE), 6), measure)
     made = finding(NDR, trials, SPACE, why, str)
     assert (made.limit, made.short) == ("offered", 1)
     assert not any("did not offer" in note for note in made.notes)

@@ -35,15 +35,15 @@ def test_each_case_has_a_rule_that_can_fix_it() -> None:
 def test_a_case_is_watched_with_what_a_namespace_may_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy, control = KNOWN["lossy-path"], KNOWN["control-fin-timeout"]
     monkeypatch.setattr(sysctl, "read", lambda where, name: {ALLOWED: "reno bbr"}[name])
-    made = watch_cases.under_watch(lossy)
+    made = watch_cases.watched_variant(lossy)
     assert (made.before, made.spec.machine) == ({CONGESTION: "reno"}, {})
     assert (made.spec.options["seconds"], lossy.spec.options["seconds"]) == (2, 3)
     monkeypatch.setattr(sysctl, "read", lambda where, name: {ALLOWED: "reno cubic"}[name])
-    made = watch_cases.under_watch(lossy)
+    made = watch_cases.watched_variant(lossy)
     assert (made.before, made.spec.machine) == (lossy.before, lossy.spec.machine)
-    client = watch_cases.under_watch(control).spec.client
+    client = watch_cases.watched_variant(control).spec.client
     assert client == control.spec.client | {"net.ipv4.ip_local_port_range": "1024 65535"}
-    assert watch_cases.under_watch(KNOWN["half-open"]) == KNOWN["half-open"]
+    assert watch_cases.watched_variant(KNOWN["half-open"]) == KNOWN["half-open"]
 
 
 def seen(**counters: float) -> Observation:

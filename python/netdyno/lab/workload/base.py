@@ -73,7 +73,7 @@ class Workload(ABC):
         """Start what serves. On failure nothing of it is left."""
         for program, package in self.programs.items():
             find(program, package)
-        more_files()
+        raise_file_limit()
         with contextlib.ExitStack() as stack:
             self.open(site, stack)
             self._stack = stack.pop_all()
@@ -103,14 +103,14 @@ def metric_table(*metrics: Metric) -> dict[str, Metric]:
     return {one.name: one for one in metrics}
 
 
-def background(site: Site, command: Sequence[str], name: str, stack: contextlib.ExitStack) -> Process:
+def start_server(site: Site, command: Sequence[str], name: str, stack: contextlib.ExitStack) -> Process:
     """A server that is a program, until the stack closes."""
     made = Process(command, log=site.folder / f"{name}.log", namespace=site.server, notes=site.notes)
     stack.callback(made.stop)
     return made
 
 
-def load(site: Site, command: Sequence[str], seconds: float) -> str:
+def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
     """Run a load generator to its end, at most so long; what it printed."""
     name = Path(command[0]).name
     log = site.folder / f"{name}-client.log"
@@ -139,7 +139,7 @@ def unreadable(program: str, text: str) -> Error:
     return Error("ND-91-25", f"{program} printed no result: {shown}", fix="See its log in the run's folder")
 
 
-def more_files(wanted: int = 1 << 20) -> None:
+def raise_file_limit(wanted: int = 1 << 20) -> None:
     """Let this process open as many files as it may: our own workloads hold thousands of sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from netdyno.errors import Error
-from netdyno.lab.counters import output
+from netdyno.lab.counters import program_output
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
@@ -187,7 +187,9 @@ class HalfOpen(_Listening):
         super().open(site, stack)
         gateway = _address(site)
         # without a way to them the server would take each attempt back at once
-        output(find("ip", "iproute2"), "-n", site.server, "route", "replace", str(self.NET), "via", gateway)
+        program_output(
+            find("ip", "iproute2"), "-n", site.server, "route", "replace", str(self.NET), "via", gateway
+        )
 
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """Begin and leave, then connect."""

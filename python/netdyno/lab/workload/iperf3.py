@@ -17,9 +17,9 @@ from netdyno.lab.workload.base import (
     Site,
     Workload,
     WorkloadResult,
-    background,
-    load,
     metric_table,
+    run_generator,
+    start_server,
     unreadable,
 )
 from netdyno.stats.observation import Metric
@@ -65,7 +65,7 @@ class _Iperf3(Workload):
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and wait until it listens."""
         command = [find("iperf3", "iperf3"), "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
-        server = background(site, command, "iperf3-server", stack)
+        server = start_server(site, command, "iperf3-server", stack)
         until = time.monotonic() + 10
         while time.monotonic() < until and server.exited() is None:
             # looked at and not connected to: a connection would be taken for a client
@@ -81,7 +81,7 @@ class _Iperf3(Workload):
             find("iperf3", "iperf3"), "-c", site.address, "-p", str(PORT), "-J",
             "-t", f"{max(1, round(o.seconds))}", "-P", str(o.streams), "-l", str(o.length), *more,
         ]  # fmt: skip
-        text = load(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
+        text = run_generator(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
         return document(text)
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.dut.nginx import Nginx
-from netdyno.lab.workload.base import Site, Workload, WorkloadResult, load, metric_table, unreadable
+from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table, run_generator, unreadable
 from netdyno.stats.observation import Metric
 from netdyno.system.process import find
 
@@ -91,7 +91,7 @@ class Ab(_Web):
         # -r: a reset connection is a failed request, not the end
         command = [find("ab", "apache2-utils"), "-r", "-n", str(o.requests), "-c",
                    str(min(o.concurrency, o.requests)), "-s", "30", self.url(site)]  # fmt: skip
-        return WorkloadResult(ab(load(site, command, 60 + o.requests / 50)))
+        return WorkloadResult(ab(run_generator(site, command, 60 + o.requests / 50)))
 
 
 class Wrk(_Web):
@@ -113,7 +113,7 @@ class Wrk(_Web):
         threads = min(o.threads, o.connections)
         command = [find("wrk", "wrk"), f"-t{threads}", f"-c{o.connections}",
                    f"-d{max(1, round(o.seconds))}s", "--latency", self.url(site)]  # fmt: skip
-        return WorkloadResult(wrk(load(site, command, o.seconds + 30)))
+        return WorkloadResult(wrk(run_generator(site, command, o.seconds + 30)))
 
 
 N = r"(\d+(?:\.\d+)?)(?![\d.])"

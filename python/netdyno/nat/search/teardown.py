@@ -15,7 +15,7 @@ from netdyno.search.kind.throughput import Throughput
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import PartSearch, SearchRequest
-from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counted
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counting_trials
 from netdyno.stats.estimate import positive_interval
 
 GOAL = "tear-down"
@@ -91,7 +91,7 @@ KIND = Teardown()
 
 
 def _seen(part: PartSearch) -> list[LoadTrial]:
-    return [one for one in counted(part.trials) if one.number in part.repetitions]
+    return [one for one in counting_trials(part.trials) if one.number in part.repetitions]
 
 
 def _whole(part: PartSearch) -> list[tuple[float, float]]:

@@ -35,7 +35,7 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
     put_back()
     name = run_id("demo-nat")
     with Interrupts().installed() as interrupts:
-        folder = files.within(runs or paths.runs(), name)
+        folder = files.new_private_folder(runs or paths.runs(), name)
         try:
             document = nat_demo.run(name, folder, interrupts, console.note)
         except Error as e:
@@ -49,7 +49,7 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
             files.write(folder / REPORT, page.render(document))
             if html:
                 files.copy(folder / REPORT, html)
-    with console.heard():
+    with console.tolerate_closed_stdout():
         if as_json:
             console.document(document)
         else:

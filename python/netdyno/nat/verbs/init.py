@@ -105,7 +105,7 @@ def commented() -> str:
 
 def _lines(model: type[BaseModel], values: Mapping[str, Any], indent: str) -> Iterator[str]:
     """The keys of a model, each with its meaning; what both ports have is explained once."""
-    meanings = config.meanings(model)
+    meanings = config.field_docs(model)
     for key, field in model.model_fields.items():
         if key not in values and (key not in UNUSED or _explained(model, key)):
             continue

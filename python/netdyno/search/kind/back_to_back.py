@@ -19,7 +19,7 @@ from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import PartSearch, SearchRequest
-from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, first, loss_goal
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, loss_goal, prepend
 
 BURST = "burst"
 
@@ -70,7 +70,7 @@ def _bursts(
     request: SearchRequest, length: Space, space: Space, relevant: dict[str, RelevantBounds]
 ) -> Strategy:
     seen: list[LoadTrial] = []
-    why = yield from first(strategies.made(request, space, relevant), seen)
+    why = yield from prepend(strategies.strategy_for(request, space, relevant), seen)
     if why == "disturbed":
         return why
     goal = loss_goal("ndr", 0.0)

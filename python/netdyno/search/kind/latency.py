@@ -15,11 +15,11 @@ from netdyno.core.search import SearchFinding
 from netdyno.search import strategies
 from netdyno.search.edge import passes
 from netdyno.search.kind.throughput import Throughput, reported
-from netdyno.search.latency_at_load import hold, silent
+from netdyno.search.latency_at_load import shares_without_trials, trials_at_shares
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import PartSearch, SearchRequest
-from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counted, first
+from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, counting_trials, prepend
 
 SEARCHING = 4
 """Trials of the search are shorter than those that latency is taken from by this."""
@@ -45,7 +45,7 @@ class Latency(Throughput):
         found = [] if request.at else [reported(part, request, 0)]
         if request.shares:
             return found, {}
-        at = at_last(part.trials, part.space)
+        at = final_trials(part.trials, part.space)
         names = dict.fromkeys(name for one in at for name in one.figures)
         figures = {"load": at[0].load, "trials": float(len(at))} if at else {}
         for name in names:
@@ -55,8 +55,8 @@ class Latency(Throughput):
     def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """The load or the shares of it of which no trial counted, once they were measured."""
         if not request.shares:
-            return nothing_held(part, request, self.judge(part, request)[1])
-        unheard = silent(part.trials, request.shares)
+            return no_trial_at_load(part, request, self.judge(part, request)[1])
+        unheard = shares_without_trials(part.trials, request.shares)
         return [f"no trial at {share:.4g} of the load found counted" for share in unheard]
 
 
@@ -68,31 +68,33 @@ def latency_at_load(
     load: float | None = None if request.at is None else space.most * request.at
     if load is None:
         short = replace(space, seconds=space.seconds / SEARCHING)
-        why = yield from first(strategies.made(request, short, relevant), seen)
-        load = lowest(request.goals, seen)
+        why = yield from prepend(strategies.strategy_for(request, short, relevant), seen)
+        load = lowest_goal_load(request.goals, seen)
         if load is None or why == "disturbed":
             return why
     if request.shares:
-        return (yield from hold(load, space, request.shares, request.repeat))
+        return (yield from trials_at_shares(load, space, request.shares, request.repeat))
     for _ in range(max(1, request.repeat)):
         yield TrialRequest(load, space.seconds, shape)
     return "resolution"
 
 
-def lowest(goals: Sequence[Goal], seen: Sequence[LoadTrial]) -> float | None:
+def lowest_goal_load(goals: Sequence[Goal], seen: Sequence[LoadTrial]) -> float | None:
     """The load that meets every goal."""
     loads = [passes(goal, seen) for goal in goals]
     return None if None in loads else min(load for load in loads if load is not None)
 
 
-def nothing_held(part: PartSearch, request: SearchRequest, figures: Mapping[str, float]) -> Sequence[str]:
+def no_trial_at_load(part: PartSearch, request: SearchRequest, figures: Mapping[str, float]) -> Sequence[str]:
     """That no trial counted of those at the load that was given, or found."""
-    if figures or (request.at is None and lowest(request.goals, counted(part.trials)) is None):
+    if figures or (
+        request.at is None and lowest_goal_load(request.goals, counting_trials(part.trials)) is None
+    ):
         return []
     return ["no trial at the load that is held counted"]
 
 
-def at_last(trials: Sequence[LoadTrial], space: Space) -> list[LoadTrial]:
+def final_trials(trials: Sequence[LoadTrial], space: Space) -> list[LoadTrial]:
     """The trials of full length at the load that was held: the last ones."""
-    seen = [one for one in counted(trials) if one.seconds >= space.seconds]
+    seen = [one for one in counting_trials(trials) if one.seconds >= space.seconds]
     return [one for one in seen if one.load == seen[-1].load] if seen else []

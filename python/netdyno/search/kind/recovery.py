@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from netdyno.core.search import SearchFinding
 from netdyno.core.wire import SeriesPoint
 from netdyno.experiment.spec import LegSpec
-from netdyno.search.kind.latency import latency_at_load, nothing_held
+from netdyno.search.kind.latency import latency_at_load, no_trial_at_load
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis, loading
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import PartSearch, SearchRequest
-from netdyno.search.trial import Space, Strategy, TrialRequest, counted
+from netdyno.search.trial import Space, Strategy, TrialRequest, counting_trials
 
 SHAPE = "recovery"
 OVERLOAD, AFTER = 1.1, 0.5
@@ -60,7 +60,7 @@ class Recovery(Throughput):
         found = [] if request.at else [reported(part, request, 0)]
         times = [
             recovered(part.repetitions[one.number].series, one.lost)
-            for one in counted(part.trials)
+            for one in counting_trials(part.trials)
             if one.shape == SHAPE and one.number in part.repetitions
         ]
         if not times:
@@ -70,7 +70,7 @@ class Recovery(Throughput):
 
     def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A time, where no overload counted."""
-        return nothing_held(part, request, self.judge(part, request)[1])
+        return no_trial_at_load(part, request, self.judge(part, request)[1])
 
 
 def overload(axis: Axis, ask: TrialRequest) -> LegSpec:

@@ -15,12 +15,12 @@ from netdyno.core.search import SearchFinding
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
 from netdyno.lab.dut import Dut
-from netdyno.search.kind.latency import latency_at_load, nothing_held
+from netdyno.search.kind.latency import latency_at_load, no_trial_at_load
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import PartSearch, SearchRequest
-from netdyno.search.trial import Space, Strategy, TrialRequest, counted
+from netdyno.search.trial import Space, Strategy, TrialRequest, counting_trials
 
 SHAPE = "reset"
 WHEN = 0.25
@@ -67,7 +67,7 @@ class Reset(Throughput):
     ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the resets, and the longest."""
         found = [] if request.at else [reported(part, request, 0)]
-        resets = [one for one in counted(part.trials) if one.shape == SHAPE]
+        resets = [one for one in counting_trials(part.trials) if one.shape == SHAPE]
         times = [reset_time(one.lost, one.sent, one.seconds) for one in resets]
         if not times:
             return found, {}
@@ -79,7 +79,7 @@ class Reset(Throughput):
 
     def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A time, where no reset counted."""
-        return nothing_held(part, request, self.judge(part, request)[1])
+        return no_trial_at_load(part, request, self.judge(part, request)[1])
 
 
 def reset_time(lost: int, sent: int, seconds: float) -> float:

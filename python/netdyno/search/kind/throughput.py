@@ -34,7 +34,7 @@ class Throughput:
         self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
     ) -> Strategy:
         """As asked."""
-        return strategies.made(request, space, relevant)
+        return strategies.strategy_for(request, space, relevant)
 
     def leg(self, axis: Axis, ask: TrialRequest, request: SearchRequest) -> LegSpec:
         """The profile at that load."""

@@ -74,9 +74,9 @@ class VirtualMachine:
 
     def _start(self, stack: ExitStack, way: str) -> Session:
         """Both shares and QEMU; what is made is in the journal before, and goes with the stack."""
-        folder = files.own(paths.runtime()) / f"nd-vm-{secrets.token_hex(3)}"
+        folder = files.own_folder(paths.runtime()) / f"nd-vm-{secrets.token_hex(3)}"
         stack.callback(self.notes.undo, self.notes.write("path", path=str(folder)))
-        files.own(folder)
+        files.own_folder(folder)
         share = self.job.share.resolve()
         made, text = self.setup.kernel, scripts.agent(self.job.command, self.job.folder, self.job.environment)
         init = scripts.init(made.release, made.modules.resolve(), self.setup.busybox, share)

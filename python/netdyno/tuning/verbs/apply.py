@@ -218,7 +218,7 @@ def _remarks(planned: Plan) -> list[str]:
 
 
 def _show(planned: Plan, changes: tuple[Change, ...] | list[Change], as_json: bool, word: str) -> None:
-    with console.heard():
+    with console.tolerate_closed_stdout():
         if as_json:
             done = [
                 {"name": c.name, "old": c.old, "new": c.new, "got": c.got, "rounded": c.rounded}

@@ -133,7 +133,7 @@ def page(path: Path, documents: Sequence[dict[str, Any]], told: Path | None = No
     # loaded here, for the other verbs to start sooner
     from netdyno.report.studies import render
 
-    files.folder(path.parent)
+    files.make_folder(path.parent)
     files.write(path, render(documents), shared=True)
     console.note(f"page: {told or path}")
 

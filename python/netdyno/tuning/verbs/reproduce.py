@@ -159,17 +159,17 @@ def _in_vm(names: Sequence[str], html: Path | None, figures: Path | None) -> int
             console.note(f"no virtual machine, as {e.what}: skipped are {', '.join(names)}")
             return None
     if html and place.page.is_file():
-        files.folder(html.parent)
+        files.make_folder(html.parent)
         files.copy(place.page, html)
     if figures and place.figures.is_dir():
-        files.folder(figures)
+        files.make_folder(figures)
         for figure in place.figures.iterdir():
             files.copy(figure, figures / figure.name)
     return code
 
 
 def _printed(text: bytes) -> None:
-    with console.heard():
+    with console.tolerate_closed_stdout():
         sys.stdout.buffer.write(text)
 
 
@@ -185,7 +185,7 @@ def _told(done: int, of: int, one: PlannedTrial, seen: Observation, left: float)
 
 
 def _draw(folder: Path, filled: Sequence[MeasuredTable], told: Path) -> None:
-    files.folder(folder)
+    files.make_folder(folder)
     for one in filled:
         labels = ((f"{line.row.bench} {line.row.metric}", line.finding) for line in one.lines)
         changes = [made for label, found in labels if found and (made := change_of(label, found))]
