@@ -3,7 +3,8 @@
 //! A reply carries the transmit timestamp of its request as origin timestamp; that is how replies find their requests.
 
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, ModelParams, Paced, Repeats, SizeOption, Unit, UrlMapping,
+    Better, Confirmed, Counter, Delay, Description, FlowLength, ModelParams, SendRate, SizeOption, Unit,
+    UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -113,12 +114,12 @@ impl ModelParams for Params {
         Ok(Config { pace: Pace::every(self.interval), count: self.count.into(), timeout: self.timeout.0 })
     }
 
-    fn paced(&self) -> Option<Paced> {
-        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    fn paced(&self) -> Option<SendRate> {
+        Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 
-    fn repeats(&self) -> Option<Repeats> {
-        Some(Repeats { key: "count", count: self.count.into(), interval: self.interval })
+    fn repeats(&self) -> Option<FlowLength> {
+        Some(FlowLength { key: "count", count: self.count.into(), interval: self.interval })
     }
 
     #[cfg(any(test, feature = "testing"))]

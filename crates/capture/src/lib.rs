@@ -294,12 +294,12 @@ mod tests {
     }
 
     /// Packets that are handed over one by one, in more time than a source has when there is nothing.
-    struct Slow {
+    struct SlowSource {
         left: u32,
         stamp: Duration,
     }
 
-    impl Source for Slow {
+    impl Source for SlowSource {
         fn interface(&self) -> &str {
             "slow"
         }
@@ -332,7 +332,7 @@ mod tests {
     fn what_passed_before_the_stop_is_kept_however_slowly_and_what_passed_long_after_ends_it() {
         let dir = tempfile::tempdir().expect("a folder");
         let stopped = |name: &str, left, stamp| {
-            let source = Box::new(Slow { left, stamp });
+            let source = Box::new(SlowSource { left, stamp });
             let settings = Settings { limit: Size(1 << 20), ..Settings::default() };
             Capture::start_from(source, &settings, &dir.path().join(name)).expect("a file").stop().packets
         };

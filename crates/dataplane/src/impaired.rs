@@ -3,8 +3,8 @@
 use dpdk::Mempool;
 use element::kind::{Build, ElementKind, KindEntry, kind};
 use engine::Element;
-use impair::spec::{Step, Timeline, WayStep};
-use impair::{Direction, Impair, LinkSpec, Live};
+use impair::spec::{DirectionStep, Step, Timeline};
+use impair::{Direction, DirectionControl, Impair, LinkSpec};
 use profile::{DirectionTimeline, Error as SetupError, Impairment};
 use protocol::problem::Problem;
 use run::graph::{ImpairedPort, PortImpairment};
@@ -96,7 +96,7 @@ pub fn packets(memory: u64, ways: usize, room: u64, base: u32) -> (u32, usize) {
 
 /// As one way of a link.
 fn spec(impairment: PortImpairment, seed: u64) -> LinkSpec {
-    let step = |step: WayStep| Step { at: step.at, a_to_b: Some(step.impair), b_to_a: None };
+    let step = |step: DirectionStep| Step { at: step.at, a_to_b: Some(step.impair), b_to_a: None };
     let timeline = impairment.impair_timeline.map(|timeline| Timeline {
         steps: timeline.steps.into_iter().map(step).collect(),
         repeat: timeline.repeat,
@@ -110,7 +110,7 @@ fn spec(impairment: PortImpairment, seed: u64) -> LinkSpec {
 pub struct Impaired {
     /// The port's name, or the element's.
     pub port: String,
-    live: Live,
+    live: DirectionControl,
     /// With the timeline, whose times are the run's.
     spec: Arc<LinkSpec>,
     /// Something else has been said since; held while it is.
@@ -122,7 +122,7 @@ impl Impaired {
     pub fn new(name: &str, impairment: PortImpairment, seed: u64) -> Self {
         let spec = spec(impairment, seed);
         let first = LinkSpec { timeline: Timeline::default(), ..spec.clone() };
-        let live = Live::new(&first, Direction::AToB);
+        let live = DirectionControl::new(&first, Direction::AToB);
         Self { port: name.to_owned(), live, spec: Arc::new(spec), changed: Arc::default() }
     }
 

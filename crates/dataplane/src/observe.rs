@@ -6,7 +6,7 @@ use crate::offloads::Shares;
 use dpdk::Port;
 use element::capture::compile;
 use engine::pauses::PAUSE_NS;
-use engine::trace::{Filter, Step, Traced};
+use engine::trace::{Filter, PacketTrace, Step};
 use engine::{ElementStats, PauseStats, View, WorkerStats};
 use packet::frame::MacAddress;
 use profile::graph::queue;
@@ -221,7 +221,7 @@ impl GraphView for Observer {
         let complete = view.is_traced();
         view.end_trace();
         until(PATIENCE, &|| false);
-        let seen = |traced: Traced| TracedPacket {
+        let seen = |traced: PacketTrace| TracedPacket {
             summary: packet::summary(&traced.data, traced.len),
             len: traced.len,
             steps: traced.steps.iter().map(shown).collect(),

@@ -83,7 +83,7 @@ impl Reach {
     }
 
     /// Whether anything has come from address `n`.
-    pub fn is_heard(&self, n: usize) -> bool {
+    pub fn is_answered(&self, n: usize) -> bool {
         self.each[n].works
     }
 

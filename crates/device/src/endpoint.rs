@@ -1,4 +1,4 @@
-//! What carries the bytes of devices: the kernel's sockets now, a stack of our own over DPDK ports next.
+//! Interface to the transport of devices' bytes: kernel sockets, or a stack of our own.
 //!
 //! An [`Endpoint`] belongs to one worker and shares nothing. It moves bytes and knows nothing of models, timers or
 //! tallies; the [worker](crate::Worker) knows nothing of descriptors or packets. Where a loss is counted is the worker's
@@ -45,7 +45,7 @@ pub struct Event {
     pub ended: bool,
 }
 
-/// What came of [`Endpoint::receive`].
+/// Result of [`Endpoint::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// Nothing more for now.
@@ -97,7 +97,7 @@ pub trait Endpoint {
     fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError>;
 }
 
-/// How a connection does.
+/// State of a connection.
 pub trait Connection: Debug {
     /// Whether it keeps messages apart.
     fn is_datagram(&self) -> bool;
@@ -121,7 +121,7 @@ pub trait Connection: Debug {
     fn take_refused(&mut self) -> Option<ConnError>;
 }
 
-/// What a connection leaves behind.
+/// Datagrams that a closed connection did not send or take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Closed {
     /// Datagrams that were given to it and never sent.

@@ -49,8 +49,8 @@ pub(super) struct Group {
     /// The addresses of its target.
     pub reach: Reach,
     /// How many failures of each kind have been told, and of which causes.
-    pub told: [u8; Failure::ALL.len()],
-    pub causes_told: Causes,
+    pub examples_kept: [u8; Failure::ALL.len()],
+    pub causes_kept: Causes,
     about: &'static Description,
     /// Messages that count as intended already, due and not sent at the last sample, by phase.
     behind: [u64; 2],
@@ -80,8 +80,8 @@ impl Group {
             waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             reach: Reach::new(&group.addresses),
-            told: [0; Failure::ALL.len()],
-            causes_told: Causes::default(),
+            examples_kept: [0; Failure::ALL.len()],
+            causes_kept: Causes::default(),
             about: group.about,
             behind: [0; 2],
         };
@@ -146,13 +146,13 @@ impl Group {
     }
 
     /// The devices in turn, each once, from where the last search ended.
-    pub fn turns(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn rotation(&self) -> impl Iterator<Item = u32> + use<> {
         let (slots, from) = (self.slots.clone(), self.retire_at);
         (from..slots.end).chain(slots.start..from)
     }
 
     /// The search ended at device `i`.
-    pub fn turned(&mut self, i: u32) {
+    pub fn rotate_past(&mut self, i: u32) {
         self.retire_at = if i + 1 < self.slots.end { i + 1 } else { self.slots.start };
     }
 

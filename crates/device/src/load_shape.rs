@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 /// A piecewise linear quantity over time: `(at, value)` corners, constant after the last.
 #[derive(Debug, Clone, PartialEq)]
-struct Course(Arc<[(f64, f64)]>);
+struct PiecewiseLinear(Arc<[(f64, f64)]>);
 
-impl Course {
+impl PiecewiseLinear {
     fn new(start: f64, stages: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut corners = vec![(0.0, start)];
         let mut at = 0.0;
@@ -68,7 +68,7 @@ impl Course {
     }
 }
 
-impl RateOverTime for Course {
+impl RateOverTime for PiecewiseLinear {
     const DRAWN: u64 = 10_000;
 
     /// A unit-rate process stretched by the course's integral gives the wanted rate at each moment.
@@ -95,14 +95,14 @@ fn seconds(at: u128) -> f64 {
 
 /// Open-loop arrivals of one worker's share of a group.
 #[derive(Debug)]
-pub struct OpenLoop(Pacer<Course>);
+pub struct OpenLoop(Pacer<PiecewiseLinear>);
 
 impl OpenLoop {
     /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave.
     pub fn new(open: &Open, factor: f64, worker: usize, workers: usize, seed: u64) -> Self {
         let share = factor / workers as f64;
         let stages = open.stages.iter().map(|s| (s.over.0.as_secs_f64(), s.rate.0 * share));
-        let course = Course::new(open.rate.0 * share, stages);
+        let course = PiecewiseLinear::new(open.rate.0 * share, stages);
         let gaps = match open.arrival {
             Arrival::Constant => Gaps::Constant,
             Arrival::Poisson => Gaps::Poisson,
@@ -137,7 +137,7 @@ impl OpenLoop {
 /// How many of a worker's devices are at work, closed loop.
 #[derive(Debug)]
 pub struct ClosedLoop {
-    course: Course,
+    course: PiecewiseLinear,
     devices: u32,
 }
 
@@ -146,10 +146,10 @@ impl ClosedLoop {
     pub fn new(closed: &Closed, devices: u32, group: u32) -> Self {
         let share = f64::from(devices) / f64::from(group.max(1));
         let course = if closed.stages.is_empty() {
-            Course::new(0.0, [(closed.ramp.0.as_secs_f64(), f64::from(devices))].into_iter())
+            PiecewiseLinear::new(0.0, [(closed.ramp.0.as_secs_f64(), f64::from(devices))].into_iter())
         } else {
             let stages = closed.stages.iter();
-            Course::new(0.0, stages.map(|s| (s.over.0.as_secs_f64(), f64::from(s.devices) * share)))
+            PiecewiseLinear::new(0.0, stages.map(|s| (s.over.0.as_secs_f64(), f64::from(s.devices) * share)))
         };
         Self { course, devices }
     }
@@ -295,7 +295,7 @@ mod tests {
                 let popped = until(&mut arrivals, end).len() as u64;
                 // beyond those drawn random arrivals are as many as the rate says: five standard deviations
                 let off = match arrival {
-                    _ if popped <= Course::DRAWN => 0,
+                    _ if popped <= PiecewiseLinear::DRAWN => 0,
                     Arrival::Constant => 1,
                     Arrival::Poisson | Arrival::Uniform => 5 * popped.isqrt(),
                 };

@@ -1,4 +1,4 @@
-//! How many messages are left to send of a load that has a total.
+//! Messages left to send of a load that has a total.
 
 /// A worker's share of a group's total. Its devices draw on it together: a slow one does not hold back the others.
 #[derive(Debug)]
@@ -7,14 +7,14 @@ pub(super) struct Quota {
     pub left: u64,
     /// Flows under way, or about to begin, that have not sent one: each is to have one.
     unsent: u64,
-    /// Whether the devices have been told that all is sent.
-    pub told: bool,
+    /// Whether the devices have been told that the total is sent.
+    pub is_announced: bool,
 }
 
 impl Quota {
     /// So many messages; `None`: no end of them.
     pub fn new(total: Option<u64>) -> Self {
-        Self { left: total.unwrap_or(u64::MAX), unsent: 0, told: false }
+        Self { left: total.unwrap_or(u64::MAX), unsent: 0, is_announced: false }
     }
 
     /// Whether there is a message for one more flow.

@@ -23,11 +23,11 @@ pub(crate) struct Node {
     pub(crate) about: About,
     pub(crate) element: Box<dyn Element>,
     /// Makes the replica of that number, from 1 on, while there are any more.
-    pub(crate) more: Option<More>,
+    pub(crate) more: Option<ReplicaFactory>,
 }
 
 /// See [`Node::more`].
-pub(crate) type More = Box<dyn FnMut(usize) -> Option<Box<dyn Element>> + Send>;
+pub(crate) type ReplicaFactory = Box<dyn FnMut(usize) -> Option<Box<dyn Element>> + Send>;
 
 /// Elements and edges: what is done with packets, not where.
 #[derive(Default)]
@@ -174,7 +174,8 @@ impl Graph {
         mut make: impl FnMut(usize) -> Option<E> + Send + 'static,
     ) -> Option<ElementId> {
         let first = make(0)?;
-        let more: More = Box::new(move |i| make(i).map(|element| Box::new(element) as Box<dyn Element>));
+        let more: ReplicaFactory =
+            Box::new(move |i| make(i).map(|element| Box::new(element) as Box<dyn Element>));
         let about = first.about();
         self.nodes.push(Node { name: name.into(), about, element: Box::new(first), more: Some(more) });
         Some(ElementId(self.nodes.len() - 1))
@@ -188,7 +189,8 @@ impl Graph {
     ) -> Option<ElementId> {
         let mut instances = instances.into_iter();
         let element = instances.next()?;
-        let more: Option<More> = (instances.len() > 0).then(|| Box::new(move |_| instances.next()) as More);
+        let more: Option<ReplicaFactory> =
+            (instances.len() > 0).then(|| Box::new(move |_| instances.next()) as ReplicaFactory);
         self.nodes.push(Node { name: name.into(), about: element.about(), element, more });
         Some(ElementId(self.nodes.len() - 1))
     }

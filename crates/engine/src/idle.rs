@@ -28,9 +28,9 @@ impl Default for IdlePolicy {
 /// Shortest sleep; less is mostly the cost of the call.
 const SLEEP_MIN_NS: u64 = 2_000;
 
-/// What to do now.
+/// Action of a worker that has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum IdleAction {
     Spin,
     Yield,
     Sleep(Duration),
@@ -56,19 +56,19 @@ impl Idle {
     }
 
     /// Nothing to do at `now`; something is to be sent at `due`.
-    pub(crate) fn rest(&mut self, now: u64, due: u64) -> Rest {
+    pub(crate) fn rest(&mut self, now: u64, due: u64) -> IdleAction {
         let free = due.saturating_sub(now);
         let idle = now.saturating_sub(self.worked);
         let policy = &self.policy;
         if idle < policy.yield_after_ns || free <= policy.margin_ns {
-            return Rest::Spin;
+            return IdleAction::Spin;
         }
         if idle < policy.sleep_after_ns || free <= policy.margin_ns + SLEEP_MIN_NS {
-            return Rest::Yield;
+            return IdleAction::Yield;
         }
         let sleep = self.sleep.min(free - policy.margin_ns);
         self.sleep = (self.sleep * 2).min(policy.sleep_max_ns).max(SLEEP_MIN_NS);
-        Rest::Sleep(Duration::from_nanos(sleep))
+        IdleAction::Sleep(Duration::from_nanos(sleep))
     }
 }
 
@@ -85,14 +85,14 @@ mod tests {
     #[test]
     fn first_it_spins_then_yields_then_sleeps_longer_and_longer() {
         let mut idle = idle();
-        assert_eq!(idle.rest(1000 + 19_999, NEVER), Rest::Spin);
-        assert_eq!(idle.rest(1000 + 20_000, NEVER), Rest::Yield);
-        assert_eq!(idle.rest(1000 + 1_999_999, NEVER), Rest::Yield);
+        assert_eq!(idle.rest(1000 + 19_999, NEVER), IdleAction::Spin);
+        assert_eq!(idle.rest(1000 + 20_000, NEVER), IdleAction::Yield);
+        assert_eq!(idle.rest(1000 + 1_999_999, NEVER), IdleAction::Yield);
         let sleeps: Vec<_> = (0..7).map(|_| idle.rest(1000 + 2_000_000, NEVER)).collect();
-        let us = |us| Rest::Sleep(Duration::from_micros(us));
+        let us = |us| IdleAction::Sleep(Duration::from_micros(us));
         assert_eq!(sleeps, [us(2), us(4), us(8), us(16), us(32), us(50), us(50)]);
         idle.worked(5_000_000);
-        assert_eq!(idle.rest(5_000_001, NEVER), Rest::Spin);
+        assert_eq!(idle.rest(5_000_001, NEVER), IdleAction::Spin);
         assert_eq!(idle.rest(7_000_001, NEVER), us(2));
     }
 
@@ -100,14 +100,14 @@ mod tests {
     fn it_is_awake_when_a_send_is_due() {
         let mut idle = idle();
         let now = 10_000_000;
-        assert_eq!(idle.rest(now, now), Rest::Spin);
-        assert_eq!(idle.rest(now, now - 1), Rest::Spin);
-        assert_eq!(idle.rest(now, now + 100_000), Rest::Spin);
-        assert_eq!(idle.rest(now, now + 102_000), Rest::Yield);
-        assert_eq!(idle.rest(now, now + 102_001), Rest::Sleep(Duration::from_nanos(2_000)));
+        assert_eq!(idle.rest(now, now), IdleAction::Spin);
+        assert_eq!(idle.rest(now, now - 1), IdleAction::Spin);
+        assert_eq!(idle.rest(now, now + 100_000), IdleAction::Spin);
+        assert_eq!(idle.rest(now, now + 102_000), IdleAction::Yield);
+        assert_eq!(idle.rest(now, now + 102_001), IdleAction::Sleep(Duration::from_nanos(2_000)));
         for _ in 0..10 {
             idle.rest(now, NEVER);
         }
-        assert_eq!(idle.rest(now, now + 110_000), Rest::Sleep(Duration::from_nanos(10_000)));
+        assert_eq!(idle.rest(now, now + 110_000), IdleAction::Sleep(Duration::from_nanos(10_000)));
     }
 }

@@ -25,19 +25,19 @@ pub const DROPS: [&str; Fault::NAMES.len() + 1] = {
     names
 };
 
-/// Who sees each packet as it is parsed. Inlined, so that what was found need not go through memory, where it would be written in parts
+/// Observer of each packet as it is parsed. Inlined, so that what was found need not go through memory, where it would be written in parts
 /// and read as a whole, which waits.
-pub trait Look {
-    /// What it makes of a packet.
-    type Seen;
+pub trait ParseObserver {
+    /// Its finding on a packet.
+    type Output;
     /// A frame, and what was found in it.
-    fn look(&self, frame: &[u8], meta: &Meta) -> Self::Seen;
+    fn observe(&self, frame: &[u8], meta: &Meta) -> Self::Output;
 }
 
-impl Look for () {
-    type Seen = ();
+impl ParseObserver for () {
+    type Output = ();
     #[inline(always)]
-    fn look(&self, _: &[u8], _: &Meta) {}
+    fn observe(&self, _: &[u8], _: &Meta) {}
 }
 
 impl Parser {
@@ -74,7 +74,7 @@ impl Parser {
     /// The same, and let `look` see the frame and what was found. It is there twice, and in the one for plain packets nothing is asked
     /// that is known of these.
     #[inline(always)]
-    pub fn parse_and<L: Look>(&self, mbuf: &mut Mbuf, look: &L) -> Result<L::Seen, usize> {
+    pub fn parse_and<L: ParseObserver>(&self, mbuf: &mut Mbuf, look: &L) -> Result<L::Output, usize> {
         if !mbuf.is_whole() {
             return Err(Fault::NAMES.len());
         }
@@ -82,11 +82,11 @@ impl Parser {
         let plain = if self.verify { Parsed::plain::<true>(frame) } else { Parsed::plain::<false>(frame) };
         let Some(parsed) = plain else {
             let meta = self.parse_any(mbuf)?;
-            return Ok(look.look(mbuf.data(), &meta));
+            return Ok(look.observe(mbuf.data(), &meta));
         };
         let meta = meta(frame, &parsed, self.hash(frame, &parsed), self.in_port);
         let meta = Meta { flags: meta.flags.with_if(self.verify, MetaFlags::CHECKED), ..meta };
-        let seen = look.look(frame, &meta);
+        let seen = look.observe(frame, &meta);
         mbuf.set_meta(meta);
         Ok(seen)
     }

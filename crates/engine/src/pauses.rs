@@ -112,7 +112,7 @@ impl<C: CpuClock> PauseWatch<C> {
     /// Until `now`, `spent` passed between two readings of the time, in which the worker did not rest: count what of it was
     /// a pause, and what a long turn.
     #[cold]
-    pub(crate) fn look(&mut self, spent: u64, now: u64, pauses: &PauseCounters, long_turns: &PauseCounters) {
+    pub(crate) fn check(&mut self, spent: u64, now: u64, pauses: &PauseCounters, long_turns: &PauseCounters) {
         let cpu = self.cpu.now();
         let (then, ran) = (self.base.0, cpu.saturating_sub(self.base.1));
         let without = now.saturating_sub(then).saturating_sub(self.rested).saturating_sub(ran);

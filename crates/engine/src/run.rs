@@ -7,7 +7,7 @@ use crate::idle::IdlePolicy;
 use crate::mailbox::{ControlError, MailSender, Request, mailbox};
 use crate::placement::Placement;
 use crate::replicas::PlacedGraph;
-use crate::trace::{self, Filter, TraceControl, Traced, Tracer};
+use crate::trace::{self, Filter, PacketTrace, TraceControl, Tracer};
 use crate::worker::{Inlet, PlacedElement, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
 use std::fmt;
@@ -70,7 +70,7 @@ pub struct Engine {
 /// A view of a running graph for any thread. It outlives the engine, and then shows the last values.
 #[derive(Clone)]
 pub struct View {
-    elements: Arc<[Watched]>,
+    elements: Arc<[ElementState]>,
     edges: Arc<[EdgeView]>,
     workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
     senders: Arc<[MailSender]>,
@@ -83,8 +83,8 @@ impl fmt::Debug for View {
     }
 }
 
-/// What is known of an element while a worker has it.
-struct Watched {
+/// State of an element while a worker runs it.
+struct ElementState {
     name: String,
     about: About,
     worker: usize,
@@ -144,7 +144,7 @@ impl Engine {
             let counters = Arc::new(Counters::new(node.about.drops.len()));
             let side = (1..outputs.len()).map(|_| Some(Box::default())).collect();
             let about = node.about;
-            elements.push(Watched {
+            elements.push(ElementState {
                 name: node.name,
                 about,
                 worker: on,
@@ -240,7 +240,7 @@ impl View {
 
     /// The elements' counters now, in the graph's order.
     pub fn elements(&self) -> Vec<ElementStats> {
-        self.elements.iter().map(Watched::stats).collect()
+        self.elements.iter().map(ElementState::stats).collect()
     }
 
     /// The workers' counters now.
@@ -291,7 +291,7 @@ impl View {
     }
 
     /// What was traced so far, in the order it was found. A worker's last steps come with its next tick.
-    pub fn traced(&self) -> Vec<Traced> {
+    pub fn traced(&self) -> Vec<PacketTrace> {
         let name = |element: usize| self.elements[element].name.clone();
         let verdict = |element: usize, fate| {
             let about = &self.elements[element].about;
@@ -301,7 +301,7 @@ impl View {
     }
 }
 
-impl Watched {
+impl ElementState {
     fn stats(&self) -> ElementStats {
         let c = &self.counters;
         let names = BUILT_IN.iter().chain(self.about.drops);

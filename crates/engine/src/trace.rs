@@ -25,9 +25,9 @@ const STEPS: usize = 16 * PACKETS;
 /// Which packets are to be traced. Each worker has one of its own.
 pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// One packet's way.
+/// Trace of one packet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Traced {
+pub struct PacketTrace {
     /// Its length when the trace began, bytes without FCS.
     pub len: usize,
     /// Its first bytes then.
@@ -47,19 +47,19 @@ pub struct Step {
     pub verdict: Verdict,
     /// The packet after that, if it has other bytes, or another length.
     #[serde(skip)]
-    pub became: Option<Became>,
+    pub became: Option<PacketChange>,
 }
 
-/// A packet that an element has changed.
+/// Change of a packet by an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Became {
+pub struct PacketChange {
     /// Its length, bytes without FCS.
     pub len: usize,
     /// Its first bytes.
     pub data: Vec<u8>,
 }
 
-impl Became {
+impl PacketChange {
     fn of(mbuf: &Mbuf) -> Self {
         let data = mbuf.data();
         Self { len: mbuf.len(), data: data[..data.len().min(BYTES)].to_vec() }
@@ -84,7 +84,7 @@ pub enum Verdict {
 
 /// A verdict without names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum RawVerdict {
     Passed(usize),
     Dropped(usize),
     Consumed,
@@ -100,7 +100,7 @@ struct Note {
     order: u64,
     element: usize,
     at: u64,
-    fate: Fate,
+    fate: RawVerdict,
 }
 
 /// What the workers and the reader of one trace share.
@@ -129,7 +129,7 @@ struct Collected {
     /// By packet: length and first bytes.
     frames: BTreeMap<usize, (usize, Vec<u8>)>,
     /// By the order of notes: what a packet had become.
-    changes: BTreeMap<u64, Became>,
+    changes: BTreeMap<u64, PacketChange>,
 }
 
 impl Request {
@@ -201,8 +201,8 @@ impl TraceControl {
     pub(crate) fn collect(
         &self,
         name: impl Fn(usize) -> String,
-        verdict: impl Fn(usize, Fate) -> Verdict,
-    ) -> Vec<Traced> {
+        verdict: impl Fn(usize, RawVerdict) -> Verdict,
+    ) -> Vec<PacketTrace> {
         let Some(request) = self.request() else { return Vec::new() };
         let mut collected = request.collected.lock().unwrap_or_else(PoisonError::into_inner);
         collected.notes.sort_by_key(|note| note.order);
@@ -214,7 +214,7 @@ impl TraceControl {
         };
         let steps =
             |packet: usize| collected.notes.iter().filter(move |note| note.packet == packet).map(step);
-        let traced = collected.frames.iter().map(|(packet, (len, data))| Traced {
+        let traced = collected.frames.iter().map(|(packet, (len, data))| PacketTrace {
             len: *len,
             data: data.clone(),
             steps: steps(*packet).collect(),
@@ -231,7 +231,7 @@ pub(crate) struct Tracer {
     filter: Option<Filter>,
     notes: Vec<Note>,
     frames: Vec<(usize, usize, Vec<u8>)>,
-    changes: Vec<(u64, Became)>,
+    changes: Vec<(u64, PacketChange)>,
     /// Bit n: packet n is held here, and that is recorded.
     held: u64,
     /// Bit n: packet n was refused here, and that is recorded. It may be refused very often before it goes on.
@@ -328,7 +328,7 @@ impl Tracer {
     pub(crate) fn note(&mut self, batch: &Batch, element: usize, at: u64, output: usize) {
         for (packet, _) in self.of(batch) {
             if !self.is_held(packet) {
-                self.write(packet, element, at, Fate::Passed(output));
+                self.write(packet, element, at, RawVerdict::Passed(output));
             }
         }
     }
@@ -338,7 +338,7 @@ impl Tracer {
     }
 
     /// Its place in the order of all notes, if there was room.
-    fn write(&mut self, packet: usize, element: usize, at: u64, fate: Fate) -> Option<u64> {
+    fn write(&mut self, packet: usize, element: usize, at: u64, fate: RawVerdict) -> Option<u64> {
         let request = self.request.as_ref().filter(|_| self.notes.len() < STEPS)?;
         let order = request.order.fetch_add(1, Ordering::Relaxed);
         self.notes.push(Note { packet, order, element, at, fate });
@@ -368,7 +368,7 @@ impl Tracer {
         work: impl FnOnce(&mut Batch, &mut [Option<Box<Batch>>]),
     ) {
         let Some((packet, buffer)) = self.of(batch).next() else { return work(batch, side) };
-        let was = batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(Became::of);
+        let was = batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(PacketChange::of);
         let mut before = [0; BUILT_IN.len() + REASONS];
         before.iter_mut().zip(counters.drops()).for_each(|(before, count)| *before = count);
         self.lose(packet);
@@ -376,30 +376,31 @@ impl Tracer {
         work(batch, side);
         // A packet whose bytes were shared is elsewhere when they were written.
         let buffer = dpdk::moved_to(buffer).unwrap_or(buffer);
-        let find = |batch: &Batch| batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(Became::of);
+        let find =
+            |batch: &Batch| batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(PacketChange::of);
         let beside = || {
             let mut found = side.iter().map(|side| side.as_deref().and_then(find)).enumerate();
             found.find_map(|(at, is)| Some((at, is?)))
         };
         let (fate, is) = if let Some(is) = find(batch) {
-            (if outputs == 0 { Fate::Refused } else { Fate::Passed(0) }, Some(is))
+            (if outputs == 0 { RawVerdict::Refused } else { RawVerdict::Passed(0) }, Some(is))
         } else if let Some((at, is)) = beside() {
-            (Fate::Passed(at + 1), Some(is))
+            (RawVerdict::Passed(at + 1), Some(is))
         } else {
             let dropped = counters.drops().zip(before).position(|(count, before)| count != before);
-            (dropped.map_or(Fate::Consumed, Fate::Dropped), None)
+            (dropped.map_or(RawVerdict::Consumed, RawVerdict::Dropped), None)
         };
-        if matches!(fate, Fate::Passed(_) | Fate::Refused) {
+        if matches!(fate, RawVerdict::Passed(_) | RawVerdict::Refused) {
             self.keep(packet, buffer);
         }
         let bit = 1 << packet;
-        if fate != Fate::Refused || self.refused & bit == 0 {
+        if fate != RawVerdict::Refused || self.refused & bit == 0 {
             let order = self.write(packet, element, at, fate);
             if let (Some(order), Some(is)) = (order, is.filter(|is| was.as_ref() != Some(is))) {
                 self.changes.push((order, is));
             }
         }
-        if fate == Fate::Refused {
+        if fate == RawVerdict::Refused {
             self.refused |= bit;
         } else {
             (self.held, self.refused) = (self.held & !bit, self.refused & !bit);
@@ -419,23 +420,23 @@ impl Tracer {
         for (packet, buffer) in traced {
             if left.iter().any(|mbuf| mbuf.buffer() == buffer) {
                 self.lose(packet);
-                self.write(packet, element, at, Fate::Dropped(crate::counters::REFUSED));
+                self.write(packet, element, at, RawVerdict::Dropped(crate::counters::REFUSED));
             } else if !self.is_held(packet) {
                 self.held |= 1 << packet;
-                self.write(packet, element, at, Fate::Held);
+                self.write(packet, element, at, RawVerdict::Held);
             }
         }
     }
 }
 
 /// A verdict with its names, of an element with these outputs and reasons.
-pub(crate) fn verdict(fate: Fate, outputs: &[&str], drops: &[&str]) -> Verdict {
+pub(crate) fn verdict(fate: RawVerdict, outputs: &[&str], drops: &[&str]) -> Verdict {
     let name = |name: Option<&&str>| name.map_or_else(String::new, |name| (*name).to_owned());
     match fate {
-        Fate::Passed(output) => Verdict::Passed(name(outputs.get(output))),
-        Fate::Dropped(reason) => Verdict::Dropped(name(BUILT_IN.iter().chain(drops).nth(reason))),
-        Fate::Consumed => Verdict::Consumed,
-        Fate::Refused => Verdict::Refused,
-        Fate::Held => Verdict::Held,
+        RawVerdict::Passed(output) => Verdict::Passed(name(outputs.get(output))),
+        RawVerdict::Dropped(reason) => Verdict::Dropped(name(BUILT_IN.iter().chain(drops).nth(reason))),
+        RawVerdict::Consumed => Verdict::Consumed,
+        RawVerdict::Refused => Verdict::Refused,
+        RawVerdict::Held => Verdict::Held,
     }
 }

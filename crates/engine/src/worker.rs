@@ -3,7 +3,7 @@
 use crate::clock::{Watch, is_told};
 use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
-use crate::idle::{Idle, IdlePolicy, Rest};
+use crate::idle::{Idle, IdleAction, IdlePolicy};
 use crate::mailbox::Mailbox;
 use crate::pauses::{PauseWatch, ThreadClock};
 use crate::trace::Tracer;
@@ -179,16 +179,16 @@ impl Worker {
         let count = if busy { &self.counters.busy } else { &self.counters.idle };
         count.add(spent);
         if spent > self.alarm {
-            self.look(spent);
+            self.check(spent);
         }
         spent
     }
 
     /// Much time passed between two readings: was it taken away, or is it work of our own?
     #[cold]
-    fn look(&mut self, spent: u64) {
+    fn check(&mut self, spent: u64) {
         let (clock, now, counters) = (self.watch.clock(), self.watch.last(), &self.counters);
-        self.pauses.look(clock.ns(spent), now, &counters.pauses, &counters.long_turns);
+        self.pauses.check(clock.ns(spent), now, &counters.pauses, &counters.long_turns);
         self.alarm = clock.ticks(self.pauses.alarm());
     }
 
@@ -201,19 +201,19 @@ impl Worker {
         self.elements.iter_mut().for_each(|placed| placed.element.tick(now));
     }
 
-    fn rest(&mut self, rest: Rest) {
+    fn rest(&mut self, rest: IdleAction) {
         let before = self.watch.last();
         match rest {
             // Who lets time pass needs a core for that.
-            Rest::Spin if is_told() => std::thread::yield_now(),
-            Rest::Spin => return std::hint::spin_loop(),
-            Rest::Yield => std::thread::yield_now(),
-            Rest::Sleep(duration) => std::thread::sleep(duration),
+            IdleAction::Spin if is_told() => std::thread::yield_now(),
+            IdleAction::Spin => return std::hint::spin_loop(),
+            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Sleep(duration) => std::thread::sleep(duration),
         }
         self.watch.skip();
         let took = self.watch.last().saturating_sub(before);
         let mut asked = 0;
-        if let Rest::Sleep(duration) = rest {
+        if let IdleAction::Sleep(duration) = rest {
             self.counters.slept_ns.add(took);
             asked = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         }

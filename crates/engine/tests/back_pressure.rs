@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{Seen, eal, number, numbers};
+use crate::common::{Recorder, eal, number, numbers};
 use dpdk::{BURST, Batch, Mbuf};
 use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
 use std::collections::VecDeque;
@@ -66,7 +66,7 @@ impl Element for Patient {
 
 /// How often the side output refused.
 fn run(asks: bool, placement: &Placement, most: usize) -> u64 {
-    let (threes, rest, refused) = (Seen::default(), Seen::default(), Arc::<AtomicU64>::default());
+    let (threes, rest, refused) = (Recorder::default(), Recorder::default(), Arc::<AtomicU64>::default());
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(COUNT));
     let split = graph.add("split", Patient { waiting: VecDeque::new(), asks, refused: refused.clone() });

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{Seen, eal, number, numbers};
+use crate::common::{Recorder, eal, number, numbers};
 use dpdk::{BURST, Batch};
 use engine::{About, ControlError, Cx, Element, Engine, Graph, Mail, Options, Placement, Request};
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl Element for Table {
     }
 }
 
-fn start(placement: &Placement) -> (Engine, Seen) {
-    let seen = Seen::default();
+fn start(placement: &Placement) -> (Engine, Recorder) {
+    let seen = Recorder::default();
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(COUNT));
     let table = graph.add("table", Table { seen: Vec::with_capacity(COUNT as usize), from: 0 });

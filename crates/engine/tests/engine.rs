@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{Seen, Sort, eal, numbers};
+use crate::common::{Recorder, Sort, eal, numbers};
 use dpdk::{BURST, Batch, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const COUNT: u32 = 100_000;
 
 fn run(placement: &Placement, most: usize) -> Vec<ElementStats> {
-    let (threes, rest) = (Seen::default(), Seen::default());
+    let (threes, rest) = (Recorder::default(), Recorder::default());
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(COUNT));
     let sort = graph.add("sort", Sort);
@@ -90,7 +90,7 @@ fn what_a_sink_refuses_is_counted_or_comes_again() {
 
 #[test]
 fn a_ring_hands_on_what_was_refused_before() {
-    let seen = Seen::default();
+    let seen = Recorder::default();
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(10_000));
     let sink = graph.add("check", seen.check(3));
@@ -104,7 +104,7 @@ fn a_ring_hands_on_what_was_refused_before() {
 
 #[test]
 fn through_a_cable_and_back_into_the_graph() {
-    let seen = Seen::default();
+    let seen = Recorder::default();
     let pool = Mempool::new(eal(), 8191, 128).unwrap();
     let open = || Port::open(eal(), "pair:engine").unwrap();
     let (left, right) = (open(), open());
@@ -126,7 +126,7 @@ fn through_a_cable_and_back_into_the_graph() {
 
 #[test]
 fn an_idle_worker_leaves_the_core_to_others() {
-    let seen = Seen::default();
+    let seen = Recorder::default();
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(0));
     let sink = graph.add("check", seen.check(BURST));
@@ -149,7 +149,7 @@ fn a_core_that_does_not_exist_is_said_so() {
     for core in [1000, 1_000_000] {
         let mut graph = Graph::new();
         let source = graph.add("numbers", numbers(0));
-        let sink = graph.add("check", Seen::default().check(1));
+        let sink = graph.add("check", Recorder::default().check(1));
         graph.connect(source, sink);
         let why = Engine::start(eal(), graph, &Placement::single(Some(core)), &Options::default());
         let why = why.err().unwrap().to_string();
@@ -184,8 +184,8 @@ impl Element for Flood {
 fn a_batch_that_overflows_is_counted() {
     let mut graph = Graph::new();
     let source = graph.add("flood", Flood(Mempool::new(eal(), 255, 128).unwrap(), false));
-    let a = graph.add("a", Seen::default().check(BURST));
-    let seen = Seen::default();
+    let a = graph.add("a", Recorder::default().check(BURST));
+    let seen = Recorder::default();
     let b = graph.add("b", Any(seen.clone()));
     graph.connect(source, a);
     graph.connect_output(source, 1, b);
@@ -196,7 +196,7 @@ fn a_batch_that_overflows_is_counted() {
     assert_eq!(stats[0].packets_out, BURST as u64);
 }
 
-struct Any(Seen);
+struct Any(Recorder);
 
 impl Element for Any {
     fn about(&self) -> About {

@@ -46,7 +46,7 @@ fn work() {
 fn after(what: fn()) -> WorkerStats {
     let mut graph = Graph::new();
     let once = graph.add("once", Once(Some(what)));
-    let sink = graph.add("sink", crate::common::Seen::default().check(1));
+    let sink = graph.add("sink", crate::common::Recorder::default().check(1));
     graph.connect(once, sink);
     let engine = Engine::start(eal(), graph, &Placement::single(None), &Options::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::common::{Seen, Sort, eal, number, numbers};
+use crate::common::{Recorder, Sort, eal, number, numbers};
 use dpdk::{BURST, Batch, Mempool};
-use engine::trace::{BYTES, Filter, PACKETS, Step, Traced, Verdict};
+use engine::trace::{BYTES, Filter, PACKETS, PacketTrace, Step, Verdict};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ fn graph() -> Graph {
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(MANY));
     let sort = graph.add("sort", Sort);
-    let threes = graph.add("threes", Seen::default().check(BURST));
-    let rest = graph.add("rest", Seen::default().check(BURST));
+    let threes = graph.add("threes", Recorder::default().check(BURST));
+    let rest = graph.add("rest", Recorder::default().check(BURST));
     graph.connect(source, sort);
     graph.connect(sort, rest);
     graph.connect_output(sort, 1, threes);
@@ -28,12 +28,12 @@ fn start(graph: Graph, placement: &Placement) -> Engine {
 }
 
 /// Whether a packet's way has come to its end.
-fn is_done(traced: &Traced) -> bool {
+fn is_done(traced: &PacketTrace) -> bool {
     matches!(traced.steps.last(), Some(Step { verdict: Verdict::Consumed | Verdict::Dropped(_), .. }))
 }
 
 /// Trace `packets` packets to their ends.
-fn follow(engine: &Engine, packets: usize, filter: impl Fn() -> Filter) -> Vec<Traced> {
+fn follow(engine: &Engine, packets: usize, filter: impl Fn() -> Filter) -> Vec<PacketTrace> {
     let view = engine.view();
     view.trace(packets, filter);
     let began = Instant::now();
@@ -53,12 +53,12 @@ fn passed(output: &str) -> Verdict {
 }
 
 /// Elements and verdicts.
-fn way(traced: &Traced) -> Vec<(&str, Verdict)> {
+fn way(traced: &PacketTrace) -> Vec<(&str, Verdict)> {
     traced.steps.iter().map(|step| (step.element.as_str(), step.verdict.clone())).collect()
 }
 
 /// Its way is the one that a packet of its number has.
-fn is_right(traced: &Traced) {
+fn is_right(traced: &PacketTrace) {
     let number = number(&traced.data);
     let way = way(traced);
     let mut expected = vec![("numbers", passed("out"))];
@@ -273,7 +273,7 @@ fn a_packet_is_followed_when_it_gets_bytes_of_its_own() {
     let source = graph.add("numbers", numbers(MANY));
     let tee = graph.add("tee", Tee(Mempool::new(eal(), 8191, 128).unwrap()));
     let write = graph.add("write", Write);
-    let sinks = ["written", "clones"].map(|name| graph.add(name, Seen::default().check(BURST)));
+    let sinks = ["written", "clones"].map(|name| graph.add(name, Recorder::default().check(BURST)));
     graph.chain(&[source, tee, write, sinks[0]]);
     graph.connect_output(tee, 1, sinks[1]);
     let engine = start(graph, &Placement::single(None));
@@ -313,7 +313,7 @@ fn what_an_element_wrote_is_seen() {
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(MANY));
     let rewrite = graph.add("rewrite", Rewrite);
-    let sink = graph.add("sink", Seen::default().check(BURST));
+    let sink = graph.add("sink", Recorder::default().check(BURST));
     graph.connect(source, rewrite);
     graph.connect(rewrite, sink);
     let engine = start(graph, &Placement::single(None));

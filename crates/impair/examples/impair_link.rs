@@ -4,7 +4,7 @@
 //!     store run --release -p impair --example impair_link [SECONDS] [two] [ordinary] [veth]
 
 use impair::spec::LinkSpec;
-use impair::tap::{Link, Options, Place};
+use impair::tap::{Link, Options, TapLocation};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, from_value, json};
 use std::error::Error;
@@ -46,8 +46,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    fn place(&self, end: usize) -> Place {
-        Place::new(Some(PathBuf::from("/run/netns").join(&self.0[end])), "link")
+    fn place(&self, end: usize) -> TapLocation {
+        TapLocation::new(Some(PathBuf::from("/run/netns").join(&self.0[end])), "link")
     }
 
     fn address(&self) -> Result<()> {

@@ -12,7 +12,7 @@
 use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
 use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
-use impair::{Direction, Impair, LinkSpec, Live};
+use impair::{Direction, DirectionControl, Impair, LinkSpec};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{from_value, json};
 use std::error::Error;
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         true => json!({"uniform": {"from": format!("{}us", ms * 750), "to": format!("{}us", ms * 1250)}}),
     };
     let spec: LinkSpec = from_value(json!({"a_to_b": {"delay": delay, "overtaking": jitter}}))?;
-    let live = Live::new(&spec, Direction::AToB);
+    let live = DirectionControl::new(&spec, Direction::AToB);
     let mut graph = Graph::new();
     let source =
         graph.add("source", Source { pool: pool.clone(), next: 0, flight, delay: ms * 1_000_000, began: 0 });

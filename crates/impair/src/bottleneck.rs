@@ -40,7 +40,7 @@ enum Discipline {
 }
 
 #[derive(Debug)]
-struct Waiting<L> {
+struct QueuedPacket<L> {
     since: u64,
     load: L,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Bottleneck<L> {
     line: Option<Line>,
     discipline: Discipline,
     limit: Limit,
-    queue: VecDeque<Waiting<L>>,
+    queue: VecDeque<QueuedPacket<L>>,
     capacity: usize,
     /// What waits: packets, and bytes on the wire.
     packets: u64,
@@ -194,7 +194,7 @@ impl<L> Bottleneck<L> {
         let burst = store.burst(&load);
         self.packets += u64::from(burst.packets);
         self.bytes += burst.total();
-        self.queue.push_back(Waiting { since: now, load });
+        self.queue.push_back(QueuedPacket { since: now, load });
     }
 
     /// What began to leave at `now` or before, piece by piece: the time when its last bit has left, and the

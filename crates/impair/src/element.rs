@@ -1,6 +1,6 @@
 //! The element: one direction of a link between two DPDK ports.
 
-use crate::live::Live;
+use crate::live::DirectionControl;
 use crate::packet_store::{Burst, PacketStore, flip};
 use crate::path::Path;
 use dpdk::{Batch, Mbuf, Mempool};
@@ -64,7 +64,7 @@ impl Impair {
     pub const DROPS: &'static [&'static str] = &DROPS;
 
     /// Room for `capacity` packets on their way; duplicates come from `pool`.
-    pub fn new(live: Live, pool: Mempool, capacity: usize) -> Self {
+    pub fn new(live: DirectionControl, pool: Mempool, capacity: usize) -> Self {
         let store = Mbufs { pool, copies: Batch::new() };
         Self { path: Path::new(live, capacity), store, back: Batch::new(), counted: [0; DROPS.len()] }
     }

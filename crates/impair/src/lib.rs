@@ -31,7 +31,7 @@ mod red;
 mod stats;
 
 pub use element::Impair;
-pub use live::{Direction, Live, LiveLink};
+pub use live::{Direction, DirectionControl, LiveLink};
 pub use packet_store::{Burst, PacketStore};
 pub use path::Path;
 pub use profile::impairment as spec;

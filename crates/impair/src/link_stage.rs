@@ -40,7 +40,7 @@ impl Parameters {
 
 /// A packet that waits for others to overtake it.
 #[derive(Debug)]
-struct Aside<L> {
+struct OvertakenPacket<L> {
     /// It goes on after the packet of this number has.
     after: u64,
     /// How many are to overtake it.
@@ -62,7 +62,7 @@ pub(crate) struct LinkStage<L> {
     duplicate: Bernoulli,
     corrupt: Bernoulli,
     reorder: Bernoulli,
-    aside: VecDeque<Aside<L>>,
+    aside: VecDeque<OvertakenPacket<L>>,
     /// For delays and bits.
     rng: SmallRng,
     /// When the latest packet leaves, where order is kept.
@@ -161,7 +161,7 @@ impl<L> LinkStage<L> {
             (hit(&mut self.duplicate), hit(&mut self.corrupt), hit(&mut self.reorder));
         self.foresee();
         if lost {
-            self.nobody_passed();
+            self.release_unpassed();
             stats.lost.add(1);
             return store.free(one);
         }
@@ -177,11 +177,11 @@ impl<L> LinkStage<L> {
         }
         match self.parameters.reorder.filter(|_| late).map(|reorder| reorder.by) {
             Some(ReorderBy::Packets(behind)) if self.aside.len() < self.aside.capacity() => {
-                self.nobody_passed();
+                self.release_unpassed();
                 let until = at.saturating_add(OVERTAKEN_WITHIN);
                 let after = seen.saturating_add(behind.into());
                 let after = self.aside.back().map_or(after, |last| last.after.max(after));
-                self.aside.push_back(Aside { after, behind: behind.into(), until, load: one });
+                self.aside.push_back(OvertakenPacket { after, behind: behind.into(), until, load: one });
             }
             Some(ReorderBy::Time(more)) => {
                 stats.reordered.add(1);
@@ -197,7 +197,7 @@ impl<L> LinkStage<L> {
     }
 
     /// The latest packet overtook no other: it was lost, or waits itself.
-    fn nobody_passed(&mut self) {
+    fn release_unpassed(&mut self) {
         self.aside.iter_mut().for_each(|aside| aside.after += 1);
     }
 

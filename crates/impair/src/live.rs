@@ -65,7 +65,7 @@ impl Schedule {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     /// There is a schedule that was not taken yet.
     fresh: AtomicBool,
     /// That one; else the one before the last, which the next setter frees.
@@ -73,20 +73,20 @@ struct Shared {
     counters: Counters,
 }
 
-/// The hand on a direction: changes its parameters and reads its counters, from any thread, at any time.
+/// Control of one direction: changes its parameters and reads its counters, from any thread, at any time.
 #[derive(Debug, Clone)]
-pub struct Live {
-    shared: Arc<Shared>,
+pub struct DirectionControl {
+    shared: Arc<SharedState>,
     direction: Direction,
     /// Of this direction alone.
     pub(crate) seed: u64,
 }
 
-impl Live {
+impl DirectionControl {
     /// `spec` must have been [checked](LinkSpec::check).
     pub fn new(spec: &LinkSpec, direction: Direction) -> Self {
         let next = Mutex::new(Box::new(Schedule::new(spec, direction)));
-        let shared = Shared { fresh: AtomicBool::new(true), next, counters: Counters::default() };
+        let shared = SharedState { fresh: AtomicBool::new(true), next, counters: Counters::default() };
         let seed = spec.seed.wrapping_mul(2).wrapping_add(direction as u64);
         Self { shared: Arc::new(shared), direction, seed }
     }
@@ -114,7 +114,7 @@ impl Live {
 /// The hand on both directions of a link, which keeps what was changed.
 #[derive(Debug)]
 pub struct LiveLink {
-    directions: [Live; 2],
+    directions: [DirectionControl; 2],
     began: Instant,
     recording: Mutex<Recording>,
 }
@@ -122,12 +122,12 @@ pub struct LiveLink {
 impl LiveLink {
     /// A link that begins now. `spec` must have been [checked](LinkSpec::check).
     pub fn new(spec: &LinkSpec) -> Self {
-        let directions = [Direction::AToB, Direction::BToA].map(|way| Live::new(spec, way));
+        let directions = [Direction::AToB, Direction::BToA].map(|way| DirectionControl::new(spec, way));
         Self { directions, began: Instant::now(), recording: Mutex::new(Recording::new(spec)) }
     }
 
     /// The hand on one direction.
-    pub fn direction(&self, direction: Direction) -> &Live {
+    pub fn direction(&self, direction: Direction) -> &DirectionControl {
         &self.directions[direction as usize]
     }
 
@@ -155,7 +155,7 @@ impl LiveLink {
 /// Follows a schedule, and takes up the next.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    live: Live,
+    live: DirectionControl,
     schedule: Box<Schedule>,
     began: u64,
     at: usize,
@@ -164,13 +164,13 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(live: Live) -> Self {
+    pub(crate) fn new(live: DirectionControl) -> Self {
         let schedule = Box::new(Schedule { entries: Vec::new(), repeat: None });
         Self { live, schedule, began: 0, at: 0, next: u64::MAX }
     }
 
     #[inline]
-    pub(crate) fn live(&self) -> &Live {
+    pub(crate) fn live(&self) -> &DirectionControl {
         &self.live
     }
 

@@ -2,7 +2,7 @@
 
 use crate::bottleneck::Bottleneck;
 use crate::link_stage::{LinkStage, generator};
-use crate::live::{Follower, Live};
+use crate::live::{DirectionControl, Follower};
 use crate::packet_store::{Burst, PacketStore};
 
 /// One direction of a link, without input and output: loads and times in, loads out.
@@ -17,7 +17,7 @@ pub struct Path<L> {
 
 impl<L> Path<L> {
     /// A path with room for `capacity` loads, and as many waiting at its bottleneck.
-    pub fn new(live: Live, capacity: usize) -> Self {
+    pub fn new(live: DirectionControl, capacity: usize) -> Self {
         let seed = live.seed;
         Self {
             follower: Follower::new(live),
@@ -27,7 +27,7 @@ impl<L> Path<L> {
     }
 
     /// Its live parameters and counters.
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &DirectionControl {
         self.follower.live()
     }
 

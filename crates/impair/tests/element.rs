@@ -6,7 +6,7 @@ use dpdk::{BURST, Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, Tx
 use engine::port::{PortRx, PortTx};
 use engine::{Clock, Engine, Graph, Options, Placement};
 use impair::spec::LinkSpec;
-use impair::{Direction, Impair, Live, Stats};
+use impair::{Direction, DirectionControl, Impair, Stats};
 use serde_json::{Value, from_value, json};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const FRAME: usize = 100;
 
 struct Rig {
     engine: Option<Engine>,
-    live: Live,
+    live: DirectionControl,
     pool: Mempool,
     tx: TxQueue,
     rx: RxQueue,
@@ -47,7 +47,7 @@ impl Rig {
         let mut end = |cable: usize, side: usize| ends[cable][side].take().unwrap();
         let ((_, tx), (inner_rx, _)) = (end(0, 0), end(0, 1));
         let ((_, inner_tx), (rx, _)) = (end(1, 0), end(1, 1));
-        let live = Live::new(&spec(impairment), Direction::AToB);
+        let live = DirectionControl::new(&spec(impairment), Direction::AToB);
         let mut graph = Graph::new();
         let source = graph.add("in", PortRx(inner_rx));
         let impair = graph.add("impair", Impair::new(live.clone(), pool.clone(), capacity));

@@ -5,7 +5,7 @@
 
 use crate::host::Host;
 use impair::spec::LinkSpec;
-use impair::tap::{Link, Options, Place, Tap};
+use impair::tap::{Link, Options, Tap, TapLocation};
 use impair::{Direction, Stats};
 use serde_json::{Value, from_value, json};
 use std::io::{Read, Write};
@@ -30,8 +30,8 @@ fn until(what: &str, ready: impl Fn() -> bool) {
 }
 
 impl Host {
-    fn place(&self) -> Place {
-        Place::new(Some(self.namespace.clone()), "link")
+    fn place(&self) -> TapLocation {
+        TapLocation::new(Some(self.namespace.clone()), "link")
     }
 
     /// A counter of this host's kernel, such as `Tcp RetransSegs`, from /proc/net/snmp and netstat.
@@ -350,7 +350,7 @@ fn an_end_that_cannot_be_is_refused_with_its_name_and_place() {
     if Host::new().is_none() {
         return;
     }
-    let nowhere = Place::new(Some("/nonexistent/namespace".into()), "link");
+    let nowhere = TapLocation::new(Some("/nonexistent/namespace".into()), "link");
     let why =
         Link::start(&nowhere, &nowhere, &LinkSpec::default(), &Options::default()).unwrap_err().to_string();
     assert!(why.contains("link in /nonexistent/namespace"), "{why}");

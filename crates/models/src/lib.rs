@@ -10,7 +10,9 @@ mod catalogue;
 pub use catalogue::{Catalogue, FailureKind, ModelDescription};
 
 use protocol::data::Data;
-use protocol::describe::{Description, Identity, ModelParams, Paced, Repeats, Replies, Stateless};
+use protocol::describe::{
+    Description, FlowLength, Identity, ModelParams, Replies, SendRate, StatelessStream,
+};
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
@@ -77,12 +79,12 @@ macro_rules! registry {
             }
 
             /// How often a device sends, where that is fixed.
-            pub fn paced(&self) -> Option<Paced> {
+            pub fn paced(&self) -> Option<SendRate> {
                 match self { $( Self::$name(params) => params.paced(), )+ }
             }
 
             /// How many messages a flow has and how far apart they are, where that is fixed.
-            pub fn repeats(&self) -> Option<Repeats> {
+            pub fn repeats(&self) -> Option<FlowLength> {
                 match self { $( Self::$name(params) => params.repeats(), )+ }
             }
 
@@ -132,7 +134,7 @@ macro_rules! registry {
             }
 
             /// The datagrams that a device sends, where they depend on nothing but the clock.
-            pub fn stateless(&self) -> Option<Stateless> {
+            pub fn stateless(&self) -> Option<StatelessStream> {
                 match self { $( Self::$name(params) => params.stateless(), )+ }
             }
         }

@@ -166,12 +166,12 @@ fn the_path_of_a_url_is_taken_by_those_that_say_so() {
 fn what_follows_from_parameters_is_what_they_say() {
     let of = |json: &str| read(json).expect(json);
     let stream = of(r#"{"stream": {"rate": "250/s", "count": 5}}"#);
-    assert_eq!(stream.paced(), Some(Paced { key: "rate", per_second: 250.0 }));
+    assert_eq!(stream.paced(), Some(SendRate { key: "rate", per_second: 250.0 }));
     let repeats = stream.repeats().expect("a count");
     assert_eq!((repeats.key, repeats.count, repeats.interval), ("count", 5, Interval::ms(4)));
     assert_eq!(stream.replies().map(|replies| replies.per_second), Some(250.0));
     let http = of(r#"{"http": {"interval": "10ms", "size": "3kB"}}"#);
-    assert_eq!(http.paced(), Some(Paced { key: "interval", per_second: 100.0 }));
+    assert_eq!(http.paced(), Some(SendRate { key: "interval", per_second: 100.0 }));
     assert_eq!((http.filled(), http.compares(), http.stateless()), (3000, false, None));
     assert!(of(r#"{"mqtt": {"publish": false, "subscribe": [{"topic": "a"}]}}"#).repeats().is_none());
     let script = of(

@@ -5,7 +5,7 @@ use crate::files::Files;
 use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
 use dataplane::port_bridge::{self, PortBridge};
-use impair::tap::{self, Link, Place};
+use impair::tap::{self, Link, TapLocation};
 use impair::{LinkSpec, LiveLink, Stats};
 use profile::Error as Fault;
 use profile::impairment::preset;
@@ -87,7 +87,7 @@ impl LinkEnd {
         Ok(Some(device))
     }
 
-    fn place(&self, at: &str) -> Result<Place, Error> {
+    fn place(&self, at: &str) -> Result<TapLocation, Error> {
         let name = &self.name;
         let usable = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
         if !usable || name.contains(|c: char| c == '/' || c == '%' || c.is_whitespace()) {
@@ -104,7 +104,7 @@ impl LinkEnd {
             true => PathBuf::from(name),
             false => Path::new("/run/netns").join(name),
         });
-        Ok(Place { namespace, name: name.clone(), mtu: self.mtu, mac })
+        Ok(TapLocation { namespace, name: name.clone(), mtu: self.mtu, mac })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::watchers::Watchers;
 use capture::Source;
 use profile::Profile;
 use run::Sample;
-use run::collect::{Collector, Header};
+use run::collect::{Collector, TrialHeader};
 use run::flows::Flows;
 use run::graph::GraphView;
 use run::result::{ImpairmentChange, TrialResult};
@@ -245,7 +245,8 @@ impl Run {
         }
         let stopped = self.progress().stopped;
         let ports = self.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
-        let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
+        let header =
+            TrialHeader { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
         let (mut result, flows) = collector.finish(header);
         result.changes = self.changed();
         tracing::info!(run = %result.run, valid = result.validity.valid, "done");

@@ -2,7 +2,7 @@
 
 use crate::error::{CONFLICT, OUT_OF_RANGE};
 use crate::{Error, Profile, Transport};
-use protocol::describe::Repeats;
+use protocol::describe::FlowLength;
 use protocol::unit::Interval;
 
 /// What to look at again in a profile that passed its checks.
@@ -11,7 +11,7 @@ pub fn advise(profile: &Profile) -> Vec<Error> {
     let load = phases.warmup.0.saturating_add(phases.measure.0);
     let groups = profile.groups.iter().enumerate();
     let long = groups.filter_map(|(i, group)| {
-        let Repeats { key, count, interval } = group.model.repeats().filter(|flow| flow.count > 0)?;
+        let FlowLength { key, count, interval } = group.model.repeats().filter(|flow| flow.count > 0)?;
         // The last message need not be waited for.
         let takes = interval.0.checked_mul(u32::try_from(count).unwrap_or(u32::MAX) - 1)?;
         (takes > load).then(|| {

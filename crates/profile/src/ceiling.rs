@@ -3,7 +3,7 @@
 use crate::error::OUT_OF_RANGE;
 use crate::source::Pool;
 use crate::{Error, Group, Load, Profile};
-use protocol::describe::Paced;
+use protocol::describe::SendRate;
 
 /// Most groups of a profile.
 pub const GROUPS: usize = 1_000;
@@ -111,7 +111,7 @@ fn flows<'a>(group: &'a Group, factor: f64, at: &'a str) -> impl Iterator<Item =
 
 /// All devices together send too often.
 fn messages(group: &Group, at: &str) -> Option<Error> {
-    let Paced { key, per_second: each } = group.model.paced()?;
+    let SendRate { key, per_second: each } = group.model.paced()?;
     let devices = f64::from(group.devices);
     (each * devices > RATE * (1.0 + f64::EPSILON)).then(|| {
         let what = format!(

@@ -2,7 +2,7 @@
 
 use crate::error::{BAD_VALUE, Error, OUT_OF_RANGE};
 use crate::{bounded, file};
-use protocol::data::{Column, Data, Pick, RESPONSE, Table};
+use protocol::data::{Column, Data, RESPONSE, RowPick, Table};
 use protocol::template::is_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,9 +103,9 @@ impl Tables {
         let (mut tables, mut errors) = (BTreeMap::new(), Vec::new());
         for (number, (name, at, path, choice)) in self.all().into_iter().enumerate() {
             let pick = match choice {
-                RowChoice::Device => Pick::Device,
-                RowChoice::Message => Pick::Message,
-                RowChoice::Random => Pick::Random(seed.wrapping_add(number as u64)),
+                RowChoice::Device => RowPick::Device,
+                RowChoice::Message => RowPick::Message,
+                RowChoice::Random => RowPick::Random(seed.wrapping_add(number as u64)),
             };
             match table(&name, &at, Path::new(path), pick) {
                 Ok(table) => drop(tables.insert(name, table)),
@@ -126,7 +126,7 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn table(name: &str, at_key: &str, path: &Path, pick: Pick) -> Result<Table, Error> {
+fn table(name: &str, at_key: &str, path: &Path, pick: RowPick) -> Result<Table, Error> {
     let shown = path.display();
     let wrong = |what: String, fix: &str| Error::new(BAD_VALUE, at_key, what, fix);
     if name == RESPONSE {

@@ -59,7 +59,7 @@ pub struct Step {
 #[serde(default, deny_unknown_fields)]
 pub struct DirectionTimeline {
     /// What changes when; in order of time.
-    pub steps: Vec<WayStep>,
+    pub steps: Vec<DirectionStep>,
     /// Begin again from the start after this long. Default: the last step stays.
     pub repeat: Option<Interval>,
 }
@@ -67,7 +67,7 @@ pub struct DirectionTimeline {
 /// One change of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WayStep {
+pub struct DirectionStep {
     /// Time since the start of the run.
     pub at: Interval,
     /// All that now holds.

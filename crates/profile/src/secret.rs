@@ -85,7 +85,7 @@ impl Secrets {
     }
 
     /// The profile as it may be kept.
-    pub fn kept(&self, mut profile: Value) -> Value {
+    pub fn redacted(&self, mut profile: Value) -> Value {
         walk(&SCHEMA, &mut profile, &mut Vec::new());
         // names elsewhere are what results and thresholds refer to
         for group in profile.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_is_marked_is_replaced_and_nothing_else() {
         let secrets = Secrets::new(&profile(), &Data::default(), ["late-secret".to_owned()]);
-        let kept = secrets.kept(profile());
+        let kept = secrets.redacted(profile());
         let text = kept.to_string();
         for secret in ["tok-5678", "abcd", "key-9876", "Bearer", "late-secret"] {
             assert!(!text.contains(secret), "{secret} in {text}");
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_profile_without_secrets_is_kept_as_it_is() {
         let plain = json!({"name": "p", "groups": [{"name": "g", "target": "ping://10.0.0.1", "model": {"ping": {}}}]});
-        assert_eq!(Secrets::new(&plain, &Data::default(), []).kept(plain.clone()), plain);
+        assert_eq!(Secrets::new(&plain, &Data::default(), []).redacted(plain.clone()), plain);
     }
 
     #[test]

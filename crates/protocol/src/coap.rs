@@ -25,7 +25,7 @@ use crate::pace::Pace;
 use crate::target::Scheme;
 use crate::time::Time;
 use exchange::{Exchange, Purpose, Stage};
-use observe::Rare;
+use observe::ObserverState;
 pub use params::{Method, Params};
 use rand::Rng;
 use request::Request;
@@ -195,7 +195,7 @@ pub struct Device {
     /// When the first message was sent after the last answer, as long as one is waited for.
     silent: Time,
     /// What only observers, and servers that respond separately, need.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<ObserverState>>,
     /// What is added to an exchange's number to give its token; drawn for each flow (RFC 7252 section 5.3.1).
     salt: u32,
     last_id: u16,
@@ -225,7 +225,7 @@ impl Model for Device {
         self.stopping = false;
         self.failed = false;
         if let Some(rare) = &mut self.rare {
-            **rare = Rare::default();
+            **rare = ObserverState::default();
         }
         if self.config.observe {
             self.begin(cx, Purpose::Register, cx.intended);

@@ -4,9 +4,9 @@ use crate::problem::{Problem, closest, listed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which row of a table a message takes. All places of one message that name a table take the same row.
+/// Choice of the table row of a message. All places of one message that name a table take the same row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pick {
+pub enum RowPick {
     /// Row `device` of the table, modulo its length: each device keeps its row.
     #[default]
     Device,
@@ -62,7 +62,7 @@ pub struct Table {
     /// The columns by name.
     pub columns: BTreeMap<String, Arc<Column>>,
     /// Which row a message takes.
-    pub pick: Pick,
+    pub pick: RowPick,
 }
 
 /// What the places of templates may name beside what each message knows.
@@ -81,7 +81,7 @@ pub const RESPONSE: &str = "response";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     column: Arc<Column>,
-    pick: Pick,
+    pick: RowPick,
 }
 
 impl Data {
@@ -126,9 +126,9 @@ impl Cell {
     pub fn value(&self, device: u32, seq: u64) -> &[u8] {
         let rows = self.column.len().max(1) as u64;
         let row = match self.pick {
-            Pick::Device => u64::from(device) % rows,
-            Pick::Message => u64::from(device).wrapping_add(seq) % rows,
-            Pick::Random(seed) => mixed(seed ^ u64::from(device).rotate_left(32) ^ seq) % rows,
+            RowPick::Device => u64::from(device) % rows,
+            RowPick::Message => u64::from(device).wrapping_add(seq) % rows,
+            RowPick::Random(seed) => mixed(seed ^ u64::from(device).rotate_left(32) ^ seq) % rows,
         };
         self.column.cell(row as usize)
     }
@@ -140,7 +140,7 @@ impl Cell {
 
     /// Whether all messages of a device get the same.
     pub fn per_device(&self) -> bool {
-        self.pick == Pick::Device
+        self.pick == RowPick::Device
     }
 
     /// Length of the longest cell.
@@ -166,7 +166,7 @@ fn mixed(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn data(pick: Pick) -> Data {
+    fn data(pick: RowPick) -> Data {
         let mut names = Column::default();
         assert!(["ann", "", "christopher"].iter().all(|cell| names.push(cell.as_bytes())));
         let columns = BTreeMap::from([("name".to_owned(), Arc::new(names))]);
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    fn values(pick: Pick, messages: &[(u32, u64)]) -> Vec<String> {
+    fn values(pick: RowPick, messages: &[(u32, u64)]) -> Vec<String> {
         let cell = data(pick).cell("users", "name", "").expect("there");
         let value = |&(device, seq)| String::from_utf8_lossy(cell.value(device, seq)).into_owned();
         messages.iter().map(value).collect()
@@ -185,16 +185,19 @@ mod tests {
     #[test]
     fn each_pick_takes_its_row() {
         let messages = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (2, 5)];
-        assert_eq!(values(Pick::Device, &messages), ["ann", "ann", "", "christopher", "ann", "christopher"]);
-        assert_eq!(values(Pick::Message, &messages), ["ann", "", "", "christopher", "ann", ""]);
+        assert_eq!(
+            values(RowPick::Device, &messages),
+            ["ann", "ann", "", "christopher", "ann", "christopher"]
+        );
+        assert_eq!(values(RowPick::Message, &messages), ["ann", "", "", "christopher", "ann", ""]);
     }
 
     #[test]
     fn a_draw_repeats_with_its_seed_and_reaches_every_row() {
         let many: Vec<_> = (0..300).map(|seq| (7, seq)).collect();
-        let drawn = values(Pick::Random(1), &many);
-        assert_eq!(drawn, values(Pick::Random(1), &many));
-        assert_ne!(drawn, values(Pick::Random(2), &many));
+        let drawn = values(RowPick::Random(1), &many);
+        assert_eq!(drawn, values(RowPick::Random(1), &many));
+        assert_ne!(drawn, values(RowPick::Random(2), &many));
         for name in ["ann", "", "christopher"] {
             let times = drawn.iter().filter(|one| *one == name).count();
             assert!((50..150).contains(&times), "{name:?} {times} times of 300");
@@ -204,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named_with_what_is() {
         let why = |table, column| {
-            data(Pick::Device).cell(table, column, "path").expect_err("not there").to_string()
+            data(RowPick::Device).cell(table, column, "path").expect_err("not there").to_string()
         };
         assert_eq!(
             why("user", "name"),
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_cell_knows_its_longest_and_its_first_bad_row() {
-        let cell = data(Pick::Device).cell("users", "name", "").expect("there");
+        let cell = data(RowPick::Device).cell("users", "name", "").expect("there");
         assert_eq!((cell.max_len(), cell.bad_row(|b| b != b'p')), (11, Some(3)));
         assert_eq!(cell.bad_row(|_| true), None);
     }

@@ -1,4 +1,4 @@
-//! What a model says about itself: results, thresholds, the schema, live views, reports, exporters and quick starts
+//! Descriptions of models: results, thresholds, the schema, live views, reports, exporters and quick starts
 //! by URL take it from here, so that nothing outside a model's own files names it.
 
 use crate::data::Data;
@@ -209,9 +209,9 @@ pub enum SizeOption {
     },
 }
 
-/// How often a device sends.
+/// Send rate of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Paced {
+pub struct SendRate {
     /// The key that says so.
     pub key: &'static str,
     /// Messages per second; 0: each waits for the former.
@@ -220,7 +220,7 @@ pub struct Paced {
 
 /// A flow of a fixed number of messages.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Repeats {
+pub struct FlowLength {
     /// The key that says how many.
     pub key: &'static str,
     /// How many messages.
@@ -229,7 +229,7 @@ pub struct Repeats {
     pub interval: Interval,
 }
 
-/// What may come back to one device without a pause.
+/// Replies that one device may receive without a pause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Replies {
     /// Per second.
@@ -242,7 +242,7 @@ pub struct Replies {
 
 /// Datagrams that depend on nothing but the clock: a device that a packet generator can stand in for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stateless {
+pub struct StatelessStream {
     /// UDP payload, bytes.
     pub size: usize,
     /// How many a second, where that is said.
@@ -299,12 +299,12 @@ pub trait ModelParams: Default {
     }
 
     /// How often a device sends, where that is fixed.
-    fn paced(&self) -> Option<Paced> {
+    fn paced(&self) -> Option<SendRate> {
         None
     }
 
     /// How many messages a flow has and how far apart they are, where that is fixed.
-    fn repeats(&self) -> Option<Repeats> {
+    fn repeats(&self) -> Option<FlowLength> {
         None
     }
 
@@ -357,7 +357,7 @@ pub trait ModelParams: Default {
     }
 
     /// The datagrams that a device sends, where they depend on nothing but the clock.
-    fn stateless(&self) -> Option<Stateless> {
+    fn stateless(&self) -> Option<StatelessStream> {
         None
     }
 

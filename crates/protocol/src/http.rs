@@ -9,20 +9,20 @@ mod capture;
 mod config;
 mod cut;
 mod description;
+mod excerpt;
 mod params;
 mod request;
-mod said;
 pub mod wire;
 
 pub use self::capture::Capture;
 pub use self::config::Config;
 pub use self::description::DESCRIPTION;
-pub use self::params::{Before, Params};
+pub use self::params::{Params, SetupRequest};
 
-use self::capture::Captured;
+use self::capture::CapturedValues;
 use self::config::Exchange;
 use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE, RETRIED};
-use self::said::Said;
+use self::excerpt::ResponseExcerpt;
 use self::wire::{Body, Malformed};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
 use crate::meter::Failure;
@@ -51,8 +51,8 @@ impl Config {
             armed: Time::NEVER,
             idle_by: Time::NEVER,
             reading: None,
-            said: None,
-            captured: (self.captures > 0).then(|| Box::new(Captured::new(self.captures))),
+            excerpt: None,
+            captured: (self.captures > 0).then(|| Box::new(CapturedValues::new(self.captures))),
             length: 0,
             status: 0,
             emitted: 0,
@@ -68,7 +68,7 @@ impl Config {
 
 /// A request on its way.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct PendingRequest {
     intended: Time,
     sent: Time,
 }
@@ -88,7 +88,7 @@ enum State {
 pub struct Device {
     config: Arc<Config>,
     /// Requests without a complete response, oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingRequest>,
     /// Number of the next request.
     next: u64,
     /// When the first request behind those of `before` was due.
@@ -102,9 +102,9 @@ pub struct Device {
     /// The body being read; `None`: a head comes next.
     reading: Option<Body>,
     /// What the server says of a request that it did not serve.
-    said: Option<Box<Said>>,
+    excerpt: Option<Box<ResponseExcerpt>>,
     /// Values taken from responses, where any are.
-    captured: Option<Box<Captured>>,
+    captured: Option<Box<CapturedValues>>,
     /// Bytes of the body being read, if that is known and less than `u32::MAX`.
     length: u32,
     status: u16,
@@ -241,7 +241,7 @@ impl Device {
         self.state = state;
         self.emitted = 0;
         self.reading = None;
-        self.said = None;
+        self.excerpt = None;
         self.begun = false;
         self.close = false;
         self.status = 0;
@@ -311,7 +311,7 @@ impl Device {
             return Ok(1);
         }
         let asked = if self.emitted > 0 { self.waiting.front() } else { None };
-        let Some(Waiting { intended, .. }) = asked.copied() else { return self.unasked(cx, bytes) };
+        let Some(PendingRequest { intended, .. }) = asked.copied() else { return self.unasked(cx, bytes) };
         let first = !std::mem::replace(&mut self.begun, true);
         let config = &*self.config;
         let exchange = config.exchange(self.next - self.waiting.len() as u64);
@@ -346,7 +346,7 @@ impl Device {
                         self.reading = Some(head.body);
                         // a request that was not served gives no values; those there are may be in what the server says
                         if !exchange.expects(head.status) {
-                            self.said = Some(Box::new(Said::of(&bytes[..head.len])));
+                            self.excerpt = Some(Box::new(ResponseExcerpt::of(&bytes[..head.len])));
                         } else if let Some(into) = &mut capture {
                             exchange.captures.head(&bytes[..head.len], into);
                         }
@@ -356,10 +356,10 @@ impl Device {
             }
             Some(body) => {
                 // the data, without the chunked coding around them
-                let said = &mut self.said;
+                let excerpt = &mut self.excerpt;
                 let mut keep = |data: &[u8]| {
-                    if let Some(said) = said {
-                        said.more(data);
+                    if let Some(excerpt) = excerpt {
+                        excerpt.more(data);
                     } else if let Some(into) = &mut capture {
                         exchange.captures.body(data, into);
                     }
@@ -422,7 +422,7 @@ impl Device {
         self.emitted = self.emitted.saturating_sub(1);
         self.retried = self.retried.saturating_sub(1);
         let seq = self.next - self.waiting.len() as u64;
-        if let Some(Waiting { intended, .. }) = self.waiting.pop_front() {
+        if let Some(PendingRequest { intended, .. }) = self.waiting.pop_front() {
             let status = std::mem::take(&mut self.status);
             // RFC 9110 §15: a status that is no known class, of 600 and above, is an error of the server
             if let Some(class) = usize::from(status / 100).checked_sub(2) {
@@ -431,13 +431,13 @@ impl Device {
             let exchange = self.config.exchange(seq);
             let first = seq < self.config.before();
             let missing: Option<String> = match &mut self.captured {
-                Some(into) if self.said.is_none() && !exchange.captures.is_empty() => {
+                Some(into) if self.excerpt.is_none() && !exchange.captures.is_empty() => {
                     exchange.captures.end(into)
                 }
                 _ => None,
             };
             let secrets = self.captured.as_deref().map_or(&[][..], |captured| &captured.values);
-            let (cause, words) = match (self.said.take(), missing) {
+            let (cause, words) = match (self.excerpt.take(), missing) {
                 (None, None) => {
                     cx.delivered(intended, RESPONSE);
                     if seq + 1 == self.config.before() {
@@ -445,7 +445,7 @@ impl Device {
                     }
                     return self.done();
                 }
-                (Some(said), _) => (said.cause(status), said.words(status, secrets)),
+                (Some(excerpt), _) => (excerpt.cause(status), excerpt.words(status, secrets)),
                 (None, Some(what)) => {
                     (Cause::named(Failure::Rejected, NO_VALUE), format!("status {status}, and {what}"))
                 }
@@ -514,7 +514,7 @@ impl Device {
             }
             let bytes = self.emit(cx, self.next);
             cx.sent(intended, bytes);
-            self.waiting.push_back(Waiting { intended, sent: cx.now });
+            self.waiting.push_back(PendingRequest { intended, sent: cx.now });
             self.emitted += 1;
             self.next += 1;
         }

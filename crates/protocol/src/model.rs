@@ -152,7 +152,7 @@ pub struct Cx<'a> {
     /// Set when the flow has ended.
     pub end: Option<FlowEnd>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
-    pub complaint: Option<(Cause, String)>,
+    pub example: Option<(Cause, String)>,
     /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
     pub excused: bool,
     /// The peer has closed its side of the connection that the event is of. What it sent before may still be unread.
@@ -192,7 +192,7 @@ impl<'a> Cx<'a> {
             link: Link::Keep,
             wake: None,
             end: None,
-            complaint: None,
+            example: None,
             excused: false,
             ended: false,
             truncated: false,
@@ -252,8 +252,8 @@ impl<'a> Cx<'a> {
             self.meter[self.window.counted(at) as usize].failed(why, times);
             self.tally.failed = self.tally.failed.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
             // why a connection was lost says more than that messages were lost with it
-            if why.kind != Failure::Unanswered || self.complaint.is_none() {
-                self.complaint = Some((why, what()));
+            if why.kind != Failure::Unanswered || self.example.is_none() {
+                self.example = Some((why, what()));
             }
         }
     }
@@ -271,7 +271,7 @@ impl<'a> Cx<'a> {
 
     /// Explain a failure that the transport counts in terms of the protocol: it counts as this cause.
     pub fn explain(&mut self, why: impl Into<Cause>, what: impl FnOnce() -> String) {
-        self.complaint = Some((why.into(), what()));
+        self.example = Some((why.into(), what()));
     }
 
     /// The tally of the phase that `at` falls in.
@@ -333,8 +333,8 @@ impl<'a> Cx<'a> {
     /// A reply came that is not what was sent: it is not delivered. `at` is when it was due, or now.
     pub fn corrupted(&mut self, at: Time, what: impl FnOnce() -> String) {
         self.meter[self.window.counted(at) as usize].counts.corrupted += 1;
-        if self.complaint.is_none() {
-            self.complaint = Some((Failure::Unanswered.into(), what()));
+        if self.example.is_none() {
+            self.example = Some((Failure::Unanswered.into(), what()));
         }
     }
 

@@ -188,7 +188,7 @@ impl Config {
 
 /// What a publish waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Awaits {
+enum AwaitedPacket {
     /// PUBACK.
     Ack,
     /// PUBREC.
@@ -201,10 +201,10 @@ enum Awaits {
     Resend,
 }
 
-impl Awaits {
+impl AwaitedPacket {
     /// Whether PUBREL was sent: PUBLISH is never sent again then (§4.3.3).
     fn released(self) -> bool {
-        matches!(self, Awaits::Comp | Awaits::CompAgain)
+        matches!(self, AwaitedPacket::Comp | AwaitedPacket::CompAgain)
     }
 }
 
@@ -216,7 +216,7 @@ struct Inflight {
     sent: Time,
     seq: u32,
     id: u16,
-    awaits: Awaits,
+    awaits: AwaitedPacket,
     /// Its flow has failed and counted it: only the session still has it.
     reported: bool,
 }
@@ -241,7 +241,7 @@ enum State {
 
 /// What few devices need.
 #[derive(Debug, Default)]
-struct Rare {
+struct SessionExtras {
     /// Identifiers of QoS 2 messages received and not released (§4.3.3), in order.
     received: Vec<u16>,
     /// The client identifier of the session, where the broker gave it (§3.2.2.3.7) or it cannot be made a second time.
@@ -259,7 +259,7 @@ pub struct Device {
     /// Publishes without their acknowledgement, in the order in which they were sent in this connection; the last
     /// [`Device::held`] of them still wait to be sent again.
     inflight: VecDeque<Inflight>,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<SessionExtras>>,
     /// When the first message was due.
     base: Time,
     /// When the connection was asked for, CONNECT sent, CONNACK received, or a PUBLISH last sent again.

@@ -3,7 +3,7 @@
 //! A flow is a series of echo requests, each with its number; the other side returns them as they are.
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, Repeats, Replies, SizeOption, UrlMapping,
+    Confirmed, Delay, Description, FlowLength, ModelParams, Replies, SendRate, SizeOption, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -132,12 +132,12 @@ impl ModelParams for Params {
         true
     }
 
-    fn paced(&self) -> Option<Paced> {
-        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    fn paced(&self) -> Option<SendRate> {
+        Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 
-    fn repeats(&self) -> Option<Repeats> {
-        Some(Repeats { key: "count", count: self.count.into(), interval: self.interval })
+    fn repeats(&self) -> Option<FlowLength> {
+        Some(FlowLength { key: "count", count: self.count.into(), interval: self.interval })
     }
 
     fn replies(&self) -> Option<Replies> {

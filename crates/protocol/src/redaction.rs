@@ -8,7 +8,7 @@ mod view;
 
 pub use parts::{inner, parts};
 
-use view::{Place, View};
+use view::{Span, View};
 
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "***";
@@ -67,7 +67,7 @@ impl Redactor {
         pieces.collect::<Vec<_>>().join(CUT.encode_utf8(&mut [0; 4]))
     }
 
-    fn without(&self, text: &str, find: fn(&Self, &View, &mut Vec<Place>)) -> String {
+    fn without(&self, text: &str, find: fn(&Self, &View, &mut Vec<Span>)) -> String {
         if self.values.is_empty() {
             return text.to_owned();
         }
@@ -79,7 +79,7 @@ impl Redactor {
     }
 
     /// Secrets in a view, by where they are in the text.
-    fn find(&self, view: &View, found: &mut Vec<Place>) {
+    fn find(&self, view: &View, found: &mut Vec<Span>) {
         for (at, byte) in view.bytes.iter().enumerate() {
             if self.first[usize::from(*byte)]
                 && let Some(len) = self.longest_at(&view.bytes[at..])
@@ -105,7 +105,7 @@ impl Redactor {
     }
 
     /// The beginning of a secret at the end of a view.
-    fn find_cut(&self, view: &View, found: &mut Vec<Place>) {
+    fn find_cut(&self, view: &View, found: &mut Vec<Span>) {
         let Some(end) = view.cut_at() else { return };
         let begins = |left: &[u8]| {
             let behind = self.values.partition_point(|value| **value < *left);
@@ -120,7 +120,7 @@ impl Redactor {
 }
 
 /// `text` with what is between these places replaced; those that overlap are one.
-fn masked(text: &str, mut found: Vec<Place>) -> String {
+fn masked(text: &str, mut found: Vec<Span>) -> String {
     found.sort_unstable();
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;

@@ -44,7 +44,7 @@ impl Densities {
 /// The arrivals of one stream, as far as they are not settled. Numbers are told once each.
 #[derive(Debug, Clone)]
 pub struct Density {
-    places: Places,
+    places: ExpectedNumbers,
     buffer: Buffer,
     /// One past the highest number that came.
     next: u64,
@@ -61,7 +61,7 @@ impl Default for Density {
 impl Density {
     /// With this for DT and BT.
     fn new(threshold: usize) -> Self {
-        Self { places: Places::new(threshold), buffer: Buffer::new(threshold), next: 0, told: 0 }
+        Self { places: ExpectedNumbers::new(threshold), buffer: Buffer::new(threshold), next: 0, told: 0 }
     }
 
     /// As if nothing had come yet.
@@ -150,7 +150,7 @@ impl Ring {
 
 /// The number expected when one comes: section 7.1, looking ahead by DT arrivals.
 #[derive(Debug, Clone)]
-struct Places {
+struct ExpectedNumbers {
     /// DT + 1 arrivals that have no place yet.
     window: Ring,
     len: usize,
@@ -164,7 +164,7 @@ struct Places {
     furthest: u32,
 }
 
-impl Places {
+impl ExpectedNumbers {
     fn new(threshold: usize) -> Self {
         Self { window: Ring::new(threshold + 1), len: 0, disturbed: 0, expected: 0, early: 0, furthest: 0 }
     }

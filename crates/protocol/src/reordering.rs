@@ -40,7 +40,7 @@ struct Gaps {
 
 /// How late one datagram was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Late {
+struct Lateness {
     /// Arrivals since the first with a higher number (RFC 4737 section 4.2, reordering extent).
     extent: u64,
     /// Time since then, ns (section 4.3, late time offset).
@@ -68,7 +68,7 @@ impl Gaps {
     }
 
     /// Arrival `index` came `now` with a number that was skipped. `None`: too many were skipped since to know more.
-    fn late(&mut self, number: u64, index: u64, now: u64) -> Option<Late> {
+    fn late(&mut self, number: u64, index: u64, now: u64) -> Option<Lateness> {
         let gap = self.find(number);
         let since = index.saturating_sub(TCP);
         let lower = |(other, at): &(u64, u64)| *other < number && *at >= since;
@@ -77,7 +77,7 @@ impl Gaps {
         self.late[0] = (number, index);
         let gap = gap?;
         let extent = index.saturating_sub(gap.index);
-        Some(Late { extent, time: now.saturating_sub(gap.at), by_three: by_three && extent >= TCP })
+        Some(Lateness { extent, time: now.saturating_sub(gap.at), by_three: by_three && extent >= TCP })
     }
 
     /// The gap that `number` is of: the last that begins with it or before.
@@ -189,7 +189,7 @@ impl Default for ReorderingTally {
 }
 
 impl ReorderingTally {
-    fn record(&mut self, late: Late) {
+    fn record(&mut self, late: Lateness) {
         let _grown = self.extent.record(late.extent);
         let _grown = self.late.record(late.time.min(DELAY_MAX_NS));
         self.by_three += u64::from(late.by_three);
@@ -248,14 +248,14 @@ mod tests {
     use proptest::prelude::*;
 
     /// What RFC 4737 says of each arrival, from all that came before it: `None` where it is in order or a copy.
-    fn by_definition(arrivals: &[(u64, u64)]) -> Vec<Option<Late>> {
+    fn by_definition(arrivals: &[(u64, u64)]) -> Vec<Option<Lateness>> {
         let mut before: Vec<(u64, u64)> = Vec::new();
         let mut judge = |&(number, at): &(u64, u64)| {
             if before.iter().any(|(other, _)| *other == number) {
                 return None;
             }
             let first_higher = before.iter().position(|(other, _)| *other > number);
-            let late = first_higher.map(|j| Late {
+            let late = first_higher.map(|j| Lateness {
                 extent: (before.len() - j) as u64,
                 time: at - before[j].1,
                 by_three: before.len() >= 3
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// The same from gaps.
-    fn by_gaps(arrivals: &[(u64, u64)], gaps: &mut Gaps) -> Vec<Option<Late>> {
+    fn by_gaps(arrivals: &[(u64, u64)], gaps: &mut Gaps) -> Vec<Option<Lateness>> {
         let (mut seen, mut next) = (std::collections::HashSet::new(), 0);
         let mut judge = |&(number, at): &(u64, u64)| {
             if !seen.insert(number) {

@@ -6,7 +6,8 @@
 mod replies;
 
 use crate::describe::{
-    Confirmed, Delay, Description, ModelParams, Paced, Repeats, Replies, SizeOption, Stateless, UrlMapping,
+    Confirmed, Delay, Description, FlowLength, ModelParams, Replies, SendRate, SizeOption, StatelessStream,
+    UrlMapping,
 };
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
@@ -167,20 +168,20 @@ impl ModelParams for Params {
         self.echo
     }
 
-    fn paced(&self) -> Option<Paced> {
+    fn paced(&self) -> Option<SendRate> {
         Some(match (self.rate, self.interval) {
-            (None, Some(interval)) => Paced { key: "interval", per_second: interval.per_second() },
-            (rate, _) => Paced { key: "rate", per_second: rate.map_or(0.0, |rate| rate.0) },
+            (None, Some(interval)) => SendRate { key: "interval", per_second: interval.per_second() },
+            (rate, _) => SendRate { key: "rate", per_second: rate.map_or(0.0, |rate| rate.0) },
         })
     }
 
-    fn repeats(&self) -> Option<Repeats> {
+    fn repeats(&self) -> Option<FlowLength> {
         let interval = match (self.interval, self.rate) {
             (Some(interval), _) => interval,
             (None, Some(rate)) if rate.0 > 0.0 => Interval(Duration::try_from_secs_f64(1.0 / rate.0).ok()?),
             (None, _) => Interval::ms(1),
         };
-        Some(Repeats { key: "count", count: self.count, interval })
+        Some(FlowLength { key: "count", count: self.count, interval })
     }
 
     fn replies(&self) -> Option<Replies> {
@@ -189,8 +190,8 @@ impl ModelParams for Params {
         Some(Replies { per_second, burst: f64::from(self.burst), bytes: self.size.bytes() as f64 })
     }
 
-    fn stateless(&self) -> Option<Stateless> {
-        Some(Stateless {
+    fn stateless(&self) -> Option<StatelessStream> {
+        Some(StatelessStream {
             size: self.size.bytes(),
             rate: self.rate,
             interval: self.interval,

@@ -38,7 +38,7 @@ pub struct Bench<M> {
     /// The last cause of a failure that it gave.
     pub cause: Option<Cause>,
     /// What it complained about.
-    pub complaints: Vec<String>,
+    pub examples: Vec<String>,
     /// Its summary.
     pub tally: DeviceTally,
     /// Our end of its connections.
@@ -70,7 +70,7 @@ impl<M> Bench<M> {
             ended: false,
             truncated: false,
             cause: None,
-            complaints: Vec::new(),
+            examples: Vec::new(),
             tally: DeviceTally::default(),
             local: None,
             inbox: Vec::new(),
@@ -91,7 +91,7 @@ impl<M> Bench<M> {
         cx.ended = self.ended;
         cx.truncated = self.truncated;
         let answer = f(&mut self.model, &mut cx);
-        let (link, wake, end, complaint) = (cx.link, cx.wake, cx.end, cx.complaint.take());
+        let (link, wake, end, example) = (cx.link, cx.wake, cx.end, cx.example.take());
         let queued = cx.queued;
         self.excused = cx.excused;
         for (tally, bytes) in self.meter.iter_mut().zip(queued) {
@@ -109,8 +109,8 @@ impl<M> Bench<M> {
         }
         self.wake = wake.unwrap_or(self.wake);
         self.end = end.or(self.end);
-        self.cause = complaint.as_ref().map(|(cause, _)| *cause).or(self.cause);
-        self.complaints.extend(complaint.map(|(_, what)| what));
+        self.cause = example.as_ref().map(|(cause, _)| *cause).or(self.cause);
+        self.examples.extend(example.map(|(_, what)| what));
         answer
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What does not come from samples.
 #[derive(Debug, Clone)]
-pub struct Header {
+pub struct TrialHeader {
     /// The run's id.
     pub run: String,
     /// `sockets` or `dpdk`.
@@ -144,14 +144,14 @@ impl Collector {
             self.cpu[sample.worker].add(&sample);
             self.measured_for = self.measured_for.max(sample.until.0);
         }
-        for complaint in sample.complaints.drain(..) {
-            let name = &self.plan.groups[complaint.group].name;
+        for example in sample.examples.drain(..) {
+            let name = &self.plan.groups[example.group].name;
             // a server's own words, on their way to a terminal
-            let text = self.plan.secrets.hide_cut(&complaint.text);
+            let text = self.plan.secrets.hide_cut(&example.text);
             let text = profile::printable(&text).into_owned();
-            let cause = complaint.cause;
+            let cause = example.cause;
             tracing::warn!(group = %name, kind = cause.kind.name(), cause = %cause.detail, "{text}");
-            self.groups[complaint.group].keep_example(cause, text);
+            self.groups[example.group].keep_example(cause, text);
         }
         for tally in sample.addresses.drain(..) {
             self.groups[tally.group].add_address(tally);
@@ -257,7 +257,7 @@ impl Collector {
     }
 
     /// The trial's result, and each device's summary. Call when all workers have left.
-    pub fn finish(mut self, header: Header) -> (TrialResult, Flows) {
+    pub fn finish(mut self, header: TrialHeader) -> (TrialResult, Flows) {
         // from one that ended without a word nothing more will come
         let lost: Vec<usize> = (0..self.left.len()).filter(|worker| !self.left[*worker]).collect();
         self.left.fill(true);
@@ -295,7 +295,7 @@ impl Collector {
         moved.extend(self.ports.clone());
         let result = TrialResult {
             run: header.run,
-            profile: self.plan.secrets.kept(serde_json::to_value(&self.plan.profile).unwrap_or_default()),
+            profile: self.plan.secrets.redacted(serde_json::to_value(&self.plan.profile).unwrap_or_default()),
             transport: header.transport,
             version: env!("CARGO_PKG_VERSION"),
             started: header.started,

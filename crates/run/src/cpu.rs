@@ -25,7 +25,7 @@ pub struct CpuTime {
 
 impl ThreadCpu {
     /// Watch the calling thread, which is the one to ask.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         Self { own: true, ..Self::of(thread.into()) }
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn time_on_the_cpu_is_seen() {
-        let cpu = ThreadCpu::here();
+        let cpu = ThreadCpu::current();
         let before = cpu.now();
         let mut x = 1u64;
         while cpu.now().ran < before.ran + 2_000_000 {
@@ -90,7 +90,7 @@ mod tests {
         let (go_on, ends) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let mut x = 1u64;
-            let here = ThreadCpu::here();
+            let here = ThreadCpu::current();
             while here.now().ran < 20_000_000 {
                 x = std::hint::black_box(x.wrapping_mul(3));
             }

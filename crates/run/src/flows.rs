@@ -78,9 +78,9 @@ mod tests {
 
     /// Counts how often a summary is made.
     #[derive(Debug)]
-    struct Counted(u16, u32, Arc<AtomicUsize>);
+    struct CountingSummaries(u16, u32, Arc<AtomicUsize>);
 
-    impl DeviceSummaries for Counted {
+    impl DeviceSummaries for CountingSummaries {
         fn count(&self) -> usize {
             self.1 as usize
         }
@@ -96,7 +96,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let mut flows = Flows::default();
         for (group, devices) in [(0, 10), (1, 0), (2, 1_000_000), (3, 5)] {
-            flows.add(Box::new(Counted(group, devices, asked.clone())));
+            flows.add(Box::new(CountingSummaries(group, devices, asked.clone())));
         }
         let page = |offset, limit| -> Vec<(u16, u32)> {
             flows.page(offset, limit).map(|flow| (flow.group, flow.device)).collect()

@@ -77,7 +77,7 @@ pub struct GroupPlan {
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
     /// How much of a reply is compared with what was sent.
-    pub verified: Option<Verified>,
+    pub verified: Option<ReplyCheck>,
     /// How many devices.
     pub devices: u32,
     /// When flows begin.
@@ -238,7 +238,7 @@ impl GroupPlan {
             waits: group.model.waits(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
             stall: group.stall.ns(),
-            verified: Verified::of(profile, group),
+            verified: ReplyCheck::of(profile, group),
             target: secret::query(&target.to_string()),
             host: seen.host,
             addresses,
@@ -306,14 +306,14 @@ fn run_token() -> u64 {
 /// How much of a reply is compared with what was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verified {
+pub enum ReplyCheck {
     /// Every byte of the payload.
     Payload,
     /// The signature and the checksums of the headers: the payload is the user's own.
     Signature,
 }
 
-impl Verified {
+impl ReplyCheck {
     fn of(profile: &Profile, group: &profile::Group) -> Option<Self> {
         match (group.model.stateless(), &profile.transport) {
             (_, profile::Transport::Sockets(_)) => group.model.compares().then_some(Self::Payload),

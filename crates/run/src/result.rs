@@ -4,7 +4,7 @@ use crate::distribution::{BucketedQuantiles, Distribution, Quantiles};
 use crate::graph::{PortFacts, PortImpairment};
 use crate::interfaces::Interfaces;
 use crate::pauses::Pauses;
-use crate::plan::Verified;
+use crate::plan::ReplyCheck;
 use crate::sample::ElementCounts;
 use protocol::cause::Causes;
 use protocol::describe::Description;
@@ -299,7 +299,7 @@ pub struct GroupResult {
     pub loss: Option<f64>,
     /// How much of a reply was compared with what was sent: every byte of its `payload`, or the `signature` alone, of frames that
     /// are the user's own. Null: replies are not what was sent, or there are none.
-    pub verified: Option<Verified>,
+    pub verified: Option<ReplyCheck>,
     /// By name, of messages meant for the measure phase.
     pub delays: BTreeMap<&'static str, Distribution>,
     /// Magnitude of the change in delay from one message of a device to its next, by name (RFC 5481 §4.1).

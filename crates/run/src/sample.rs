@@ -36,7 +36,7 @@ pub struct Sample {
     /// Pauses and long turns in it; none where the worker does not poll.
     pub pauses: Option<(Pauses, Pauses)>,
     /// What failures looked like: the first few of each kind, per group.
-    pub complaints: Vec<FailureExample>,
+    pub examples: Vec<FailureExample>,
     /// What became of connections to addresses of targets, where anything did.
     pub addresses: Vec<AddressTally>,
     /// Ports' counters since the run began; only from the worker that owns them.

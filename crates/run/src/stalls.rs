@@ -71,13 +71,13 @@ impl Wait {
 pub struct GroupWaits {
     limit: u64,
     stalls: Stalls,
-    ages: Ages,
+    ages: WaitAges,
 }
 
 impl GroupWaits {
     /// No device waits. A wait longer than `limit` ns is a stall.
     pub fn new(limit: u64) -> Self {
-        Self { limit, stalls: Stalls::default(), ages: Ages::new(limit) }
+        Self { limit, stalls: Stalls::default(), ages: WaitAges::new(limit) }
     }
 
     /// A wait longer than this is a stall, ns.
@@ -100,7 +100,7 @@ const SHORTEST: u32 = 10;
 
 /// How many devices wait since when, in steps of less than a hundredth of the limit.
 #[derive(Debug)]
-struct Ages {
+struct WaitAges {
     limit: u64,
     /// A step is 2 to the power of this, ns.
     shift: u32,
@@ -111,7 +111,7 @@ struct Ages {
     stalled: u32,
 }
 
-impl Ages {
+impl WaitAges {
     fn new(limit: u64) -> Self {
         let shift = (limit / STEPS_OF_LIMIT).max(1).ilog2().max(SHORTEST);
         Self { limit, shift, counts: Box::new([0; STEPS as usize]), first: 0, stalled: 0 }

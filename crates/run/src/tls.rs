@@ -4,7 +4,7 @@ mod fault;
 mod identity;
 
 pub use self::fault::{Handshake, closed, failure};
-pub use self::identity::{ClientCertificate, asked_for_certificate};
+pub use self::identity::{ClientCertificate, requested_client_certificate};
 
 use profile::Tls;
 use profile::file;

@@ -13,7 +13,7 @@ use protocol::meter::Failure;
 use protocol::time::Time;
 use std::collections::BTreeMap;
 
-/// What the verdict rests on.
+/// Evidence that validity is judged by.
 pub(crate) struct Evidence<'a> {
     /// The plan.
     pub plan: &'a Plan,
@@ -98,9 +98,9 @@ fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: 
             continue;
         }
         let (code, why) = match held_back(evidence, sum, group, is_flows) {
-            HeldBack::Server => continue,
-            HeldBack::Connections => ("ND-90-08", busy(evidence, group, intended, left)),
-            HeldBack::Generator => ("ND-90-01", String::new()),
+            ShortfallCause::Server => continue,
+            ShortfallCause::Connections => ("ND-90-08", busy(evidence, group, intended, left)),
+            ShortfallCause::Generator => ("ND-90-01", String::new()),
         };
         let what = if is_flows { "flows started" } else { "messages sent" };
         // What is meant for the phase hardly gets its turn behind a backlog from before it.
@@ -127,9 +127,9 @@ fn short_of_total(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, re
     reasons.push(Reason { code: "ND-90-01", group: Some(group.name.clone()), what, value, limit: 1.0 });
 }
 
-/// Why less was offered than intended.
+/// Cause of a load that was offered short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HeldBack {
+enum ShortfallCause {
     /// The generator had no time.
     Generator,
     /// Every connection was waiting for an answer, none for very long: more of them would carry the load.
@@ -145,7 +145,7 @@ const MOST: f64 = 0.5;
 /// By how much a mean taken from counts may exceed the longest wait.
 const ROUNDING: f64 = 1.05;
 
-fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flows: bool) -> HeldBack {
+fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flows: bool) -> ShortfallCause {
     let (measured, happened) = (&sum.measured.counts, &sum.happened);
     let (intended, left) = match is_flows {
         true => (measured.flows_intended, happened.flows_started),
@@ -156,14 +156,14 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
     let pressed = |worker: &WorkerUsage| worker.cpu >= FULL || worker.starved > validity.starved;
     let late = Quantiles::from(&sum.measured.lateness).p99 > validity.lateness_p99.ns();
     if late || evidence.workers.iter().any(pressed) {
-        return HeldBack::Generator;
+        return ShortfallCause::Generator;
     }
     let device_time = f64::from(group.devices) * evidence.measured_ns as f64;
     let stalled = sum.stalled.filter(|_| group.waits);
     let missing = 1.0 - left as f64 / intended as f64;
     if stalled.is_some_and(|stalled| stalled.time as f64 >= MOST * missing * device_time && stalled.time > 0)
     {
-        return HeldBack::Server;
+        return ShortfallCause::Server;
     }
     let busy = match is_flows {
         // with a device free, it was the generator that had no time
@@ -174,7 +174,7 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
                 && device_time / happened.messages_delivered as f64 <= ROUNDING * stalled.longest as f64
         }),
     };
-    if busy { HeldBack::Connections } else { HeldBack::Generator }
+    if busy { ShortfallCause::Connections } else { ShortfallCause::Generator }
 }
 
 /// What so many connections carry, by Little's law: number = rate × time.
@@ -190,16 +190,16 @@ fn busy(evidence: &Evidence<'_>, group: &GroupPlan, intended: u64, left: u64) ->
     let each = f64::from(devices) / per_second(left) * 1e3;
     format!(
         "{waiting}: {devices} × {each:.3} ms = {:.4}/s of {:.4}/s",
-        Short(per_second(left)),
-        Short(per_second(intended)),
-        each = Short(each),
+        SignificantDigits(per_second(left)),
+        SignificantDigits(per_second(intended)),
+        each = SignificantDigits(each),
     )
 }
 
 /// A number with so many significant digits, and no more.
-struct Short(f64);
+struct SignificantDigits(f64);
 
-impl std::fmt::Display for Short {
+impl std::fmt::Display for SignificantDigits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let digits = f.precision().unwrap_or(3) as i32;
         let whole = self.0.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 + 1;

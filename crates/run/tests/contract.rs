@@ -4,7 +4,7 @@ use ::sockets::Sockets;
 use ::sockets::reflector::{Mode, Reflector};
 use protocol::meter::Phase;
 use protocol::time::Time;
-use run::collect::{Collector, Header};
+use run::collect::{Collector, TrialHeader};
 use run::flows::Flows;
 use run::result::TrialResult;
 use run::{Control, Plan, SetupError, Transport, Trial, cpu};
@@ -214,7 +214,7 @@ fn start_sampled(
     let took = began.elapsed();
     assert!(collector.is_done(), "every worker says when it leaves");
     let header =
-        Header { run: "r".into(), transport: "", started: String::new(), stopped: None, ports: vec![] };
+        TrialHeader { run: "r".into(), transport: "", started: String::new(), stopped: None, ports: vec![] };
     let (result, flows) = collector.finish(header);
     let run =
         Run { workers: transport.cores().len(), window: control.window(), samples, result, flows, took };

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Events taken between two looks at the timers.
-const EVENTS_A_TURN: usize = 256;
+const EVENTS_PER_TURN: usize = 256;
 /// Room for TLS records.
 const CIPHER: usize = 64 * 1024;
 /// From so many reads in a row on, of datagrams, a queue may have been full.
@@ -36,7 +36,7 @@ impl KernelSockets {
         })?;
         Ok(Self {
             epoll,
-            ready: Vec::with_capacity(EVENTS_A_TURN),
+            ready: Vec::with_capacity(EVENTS_PER_TURN),
             cipher: vec![0; CIPHER].into(),
             overflows: Overflows::new(),
         })

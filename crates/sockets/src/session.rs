@@ -60,14 +60,14 @@ impl Session {
     /// it sends no more.
     fn process(&mut self, bytes: &[u8]) -> Result<(usize, bool), ConnError> {
         let (up, waits) = (!self.tls.is_handshaking(), self.tls.wants_write());
-        let _of_another = tls::asked_for_certificate();
+        let _of_another = tls::requested_client_certificate();
         let done = self
             .tls
             .process_new_packets()
             .map(|state| (state.plaintext_bytes_to_read(), state.peer_has_closed()));
         let Handshake { agreed, certificate, renegotiation } = &mut self.handshake;
         *agreed |= self.tls.negotiated_cipher_suite().is_some();
-        *certificate = tls::asked_for_certificate().or(*certificate);
+        *certificate = tls::requested_client_certificate().or(*certificate);
         match &done {
             Ok((plain, _)) if *plain > 0 => *renegotiation = false,
             // after the handshake a client of TLS 1.2 has something to say only to a HelloRequest: no_renegotiation

@@ -45,7 +45,7 @@ const QUEUED: u32 = 2_048;
 const ROOM: u16 = 2_048;
 
 /// A graph ready to be placed.
-pub struct Built {
+pub struct RunGraph {
     /// The EAL it belongs to.
     pub eal: &'static Eal,
     /// The graph.
@@ -71,7 +71,7 @@ pub fn build(
     plan: &Arc<Plan>,
     run: &Arc<RunContext>,
     to: &Sender<Report>,
-) -> Result<Built, SetupError> {
+) -> Result<RunGraph, SetupError> {
     let options = EalOptions {
         huge_pages: settings.huge_pages,
         memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),
@@ -228,7 +228,7 @@ pub fn build(
     let placement = placement(&checked.file.placement, cores, &graph, replicas);
     let impaired = extensions.take::<ImpairedElements>().map_or_else(Vec::new, |all| all.handles);
     let reporters = extensions.take::<RunElements>().map_or_else(Vec::new, |all| all.reporters);
-    Ok(Built { eal, graph, placement, ports: opened, reporters, impaired, captures, facts })
+    Ok(RunGraph { eal, graph, placement, ports: opened, reporters, impaired, captures, facts })
 }
 
 /// The first of several faults, where one can be told.

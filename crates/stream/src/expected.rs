@@ -14,9 +14,9 @@ pub const FIRST_SOURCE_PORT: u16 = 10_000;
 /// As many as there are before the first comes again.
 pub const SOURCE_PORTS: u16 = 50_000;
 
-/// What the receiver knows of one group.
+/// Frames that the receiver expects of one group.
 #[derive(Debug)]
-pub struct Expected {
+pub struct ExpectedGroup {
     /// Number of the group in the plan.
     pub group: usize,
     /// Numbers of its streams: one for each device.
@@ -28,12 +28,12 @@ pub struct Expected {
     /// Its frames are of all kinds, and counted whole; else they are UDP, and only what that carries counts.
     pub whole: bool,
     /// `None`: its frames are made of layers of the user's own, or recorded. They are known by their signature alone.
-    pub plain: Option<Plain>,
+    pub plain: Option<PlainUdp>,
 }
 
 /// A group whose frames are UDP datagrams towards its target, with nothing in them but zeros and the signature.
 #[derive(Debug, Clone)]
-pub struct Plain {
+pub struct PlainUdp {
     /// Whether the target is to send them back.
     echo: bool,
     peer: FlowAddress,
@@ -77,7 +77,7 @@ fn port(device: u32) -> u16 {
     FIRST_SOURCE_PORT + (device % u32::from(SOURCE_PORTS)) as u16
 }
 
-impl Plain {
+impl PlainUdp {
     /// Datagrams of these sizes (whole frames without FCS, `headers` of it before the payload) from `devices` devices at
     /// `sources` to `peer`.
     pub fn new(

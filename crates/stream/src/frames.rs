@@ -1,13 +1,13 @@
 //! From a group of the profile to its frames and their times.
 
-use crate::expected::{Plain, SOURCE_PORTS};
+use crate::expected::{PlainUdp, SOURCE_PORTS};
 use crate::schedule::Timing;
 use packet::frame::{Devices, Layer, Left, Program, Sizes};
 use packet::{FCS, Flow};
 use profile::ceiling::RATE;
 use profile::frame::Replay;
 use profile::{Frame, Load};
-use protocol::describe::Stateless;
+use protocol::describe::StatelessStream;
 use protocol::pacer::Gaps;
 use run::SetupError;
 use run::plan::{GroupPlan, Plan};
@@ -22,7 +22,7 @@ fn carried() -> String {
     profile::models_that(|_, params| params.stateless().is_some())
 }
 
-fn model(plan: &Plan, index: usize) -> Option<Stateless> {
+fn model(plan: &Plan, index: usize) -> Option<StatelessStream> {
     plan.profile.groups.get(index)?.model.stateless()
 }
 
@@ -76,7 +76,7 @@ pub fn plain(
     group: &GroupPlan,
     plan: &Plan,
     source: IpAddr,
-) -> Result<Option<Plain>, SetupError> {
+) -> Result<Option<PlainUdp>, SetupError> {
     let is_plain = frame(plan, index).is_none_or(Frame::is_plain);
     let Some(params) = model(plan, index).filter(|_| is_plain) else {
         return Ok(None);
@@ -84,7 +84,7 @@ pub fn plain(
     let sources = if group.sources.is_empty() { vec![source] } else { group.sources.clone() };
     let headers = profile::frame::plain_headers(group.address().is_ipv6());
     let sizes = sizes(index, group, plan)?;
-    Ok(Some(Plain::new((sources, group.devices), group.address(), (&sizes, headers), params.echo)))
+    Ok(Some(PlainUdp::new((sources, group.devices), group.address(), (&sizes, headers), params.echo)))
 }
 
 /// The longest packet of all groups, without FCS.

@@ -4,7 +4,7 @@
 //! so what the generator is late by is in the measured delay, and counted as lateness besides. What the port
 //! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
 
-use crate::report::{Kept, Report, Reporter, SentStreams, take};
+use crate::report::{Report, Reporter, SentStreams, StreamRecords, take};
 use crate::run_elements::{OUTSIDE, RunElements};
 use crate::schedule::Departure;
 use crate::streams::Streams;
@@ -347,6 +347,6 @@ impl Drop for Generator {
             schedule: streams.schedule,
         };
         let sent = std::mem::take(&mut self.streams).into_iter().map(sent).collect();
-        self.reporter.hand_over(Kept::Sent(sent));
+        self.reporter.hand_over(StreamRecords::Sent(sent));
     }
 }

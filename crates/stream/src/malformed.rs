@@ -1,7 +1,7 @@
 //! What must hold for any frame in everything that receives; and the frames that nobody should send.
 
-use crate::expected::{Expected, Plain};
-use crate::receiver::Measured;
+use crate::expected::{ExpectedGroup, PlainUdp};
+use crate::receiver::Measurements;
 use crate::stream_table::Lane;
 use dpdk::Checked;
 use element::interface_addr::InterfaceAddr;
@@ -21,24 +21,24 @@ const ADDR6: InterfaceAddr =
     InterfaceAddr { ip: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)), ..ADDR };
 
 /// What a receiver knows that expects one stream.
-fn measured() -> Measured {
+fn measured() -> Measurements {
     let window = Window { measure: Time(1), drain: Time::NEVER };
-    Measured::new(vec![expected(None)], Lane::ALL, true, window)
+    Measurements::new(vec![expected(None)], Lane::ALL, true, window)
 }
 
-fn expected(plain: Option<Plain>) -> Expected {
+fn expected(plain: Option<PlainUdp>) -> ExpectedGroup {
     let meter = [(); 3].map(|()| Tally::new(1));
-    Expected { group: 0, streams: 0..1, meter, delay: Some(0), whole: false, plain }
+    ExpectedGroup { group: 0, streams: 0..1, meter, delay: Some(0), whole: false, plain }
 }
 
 /// The group's frames are plain datagrams between the reflecting address and the requesting one.
-fn plain(v6: bool) -> Plain {
+fn plain(v6: bool) -> PlainUdp {
     let sources = vec![if v6 { ADDR6.ip } else { ADDR.ip }];
     let peer: IpAddr = match v6 {
         false => Ipv4Addr::new(10, 0, 0, 1).into(),
         true => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(),
     };
-    Plain::new((sources, 1), SocketAddr::new(peer, 7), (&Sizes::Cycle(vec![100]), 42), true)
+    PlainUdp::new((sources, 1), SocketAddr::new(peer, 7), (&Sizes::Cycle(vec![100]), 42), true)
 }
 
 /// Show `frame` to everything that receives. Panics when one of them does, or does what it must not.
@@ -46,7 +46,7 @@ pub fn show(frame: &[u8]) {
     let _any = measured().frame(frame, 9_000);
     for v6 in [false, true] {
         let window = Window { measure: Time(1), drain: Time::NEVER };
-        let mut strict = Measured::new(vec![expected(Some(plain(v6)))], Lane::ALL, true, window);
+        let mut strict = Measurements::new(vec![expected(Some(plain(v6)))], Lane::ALL, true, window);
         for said in [Checked::Unknown, Checked::Good, Checked::Bad] {
             let _any = strict.checked(frame, 9_000, said);
         }

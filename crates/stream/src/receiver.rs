@@ -4,11 +4,11 @@
 //! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping. ICMP errors about what
 //! was sent are failures of its group; what they quote is never measured.
 
-use crate::expected::Expected;
-use crate::report::{Kept, Report, Reporter, take};
+use crate::expected::ExpectedGroup;
+use crate::report::{Report, Reporter, StreamRecords, take};
 use crate::run_elements::{OUTSIDE, RunElements};
 use crate::rx_offload::RxOffload;
-use crate::stream_table::{Lane, StreamTable, Unexpected};
+use crate::stream_table::{Lane, StreamTable, UnexpectedArrival};
 use dpdk::{Batch, Checked};
 use element::distribute::MOST_OUTPUTS;
 use element::kind::{Build, ElementKind};
@@ -118,17 +118,17 @@ impl ElementKind for Options {
 /// Element: measures the frames of streams, and hands on what is of none.
 #[derive(Debug)]
 pub struct Receiver {
-    measured: Measured,
+    measured: Measurements,
     reporter: Reporter,
     /// What the port says of frames, if it does.
     rx_offload: Option<RxOffload>,
 }
 
-/// What was measured so far; knows nothing of DPDK.
+/// Measurements so far; knows nothing of DPDK.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct Measurements {
     /// In the order of their streams.
-    groups: Vec<Expected>,
+    groups: Vec<ExpectedGroup>,
     /// One past the last stream of each group.
     ends: Box<[u32]>,
     streams: StreamTable,
@@ -174,9 +174,9 @@ pub(super) enum Verdict {
     Bad(usize),
 }
 
-impl Measured {
+impl Measurements {
     /// For groups whose streams are numbered one after the other, of those that `lane` has. `all`: each of them arrives here.
-    pub(super) fn new(mut groups: Vec<Expected>, lane: Lane, all: bool, window: Window) -> Self {
+    pub(super) fn new(mut groups: Vec<ExpectedGroup>, lane: Lane, all: bool, window: Window) -> Self {
         // now, as there is no asking for memory later
         for tally in groups.iter_mut().flat_map(|group| &mut group.meter) {
             let _room = tally.reordering_mut();
@@ -236,8 +236,9 @@ impl Measured {
         let by_ends = || {
             let layers = layers.ok()?;
             let (datagram, addresses) = (Datagram::trusted(frame, &layers).ok()?, layers.addresses(frame));
-            let reply =
-                |group: &Expected| group.plain.as_ref().is_some_and(|p| p.is_reply(addresses, &datagram));
+            let reply = |group: &ExpectedGroup| {
+                group.plain.as_ref().is_some_and(|p| p.is_reply(addresses, &datagram))
+            };
             Some((self.groups.iter().position(reply)?, now))
         };
         let Some((group, at)) = Signature::find(frame, end).and_then(known).or_else(by_ends) else { return };
@@ -252,7 +253,7 @@ impl Measured {
     #[inline(never)]
     fn icmp(&mut self, error: &IcmpError, now: u64) -> Verdict {
         let Some(quoted) = &error.quoted else { return Verdict::Bad(ICMP_UNMATCHED) };
-        let is_ours = |group: &Expected| group.plain.as_ref().map(|plain| plain.is_quoted(quoted));
+        let is_ours = |group: &ExpectedGroup| group.plain.as_ref().map(|plain| plain.is_quoted(quoted));
         let stream = quoted
             .signature
             .filter(|signature| self.ends.last().is_some_and(|streams| signature.stream < *streams));
@@ -380,7 +381,7 @@ impl Measured {
     #[inline(never)]
     fn unsigned(&mut self, frame: &[u8], layers: &Layers, datagram: &Datagram<'_>, now: u64) -> Verdict {
         let addresses = layers.addresses(frame);
-        let reply = |group: &Expected| {
+        let reply = |group: &ExpectedGroup| {
             group.plain.as_ref().is_some_and(|plain| plain.is_echo() && plain.is_reply(addresses, datagram))
         };
         if !self.groups.iter().any(reply) {
@@ -424,7 +425,7 @@ impl Measured {
         if !state.follows(signature.sequence) {
             let number = state.number(signature.sequence);
             let counts = phase != Phase::Warmup;
-            let unexpected = Unexpected { number, now, counts };
+            let unexpected = UnexpectedArrival { number, now, counts };
             if disturbed.arrived((state, place), unexpected, tally) == SequenceClass::Duplicate {
                 return Verdict::Done;
             }
@@ -451,13 +452,13 @@ impl Measured {
 impl Receiver {
     /// For these groups, in the order of their streams, of which `lane` comes here; `all`: and nowhere else.
     pub fn new(
-        groups: Vec<Expected>,
+        groups: Vec<ExpectedGroup>,
         (lane, all): (Lane, bool),
         reporter: Reporter,
         rx_offload: Option<RxOffload>,
     ) -> Self {
         let window = reporter.run().control.window();
-        Self { measured: Measured::new(groups, lane, all, window), reporter, rx_offload }
+        Self { measured: Measurements::new(groups, lane, all, window), reporter, rx_offload }
     }
 }
 
@@ -522,7 +523,7 @@ impl Drop for Receiver {
             let streams = streams.unordered();
             tracing::warn!(streams, "more streams were out of order than the order of can be kept");
         }
-        self.reporter.hand_over(Kept::Received(streams));
+        self.reporter.hand_over(StreamRecords::Received(streams));
     }
 }
 

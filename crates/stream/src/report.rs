@@ -82,12 +82,12 @@ pub struct Report {
     /// Devices with a flow under way, by group.
     pub active: Vec<(usize, u32)>,
     /// What was kept of each stream, when its owner is gone.
-    pub kept: Option<Kept>,
+    pub kept: Option<StreamRecords>,
 }
 
-/// What an element kept of each of its streams over the whole run.
+/// Records of an element's streams over the whole run.
 #[derive(Debug)]
-pub enum Kept {
+pub enum StreamRecords {
     /// What was sent, by group.
     Sent(Vec<SentStreams>),
     /// What came back.
@@ -134,7 +134,7 @@ impl Reporter {
     }
 
     /// The element is gone: this was kept of its streams.
-    pub fn hand_over(&self, kept: Kept) {
+    pub fn hand_over(&self, kept: StreamRecords) {
         let asked = self.answered;
         let report = Report { element: self.element, asked, kept: Some(kept), ..Report::empty() };
         // When the run did not begin, or is over already, nobody wants to know.

@@ -1,6 +1,6 @@
 //! What a run has for the elements of its graph that send and measure its groups.
 
-use crate::expected::{Expected, Plain};
+use crate::expected::{ExpectedGroup, PlainUdp};
 use crate::frames;
 use crate::report::{Report, Reporter, RunContext};
 use crate::rx_offload::RxOffload;
@@ -25,7 +25,7 @@ pub struct RunElements {
     /// Names of the elements that report, in the order of their numbers.
     pub reporters: Vec<String>,
     /// What frames of each group are like.
-    pub plain: Vec<Option<Plain>>,
+    pub plain: Vec<Option<PlainUdp>>,
     /// Stream number of each group's first device.
     pub first_streams: Vec<u32>,
     /// The plan.
@@ -55,16 +55,17 @@ impl RunElements {
     }
 
     /// What a receiver must know of all groups.
-    pub fn expected(&self) -> Vec<Expected> {
+    pub fn expected(&self) -> Vec<ExpectedGroup> {
         let groups = self.plan.groups.iter().zip(&self.plain).zip(&self.first_streams).enumerate();
-        let group = |(i, ((group, plain), first)): (usize, ((&GroupPlan, &Option<Plain>), &u32))| Expected {
-            group: i,
-            streams: *first..first + group.devices,
-            meter: [(); 3].map(|()| Tally::of(group.about)),
-            delay: frames::delay(i, &self.plan),
-            whole: self.plan.profile.groups[i].frame.is_some(),
-            plain: plain.clone(),
-        };
+        let group =
+            |(i, ((group, plain), first)): (usize, ((&GroupPlan, &Option<PlainUdp>), &u32))| ExpectedGroup {
+                group: i,
+                streams: *first..first + group.devices,
+                meter: [(); 3].map(|()| Tally::of(group.about)),
+                delay: frames::delay(i, &self.plan),
+                whole: self.plan.profile.groups[i].frame.is_some(),
+                plain: plain.clone(),
+            };
         groups.map(group).collect()
     }
 }

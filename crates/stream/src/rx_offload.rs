@@ -13,11 +13,11 @@ pub struct RxOffload {
     /// It looks at checksums.
     checksums: bool,
     /// It stamps.
-    stamps: Option<Stamping>,
+    stamps: Option<TimestampSource>,
 }
 
 #[derive(Debug, Clone)]
-struct Stamping {
+struct TimestampSource {
     place: Stamps,
     port: Port,
     clock: DeviceClock,
@@ -25,7 +25,7 @@ struct Stamping {
     due: u64,
 }
 
-impl Stamping {
+impl TimestampSource {
     fn compare(&mut self) {
         let ours = Clock::get();
         if let Some(reading) = Reading::take(|| self.port.clock(), || ours.now()) {
@@ -40,7 +40,7 @@ impl RxOffload {
     pub fn of(port: &Port, does: Offloads) -> Result<Option<Self>> {
         let stamping = |place| {
             let (port, clock) = (port.clone(), DeviceClock::new());
-            let mut stamping = Stamping { place, port, clock, due: 0 };
+            let mut stamping = TimestampSource { place, port, clock, due: 0 };
             stamping.compare();
             // The second is taken on the first tick.
             stamping.due = 0;
@@ -59,7 +59,7 @@ impl RxOffload {
     /// When the packet came, on our clock, ns; as it was taken `now`, unless the port says it better.
     #[inline]
     pub fn arrived(&self, mbuf: &Mbuf, now: u64) -> u64 {
-        let stamped = |stamping: &Stamping| stamping.clock.ours(mbuf.stamp(&stamping.place)?);
+        let stamped = |stamping: &TimestampSource| stamping.clock.ours(mbuf.stamp(&stamping.place)?);
         // It did not come later than it was taken: that is the error of the comparison.
         self.stamps.as_ref().and_then(stamped).map_or(now, |ours| ours.min(now))
     }

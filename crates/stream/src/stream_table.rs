@@ -35,7 +35,7 @@ pub struct StreamState {
     pub delay_sum: u64,
     /// The longest delay, ns.
     pub delay_max: u64,
-    /// The latest delay in the low bits; above it the number of its [`Disturbed`] and one more, or zero.
+    /// The latest delay in the low bits; above it the number of its [`DisturbedStream`] and one more, or zero.
     last: u64,
 }
 
@@ -104,7 +104,7 @@ impl Lane {
 
 /// A stream of which something was lost, late, doubled or refused.
 #[derive(Debug, Clone, Default)]
-struct Disturbed {
+struct DisturbedStream {
     window: FixedWindow<{ WINDOW / 64 }>,
     duplicates: u32,
     reordered: u32,
@@ -116,7 +116,7 @@ struct Disturbed {
 
 /// Where and when one arrived that was not expected next.
 #[derive(Debug, Clone, Copy)]
-pub struct Unexpected {
+pub struct UnexpectedArrival {
     /// Its number.
     pub number: u64,
     /// When it came, ns.
@@ -136,10 +136,10 @@ pub struct StreamTable {
 /// Those that were disturbed; apart from the pages, so that both can be changed at a time.
 #[derive(Debug)]
 pub struct DisturbedStreams {
-    chunks: Vec<Box<[Disturbed; CHUNK]>>,
+    chunks: Vec<Box<[DisturbedStream; CHUNK]>>,
     count: usize,
     /// Of the first [`ORDERED`] of them.
-    orders: Vec<Ordered>,
+    orders: Vec<StreamOrder>,
     /// How many came after those.
     unordered: usize,
     /// So many streams share the memory for gaps.
@@ -148,7 +148,7 @@ pub struct DisturbedStreams {
 
 /// A stream's order, and what is to be said of it once nothing more comes.
 #[derive(Debug)]
-struct Ordered {
+struct StreamOrder {
     order: ReorderTracker,
     pattern: Pattern,
     place: u32,
@@ -181,7 +181,7 @@ impl StreamTable {
     /// Nothing more comes: what that makes of the order of each stream that was disturbed, by its number, goes where `into`
     /// says. May be asked for again.
     pub fn finish(&mut self, mut into: impl FnMut(u32, &mut dyn FnMut(&mut ReorderingTally))) {
-        for Ordered { order, pattern, place } in &mut self.disturbed.orders {
+        for StreamOrder { order, pattern, place } in &mut self.disturbed.orders {
             let (page, at) = (*place as usize / PAGE, *place as usize % PAGE);
             let state = self.pages.get(page).and_then(|page| page.as_ref()?.get(at));
             let delivered = state.map_or(0, |state| state.delivered);
@@ -202,7 +202,8 @@ impl StreamTable {
         let place = self.lane.place(stream)?;
         let state = self.pages.get(place / PAGE)?.as_ref()?.get(place % PAGE)?;
         let disturbed = state.disturbed().and_then(|index| self.disturbed.get(index));
-        let pattern = disturbed.and_then(Disturbed::order).and_then(|order| self.disturbed.orders.get(order));
+        let pattern =
+            disturbed.and_then(DisturbedStream::order).and_then(|order| self.disturbed.orders.get(order));
         Some(DeviceTally {
             delivered: state.delivered,
             duplicates: disturbed.map_or(0, |stream| stream.duplicates),
@@ -216,7 +217,7 @@ impl StreamTable {
     }
 }
 
-impl Disturbed {
+impl DisturbedStream {
     fn order(&self) -> Option<usize> {
         (self.order as usize).checked_sub(1)
     }
@@ -229,7 +230,7 @@ impl DisturbedStreams {
     pub fn arrived(
         &mut self,
         (state, place): (&mut StreamState, u32),
-        at: Unexpected,
+        at: UnexpectedArrival,
         tally: &mut Tally,
     ) -> SequenceClass {
         let datagram = OutOfOrder { number: at.number, index: state.delivered, now: at.now };
@@ -269,11 +270,11 @@ impl DisturbedStreams {
         first
     }
 
-    fn get(&self, index: usize) -> Option<&Disturbed> {
+    fn get(&self, index: usize) -> Option<&DisturbedStream> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    fn stream(&mut self, state: &mut StreamState) -> Option<&mut Disturbed> {
+    fn stream(&mut self, state: &mut StreamState) -> Option<&mut DisturbedStream> {
         let index = match state.disturbed() {
             Some(index) => index,
             None => {
@@ -300,7 +301,7 @@ impl DisturbedStreams {
                 stream.order = NONE;
             } else {
                 let order = ReorderTracker::shared(self.streams);
-                self.orders.push(Ordered { order, pattern: Pattern::default(), place });
+                self.orders.push(StreamOrder { order, pattern: Pattern::default(), place });
                 stream.order = self.orders.len() as u32;
             }
         }
@@ -309,7 +310,7 @@ impl DisturbedStreams {
 
     #[cold]
     fn grow(&mut self) {
-        self.chunks.push(Box::new(std::array::from_fn(|_| Disturbed::default())));
+        self.chunks.push(Box::new(std::array::from_fn(|_| DisturbedStream::default())));
     }
 }
 
@@ -318,8 +319,8 @@ impl StreamTable {
     /// Bytes that it holds, but for the orders of streams that were disturbed.
     pub fn memory(&self) -> usize {
         let pages = self.pages.iter().flatten().count() * size_of::<[StreamState; PAGE]>();
-        let disturbed = self.disturbed.chunks.len() * size_of::<[Disturbed; CHUNK]>();
-        let orders = self.disturbed.orders.capacity() * size_of::<Ordered>();
+        let disturbed = self.disturbed.chunks.len() * size_of::<[DisturbedStream; CHUNK]>();
+        let orders = self.disturbed.orders.capacity() * size_of::<StreamOrder>();
         size_of::<Self>() + size_of_val(&*self.pages) + pages + disturbed + orders
     }
 }

@@ -1,6 +1,6 @@
 //! What became of each stream, from what its generator and its receivers kept of it.
 
-use crate::report::{Kept, SentStreams};
+use crate::report::{SentStreams, StreamRecords};
 use crate::stream_table::StreamTable;
 use protocol::meter::DeviceTally;
 use run::flows::{DeviceSummaries, Flow};
@@ -26,10 +26,10 @@ impl Summaries {
     }
 
     /// What one element kept.
-    pub fn add(&mut self, kept: Kept) {
+    pub fn add(&mut self, kept: StreamRecords) {
         match kept {
-            Kept::Sent(streams) => self.sent.extend(streams),
-            Kept::Received(streams) => self.received.push(streams),
+            StreamRecords::Sent(streams) => self.sent.extend(streams),
+            StreamRecords::Received(streams) => self.received.push(streams),
         }
     }
 }

@@ -337,7 +337,7 @@ impl Supervisor {
         let mut devices =
             last.then(|| Box::new(std::mem::take(&mut self.summaries)) as Box<dyn DeviceSummaries>);
         let mut ports = run::interfaces::between(&self.ports_before, &interfaces(&self.ports, &elements));
-        let mut complaints = if last { self.complaints() } else { Vec::new() };
+        let mut examples = if last { self.examples() } else { Vec::new() };
         for (worker, cpu) in cpu.iter().enumerate() {
             let then = self.cpu_then.get(worker).copied().unwrap_or_default();
             let mine = |e: &&ElementStats| e.worker == worker;
@@ -355,7 +355,7 @@ impl Supervisor {
                 pauses: pauses.get(worker).copied(),
                 addresses: Vec::new(),
                 // All that belongs to no worker goes with the first.
-                complaints: std::mem::take(&mut complaints),
+                examples: std::mem::take(&mut examples),
                 ports: std::mem::take(&mut ports),
                 elements: elements.iter().filter(mine).map(counts).collect(),
                 last: last.then(|| self.lost.clone().map_or(Ok(()), Err)),
@@ -369,7 +369,7 @@ impl Supervisor {
         self.cpu_then = cpu;
     }
 
-    fn complaints(&self) -> Vec<FailureExample> {
+    fn examples(&self) -> Vec<FailureExample> {
         let of = |(group, balance): (usize, &Balance)| {
             let lost = if self.echoes(group) { balance.unanswered().iter().sum() } else { 0 };
             let told = [

@@ -4,7 +4,7 @@
 
 use dataplane::port_bridge::{Options, PortBridge};
 use dpdk::{BURST, Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
-use impair::{Burst, Direction, LinkSpec, Live, PacketStore, Path, Stats};
+use impair::{Burst, Direction, DirectionControl, LinkSpec, PacketStore, Path, Stats};
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -62,7 +62,7 @@ impl PacketStore for Nothing {
 /// What a path decides for so many frames: the same seed, the same decisions.
 fn foreseen(seed: u64, way: &Value, frames: u64) -> Stats {
     let spec: LinkSpec = from_value(json!({"seed": seed, "a_to_b": way})).unwrap();
-    let live = Live::new(&spec, Direction::AToB);
+    let live = DirectionControl::new(&spec, Direction::AToB);
     let mut path = Path::new(live.clone(), 10_000);
     path.advance(1, &mut Nothing);
     (0..frames).for_each(|n| path.offer(1 + n, (), &mut Nothing));

@@ -2,7 +2,7 @@
 
 use profile::Profile;
 use run::Sample;
-use run::collect::{Collector, Header};
+use run::collect::{Collector, TrialHeader};
 use run::flows::Flows;
 use run::result::TrialResult;
 use run::{Control, Plan, SetupError, Transport, Trial};
@@ -55,7 +55,8 @@ pub fn run_watched<T: Transport>(
     }
     threads.into_iter().for_each(|thread| thread.join().expect("a worker"));
     let ports = transport.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
-    let header = Header { run: "t".into(), transport: "t", started: String::new(), stopped: None, ports };
+    let header =
+        TrialHeader { run: "t".into(), transport: "t", started: String::new(), stopped: None, ports };
     Ok(collector.finish(header))
 }
 

@@ -1,4 +1,4 @@
-//! Calling a device's model, and doing what it asks.
+//! Calls of a device's model, and carrying out what it requests.
 
 use super::{State, Worker};
 use crate::endpoint::{Connection, Endpoint};
@@ -26,7 +26,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let ((), ended, excused) = self.call_ended(i, intended, |device, cx| {
             cx.truncated = truncated;
             device.closed(cx, cause.kind);
-            explained = cx.complaint.as_ref().map(|(why, _)| *why);
+            explained = cx.example.as_ref().map(|(why, _)| *why);
         });
         if let Some(why) = explained.filter(|why| why.kind == cause.kind && why.detail != Detail::None) {
             *cause = why;
@@ -72,8 +72,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
-        if let Some((cause, text)) = cx.complaint.take() {
-            self.complain(g, cause, text);
+        if let Some((cause, text)) = cx.example.take() {
+            self.keep_example(g, cause, text);
         }
         let quota = &mut self.groups[g].quota;
         quota.left -= used;
@@ -87,7 +87,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if let Some(wake) = wake {
             let slot = &mut self.slots[i as usize];
             slot.wake = wake;
-            slot.asked = self.now;
+            slot.wake_set_at = self.now;
             self.arm(i);
         }
         self.carry_out(i, link);
@@ -97,7 +97,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if let Some(end) = end {
             self.flow_ended(i, end);
         }
-        self.see_wait(i);
+        self.update_wait(i);
         (answer, end, excused)
     }
 
@@ -108,12 +108,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let g = usize::from(slot.group);
         if self.plan.groups[g].scheme.carrier != Carrier::Stream {
             self.count_sent(g, payload);
-        } else if let Some(conn) = slot.conn.as_mut().filter(|conn| !conn.deaf) {
+        } else if let Some(conn) = slot.conn.as_mut().filter(|conn| !conn.send_failed) {
             conn.queue(conn.inner.given(), payload);
         }
     }
 
-    /// Count what has left of what device `i` sent.
+    /// Count the payload of device `i` that has left the host.
     pub(super) fn leave(&mut self, i: u32, exact: bool) {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
@@ -129,7 +129,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
         let given = conn.inner.given();
-        let goes = conn.inner.is_flushed() && !conn.ended && !conn.deaf;
+        let goes = conn.inner.is_flushed() && !conn.ended && !conn.send_failed;
         let left = if goes { given } else { conn.inner.left(true) };
         let (g, payload) = (usize::from(slot.group), conn.leave(given, left));
         self.count_sent(g, payload);
@@ -141,9 +141,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Take note of what device `i` waits for now: a connection, an answer, or nothing.
+    /// Update the wait of device `i`: for a connection, an answer, or nothing.
     #[inline]
-    pub(super) fn see_wait(&mut self, i: u32) {
+    pub(super) fn update_wait(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         let Some(waits) = &mut self.groups[usize::from(slot.group)].waits else { return };
         let since = match slot.state {
@@ -187,7 +187,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = &mut slot.conn else { return };
         if !self.outbox.bytes.is_empty()
-            && !conn.deaf
+            && !conn.send_failed
             && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
         {
             self.broke_sending(i, broken);
@@ -195,7 +195,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.refusals(i);
         let Some(conn) = &mut self.slots[i as usize].conn else { return };
         if link == Link::Close {
-            if conn.up && !conn.inner.is_flushed() && !conn.deaf {
+            if conn.up && !conn.inner.is_flushed() && !conn.send_failed {
                 conn.closing = true;
             } else {
                 self.hang_up(i);
@@ -203,17 +203,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Keep the first few failures of each kind for the log, and the first of each cause.
-    pub(super) fn complain(&mut self, g: usize, cause: impl Into<Cause>, what: impl Display) {
+    /// Keep an example for the log: the first few of each kind of failure, and the first of each cause.
+    pub(super) fn keep_example(&mut self, g: usize, cause: impl Into<Cause>, what: impl Display) {
         let cause = cause.into();
         let group = &mut self.groups[g];
-        let other = group.causes_told.other(cause.kind);
-        let new = cause.detail != Detail::None && group.causes_told.seen(cause) == 0 && other == 0;
-        let told = &mut group.told[cause.kind as usize];
-        if *told < 3 || new {
-            *told = told.saturating_add(1);
-            group.causes_told.count(cause, 1);
-            self.complaints.push(FailureExample { group: g, cause, text: what.to_string() });
+        let other = group.causes_kept.other(cause.kind);
+        let new = cause.detail != Detail::None && group.causes_kept.seen(cause) == 0 && other == 0;
+        let kept = &mut group.examples_kept[cause.kind as usize];
+        if *kept < 3 || new {
+            *kept = kept.saturating_add(1);
+            group.causes_kept.count(cause, 1);
+            self.examples.push(FailureExample { group: g, cause, text: what.to_string() });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A device's connection as its worker keeps it.
+//! Connection of a device, as its worker keeps it.
 
 use crate::conn_error::ConnError;
 use protocol::meter::Failure;
@@ -18,8 +18,8 @@ pub(super) struct Conn<C> {
     pub ended: bool,
     /// Whether the worker reads on from it in its next turn anyway.
     pub unread: bool,
-    /// Whether it takes nothing more: it is only read on.
-    pub deaf: bool,
+    /// Whether sending has failed: it is only read from.
+    pub send_failed: bool,
     /// Payload bytes that have not left, as far as is known, by the phase of their message.
     queued: [u64; 3],
     /// Up to where in the stream all has left.
@@ -37,7 +37,7 @@ impl<C> Conn<C> {
             closing: false,
             ended: false,
             unread: false,
-            deaf: false,
+            send_failed: false,
             queued: [0; 3],
             left: 0,
             spill: Vec::new(),

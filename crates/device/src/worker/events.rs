@@ -1,4 +1,4 @@
-//! What the endpoint tells: connections that come up, bytes that arrive, connections that break.
+//! Events of connections: they come up, bytes arrive, they break.
 
 use super::conn::Conn;
 use super::{State, Worker};
@@ -9,10 +9,10 @@ use protocol::meter::Failure;
 use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
 
-/// Reads from one socket before others have their turn.
-const READS_A_TURN: usize = 64;
-/// Such turns to read what came before sending failed: more than a receive buffer holds.
-const READ_OUT_TURNS: usize = 16;
+/// Reads from one socket before the next is served.
+const READS_PER_TURN: usize = 64;
+/// Turns to read the bytes that came before sending failed: more than a receive buffer holds.
+const RECEIVE_REST_TURNS: usize = 16;
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn event(&mut self, event: &Event) {
@@ -25,7 +25,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         // with the last bytes the end may have come too, and it is not told again
         conn.ended |= event.ended;
         let read_later = conn.unread;
-        if event.writable && !conn.deaf {
+        if event.writable && !conn.send_failed {
             if !conn.up {
                 match self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
                     Err(broken) => return self.broke_sending(i, broken),
@@ -36,13 +36,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     Err(broken) => return self.broke_sending(i, broken),
                     Ok(()) if conn.closing && conn.inner.is_flushed() => return self.hang_up(i),
                     Ok(()) => {
-                        let due = slot.held.take_if(|_| conn.inner.is_flushed());
+                        let due = slot.blocked_timer.take_if(|_| conn.inner.is_flushed());
                         self.leave(i, false);
                         self.refusals(i);
                         if let Some(due) = due {
                             let slot = &mut self.slots[i as usize];
                             slot.wake = Time::NEVER;
-                            let (g, asked) = (usize::from(slot.group), slot.asked);
+                            let (g, asked) = (usize::from(slot.group), slot.wake_set_at);
                             self.late(g, due, asked);
                             self.call(i, due, |device, cx| device.timer(cx));
                         }
@@ -66,7 +66,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Go on with connections that had more to read than one turn takes.
+    /// Read connections that had more to read than one turn takes.
     pub(super) fn read_on(&mut self) {
         for _ in 0..self.unread.len() {
             let Some((i, generation)) = self.unread.pop_front() else { break };
@@ -84,7 +84,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         for turn in 0.. {
             let slot = &mut self.slots[i as usize];
             let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
-            if turn == READS_A_TURN {
+            if turn == READS_PER_TURN {
                 conn.unread = true;
                 self.unread.push_back((i, generation));
                 break;
@@ -102,7 +102,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 }
                 Ok(Input::Dropped(datagrams)) => self.dropped(i, datagrams),
                 Ok(Input::Aside) => {
-                    if !conn.deaf
+                    if !conn.send_failed
                         && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default())
                     {
                         self.broke_sending(i, broken);
@@ -124,16 +124,20 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.buffer = buffer;
     }
 
-    /// Count what the receive queue of device `i` had no room for.
+    /// Count datagrams that the receive queue of device `i` had no room for.
     pub(super) fn dropped(&mut self, i: u32, dropped: u64) {
         if dropped > 0 {
             let g = usize::from(self.slots[i as usize].group);
             self.groups[g].meter[self.window.counted(self.now) as usize].counts.receive_drops += dropped;
-            self.complain(g, Failure::Local, format!("{dropped} datagrams found our own receive queue full"));
+            self.keep_example(
+                g,
+                Failure::Local,
+                format!("{dropped} datagrams found our own receive queue full"),
+            );
         }
     }
 
-    /// Show the model what came, behind what it left before.
+    /// Show the model received bytes, behind those that it left before.
     fn deliver(&mut self, i: u32, generation: u32, fresh: &[u8]) {
         let slot = &mut self.slots[i as usize];
         if slot.state != State::Active && !self.plan.groups[usize::from(slot.group)].keeps_connection {
@@ -144,7 +148,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         };
         let begun = slot.begun;
         if conn.inner.is_datagram() {
-            self.heard(i);
+            self.mark_answered(i);
             self.call(i, begun, |device, cx| device.received(cx, fresh));
             return;
         }
@@ -169,7 +173,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Device `i`'s connection broke. One may be found broken twice before [`Worker::mend`] looks at it; the
+    /// Device `i`'s connection broke. One may be found broken twice before [`Worker::report_broken`] looks at it; the
     /// generation then tells that it is the same.
     pub(super) fn broke(&mut self, i: u32, broken: ConnError) {
         self.broken.push_back((i, self.slots[i as usize].generation, broken));
@@ -179,17 +183,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// closed comes first.
     pub(super) fn broke_sending(&mut self, i: u32, broken: ConnError) {
         if let Some(conn) = self.slots[i as usize].conn.as_mut().filter(|_| broken.gone) {
-            conn.deaf = true;
+            conn.send_failed = true;
             conn.ended |= broken.why == Failure::Reset;
         }
         self.broke(i, broken.sending());
     }
 
-    /// Read what came before sending on the connection of device `i` failed with `broken`. What ended it then: TLS says more
-    /// with its last record than the network does.
-    fn read_out(&mut self, i: u32, generation: u32, broken: ConnError) -> ConnError {
+    /// Read the bytes that came before sending on the connection of device `i` failed with `broken`. Gives the error that ended
+    /// it: TLS says more with its last record than the network does.
+    fn receive_rest(&mut self, i: u32, generation: u32, broken: ConnError) -> ConnError {
         let found = self.broken.len();
-        for _ in 0..READ_OUT_TURNS {
+        for _ in 0..RECEIVE_REST_TURNS {
             self.readable(i, generation);
             let slot = &mut self.slots[i as usize];
             let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
@@ -209,7 +213,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
-    /// [`Worker::mend`].
+    /// [`Worker::report_broken`].
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
         if let Some(broken) = self.redirect(i, broken) {
             let cause = broken.cause();
@@ -217,7 +221,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
             let g = usize::from(slot.group);
             self.count_failure(g, cause, broken.times);
-            self.complain(g, cause, &broken);
+            self.keep_example(g, cause, &broken);
             self.broke(i, broken);
         }
     }
@@ -228,7 +232,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.groups[g].meter[phase].failed(cause, times);
     }
 
-    /// Take what the connection of device `i` noted while it sent.
+    /// Take datagram errors that the connection of device `i` noted while it sent.
     pub(super) fn refusals(&mut self, i: u32) {
         while let Some(broken) =
             self.slots[i as usize].conn.as_mut().and_then(|conn| conn.inner.take_refused())
@@ -239,17 +243,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Tell models of connections that broke and of datagrams that were refused. Here and not where it happened,
     /// so that a model that connects again at once cannot recurse.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn report_broken(&mut self) {
         for _ in 0..self.broken.len() {
             let Some((i, generation, mut broken)) = self.broken.pop_front() else { break };
             if broken.gone && broken.sending && self.slots[i as usize].generation == generation {
-                broken = self.read_out(i, generation, broken);
+                broken = self.receive_rest(i, generation, broken);
             }
             if self.slots[i as usize].generation != generation {
                 continue;
             }
             if broken.gone {
-                match self.connect_on(i, broken) {
+                match self.try_next_address(i, broken) {
                     Ok(()) => continue,
                     Err(left) => broken = left,
                 }
@@ -261,7 +265,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 let tls = self.plan.groups[usize::from(slot.group)].scheme.tls;
                 if let Some(conn) = &mut slot.conn {
                     closing = conn.closing;
-                    conn.deaf = true;
+                    conn.send_failed = true;
                     if tls && matches!(cause.kind, Failure::Closed | Failure::Reset) && !conn.up {
                         cause = Cause::named(cause.kind, CLOSED_IN_HANDSHAKE);
                     }
@@ -270,7 +274,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 let slot = &mut self.slots[i as usize];
                 slot.generation = slot.generation.wrapping_add(1);
                 slot.connect_by = Time::NEVER;
-                slot.held = None;
+                slot.blocked_timer = None;
             }
             let slot = &self.slots[i as usize];
             if slot.state != State::Active || closing {
@@ -286,7 +290,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             } else if !(excused || (why == Failure::Closed && ended == Some(FlowEnd::Completed))) {
                 self.count_failure(g, cause, 1);
                 self.slots[i as usize].tally.failed += 1;
-                self.complain(g, cause, &broken);
+                self.keep_example(g, cause, &broken);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! When flows begin and how they end: arrivals, the crowd, the timers of devices, and draining.
+//! Flows: arrivals, closed-loop devices, timers, and draining.
 
 use super::{State, Worker};
 use crate::conn_error::ConnError;
@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Timers fired between two looks at the sockets.
-const TIMERS_A_TURN: usize = 64;
-/// Devices told to end between two looks at the sockets.
-const RETIRE_A_TURN: u32 = 256;
+/// Timers fired between two polls of the sockets.
+const TIMERS_PER_TURN: usize = 64;
+/// Devices told to end between two polls of the sockets.
+const RETIRE_PER_TURN: u32 = 256;
 /// A flow that failed rests at least this long, so that a dead server is not hammered.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Until a device looks again whether a message is left for it: those under way may yet send them all.
@@ -24,13 +24,13 @@ const NO_ROOM: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(1);
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
-    /// Begin what is due: arrivals (open loop), newcomers to the crowd (closed loop).
+    /// Begin the flows that are due: arrivals (open loop), further devices (closed loop).
     pub(super) fn begin_flows(&mut self) {
         if self.draining {
             return;
         }
         for g in 0..self.groups.len() {
-            let mut turns = TIMERS_A_TURN;
+            let mut turns = TIMERS_PER_TURN;
             while turns > 0 && !self.groups[g].idle.is_empty() {
                 // before: what arrives after a phase is none of its sample's
                 self.tick();
@@ -53,11 +53,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Closed loop: fewer devices are wanted than are at work. Those that rest go at once, the others when their
     /// message is answered.
     fn retire(&mut self, g: usize) {
-        let mut left = self.groups[g].surplus(self.now).min(RETIRE_A_TURN);
+        let mut left = self.groups[g].surplus(self.now).min(RETIRE_PER_TURN);
         if left == 0 {
             return;
         }
-        for i in self.groups[g].turns() {
+        for i in self.groups[g].rotation() {
             match self.slots[i as usize].state {
                 State::Resting => {
                     self.timers.set(i, Time::NEVER);
@@ -75,7 +75,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             left -= 1;
             if left == 0 {
-                self.groups[g].turned(i);
+                self.groups[g].rotate_past(i);
                 break;
             }
         }
@@ -84,21 +84,21 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Closed loop: the next flow of device `i` begins at `at`.
     fn rest(&mut self, i: u32, at: Time) {
         self.slots[i as usize].state = State::Resting;
-        self.slots[i as usize].asked = self.now;
+        self.slots[i as usize].wake_set_at = self.now;
         self.timers.set(i, at);
     }
 
     pub(super) fn begin(&mut self, i: u32, intended: Time) {
         let local = self.kept_connection(i);
         if local.is_none() {
-            self.let_go(i);
+            self.release(i);
         }
         let slot = &mut self.slots[i as usize];
         slot.state = State::Active;
         slot.begun = intended;
         slot.connect_by = Time::NEVER;
         slot.wake = Time::NEVER;
-        slot.held = None;
+        slot.blocked_timer = None;
         slot.tally.flows.0 += 1;
         slot.unsent = true;
         let group = &mut self.groups[usize::from(slot.group)];
@@ -120,7 +120,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let keeps = self.plan.groups[usize::from(slot.group)].keeps_connection;
         slot.conn
             .as_ref()
-            .filter(|conn| keeps && conn.up && !conn.closing && !conn.deaf && !conn.ended)?
+            .filter(|conn| keeps && conn.up && !conn.closing && !conn.send_failed && !conn.ended)?
             .inner
             .local()
     }
@@ -133,7 +133,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         slot.flows += 1;
         slot.wake = Time::NEVER;
         slot.connect_by = Time::NEVER;
-        slot.held = None;
+        slot.blocked_timer = None;
         self.timers.set(i, Time::NEVER);
         let retires = std::mem::take(&mut slot.retires);
         let g = usize::from(slot.group);
@@ -152,7 +152,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
             }
         }
-        if self.draining || group.quota.told {
+        if self.draining || group.quota.is_announced {
             slot.state = State::Done;
         } else if group.arrivals.is_some() {
             slot.state = State::Idle;
@@ -163,7 +163,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 Some(due) => {
                     slot.state = State::Resting;
                     slot.begun = due;
-                    slot.asked = self.now;
+                    slot.wake_set_at = self.now;
                     self.timers.set(
                         i,
                         if end == FlowEnd::Failed { self.now + REST_AFTER_FAILURE } else { self.now },
@@ -188,7 +188,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     pub(super) fn fire_timers(&mut self) {
-        for _ in 0..TIMERS_A_TURN {
+        for _ in 0..TIMERS_PER_TURN {
             // a device that is behind would go on sending into a connection that is gone
             if self.broken.back().is_some_and(|(_, _, broken)| broken.gone) {
                 break;
@@ -210,7 +210,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     if !is_open {
                         self.groups[g].quota.begin();
                     }
-                    let asked = slot.asked;
+                    let asked = slot.wake_set_at;
                     // a flow from the backlog was due long before this device was free
                     let intended = if is_open { slot.begun } else { due };
                     self.late(g, due, asked);
@@ -225,7 +225,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     );
                 }
                 State::Active if slot.wake <= self.now => {
-                    let (wake, asked) = (slot.wake, slot.asked);
+                    let (wake, asked) = (slot.wake, slot.wake_set_at);
                     if let Some(conn) =
                         slot.conn.as_mut().filter(|c| c.inner.is_datagram() && !c.inner.is_flushed())
                     {
@@ -236,14 +236,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                         let full = !conn.inner.is_flushed();
                         self.refusals(i);
                         if full {
-                            self.slots[i as usize].held = Some(wake);
+                            self.slots[i as usize].blocked_timer = Some(wake);
                             self.retry_until = self.now + RETRY;
                             self.timers.set(i, self.retry_until);
                             continue;
                         }
                     }
                     let slot = &mut self.slots[i as usize];
-                    slot.held = None;
+                    slot.blocked_timer = None;
                     slot.wake = Time::NEVER;
                     self.arm(i);
                     self.late(g, wake, asked);
@@ -271,7 +271,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn end_spent_groups(&mut self) {
         for g in 0..self.groups.len() {
             let quota = &mut self.groups[g].quota;
-            if quota.is_spent() && !std::mem::replace(&mut quota.told, true) {
+            if quota.is_spent() && !std::mem::replace(&mut quota.is_announced, true) {
                 self.stop_devices(self.groups[g].slots.clone());
             }
         }
@@ -279,7 +279,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Whether each group has sent its total, and has its answers.
     pub(super) fn is_spent(&self) -> bool {
-        !self.groups.is_empty() && self.groups.iter().all(|group| group.quota.told && group.active == 0)
+        !self.groups.is_empty()
+            && self.groups.iter().all(|group| group.quota.is_announced && group.active == 0)
     }
 
     pub(super) fn drain(&mut self) {
@@ -306,7 +307,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Whether all flows have ended, and their last words have been said.
+    /// Whether all flows have ended, and their last bytes have been sent.
     pub(super) fn is_quiet(&mut self) -> bool {
         if !self.draining || self.groups.iter().any(|g| g.active > 0) {
             return false;
@@ -315,14 +316,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let closing = |i: &u32| self.slots[*i as usize].conn.as_ref().is_some_and(|conn| conn.closing);
         let all = || (0..self.slots.len() as u32).filter(closing).collect();
         let mut left: Vec<u32> = self.closing.take().unwrap_or_else(all);
-        left.retain(|i| !self.last_words(*i));
+        left.retain(|i| !self.flush_closing(*i));
         let quiet = left.is_empty();
         self.closing = Some(left);
         quiet
     }
 
-    /// Try again with what the socket had no room for when its flow ended. Whether nothing is left.
-    fn last_words(&mut self, i: u32) -> bool {
+    /// Send the bytes that the socket had no room for when the flow ended. Whether none is left.
+    fn flush_closing(&mut self, i: u32) -> bool {
         let Some(conn) = self.slots[i as usize].conn.as_mut().filter(|conn| conn.closing) else {
             return true;
         };
@@ -335,8 +336,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         !left
     }
 
-    /// Let go of what the last flow left. Datagrams that the socket has not taken by now are our own loss.
-    fn let_go(&mut self, i: u32) {
+    /// Close the connection of the last flow. Datagrams that the socket has not taken by now are our own loss.
+    fn release(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
         let unsent = self.close(i);
@@ -355,7 +356,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             if up && self.slots[i].state == State::Active {
                 self.readable(i as u32, self.slots[i].generation);
             }
-            self.let_go(i as u32);
+            self.release(i as u32);
             if self.slots[i].state == State::Active {
                 let now = self.now;
                 self.call(i as u32, now, |device, cx| device.abandoned(cx));
@@ -366,7 +367,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             slot.state = State::Done;
             let g = usize::from(slot.group);
-            self.see_wait(i as u32);
+            self.update_wait(i as u32);
             self.groups[g].active -= 1;
             self.groups[g].meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
         }

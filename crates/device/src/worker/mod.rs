@@ -1,12 +1,12 @@
 //! One worker: its devices, their timers and their connections, in one loop on one core.
 
+mod backoff;
 mod call;
 mod conn;
 mod events;
 mod flows;
 mod reach;
 mod report;
-mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +14,7 @@ use crate::conn_error::ConnError;
 use crate::endpoint::Endpoint;
 use crate::group::Group;
 use crate::timers::Timers;
+use backoff::BusyPollBackoff;
 use conn::Conn;
 use models::Device;
 use protocol::meter::{DeviceTally, Window};
@@ -21,7 +22,6 @@ use protocol::model::{Model, Outbox};
 use protocol::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rest::Pulse;
 use run::cpu::{CpuTime, ThreadCpu};
 use run::plan::{GroupPlan, Plan};
 use run::stalls::Wait;
@@ -33,13 +33,13 @@ use std::time::Duration;
 
 /// Largest read.
 const BUFFER: usize = 64 * 1024;
-/// Longest sleep: how soon a stop or a pause is seen.
-const NAP: Duration = Duration::from_millis(20);
+/// Longest sleep between checks for a stop or a pause.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 
-/// Where a device is in its life.
+/// State of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waits for an arrival (open loop), or is not part of the crowd (closed loop).
+    /// Waits for an arrival (open loop), or is not wanted now (closed loop).
     Idle,
     /// Closed loop: its next flow begins when its timer is due.
     Resting,
@@ -69,17 +69,17 @@ struct Slot<C, D> {
     begun: Time,
     /// When the model wants to be woken, and when it said so.
     wake: Time,
-    asked: Time,
+    wake_set_at: Time,
     /// When the connection was asked for, and when it must be up.
     connect_asked: Time,
     connect_by: Time,
-    /// Which of its target's addresses it is at, and how many it has tried since one worked.
+    /// Index of the target address in use, and failed attempts since one worked.
     address: u8,
-    tried: u8,
+    attempts: u8,
     /// How long it has been waiting for an answer.
     wait: Wait,
-    /// A timer that waits until the socket takes datagrams again.
-    held: Option<Time>,
+    /// A model timer that is due, and waits until the socket takes datagrams again.
+    blocked_timer: Option<Time>,
     tally: DeviceTally,
 }
 
@@ -104,7 +104,7 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     /// Sockets that may have more to read.
     unread: VecDeque<(u32, u32)>,
     buffer: Box<[u8]>,
-    complaints: Vec<FailureExample>,
+    examples: Vec<FailureExample>,
     cpu: ThreadCpu,
     draining: bool,
     /// When all flows have ended: the devices whose connection has yet to send its last bytes.
@@ -132,7 +132,7 @@ impl<E: Endpoint> Worker<E> {
 }
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
-    /// The same with devices that `device` makes, of whatever model.
+    /// A worker of devices that `device` makes, of any model.
     fn with_devices(
         endpoint: E,
         (number, workers): (usize, usize),
@@ -158,20 +158,20 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     flows: 0,
                     begun: Time::ZERO,
                     wake: Time::NEVER,
-                    asked: Time::ZERO,
+                    wake_set_at: Time::ZERO,
                     connect_asked: Time::ZERO,
                     connect_by: Time::NEVER,
                     address: 0,
-                    tried: 0,
+                    attempts: 0,
                     wait: Wait::none(),
-                    held: None,
+                    blocked_timer: None,
                     tally: DeviceTally::default(),
                 });
             }
             groups.push(Group::new(&plan, g, first..slots.len() as u32, number, workers));
         }
         let window = control.window();
-        let cpu = ThreadCpu::here();
+        let cpu = ThreadCpu::current();
         Self {
             number,
             timers: Timers::new(slots.len()),
@@ -193,7 +193,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             broken: VecDeque::new(),
             unread: VecDeque::new(),
             buffer: vec![0; BUFFER].into(),
-            complaints: Vec::new(),
+            examples: Vec::new(),
             cpu,
             draining: false,
             closing: None,
@@ -205,7 +205,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Work until the run is over.
     pub fn run(mut self) {
         let mut events = Vec::new();
-        let mut pulse = Pulse::new();
+        let mut backoff = BusyPollBackoff::new();
         while self.control.now().is_none() && !self.control.aborted() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -213,7 +213,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         while !self.control.aborted() {
             if self.control.is_paused() {
                 // nothing falls due, and nothing is read either: an answer could make a model send
-                std::thread::sleep(NAP);
+                std::thread::sleep(MAX_SLEEP);
                 continue;
             }
             self.tick();
@@ -226,10 +226,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             self.begin_flows();
             self.fire_timers();
-            self.mend();
-            let mut wait = self.patience();
+            self.report_broken();
+            let mut wait = self.poll_timeout();
             let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
-            let rest = pulse.rest(self.now, events.len(), active, wait.as_nanos() as u64);
+            let rest = backoff.rest(self.now, events.len(), active, wait.as_nanos() as u64);
             if !rest.is_zero() {
                 std::thread::sleep(rest);
                 wait -= rest;
@@ -243,13 +243,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.event(event);
             }
             self.read_on();
-            self.mend();
+            self.report_broken();
         }
         self.give_up_flows();
         self.finish(Ok(()));
     }
 
-    /// See what time it is. Intervals that are over are reported before anything is done at the new time: a device that finds
+    /// Read the clock. Intervals that are over are reported before anything is done at the new time: a device that finds
     /// the load over counts all that it did not send.
     #[inline]
     fn tick(&mut self) {
@@ -260,8 +260,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.report();
     }
 
-    /// How long to wait for sockets before something else is due.
-    fn patience(&self) -> Duration {
+    /// Time to wait for sockets before something else is due.
+    fn poll_timeout(&self) -> Duration {
         if !self.unread.is_empty() {
             return Duration::ZERO;
         }
@@ -269,6 +269,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let next = self.timers.next().min(groups).min(self.boundary);
         // the clock has moved on since the turn began
         let now = self.control.now().unwrap_or(self.now);
-        Duration::from_nanos(next.since(now)).min(NAP)
+        Duration::from_nanos(next.since(now)).min(MAX_SLEEP)
     }
 }

@@ -16,13 +16,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
         slot.address = self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index) as u8;
-        slot.tried = 0;
+        slot.attempts = 0;
         slot.connect_asked = self.now;
-        self.open_here(i)
+        self.open_address(i)
     }
 
     /// The same, to its present address, or the next to which it can begin.
-    fn open_here(&mut self, i: u32) -> Result<(), ConnError> {
+    fn open_address(&mut self, i: u32) -> Result<(), ConnError> {
         loop {
             let slot = &mut self.slots[i as usize];
             let g = usize::from(slot.group);
@@ -42,7 +42,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             } else {
                 // what is left of the time is shared with the addresses that may be tried after this one
                 let by = slot.connect_asked + Duration::from_nanos(group.connect_timeout);
-                let attempts = group.addresses.tries().saturating_sub(slot.tried.into()).max(1) as u64;
+                let attempts = group.addresses.tries().saturating_sub(slot.attempts.into()).max(1) as u64;
                 slot.connect_by = self.now + Duration::from_nanos(by.since(self.now) / attempts);
             }
             slot.conn = Some(Conn::new(conn, datagrams));
@@ -59,13 +59,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let (n, group) = (usize::from(slot.address), &self.plan.groups[g]);
         let reach = &mut self.groups[g].reach;
         reach.failed(n, &broken);
-        slot.tried += 1;
-        let (tries, tried) = (group.addresses.tries(), usize::from(slot.tried));
+        slot.attempts += 1;
+        let (tries, tried) = (group.addresses.tries(), usize::from(slot.attempts));
         if tries == 1 || !reach.is_of_the_address(n, &broken) {
             return Err(broken.to(group.addresses.at(n)));
         }
         if tried >= tries {
-            slot.tried = 0;
+            slot.attempts = 0;
             return Err(broken.of_all(reach.causes(&group.host, &group.addresses)));
         }
         slot.address = ((n + 1) % group.addresses.count()) as u8;
@@ -74,7 +74,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// The connection of device `i` is gone: when it had not come up yet, and there is another address, it is tried. An error
     /// is what the model is to be told.
-    pub(super) fn connect_on(&mut self, i: u32, broken: ConnError) -> Result<(), ConnError> {
+    pub(super) fn try_next_address(&mut self, i: u32, broken: ConnError) -> Result<(), ConnError> {
         let slot = &self.slots[i as usize];
         let stream = self.plan.groups[usize::from(slot.group)].scheme.carrier == Carrier::Stream;
         let connecting = slot.conn.as_ref().is_some_and(|conn| !conn.up && !conn.closing);
@@ -83,13 +83,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         self.next_address(i, broken)?;
         self.close(i);
-        self.open_here(i)
+        self.open_address(i)
     }
 
     /// The connection of device `i` came up.
     pub(super) fn reached(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
-        slot.tried = 0;
+        slot.attempts = 0;
         let reach = &mut self.groups[usize::from(slot.group)].reach;
         reach.opened(slot.address.into());
         reach.works(slot.address.into());
@@ -97,11 +97,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// A datagram came for device `i` from its present address.
     #[inline]
-    pub(super) fn heard(&mut self, i: u32) {
+    pub(super) fn mark_answered(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         let reach = &mut self.groups[usize::from(slot.group)].reach;
-        if !reach.is_heard(slot.address.into()) {
-            slot.tried = 0;
+        if !reach.is_answered(slot.address.into()) {
+            slot.attempts = 0;
             reach.works(slot.address.into());
         }
     }
@@ -126,14 +126,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let open = slot.conn.as_ref().is_some_and(|conn| !conn.closing) && slot.state == State::Active;
         let by_path = matches!(broken.why, Failure::Refused | Failure::Unreachable);
         let one = self.plan.groups[g].addresses.tries() == 1;
-        if one || !open || !by_path || self.groups[g].reach.is_heard(slot.address.into()) {
+        if one || !open || !by_path || self.groups[g].reach.is_answered(slot.address.into()) {
             return Some(broken);
         }
         let (index, times) = (slot.index, broken.times);
         let kept = self.groups[g].reach.take_kept(index);
         let moved = self.next_address(i, broken).and_then(|()| {
             self.close(i);
-            self.open_here(i)
+            self.open_address(i)
         });
         if let Err(all) = moved {
             return Some(all.datagrams(times));

@@ -42,7 +42,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let mut behind = vec![[0; 2]; self.groups.len()];
         if !self.draining {
             let window = self.window;
-            let mut look = |slot: &Slot<E::Conn, D>| look_behind(slot, end, window, &mut behind);
+            let mut look = |slot: &Slot<E::Conn, D>| count_overdue(slot, end, window, &mut behind);
             if self.ends_phase(end) {
                 self.slots.iter().for_each(&mut look);
             } else {
@@ -111,7 +111,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             took: self.now.since(self.wall_then),
             pauses: None,
             addresses,
-            complaints: std::mem::take(&mut self.complaints),
+            examples: std::mem::take(&mut self.examples),
             ports: Default::default(),
             elements: Vec::new(),
             last,
@@ -127,7 +127,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 }
 
 /// Add what device `slot` has yet to send of what fell due before `end`, by phase.
-fn look_behind<C, D: Model>(slot: &Slot<C, D>, end: Time, window: Window, behind: &mut [[u64; 2]]) {
+fn count_overdue<C, D: Model>(slot: &Slot<C, D>, end: Time, window: Window, behind: &mut [[u64; 2]]) {
     if slot.state != State::Active {
         return;
     }

@@ -309,7 +309,7 @@ fn a_total_is_sent_exactly_and_ends_the_load() {
         worker.end_spent_groups();
         worker.begin_flows();
         worker.fire_timers();
-        worker.mend();
+        worker.report_broken();
     }
     worker.end_spent_groups();
     let counted = counts(&worker);

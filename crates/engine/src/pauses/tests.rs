@@ -7,7 +7,7 @@ const US: u64 = 1_000;
 const TICK: u64 = 5 * MS;
 
 /// A worker in simulated time: what it does, and what is done to it.
-struct Simulated {
+struct SimulatedWorker {
     now: u64,
     watch: PauseWatch<FakeCpu>,
     ticked: u64,
@@ -24,7 +24,7 @@ impl CpuClock for FakeCpu {
     }
 }
 
-impl Simulated {
+impl SimulatedWorker {
     fn new() -> Self {
         let mut watch = PauseWatch::new(FakeCpu::default());
         watch.begin(0);
@@ -37,7 +37,7 @@ impl Simulated {
         cpu.set(cpu.get() + own);
         self.now += own + taken;
         if own + taken > self.watch.alarm() {
-            self.watch.look(own + taken, self.now, &self.pauses, &self.long_turns);
+            self.watch.check(own + taken, self.now, &self.pauses, &self.long_turns);
         }
         if self.now >= self.ticked + TICK {
             self.ticked = self.now;
@@ -61,7 +61,7 @@ impl Simulated {
 
 #[test]
 fn what_is_taken_from_a_worker_is_a_pause() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     for taken in [0, 3 * MS, 0, 150 * US, 0] {
         worker.turns(10 * US, taken);
     }
@@ -70,7 +70,7 @@ fn what_is_taken_from_a_worker_is_a_pause() {
 
 #[test]
 fn a_long_turn_of_its_own_is_none() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(8 * MS, 0);
     worker.turns(10 * US, 0);
     assert_eq!(worker.found(), [(0, 0, 0), (1, 8 * MS, 8 * MS)]);
@@ -78,7 +78,7 @@ fn a_long_turn_of_its_own_is_none() {
 
 #[test]
 fn a_long_turn_in_which_it_is_interrupted_is_parted() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(2 * MS, 4 * MS);
     assert_eq!(worker.found(), [(1, 4 * MS, 4 * MS), (1, 2 * MS, 2 * MS)]);
 }
@@ -86,20 +86,20 @@ fn a_long_turn_in_which_it_is_interrupted_is_parted() {
 #[test]
 fn a_host_that_does_not_tell_what_it_takes_excuses_nothing() {
     // The kernel takes it for CPU time of the thread.
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(10 * US + 4 * MS, 0);
     assert_eq!(worker.found()[0].0, 0);
 }
 
 #[test]
 fn each_threshold_is_exact() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(US, PAUSE_NS - 1);
     assert_eq!(worker.found()[0].0, 0);
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(US, PAUSE_NS);
     assert_eq!(worker.found()[0], (1, PAUSE_NS, PAUSE_NS));
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(LONG_TURN_NS - 1, 0);
     assert_eq!(worker.found()[1].0, 0);
     worker.turns(LONG_TURN_NS, 0);
@@ -110,7 +110,7 @@ fn each_threshold_is_exact() {
 
 #[test]
 fn batches_that_take_long_are_not_asked_about_each_time() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     worker.turns(150 * US, 0);
     assert_eq!(worker.watch.alarm(), 300 * US);
     for _ in 0..100 {
@@ -123,7 +123,7 @@ fn batches_that_take_long_are_not_asked_about_each_time() {
 
 #[test]
 fn rest_is_no_pause_unless_it_lasts_longer_than_it_should() {
-    let mut worker = Simulated::new();
+    let mut worker = SimulatedWorker::new();
     for _ in 0..1000 {
         worker.rest(50 * US, 60 * US);
         worker.turns(US, 0);
@@ -154,7 +154,7 @@ proptest! {
     fn no_more_is_excused_than_was_taken(
         turns in prop::collection::vec((0u64..400_000, prop_oneof![8 => 0u64..1, 1 => 0u64..20_000, 1 => 0u64..6_000_000]), 1..400)
     ) {
-        let mut worker = Simulated::new();
+        let mut worker = SimulatedWorker::new();
         let (mut taken, mut long) = (0, 0);
         for (own, away) in turns {
             worker.turns(own, away);

@@ -90,12 +90,12 @@ pub struct Check {
 }
 
 #[derive(Default, Clone)]
-pub struct Seen {
+pub struct Recorder {
     pub seen: Arc<AtomicU64>,
     pub sum: Arc<AtomicU64>,
 }
 
-impl Seen {
+impl Recorder {
     pub fn check(&self, most: usize) -> Check {
         Check { seen: self.seen.clone(), sum: self.sum.clone(), last: None, most }
     }

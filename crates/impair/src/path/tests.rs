@@ -48,7 +48,7 @@ impl PacketStore for Names {
     }
 }
 
-struct Rig {
+struct TestPath {
     path: Path<Numbers>,
     store: Names,
     next: u32,
@@ -56,10 +56,10 @@ struct Rig {
     out: Vec<(u32, u64)>,
 }
 
-impl Rig {
+impl TestPath {
     fn with(spec: &LinkSpec, capacity: usize) -> Self {
         spec.check().expect("makes sense");
-        let live = Live::new(spec, Direction::AToB);
+        let live = DirectionControl::new(spec, Direction::AToB);
         let path = Path::new(live, capacity);
         Self { path, store: Names::default(), next: 1, out: Vec::new() }
     }
@@ -110,7 +110,7 @@ impl Rig {
 
 #[test]
 fn nothing_asked_nothing_done() {
-    let mut rig = Rig::new(json!({}));
+    let mut rig = TestPath::new(json!({}));
     rig.send(10, 3);
     rig.advance(10);
     assert_eq!(rig.out, [(1, 10), (2, 10), (3, 10)]);
@@ -120,7 +120,7 @@ fn nothing_asked_nothing_done() {
 
 #[test]
 fn a_delay_is_kept_to_the_nanosecond() {
-    let mut rig = Rig::new(json!({"delay": {"constant": "40ms"}}));
+    let mut rig = TestPath::new(json!({"delay": {"constant": "40ms"}}));
     rig.send(7, 2);
     rig.send(8, 1);
     rig.advance(40 * MS + 6);
@@ -132,7 +132,7 @@ fn a_delay_is_kept_to_the_nanosecond() {
 
 #[test]
 fn listed_packets_are_lost_also_inside_a_train() {
-    let mut rig = Rig::new(json!({"loss": {"list": [1, 4, 5, 10]}}));
+    let mut rig = TestPath::new(json!({"loss": {"list": [1, 4, 5, 10]}}));
     rig.send(0, 10);
     rig.send(1, 2);
     let stats = rig.finish();
@@ -142,7 +142,7 @@ fn listed_packets_are_lost_also_inside_a_train() {
 
 #[test]
 fn reordered_packets_come_after_as_many_as_asked() {
-    let mut rig = Rig::new(json!({"reorder": {"share": "100%", "by": {"packets": 2}}}));
+    let mut rig = TestPath::new(json!({"reorder": {"share": "100%", "by": {"packets": 2}}}));
     rig.send(0, 1);
     // Only the first is held back; the parameters change before the others.
     rig.path.live().clone().set(&LinkSpec::default());
@@ -154,7 +154,7 @@ fn reordered_packets_come_after_as_many_as_asked() {
 
 #[test]
 fn who_is_not_overtaken_goes_on_after_a_while_and_does_not_count() {
-    let mut rig = Rig::new(json!({"reorder": {"share": "100%", "by": {"packets": 3}}}));
+    let mut rig = TestPath::new(json!({"reorder": {"share": "100%", "by": {"packets": 3}}}));
     rig.send(0, 2);
     let stats = rig.finish();
     assert_eq!(rig.out, [(1, 100 * MS), (2, 100 * MS)]);
@@ -163,7 +163,7 @@ fn who_is_not_overtaken_goes_on_after_a_while_and_does_not_count() {
 
 #[test]
 fn a_packet_held_back_by_time_is_overtaken_by_those_that_come_within() {
-    let mut rig = Rig::new(
+    let mut rig = TestPath::new(
         json!({"delay": {"constant": "1ms"}, "reorder": {"share": "100%", "by": {"time": "2500us"}}}),
     );
     rig.send(0, 1);
@@ -180,7 +180,7 @@ fn a_packet_held_back_by_time_is_overtaken_by_those_that_come_within() {
 
 #[test]
 fn duplicates_follow_their_packet_and_damage_is_done_to_one() {
-    let mut rig = Rig::new(json!({"duplicate": "100%"}));
+    let mut rig = TestPath::new(json!({"duplicate": "100%"}));
     rig.send(0, 2);
     assert_eq!(rig.finish().duplicated, 2);
     assert_eq!(rig.numbers(), [1, 1, 2, 2]);
@@ -189,7 +189,7 @@ fn duplicates_follow_their_packet_and_damage_is_done_to_one() {
     let stats = rig.finish();
     assert_eq!((stats.no_copy, stats.duplicated, rig.out.len()), (1, 2, 5));
 
-    let mut rig = Rig::new(json!({"corrupt": "1%"}));
+    let mut rig = TestPath::new(json!({"corrupt": "1%"}));
     rig.send(0, 10_000);
     let stats = rig.finish();
     assert_eq!(stats.corrupted, rig.store.damaged.len() as u64);
@@ -199,7 +199,7 @@ fn duplicates_follow_their_packet_and_damage_is_done_to_one() {
 #[test]
 fn a_full_path_says_so() {
     let spec: LinkSpec = from_value(json!({"a_to_b": {"delay": {"constant": "1ms"}}})).expect("a spec");
-    let mut rig = Rig::with(&spec, 2);
+    let mut rig = TestPath::with(&spec, 2);
     rig.send(0, 4);
     rig.send(1, 1);
     rig.send(2, 3);
@@ -211,7 +211,7 @@ fn a_full_path_says_so() {
 
 #[test]
 fn parameters_change_live_and_order_is_kept_when_the_way_gets_shorter() {
-    let mut rig = Rig::new(json!({"delay": {"constant": "10ms"}}));
+    let mut rig = TestPath::new(json!({"delay": {"constant": "10ms"}}));
     rig.send(0, 1);
     let live = rig.path.live().clone();
     live.set(&from_value(json!({"a_to_b": {"delay": {"constant": "1ms"}}})).expect("a spec"));
@@ -230,7 +230,7 @@ fn a_timeline_is_followed_and_repeated() {
         "timeline": {"steps": [{"at": "10ms", "a_to_b": way(2)}, {"at": "15ms"}, {"at": "20ms", "a_to_b": way(3)}],
                      "repeat": "30ms"}
     });
-    let mut rig = Rig::with(&from_value(spec).expect("a spec"), 100);
+    let mut rig = TestPath::with(&from_value(spec).expect("a spec"), 100);
     for at in [0, 9, 10, 19, 20, 29, 30, 40, 55, 1050] {
         rig.send((1000 + at) * MS, 1);
         rig.advance((1004 + at) * MS);
@@ -243,7 +243,7 @@ fn a_timeline_is_followed_and_repeated() {
 #[test]
 fn a_rate_limit_spaces_packets_by_their_bytes_on_the_wire() {
     // 1000 bytes at 8 Mbit/s: 1 ms each.
-    let mut rig = Rig::new(json!({"delay": {"constant": "5ms"}, "bottleneck": {"rate": "8Mbit/s"}}));
+    let mut rig = TestPath::new(json!({"delay": {"constant": "5ms"}, "bottleneck": {"rate": "8Mbit/s"}}));
     rig.send(0, 3);
     rig.send(MS / 2, 1);
     rig.send(100 * MS, 1);
@@ -256,7 +256,7 @@ fn a_rate_limit_spaces_packets_by_their_bytes_on_the_wire() {
 fn what_does_not_fit_the_queue_is_dropped_and_an_idle_line_takes_one_more() {
     let queue = |limit: Value| json!({"bottleneck": {"rate": "8Mbit/s", "queue": {"tail_drop": limit}}});
     for limit in [json!({"packets": 3}), json!({"bytes": "3500B"})] {
-        let mut rig = Rig::new(queue(limit));
+        let mut rig = TestPath::new(queue(limit));
         rig.send(0, 6);
         assert_eq!(rig.stats().tail_dropped, 2);
         // At 1.5 ms the second is on the line, so two wait, and one more fits.
@@ -270,7 +270,7 @@ fn what_does_not_fit_the_queue_is_dropped_and_an_idle_line_takes_one_more() {
 #[test]
 fn a_train_leaves_a_fast_line_in_pieces_of_at_most_100_us() {
     // 1000 bytes at 400 Mbit/s: 20 µs each, so five to a piece.
-    let mut rig = Rig::new(json!({"bottleneck": {"rate": "400Mbit/s"}}));
+    let mut rig = TestPath::new(json!({"bottleneck": {"rate": "400Mbit/s"}}));
     rig.send(0, 12);
     rig.finish();
     let times: Vec<u64> = rig.out.iter().map(|(_, at)| at / 1000).collect();
@@ -280,8 +280,9 @@ fn a_train_leaves_a_fast_line_in_pieces_of_at_most_100_us() {
 #[test]
 fn the_rate_is_what_was_asked_also_where_a_packet_is_no_whole_number_of_nanoseconds() {
     // 1000 bytes at 7 Gbit/s: 1142.857… ns.
-    let mut rig =
-        Rig::new(json!({"bottleneck": {"rate": "7Gbit/s", "queue": {"tail_drop": {"packets": 1000000}}}}));
+    let mut rig = TestPath::new(
+        json!({"bottleneck": {"rate": "7Gbit/s", "queue": {"tail_drop": {"packets": 1000000}}}}),
+    );
     rig.send(0, 70_000);
     rig.send(1, 630_000);
     rig.finish();
@@ -291,7 +292,7 @@ fn the_rate_is_what_was_asked_also_where_a_packet_is_no_whole_number_of_nanoseco
 
 #[test]
 fn opening_the_line_lets_all_go() {
-    let mut rig = Rig::new(json!({"bottleneck": {"rate": "8Mbit/s"}}));
+    let mut rig = TestPath::new(json!({"bottleneck": {"rate": "8Mbit/s"}}));
     rig.send(0, 5);
     rig.path.live().clone().set(&LinkSpec::default());
     rig.advance(MS);
@@ -302,8 +303,8 @@ fn opening_the_line_lets_all_go() {
 }
 
 /// Twice as much as the line takes, for `seconds`.
-fn overload(queue: Value, seconds: u64) -> (Rig, Stats) {
-    let mut rig = Rig::new(json!({"bottleneck": {"rate": "8Mbit/s", "queue": queue}}));
+fn overload(queue: Value, seconds: u64) -> (TestPath, Stats) {
+    let mut rig = TestPath::new(json!({"bottleneck": {"rate": "8Mbit/s", "queue": queue}}));
     for half_ms in 0..seconds * 2000 {
         rig.send(half_ms * MS / 2, 1);
     }
@@ -313,7 +314,7 @@ fn overload(queue: Value, seconds: u64) -> (Rig, Stats) {
 
 #[test]
 fn codel_holds_the_delay_of_an_answering_sender_near_its_target() {
-    let mut rig = Rig::new(json!({"bottleneck": {"rate": "8Mbit/s", "queue": {"codel": {}}}}));
+    let mut rig = TestPath::new(json!({"bottleneck": {"rate": "8Mbit/s", "queue": {"codel": {}}}}));
     // A sender that halves its rate on each drop and adds a little per millisecond: 1 packet/ms fits.
     let (mut rate, mut credit, mut drops) = (2.0f64, 0.0, 0);
     let mut sent: HashMap<u32, u64> = HashMap::new();
@@ -360,8 +361,9 @@ fn red_keeps_the_mean_queue_between_its_thresholds() {
 
 #[test]
 fn jitter_that_keeps_order_delays_and_never_swaps() {
-    let mut rig = Rig::new(json!({"delay": {"uniform": {"from": "1ms", "to": "9ms"}}}));
-    let mut free = Rig::new(json!({"delay": {"uniform": {"from": "1ms", "to": "9ms"}}, "overtaking": true}));
+    let mut rig = TestPath::new(json!({"delay": {"uniform": {"from": "1ms", "to": "9ms"}}}));
+    let mut free =
+        TestPath::new(json!({"delay": {"uniform": {"from": "1ms", "to": "9ms"}}, "overtaking": true}));
     for at in 0..2000 {
         rig.send(at * MS, 3);
         free.send(at * MS, 3);
@@ -383,7 +385,7 @@ fn the_same_seed_decides_the_same_and_another_differently() {
     let run = |seed: u64| {
         let spec = json!({"seed": seed, "a_to_b": {"loss": {"independent": "10%"}, "duplicate": "5%",
             "delay": {"normal": {"mean": "5ms", "deviation": "1ms"}}, "overtaking": true}});
-        let mut rig = Rig::with(&from_value(spec).expect("a spec"), 10_000);
+        let mut rig = TestPath::with(&from_value(spec).expect("a spec"), 10_000);
         (0..500).for_each(|at| rig.send(at * MS / 10, 4));
         rig.finish();
         rig.out
@@ -440,7 +442,7 @@ proptest! {
         impairment in anything(),
         bursts in proptest::collection::vec((0u64..3 * MS, 1u32..40), 1..60),
     ) {
-        let (mut whole, mut single) = (Rig::new(impairment.clone()), Rig::new(impairment.clone()));
+        let (mut whole, mut single) = (TestPath::new(impairment.clone()), TestPath::new(impairment.clone()));
         let mut now = 0;
         for (pause, packets) in bursts {
             now += pause;

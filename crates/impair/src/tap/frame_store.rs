@@ -43,9 +43,9 @@ pub(crate) struct FrameStore {
     spare: Box<[u8]>,
 }
 
-/// What was read.
+/// Result of a read from a tap.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum FrameRead {
     Piece(Piece),
     /// There was no buffer.
     NoRoom(Burst),
@@ -76,7 +76,7 @@ impl FrameStore {
     }
 
     /// Read one frame.
-    pub(crate) fn receive(&mut self, from: impl AsFd) -> Result<Received, Errno> {
+    pub(crate) fn receive(&mut self, from: impl AsFd) -> Result<FrameRead, Errno> {
         let landing = self.large.next();
         let into = match landing {
             Some(buffer) => self.large.get_mut(buffer),
@@ -84,7 +84,7 @@ impl FrameStore {
         };
         let len = match read(from, &mut *into) {
             Ok(len) => len,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(FrameRead::Nothing),
             Err(why) => return Err(why),
         };
         let bytes = into.get(..len).unwrap_or(&[]);
@@ -103,13 +103,13 @@ impl FrameStore {
                     self.large.take();
                     large
                 }
-                None => return Ok(Received::NoRoom(burst(&layout, 0, layout.packets))),
+                None => return Ok(FrameRead::NoRoom(burst(&layout, 0, layout.packets))),
             },
         };
         if let Some(place) = self.buffers.get_mut(buffer as usize) {
             *place = StoredFrame { layout, pieces: 1 };
         }
-        Ok(Received::Piece(Piece { buffer, first: 0, count: layout.packets, damage: 0 }))
+        Ok(FrameRead::Piece(Piece { buffer, first: 0, count: layout.packets, damage: 0 }))
     }
 
     /// Write a piece, and free it.

@@ -1,9 +1,9 @@
 //! The loop that carries frames from one end to the other when their time has come.
 
-use super::frame_store::{FrameStore, Piece, Received};
-use super::link_scheduling::{LinkScheduling, Rest};
+use super::frame_store::{FrameRead, FrameStore, Piece};
+use super::link_scheduling::{IdleAction, LinkScheduling};
 use super::memory::Supplier;
-use super::{Error, Place, Tap};
+use super::{Error, Tap, TapLocation};
 use crate::live::{Direction, LiveLink};
 use crate::packet_store::PacketStore;
 use crate::path::Path;
@@ -69,13 +69,13 @@ impl LinkDirection {
         for _ in 0..READ_BURST {
             worked |= self.release(now);
             match self.store.receive(&*self.from) {
-                Ok(Received::Nothing) => break,
-                Ok(Received::Piece(piece)) => {
+                Ok(FrameRead::Nothing) => break,
+                Ok(FrameRead::Piece(piece)) => {
                     // Read after the frame: one that came while this thread was preempted would leave early by as much.
                     now = clock.now();
                     self.path.offer(now, piece, &mut self.store);
                 }
-                Ok(Received::NoRoom(burst)) => {
+                Ok(FrameRead::NoRoom(burst)) => {
                     now = clock.now();
                     self.path.no_room(burst);
                 }
@@ -117,7 +117,12 @@ pub struct Link {
 
 impl Link {
     /// Make both ends and carry frames between them. `spec` must have been [checked](LinkSpec::check).
-    pub fn start(a: &Place, b: &Place, spec: &LinkSpec, options: &Options) -> Result<Self, Error> {
+    pub fn start(
+        a: &TapLocation,
+        b: &TapLocation,
+        spec: &LinkSpec,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let ends = [Arc::new(Tap::open(a)?), Arc::new(Tap::open(b)?)];
         let memory = |why: std::io::Error| Error::System {
             what: "memory for frames on their way",
@@ -226,12 +231,12 @@ fn carry(
         }
         let next = directions.iter().map(|direction| direction.path.next_at()).min().unwrap_or(u64::MAX);
         let nap = match scheduling.rests(now, next.saturating_sub(now)) {
-            Rest::Nap(nap) => nap,
-            Rest::Yield => {
+            IdleAction::Nap(nap) => nap,
+            IdleAction::Yield => {
                 std::thread::yield_now();
                 continue;
             }
-            Rest::Spin => {
+            IdleAction::Spin => {
                 std::hint::spin_loop();
                 continue;
             }

@@ -28,21 +28,21 @@ const AHEAD: u64 = 20_000_000;
 const ORDINARY: u8 = 48;
 const KEEN: u8 = 99;
 
-/// How a thread stands to the others.
+/// Scheduling class of a thread.
 #[derive(Debug, Clone, Copy)]
-enum Rank {
-    /// Before all that is not real-time itself: SCHED_FIFO, priority 1. Wants CAP_SYS_NICE.
-    First,
-    /// One of them, of this niceness.
-    Among(u8),
+enum SchedulingClass {
+    /// SCHED_FIFO, priority 1; needs CAP_SYS_NICE.
+    RealTime,
+    /// SCHED_OTHER with this priority.
+    Normal(u8),
 }
 
-fn prioritize(rank: Rank) -> Result<(), Error> {
-    let (priority, policy) = match rank {
-        Rank::First => {
+fn prioritize(class: SchedulingClass) -> Result<(), Error> {
+    let (priority, policy) = match class {
+        SchedulingClass::RealTime => {
             (ThreadPriority::Min, ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo))
         }
-        Rank::Among(value) => (
+        SchedulingClass::Normal(value) => (
             ThreadPriority::Crossplatform(
                 ThreadPriorityValue::try_from(value).map_err(|_| Error::Priority("off the scale"))?,
             ),
@@ -52,9 +52,9 @@ fn prioritize(rank: Rank) -> Result<(), Error> {
     set_thread_priority_and_policy(thread_native_id(), priority, policy)
 }
 
-/// What to do when there is nothing to do.
+/// Action of a thread that has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum IdleAction {
     /// Look again.
     Spin,
     /// Let others of the same real-time priority have their turn, and look again.
@@ -91,7 +91,7 @@ impl LinkScheduling {
 
     /// The same of a thread that has a core.
     pub(super) fn alone() -> Self {
-        if let Err(why) = prioritize(Rank::Among(KEEN)) {
+        if let Err(why) = prioritize(SchedulingClass::Normal(KEEN)) {
             tracing::warn!(%why, "no higher priority: what else runs on the link's core makes packets late");
         }
         Self { alone: true, ..Self::new(AHEAD, false) }
@@ -109,7 +109,7 @@ impl LinkScheduling {
 
     /// There is nothing to do at `now`, for `free` ns.
     #[inline]
-    pub(super) fn rests(&mut self, now: u64, free: u64) -> Rest {
+    pub(super) fn rests(&mut self, now: u64, free: u64) -> IdleAction {
         self.rested = now;
         if self.may && !self.first {
             self.rank(true);
@@ -117,11 +117,11 @@ impl LinkScheduling {
         self.account(now);
         self.awake = free <= if self.alone { self.spin } else { self.spin.min(self.saved) };
         match self.awake {
-            true if self.first => Rest::Yield,
-            true => Rest::Spin,
+            true if self.first => IdleAction::Yield,
+            true => IdleAction::Spin,
             // Without CPU time to spin before it is due, the thread sleeps until then.
-            false if !self.alone && self.saved < self.spin => Rest::Nap(free),
-            false => Rest::Nap(free - self.spin),
+            false if !self.alone && self.saved < self.spin => IdleAction::Nap(free),
+            false => IdleAction::Nap(free - self.spin),
         }
     }
 
@@ -137,7 +137,7 @@ impl LinkScheduling {
 
     #[cold]
     fn rank(&mut self, first: bool) {
-        match prioritize(if first { Rank::First } else { Rank::Among(ORDINARY) }) {
+        match prioritize(if first { SchedulingClass::RealTime } else { SchedulingClass::Normal(ORDINARY) }) {
             Ok(()) => self.first = first,
             Err(why) => {
                 tracing::warn!(%why, "no real-time priority: on a busy machine packets will leave late");
@@ -155,8 +155,11 @@ mod tests {
     fn an_ordinary_thread_is_one_as_others_are() {
         // Fields 19 and 41 of its stat file: niceness and policy (proc(5)).
         let stat = std::thread::spawn(|| {
-            let ordinary = || prioritize(Rank::Among(ORDINARY));
-            prioritize(Rank::First).and_then(|()| ordinary()).or_else(|_| ordinary()).expect("ordinary");
+            let ordinary = || prioritize(SchedulingClass::Normal(ORDINARY));
+            prioritize(SchedulingClass::RealTime)
+                .and_then(|()| ordinary())
+                .or_else(|_| ordinary())
+                .expect("ordinary");
             std::fs::read_to_string("/proc/thread-self/stat").expect("its file")
         });
         let stat = stat.join().expect("a thread");
@@ -168,12 +171,12 @@ mod tests {
     #[test]
     fn it_is_awake_in_time_and_sleeps_before() {
         let mut scheduling = LinkScheduling::new(60_000, false);
-        assert_eq!(scheduling.rests(0, 1_000_000), Rest::Nap(940_000));
-        assert_eq!(scheduling.rests(939_999, 60_001), Rest::Nap(1));
-        assert_eq!(scheduling.rests(940_000, 60_000), Rest::Spin);
-        assert_eq!(scheduling.rests(1_000_000, 0), Rest::Spin);
+        assert_eq!(scheduling.rests(0, 1_000_000), IdleAction::Nap(940_000));
+        assert_eq!(scheduling.rests(939_999, 60_001), IdleAction::Nap(1));
+        assert_eq!(scheduling.rests(940_000, 60_000), IdleAction::Spin);
+        assert_eq!(scheduling.rests(1_000_000, 0), IdleAction::Spin);
         scheduling.first = true;
-        assert_eq!(scheduling.rests(940_000, 60_000), Rest::Yield);
+        assert_eq!(scheduling.rests(940_000, 60_000), IdleAction::Yield);
     }
 
     #[test]
@@ -182,12 +185,12 @@ mod tests {
         let thread = std::thread::spawn(|| {
             let (mut scheduling, mut now) = (LinkScheduling::alone(), 0);
             for _ in 0..1_000 {
-                assert_eq!(scheduling.rests(now, AHEAD), Rest::Spin);
+                assert_eq!(scheduling.rests(now, AHEAD), IdleAction::Spin);
                 now += AHEAD;
                 scheduling.works(now);
             }
-            assert_eq!(scheduling.rests(now, AHEAD + 1), Rest::Nap(1));
-            assert_eq!(scheduling.rests(now, u64::MAX), Rest::Nap(u64::MAX - AHEAD));
+            assert_eq!(scheduling.rests(now, AHEAD + 1), IdleAction::Nap(1));
+            assert_eq!(scheduling.rests(now, u64::MAX), IdleAction::Nap(u64::MAX - AHEAD));
         });
         thread.join().expect("it behaves");
     }
@@ -197,7 +200,7 @@ mod tests {
         let (mut scheduling, mut now, mut spent) = (LinkScheduling::new(60_000, false), 0, 0);
         // Something is due each 50 µs, and takes 1 µs.
         for _ in 0..20_000 {
-            let awake = scheduling.rests(now, 49_000) == Rest::Spin;
+            let awake = scheduling.rests(now, 49_000) == IdleAction::Spin;
             spent += if awake { 49_000 } else { 0 };
             now += 49_000;
             scheduling.works(now);

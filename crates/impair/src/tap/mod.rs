@@ -21,9 +21,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-/// Where an end of a link is, and what it is called there.
+/// Namespace and name of the interface at one end of a link.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct TapLocation {
     /// File of the network namespace, such as `/run/netns/a`; `None` for this one.
     pub namespace: Option<PathBuf>,
     /// Name of the interface.
@@ -34,7 +34,7 @@ pub struct Place {
     pub mac: Option<[u8; 6]>,
 }
 
-impl Place {
+impl TapLocation {
     /// An end with an MTU of 1500 bytes.
     pub fn new(namespace: Option<PathBuf>, name: &str) -> Self {
         Self { namespace, name: name.into(), mtu: 1500, mac: None }
@@ -89,7 +89,7 @@ pub struct Tap {
 
 impl Tap {
     /// Make the interface, and bring it up.
-    pub fn open(place: &Place) -> Result<Self, Error> {
+    pub fn open(place: &TapLocation) -> Result<Self, Error> {
         let error = |why: io::Error| Error::Make {
             name: place.name.clone(),
             namespace: place.namespace.clone(),
@@ -120,7 +120,7 @@ impl Tap {
     }
 }
 
-fn make(place: &Place) -> io::Result<(SyncDevice, File)> {
+fn make(place: &TapLocation) -> io::Result<(SyncDevice, File)> {
     if let Some(path) = &place.namespace {
         let file = File::open(path)?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;

@@ -3,7 +3,7 @@
 use crate::sites::Macs;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
-use engine::parser::{self, Look, Parser};
+use engine::parser::{self, ParseObserver, Parser};
 use engine::{About, Cx, Element};
 use nat_core::guard::is_martian;
 use packet::layers::protocol;
@@ -193,12 +193,12 @@ fn is_to(frame: &[u8], meta: &Meta, port: u16) -> bool {
         && frame.get(to..to + 2) == Some(&port.to_be_bytes())
 }
 
-impl Look for Validity {
-    type Seen = Found;
+impl ParseObserver for Validity {
+    type Output = Found;
 
     /// For whom a packet is, in Ethernet and in IP.
     #[inline(always)]
-    fn look(&self, frame: &[u8], meta: &Meta) -> Found {
+    fn observe(&self, frame: &[u8], meta: &Meta) -> Found {
         let to = frame.first_chunk().copied().unwrap_or([0; 6]);
         let in_ip = if self.is_local(frame, meta) { Found::Local } else { Found::Good };
         if self.mac.is_none_or(|mac| mac == to) && to[0] & 1 == 0 {

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// What follows from a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// All is there.
     Done,
     /// The code is none that is expected.
@@ -24,7 +24,7 @@ pub enum Next {
 
 /// What in a response the protocol does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum BlockError {
     #[error("option {0}, which is critical and unknown")]
     Option(u16),
     #[error("a block with the reserved size exponent 7")]
@@ -51,9 +51,14 @@ pub enum Wrong {
 
 impl Config {
     /// What follows from the response `message` to the message that `x` is at, of a body of `body` bytes.
-    pub(super) fn follow(&self, x: &Exchange, body: usize, message: &Message<'_>) -> Result<Next, Wrong> {
+    pub(super) fn follow(
+        &self,
+        x: &Exchange,
+        body: usize,
+        message: &Message<'_>,
+    ) -> Result<NextStep, BlockError> {
         if let Some(option) = message.options.unrecognized {
-            return Err(Wrong::Option(option));
+            return Err(BlockError::Option(option));
         }
         let code = message.header.code;
         if x.part == Part::Request {
@@ -61,10 +66,10 @@ impl Config {
                 return Ok(next);
             }
         } else if code == Code::CONTINUE {
-            return Err(Wrong::Continue);
+            return Err(BlockError::Continue);
         }
         if !self.expects(code) {
-            return Ok(Next::Rejected);
+            return Ok(NextStep::Rejected);
         }
         self.next_of_response(x, message)
     }
@@ -76,10 +81,10 @@ impl Config {
         body: usize,
         code: Code,
         block1: Option<Block>,
-    ) -> Result<Option<Next>, Wrong> {
+    ) -> Result<Option<NextStep>, BlockError> {
         let size = size_of_szx(x.szx);
         let end = x.offset as usize + size;
-        let block = |offset, szx| Ok(Some(Next::Block { part: Part::Request, offset, szx, etag: 0 }));
+        let block = |offset, szx| Ok(Some(NextStep::Block { part: Part::Request, offset, szx, etag: 0 }));
         // section 2.5: too large, and the server says how large a block may be
         if code == Code::TOO_LARGE && x.offset == 0 && body > 0 {
             return match block1 {
@@ -88,70 +93,70 @@ impl Config {
             };
         }
         if end >= body {
-            return if code == Code::CONTINUE { Err(Wrong::Continue) } else { Ok(None) };
+            return if code == Code::CONTINUE { Err(BlockError::Continue) } else { Ok(None) };
         }
         if !code.success() {
             return Ok(None);
         }
         // 2.31, or from a server that takes each block by itself another success (section 3.2)
-        let answered = block1.ok_or(Wrong::NoBlock1)?;
+        let answered = block1.ok_or(BlockError::NoBlock1)?;
         let number = Block::at(x.offset, true, x.szx).number;
         if answered.szx == Block::RESERVED {
-            return Err(Wrong::Reserved);
+            return Err(BlockError::Reserved);
         }
         if answered.number != number {
-            return Err(Wrong::Answers(answered.number, number));
+            return Err(BlockError::Answers(answered.number, number));
         }
         if answered.szx > x.szx {
-            return Err(Wrong::Larger(answered.size(), size));
+            return Err(BlockError::Larger(answered.size(), size));
         }
         block(end as u32, answered.szx)
     }
 
     /// How the response goes on (section 2.4).
-    fn next_of_response(&self, x: &Exchange, message: &Message<'_>) -> Result<Next, Wrong> {
+    fn next_of_response(&self, x: &Exchange, message: &Message<'_>) -> Result<NextStep, BlockError> {
         let from = if x.part == Part::Response { x.offset } else { 0 };
         let len = message.payload.len();
         let Some(block) = message.options.block2 else {
             if from > 0 {
-                return Err(Wrong::NoBlock2);
+                return Err(BlockError::NoBlock2);
             }
             return if len > self.max_response as usize {
-                Err(Wrong::TooLarge(self.max_response))
+                Err(BlockError::TooLarge(self.max_response))
             } else {
-                Ok(Next::Done)
+                Ok(NextStep::Done)
             };
         };
         if block.szx == Block::RESERVED {
-            return Err(Wrong::Reserved);
+            return Err(BlockError::Reserved);
         }
         if block.offset() != from {
-            return Err(Wrong::Offset(block.offset(), from));
+            return Err(BlockError::Offset(block.offset(), from));
         }
         let asked = x.part == Part::Response || self.request.negotiates();
         if asked && block.szx > x.szx {
-            return Err(Wrong::Larger(block.size(), size_of_szx(x.szx)));
+            return Err(BlockError::Larger(block.size(), size_of_szx(x.szx)));
         }
         if len > block.size() || block.more && len < block.size() {
-            return Err(Wrong::Length(block.size(), len));
+            return Err(BlockError::Length(block.size(), len));
         }
         // the blocks of one representation have one ETag
         let etag = message.options.etag.map_or(0, sum);
         if from > 0 && x.etag != 0 && etag != 0 && etag != x.etag {
-            return Ok(Next::Changed);
+            return Ok(NextStep::Changed);
         }
         let to = from.saturating_add(len as u32);
         if to > self.max_response {
-            return Err(Wrong::TooLarge(self.max_response));
+            return Err(BlockError::TooLarge(self.max_response));
         }
         if !block.more {
-            return Ok(Next::Done);
+            return Ok(NextStep::Done);
         }
         let szx = block.szx.min(self.request.szx);
         if to >> (szx + 4) > Block::NUMBER_MAX {
-            return Err(Wrong::Number);
+            return Err(BlockError::Number);
         }
-        Ok(Next::Block { part: Part::Response, offset: to, szx, etag })
+        Ok(NextStep::Block { part: Part::Response, offset: to, szx, etag })
     }
 }
 
@@ -183,7 +188,7 @@ impl Device {
         x: &Exchange,
         i: usize,
         message: &Message<'_>,
-    ) -> Result<Next, Wrong> {
+    ) -> Result<NextStep, BlockError> {
         let body = match x.part {
             Part::Request => self.config.request.body_len(self.fill(cx.device, x, i), &mut cx.out.bytes),
             Part::Response => 0,
@@ -196,12 +201,12 @@ impl Device {
         &mut self,
         cx: &mut Cx<'_>,
         i: usize,
-        next: Result<Next, Wrong>,
+        next: Result<NextStep, BlockError>,
         message: &Message<'_>,
     ) {
         match next {
-            Ok(Next::Done) => self.delivered(cx, i),
-            Ok(Next::Rejected) => {
+            Ok(NextStep::Done) => self.delivered(cx, i),
+            Ok(NextStep::Rejected) => {
                 let again =
                     self.exchanges[i].challenge == Challenge::Answered && message.options.echo.is_some();
                 let told = if again { ", and Echo again after it was repeated" } else { "" };
@@ -209,10 +214,10 @@ impl Device {
                 let why = Cause { kind: Failure::Rejected, detail };
                 self.fail(cx, i, why, || format!("{}{told}", Answer(message)));
             }
-            Ok(Next::Changed) => self.fail(cx, i, Failure::Rejected, || {
+            Ok(NextStep::Changed) => self.fail(cx, i, Failure::Rejected, || {
                 "the representation changed between two of its blocks (ETag)".into()
             }),
-            Ok(Next::Block { part, offset, szx, etag }) => {
+            Ok(NextStep::Block { part, offset, szx, etag }) => {
                 let x = &mut self.exchanges[i];
                 (x.part, x.offset, x.szx, x.etag) = (part, offset, szx, etag);
                 x.challenge = Challenge::No;

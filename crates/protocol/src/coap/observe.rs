@@ -1,6 +1,6 @@
 //! One resource observed (RFC 7641): registered, kept fresh, its notifications put in order, and let go.
 
-use super::blocks::{Answer, Next};
+use super::blocks::{Answer, NextStep};
 use super::echo::Echoes;
 use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::wire::Message;
@@ -14,21 +14,21 @@ use std::time::Duration;
 
 /// What only observers need, and devices of servers that respond separately or ask for Echo.
 #[derive(Debug, Default)]
-pub struct Rare {
-    pub recent: Recent,
+pub struct ObserverState {
+    pub recent: RecentIds,
     pub echoes: Echoes,
-    observed: Observed,
+    observed: Observation,
 }
 
 /// The identifiers of the server's latest messages (RFC 7252 section 4.5).
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct RecentIds {
     ids: [u16; 32],
     /// How many came.
     came: usize,
 }
 
-impl Recent {
+impl RecentIds {
     /// Whether it came lately.
     pub fn has(&self, id: u16) -> bool {
         self.ids[..self.came.min(self.ids.len())].contains(&id)
@@ -44,7 +44,7 @@ impl Recent {
 
 /// What is known of the resource.
 #[derive(Debug, Default)]
-struct Observed {
+struct Observation {
     /// The server keeps us as an observer.
     registered: bool,
     /// The newest notification's number, and when it came.
@@ -56,7 +56,7 @@ struct Observed {
     notified: u64,
 }
 
-impl Observed {
+impl Observation {
     /// Whether a notification with this number is newer than the newest (section 3.4).
     fn newer(&self, number: u32, now: Time) -> bool {
         let (v1, v2) = (self.number, number);
@@ -72,7 +72,7 @@ const MAX_AGE: u32 = 60;
 const RENEWAL_MS: std::ops::RangeInclusive<u64> = 5_000..=15_000;
 
 impl Device {
-    fn observed(&self) -> Option<&Observed> {
+    fn observed(&self) -> Option<&Observation> {
         self.rare.as_ref().map(|rare| &rare.observed)
     }
 
@@ -131,10 +131,10 @@ impl Device {
         if x.purpose == Purpose::Deregister {
             // whatever it is, no more comes
             self.rare.get_or_insert_default().observed.registered = false;
-            if let Ok(Next::Block { .. }) = next {
-                next = Ok(Next::Done);
+            if let Ok(NextStep::Block { .. }) = next {
+                next = Ok(NextStep::Done);
             }
-        } else if matches!(next, Ok(Next::Done | Next::Block { .. })) {
+        } else if matches!(next, Ok(NextStep::Done | NextStep::Block { .. })) {
             let Some(number) = message.options.observe else {
                 // section 4.1
                 let what = || "the server responded, but keeps no observers of this resource".into();
@@ -208,7 +208,7 @@ impl Device {
         if let Some(i) = self.exchanges.iter().position(|x| x.purpose == Purpose::Fetch && !x.stage.over()) {
             self.over(cx, i, Stage::Failed);
         }
-        if let Next::Block { part, offset, szx, etag } = next {
+        if let NextStep::Block { part, offset, szx, etag } = next {
             let mut fetch = Exchange::of(Purpose::Fetch, cx.now, part, szx);
             (fetch.offset, fetch.etag) = (offset, etag);
             self.add(fetch);

@@ -4,7 +4,7 @@ use super::request::{BLOCK_MAX, Request};
 use super::wire::{Block, Code};
 use super::{Config, DESCRIPTION};
 use crate::data::Data;
-use crate::describe::{Description, ModelParams, Paced, Repeats};
+use crate::describe::{Description, FlowLength, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::target::Target;
@@ -151,22 +151,22 @@ impl ModelParams for Params {
         self.config(Some(target))
     }
 
-    fn paced(&self) -> Option<Paced> {
+    fn paced(&self) -> Option<SendRate> {
         let per_second = match self.rate {
             _ if self.observe => return None,
             Some(rate) => rate.0,
             None => self.interval.unwrap_or(DEFAULT_INTERVAL).per_second(),
         };
-        Some(Paced { key: if self.rate.is_some() { "rate" } else { "interval" }, per_second })
+        Some(SendRate { key: if self.rate.is_some() { "rate" } else { "interval" }, per_second })
     }
 
-    fn repeats(&self) -> Option<Repeats> {
+    fn repeats(&self) -> Option<FlowLength> {
         let interval = match self.rate {
             _ if self.observe => return None,
             Some(_) => return None,
             None => self.interval.unwrap_or(DEFAULT_INTERVAL),
         };
-        Some(Repeats { key: "count", count: self.count.into(), interval })
+        Some(FlowLength { key: "count", count: self.count.into(), interval })
     }
 
     fn path(&self) -> Option<&str> {

@@ -189,8 +189,8 @@ impl Ladder {
         self.bench.measured().messages_delivered
     }
 
-    fn complaint(&mut self) -> String {
-        self.bench.complaints.pop().unwrap_or_default()
+    fn example(&mut self) -> String {
+        self.bench.examples.pop().unwrap_or_default()
     }
 }
 

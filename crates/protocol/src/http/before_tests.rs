@@ -71,7 +71,7 @@ fn a_flow_ends_where_its_login_fails() {
         web.sent();
         web.feed(answer);
         assert_eq!((web.end, web.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1), "{why}");
-        assert!(web.complaints[0].contains(why), "{:?}", web.complaints);
+        assert!(web.examples[0].contains(why), "{:?}", web.examples);
         assert_eq!(web.sent_text(), "", "nothing is sent behind it");
     }
 }

@@ -1,6 +1,6 @@
 //! Values taken from responses, for later requests of the same device: `{response.token}`.
 
-use super::said;
+use super::excerpt;
 use crate::problem::Problem;
 use crate::template::CAPTURED_MAX;
 use regex::bytes::{Regex, RegexBuilder};
@@ -34,21 +34,21 @@ enum Rule {
 
 /// The captures of one request, compiled.
 #[derive(Debug, Default)]
-pub(super) struct Captures {
+pub(super) struct CaptureRules {
     /// The place among the device's values, the name, and where the value is.
     rules: Box<[(usize, Box<str>, Rule)]>,
 }
 
 /// What a device has taken from responses.
 #[derive(Debug, Default)]
-pub(super) struct Captured {
+pub(super) struct CapturedValues {
     /// By the order of names; empty until there is one.
     pub values: Box<[Vec<u8>]>,
     /// Body of the response that is read, as far as it is kept.
     body: Vec<u8>,
 }
 
-impl Captures {
+impl CaptureRules {
     /// Compile `from`; `names` are those of all captures of the model, in order.
     pub(super) fn new(from: &BTreeMap<String, Capture>, names: &[String]) -> Result<Self, Problem> {
         let mut rules = Vec::new();
@@ -73,7 +73,7 @@ impl Captures {
     }
 
     /// Take header fields from the complete head of a response.
-    pub(super) fn head(&self, head: &[u8], into: &mut Captured) {
+    pub(super) fn head(&self, head: &[u8], into: &mut CapturedValues) {
         into.body.clear();
         for (slot, _, rule) in &self.rules {
             into.values[*slot].clear();
@@ -86,7 +86,7 @@ impl Captures {
     }
 
     /// Keep a piece of the body.
-    pub(super) fn body(&self, piece: &[u8], into: &mut Captured) {
+    pub(super) fn body(&self, piece: &[u8], into: &mut CapturedValues) {
         if self.needs_body() {
             let room = BODY_MAX.saturating_sub(into.body.len()).min(piece.len());
             into.body.extend_from_slice(&piece[..room]);
@@ -95,7 +95,7 @@ impl Captures {
 
     /// The response is complete: take what is in the body. Which is the first capture without a value, and what was there
     /// instead, if there is one.
-    pub(super) fn end(&self, into: &mut Captured) -> Option<String> {
+    pub(super) fn end(&self, into: &mut CapturedValues) -> Option<String> {
         let body = std::mem::take(&mut into.body);
         let json = self.rules.iter().any(|(_, _, rule)| matches!(rule, Rule::Json(_)));
         let document: Option<serde_json::Value> =
@@ -140,17 +140,20 @@ impl Rule {
     fn nothing(&self, body: &[u8], document: Option<&serde_json::Value>) -> String {
         let (what, seen) = match self {
             Self::Header(name) => return format!("no header field {name} with a value that can be used"),
-            Self::Json(_) if document.is_none() && body.len() >= BODY_MAX => {
-                ("the body is longer than the 1 MiB that captures look at".into(), said::outline(body, None))
+            Self::Json(_) if document.is_none() && body.len() >= BODY_MAX => (
+                "the body is longer than the 1 MiB that captures look at".into(),
+                excerpt::outline(body, None),
+            ),
+            Self::Json(_) if document.is_none() => {
+                ("the body is no JSON".into(), excerpt::outline(body, None))
             }
-            Self::Json(_) if document.is_none() => ("the body is no JSON".into(), said::outline(body, None)),
             Self::Json(pointer) => {
                 let what = format!("JSON pointer {pointer:?} matched no value that can be used");
-                (what, said::outline(body, document))
+                (what, excerpt::outline(body, document))
             }
             Self::Regex(regex) => (
                 format!("the expression {:?} matched nothing in the body", regex.as_str()),
-                said::outline(body, document),
+                excerpt::outline(body, document),
             ),
         };
         if seen.is_empty() { what } else { format!("{what}: {seen}") }
@@ -180,7 +183,7 @@ impl Capture {
     }
 }
 
-impl Captured {
+impl CapturedValues {
     /// Room for so many values.
     pub(super) fn new(values: usize) -> Self {
         Self { values: vec![Vec::new(); values].into(), body: Vec::new() }
@@ -207,10 +210,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn captures(json: &str) -> (Captures, Captured) {
+    fn captures(json: &str) -> (CaptureRules, CapturedValues) {
         let from: BTreeMap<String, Capture> = serde_json::from_str(json).expect(json);
         let names: Vec<String> = from.keys().cloned().collect();
-        (Captures::new(&from, &names).expect(json), Captured::new(names.len()))
+        (CaptureRules::new(&from, &names).expect(json), CapturedValues::new(names.len()))
     }
 
     fn taken(json: &str, head: &str, body: &[&[u8]]) -> (Vec<String>, Option<String>) {
@@ -303,7 +306,7 @@ mod tests {
             (r#"{"a.b": {"json": "/t"}}"#, "cannot be a name"),
         ] {
             let from: BTreeMap<String, Capture> = serde_json::from_str(json).expect(json);
-            let said = Captures::new(&from, &[]).expect_err(json).to_string();
+            let said = CaptureRules::new(&from, &[]).expect_err(json).to_string();
             assert!(said.contains(why), "{said}");
         }
     }

@@ -1,6 +1,6 @@
 //! Configuration that all devices of an HTTP group share.
 
-use super::capture::Captures;
+use super::capture::CaptureRules;
 use super::request::Request;
 use crate::pace::Pace;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct Exchange {
     pub(super) idempotent: bool,
     /// One bit for each status code that is a success.
     pub(super) expect: [u64; 16],
-    pub(super) captures: Captures,
+    pub(super) captures: CaptureRules,
 }
 
 impl Exchange {

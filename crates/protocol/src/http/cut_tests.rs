@@ -23,7 +23,7 @@ fn cut(part: &str, why: Failure) -> (String, String) {
     web.feed(part.as_bytes());
     web.closed(why);
     assert_eq!(web.measured().messages_delivered, 0, "{part}");
-    (web.cause.expect("explained").detail.to_string(), web.complaints.concat())
+    (web.cause.expect("explained").detail.to_string(), web.examples.concat())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn where_a_response_was_cut_is_said() {
     let mut web = web(r#"{"timeout": "1s"}"#);
     web.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n01");
     web.run_to_ms(2000);
-    assert_eq!(web.complaints, ["no whole response in time: it stopped after 2 of 100 bytes of the body"]);
+    assert_eq!(web.examples, ["no whole response in time: it stopped after 2 of 100 bytes of the body"]);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_body_that_ends_with_the_connection_is_whole_only_with_the_alert_of_tls() {
         if truncated {
             let cause = web.cause.expect("explained");
             assert_eq!(cause, Cause::named(Failure::Closed, "ended without TLS close_notify"));
-            assert!(web.complaints[0].contains("it may be cut short"), "{:?}", web.complaints);
+            assert!(web.examples[0].contains("it may be cut short"), "{:?}", web.examples);
         }
     }
     // what has a length of its own needs none
@@ -82,7 +82,7 @@ fn the_servers_words_are_those_of_the_body_and_not_its_coding() {
     let head = "HTTP/1.1 413 Payload Too Large\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut web = web("{}");
     web.feed(format!("{head}7;x=y\r\ntoo big\r\n0\r\nX-Sum: 1\r\n\r\n").as_bytes());
-    assert_eq!(web.complaints, ["status 413 Payload Too Large: too big"]);
+    assert_eq!(web.examples, ["status 413 Payload Too Large: too big"]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_captured_value_that_chunks_divide_is_masked() {
     let mut web = web(r#"{"capture": {"t": {"json": "/t"}}}"#);
     web.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n{\"t\": \"eyJhbGciOi.secret\"}");
     web.feed(b"HTTP/1.1 401 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nbad eyJhb\r\nc\r\nGciOi.secret\r\n0\r\n\r\n");
-    assert_eq!(web.complaints, ["status 401 No: bad ***"]);
+    assert_eq!(web.examples, ["status 401 No: bad ***"]);
 }
 
 #[test]

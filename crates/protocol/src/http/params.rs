@@ -1,11 +1,11 @@
 //! Parameters of the `http` model.
 
-use super::capture::{Capture, Captures};
+use super::capture::{Capture, CaptureRules};
 use super::config::Exchange;
 use super::request::{LENGTH_BLANK, Request, is_token};
 use super::{Config, DESCRIPTION, wire};
 use crate::data::Data;
-use crate::describe::{Description, ModelParams, Paced, Repeats};
+use crate::describe::{Description, FlowLength, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::target::Target;
@@ -42,7 +42,7 @@ pub struct Params {
     pub capture: BTreeMap<String, Capture>,
     /// Requests that each flow begins with, such as a login: each is sent when the former is answered, and a failure ends the
     /// flow. They are not among `requests`, and the first other request is due when they are done. Default: none.
-    pub before: Vec<Before>,
+    pub before: Vec<SetupRequest>,
     /// Size of the request body: `body` is cut or padded with spaces to it. Default: as long as `body`.
     pub size: Option<Size>,
     /// Whether one connection carries many requests; `false` asks the server to close after each. Default `true`.
@@ -68,10 +68,10 @@ pub struct Params {
     pub data: Option<Data>,
 }
 
-/// A request at the start of a flow.
+/// A request that sets a flow up, before its load.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Before {
+pub struct SetupRequest {
     /// Request method. Default `GET`.
     pub method: String,
     /// Request target, as in the model. Default `/`.
@@ -88,7 +88,7 @@ pub struct Before {
     pub expect: Vec<String>,
 }
 
-impl Default for Before {
+impl Default for SetupRequest {
     fn default() -> Self {
         let Params { method, path, headers, body, capture, expect, .. } = Params::default();
         Self { method, path, headers, body, capture, expect }
@@ -149,12 +149,12 @@ impl ModelParams for Params {
         })
     }
 
-    fn paced(&self) -> Option<Paced> {
-        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    fn paced(&self) -> Option<SendRate> {
+        Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 
-    fn repeats(&self) -> Option<Repeats> {
-        Some(Repeats { key: "requests", count: self.requests.into(), interval: self.interval })
+    fn repeats(&self) -> Option<FlowLength> {
+        Some(FlowLength { key: "requests", count: self.requests.into(), interval: self.interval })
     }
 
     fn filled(&self) -> u64 {
@@ -243,7 +243,7 @@ impl Params {
             head: self.method == "HEAD",
             idempotent: IDEMPOTENT.contains(&&*self.method),
             expect: self.statuses()?,
-            captures: Captures::new(&self.capture, names)?,
+            captures: CaptureRules::new(&self.capture, names)?,
         })
     }
 
@@ -332,7 +332,7 @@ impl Params {
             || "sends requests before the value that they may name is there".into(),
             "set it to 1, or leave capture out",
         )?;
-        Captures::new(&self.capture, &[])?;
+        CaptureRules::new(&self.capture, &[])?;
         self.statuses().map(drop)
     }
 

@@ -255,7 +255,7 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     post.run_to_ms(1000);
     post.closed(Failure::Reset);
     assert_eq!((post.excused, post.end, closes(&post)), (false, Some(FlowEnd::Failed), (0, 0)));
-    assert!(post.complaints[0].contains("a POST was on its way"), "{:?}", post.complaints);
+    assert!(post.examples[0].contains("a POST was on its way"), "{:?}", post.examples);
     // at most once
     let mut twice = bench(r#"{"pipelining": 2, "requests": 3}"#);
     twice.up();
@@ -265,7 +265,7 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     twice.feed(OK);
     twice.closed(Failure::Closed);
     assert_eq!((twice.excused, twice.end, closes(&twice)), (false, Some(FlowEnd::Failed), (1, 2)));
-    assert!(twice.complaints[0].contains("twice"), "{:?}", twice.complaints);
+    assert!(twice.examples[0].contains("twice"), "{:?}", twice.examples);
     // the first request of a connection does not meet an idle close, and one that was answered in part is not sent again
     for part in [0, 1] {
         let mut web = bench(r#"{"pipelining": 2}"#);
@@ -278,7 +278,7 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     first.up();
     first.feed(TIMED_OUT);
     assert_eq!(
-        (first.failures(Failure::Rejected), first.complaints[0].as_str()),
+        (first.failures(Failure::Rejected), first.examples[0].as_str()),
         (1, "status 408 Request Timeout")
     );
 }
@@ -360,7 +360,7 @@ fn a_connection_lost_in_a_response_fails_the_flow() {
 fn cause(web: &Bench<Device>, kind: Failure) -> (String, String) {
     let causes = web.tally_of(Phase::Measure).causes().expect("told");
     let told: Vec<_> = causes.of(kind).map(|(detail, n)| format!("{detail} × {n}")).collect();
-    (told.join(", "), web.complaints.join("; "))
+    (told.join(", "), web.examples.join("; "))
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
         web.feed(format!("HTTP/1.1 {status} -\r\nContent-Length: 0\r\n\r\n").as_bytes());
     }
     assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (1, 2));
-    assert_eq!(web.complaints, ["status 404 -", "status 201 -"]);
+    assert_eq!(web.examples, ["status 404 -", "status 201 -"]);
     let causes = web.tally_of(Phase::Measure).causes().expect("told");
     let told: Vec<_> = causes.of(Failure::Rejected).map(|(detail, n)| (detail.to_string(), n)).collect();
     assert_eq!(told, [("404".to_owned(), 1), ("201".to_owned(), 1)]);
@@ -449,7 +449,7 @@ fn malformed_answers_fail_the_flow_and_the_next_one_runs() {
     let mut web = bench(r#"{"interval": "1s"}"#);
     web.up();
     web.feed(&[OK, OK].concat());
-    assert_eq!(web.complaints, ["a response without a request"]);
+    assert_eq!(web.examples, ["a response without a request"]);
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn the_longest_head_is_what_the_profile_says() {
         assert_eq!((web.measured().messages_delivered, web.end), (1, None), "{json}");
         web.feed(head(limit + 1).as_bytes());
         assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(FlowEnd::Failed)), "{json}");
-        assert_eq!(web.complaints, [format!("response head longer than {limit} bytes: see head_limit")]);
+        assert_eq!(web.examples, [format!("response head longer than {limit} bytes: see head_limit")]);
     }
     assert!(problem(r#"{"head_limit": "1023B"}"#).contains("1KiB to 512KiB"));
     assert!(problem(r#"{"head_limit": "513KiB"}"#).contains("1KiB to 512KiB"));
@@ -558,7 +558,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
     web.abandon();
     // sent in the warm-up, and waited for all through the measure phase
     assert_eq!(web.measured().failures[Failure::Unanswered as usize], 2);
-    assert_eq!(web.complaints.last().map(String::as_str), Some("no response by the end of the drain"));
+    assert_eq!(web.examples.last().map(String::as_str), Some("no response by the end of the drain"));
     let mut deaf = bench(r#"{"timeout": "1h"}"#);
     deaf.window = window;
     deaf.start();

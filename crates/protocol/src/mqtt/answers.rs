@@ -43,14 +43,15 @@ impl Device {
             Packet::PubAck(ack) => {
                 // one that waits to be sent again may have its answer from the former connection
                 let qos1 = self.config.message.qos == 1;
-                let answers = |awaits| awaits == Awaits::Ack || qos1 && awaits == Awaits::Resend;
+                let answers =
+                    |awaits| awaits == AwaitedPacket::Ack || qos1 && awaits == AwaitedPacket::Resend;
                 match self.find("PUBACK", ack.id, answers) {
                     Ok(at) => self.done(cx, at, "PUBACK", ack),
                     Err(unasked) => self.second_answer(ack.id, unasked)?,
                 }
             }
             Packet::PubRec(ack) => self.recorded(cx, ack)?,
-            Packet::PubComp(ack) => match self.find("PUBCOMP", ack.id, Awaits::released) {
+            Packet::PubComp(ack) => match self.find("PUBCOMP", ack.id, AwaitedPacket::released) {
                 Ok(at) => self.done(cx, at, "PUBCOMP", ack),
                 Err(unasked) => match self.rare.as_mut().map(|rare| &mut rare.pubcomps) {
                     Some(due) if *due > 0 => *due -= 1,
@@ -148,7 +149,7 @@ impl Device {
     /// PUBREC (§3.5).
     fn recorded(&mut self, cx: &mut Cx<'_>, ack: &Ack<'_>) -> Result<(), Malformed> {
         let qos2 = self.config.message.qos == 2;
-        let at = match self.find("PUBREC", ack.id, |awaits| qos2 && awaits != Awaits::Ack) {
+        let at = match self.find("PUBREC", ack.id, |awaits| qos2 && awaits != AwaitedPacket::Ack) {
             Ok(at) => at,
             // §3.6.2.1: no error while recovering; the broker keeps a message that this device has done with
             Err(_) if self.resumed && ack.code < 0x80 => {
@@ -170,17 +171,17 @@ impl Device {
         // a second PUBREC is answered like the first (§4.3.3)
         self.send(cx, &Packet::PubRel(Ack::of(ack.id)));
         match self.inflight[at].awaits {
-            Awaits::Comp | Awaits::CompAgain => {}
+            AwaitedPacket::Comp | AwaitedPacket::CompAgain => {}
             // the broker has it from the former connection: PUBLISH is not sent again
-            Awaits::Resend => {
+            AwaitedPacket::Resend => {
                 if let Some(mut message) = self.inflight.remove(at) {
                     self.held -= 1;
-                    message.awaits = Awaits::Comp;
+                    message.awaits = AwaitedPacket::Comp;
                     self.inflight.insert(self.inflight.len() - usize::from(self.held), message);
                     self.since = cx.now;
                 }
             }
-            Awaits::Ack | Awaits::Rec => self.inflight[at].awaits = Awaits::Comp,
+            AwaitedPacket::Ack | AwaitedPacket::Rec => self.inflight[at].awaits = AwaitedPacket::Comp,
         }
         Ok(())
     }
@@ -240,7 +241,7 @@ impl Device {
         &self,
         name: &'static str,
         id: u16,
-        answers: impl Fn(Awaits) -> bool,
+        answers: impl Fn(AwaitedPacket) -> bool,
     ) -> Result<usize, Malformed> {
         let found = self.inflight.iter().position(|m| m.id == id && answers(m.awaits));
         found.ok_or(Malformed::Unasked(name, id))
@@ -255,7 +256,7 @@ impl Device {
             self.held -= 1;
         }
         // §3.7.2.1: the broker has forgotten the identifier, since it had sent the PUBCOMP that was lost
-        let recovered = ack.code == 0x92 && message.awaits == Awaits::CompAgain;
+        let recovered = ack.code == 0x92 && message.awaits == AwaitedPacket::CompAgain;
         if message.reported {
             // its flow has counted it
         } else if ack.code < 0x80 || recovered {

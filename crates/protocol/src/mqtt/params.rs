@@ -3,7 +3,7 @@
 use super::version::Version;
 use super::{Config, DESCRIPTION, Message, field};
 use crate::data::Data;
-use crate::describe::{Description, Identity, ModelParams, Paced, Repeats};
+use crate::describe::{Description, FlowLength, Identity, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 #[cfg(any(test, feature = "testing"))]
@@ -223,13 +223,13 @@ impl ModelParams for Params {
         self.qos > 0
     }
 
-    fn paced(&self) -> Option<Paced> {
-        let paced = Paced { key: "interval", per_second: self.interval.per_second() };
+    fn paced(&self) -> Option<SendRate> {
+        let paced = SendRate { key: "interval", per_second: self.interval.per_second() };
         self.publish.then_some(paced)
     }
 
-    fn repeats(&self) -> Option<Repeats> {
-        let repeats = Repeats { key: "count", count: self.count.into(), interval: self.interval };
+    fn repeats(&self) -> Option<FlowLength> {
+        let repeats = FlowLength { key: "count", count: self.count.into(), interval: self.interval };
         self.publish.then_some(repeats)
     }
 

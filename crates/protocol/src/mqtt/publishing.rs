@@ -2,7 +2,7 @@
 
 use super::version::Version;
 use super::wire::{self, Ack, Packet};
-use super::{Awaits, BATCH, Device, Inflight, Message, PUBLISHES_RESENT, State};
+use super::{AwaitedPacket, BATCH, Device, Inflight, Message, PUBLISHES_RESENT, State};
 use crate::meter::Failure;
 use crate::model::Cx;
 use crate::template::Values;
@@ -29,12 +29,12 @@ impl Device {
         for at in 0..self.inflight.len() {
             let message = &mut self.inflight[at];
             if message.awaits.released() {
-                message.awaits = Awaits::CompAgain;
+                message.awaits = AwaitedPacket::CompAgain;
                 let id = message.id;
                 self.rare.get_or_insert_default().resent.push(id);
                 self.send(cx, &Packet::PubRel(Ack::of(id)));
             } else {
-                message.awaits = Awaits::Resend;
+                message.awaits = AwaitedPacket::Resend;
                 self.held += 1;
             }
         }
@@ -71,8 +71,8 @@ impl Device {
     }
 
     /// What a PUBLISH waits for.
-    fn first_answer(&self) -> Awaits {
-        if self.config.message.qos == 1 { Awaits::Ack } else { Awaits::Rec }
+    fn first_answer(&self) -> AwaitedPacket {
+        if self.config.message.qos == 1 { AwaitedPacket::Ack } else { AwaitedPacket::Rec }
     }
 
     /// Publish what is due; leave when nothing is left to do; set the timer.

@@ -60,7 +60,7 @@ pub(super) fn meaning(version: Version, code: u8) -> &'static str {
 impl fmt::Display for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ack = |f: &mut fmt::Formatter<'_>, name: &str, ack: &Ack<'_>| {
-            write!(f, "{name} #{}{}", ack.id, Shown(ack.code, ack.properties))
+            write!(f, "{name} #{}{}", ack.id, ReasonText(ack.code, ack.properties))
         };
         match self {
             Packet::Connect(c) => {
@@ -77,11 +77,11 @@ impl fmt::Display for Packet<'_> {
                 if let Some(username) = c.username {
                     write!(f, " user={username}")?;
                 }
-                write!(f, "{}", Shown(0, c.properties))
+                write!(f, "{}", ReasonText(0, c.properties))
             }
             Packet::ConnAck { session_present, code, properties } => {
                 let session = if *session_present { " session" } else { "" };
-                write!(f, "CONNACK{session}{}", Shown(*code, *properties))
+                write!(f, "CONNACK{session}{}", ReasonText(*code, *properties))
             }
             Packet::Publish(p) => {
                 write!(f, "PUBLISH q{}", p.qos)?;
@@ -90,31 +90,33 @@ impl fmt::Display for Packet<'_> {
                 }
                 f.write_str(if p.dup { " dup" } else { "" })?;
                 f.write_str(if p.retain { " retain" } else { "" })?;
-                write!(f, " {}{} {}", p.topic, Shown(0, p.properties), p.payload.escape_ascii())
+                write!(f, " {}{} {}", p.topic, ReasonText(0, p.properties), p.payload.escape_ascii())
             }
             Packet::PubAck(a) => ack(f, "PUBACK", a),
             Packet::PubRec(a) => ack(f, "PUBREC", a),
             Packet::PubRel(a) => ack(f, "PUBREL", a),
             Packet::PubComp(a) => ack(f, "PUBCOMP", a),
             Packet::Subscribe { id, properties, filters } => {
-                write!(f, "SUBSCRIBE #{id}{}", Shown(0, *properties))?;
+                write!(f, "SUBSCRIBE #{id}{}", ReasonText(0, *properties))?;
                 filters.iter().try_for_each(|(filter, options)| write!(f, " {filter} q{}", options & 3))
             }
             Packet::SubAck { id, properties, codes } => {
-                write!(f, "SUBACK #{id}{} {codes:x?}", Shown(0, *properties))
+                write!(f, "SUBACK #{id}{} {codes:x?}", ReasonText(0, *properties))
             }
             Packet::PingReq => f.write_str("PINGREQ"),
             Packet::PingResp => f.write_str("PINGRESP"),
-            Packet::Disconnect { code, properties } => write!(f, "DISCONNECT{}", Shown(*code, *properties)),
-            Packet::Auth { code, properties } => write!(f, "AUTH{}", Shown(*code, *properties)),
+            Packet::Disconnect { code, properties } => {
+                write!(f, "DISCONNECT{}", ReasonText(*code, *properties))
+            }
+            Packet::Auth { code, properties } => write!(f, "AUTH{}", ReasonText(*code, *properties)),
         }
     }
 }
 
 /// Code and properties, where there is something to show.
-struct Shown<'a>(u8, Properties<'a>);
+struct ReasonText<'a>(u8, Properties<'a>);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ReasonText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 != 0 {
             write!(f, " code={:#04x}", self.0)?;

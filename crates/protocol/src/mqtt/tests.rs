@@ -278,7 +278,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
         prepare(&mut talk);
         talk.run_to_ms(2_000);
         talk.abandon();
-        let what = talk.complaints.last().cloned().unwrap_or_default();
+        let what = talk.examples.last().cloned().unwrap_or_default();
         (talk.measured().failures[Failure::Unanswered as usize], what, talk.end)
     };
     let subscribed = |talk: &mut Talk| {
@@ -332,7 +332,7 @@ fn what_the_broker_must_not_send_fails_the_flow() {
         talk.welcome(false);
         talk.feed(bytes);
         assert_eq!((talk.end, talk.link), (Some(FlowEnd::Failed), Link::Close), "{what}");
-        assert_eq!((talk.failures(Failure::Protocol), talk.complaints.join("")), (1, what.to_owned()));
+        assert_eq!((talk.failures(Failure::Protocol), talk.examples.join("")), (1, what.to_owned()));
         // and the next flow is as good as the first
         talk.up();
         talk.welcome(false);
@@ -342,11 +342,11 @@ fn what_the_broker_must_not_send_fails_the_flow() {
     let mut early = Talk::new("{}");
     early.up();
     early.feed(b"\xd0\x00");
-    assert_eq!(early.complaints, ["a packet before CONNACK was not expected"]);
+    assert_eq!(early.examples, ["a packet before CONNACK was not expected"]);
     let mut kept = Talk::new("{}");
     kept.up();
     kept.welcome(true);
-    assert_eq!(kept.complaints, ["a kept session was not expected"]);
+    assert_eq!(kept.examples, ["a kept session was not expected"]);
 }
 
 #[test]

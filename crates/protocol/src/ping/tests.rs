@@ -158,7 +158,7 @@ fn sequence_numbers_wrap() {
         ping.run_to(Time(us * 1000));
     }
     assert_eq!(ping.measured().messages_delivered, 69_999);
-    assert_eq!(ping.complaints, [""; 0]);
+    assert_eq!(ping.examples, [""; 0]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_is_not_our_reply_is_told() {
         (changed(7, true), "a reply to no request"),
     ] {
         ping.datagram(&bytes);
-        assert_eq!(ping.complaints.pop().as_deref(), Some(what));
+        assert_eq!(ping.examples.pop().as_deref(), Some(what));
     }
     assert_eq!((ping.measured().corrupted, ping.end), (5, None), "the flow goes on");
     assert_eq!(ping.measured().failures, <[u64; Failure::ALL.len()]>::default());

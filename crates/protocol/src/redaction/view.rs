@@ -10,13 +10,13 @@ const DEPTH: usize = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct View {
     pub bytes: Vec<u8>,
-    pub spans: Vec<Place>,
+    pub spans: Vec<Span>,
     /// Where the text ends, if that is behind the last byte but for an escape that is cut there.
     end: Option<usize>,
 }
 
 /// From where to where in the text.
-pub(super) type Place = (usize, usize);
+pub(super) type Span = (usize, usize);
 
 /// The text itself and, if `decode`, every reading of it.
 pub(super) fn all(text: &[u8], decode: bool) -> Vec<View> {
@@ -41,7 +41,7 @@ pub(super) fn all(text: &[u8], decode: bool) -> Vec<View> {
 }
 
 /// What stands at the beginning of some bytes.
-enum Read {
+enum DecodedUnit {
     /// Nothing that is encoded.
     Plain,
     /// So many bytes stand for this character.
@@ -84,31 +84,31 @@ impl View {
         self.end
     }
 
-    fn push(&mut self, byte: u8, span: Place) {
+    fn push(&mut self, byte: u8, span: Span) {
         self.bytes.push(byte);
         self.spans.push(span);
     }
 
     /// It with what `reader` knows decoded, if there is any.
-    fn decoded(&self, reader: fn(&[u8]) -> Read) -> Option<Self> {
+    fn decoded(&self, reader: fn(&[u8]) -> DecodedUnit) -> Option<Self> {
         let mut made = Self { end: self.end, ..Self::empty() };
         let (mut at, mut any) = (0, false);
         while at < self.bytes.len() {
             let span = |len: usize| (self.spans[at].0, self.spans[at + len - 1].1);
             let len = match reader(&self.bytes[at..]) {
-                Read::Plain => {
+                DecodedUnit::Plain => {
                     made.push(self.bytes[at], self.spans[at]);
                     at += 1;
                     continue;
                 }
-                Read::Cut => {
+                DecodedUnit::Cut => {
                     return Some(made);
                 }
-                Read::Byte(len, byte) => {
+                DecodedUnit::Byte(len, byte) => {
                     made.push(byte, span(len));
                     len
                 }
-                Read::Char(len, c) => {
+                DecodedUnit::Char(len, c) => {
                     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                         made.push(byte, span(len));
                     }
@@ -148,7 +148,7 @@ impl View {
         made
     }
 
-    fn push_base64(&mut self, word: &[u8], spans: &[Place]) {
+    fn push_base64(&mut self, word: &[u8], spans: &[Span]) {
         // no secret goes from one word to the next
         self.push(0, (spans[0].0, spans[0].0));
         // the last letter alone is no byte, and bits that are left over may be of what was cut
@@ -164,55 +164,55 @@ impl View {
 }
 
 /// `%41` (RFC 3986 section 2.1).
-fn percent(bytes: &[u8]) -> Read {
+fn percent(bytes: &[u8]) -> DecodedUnit {
     match bytes {
-        [b'%'] => Read::Cut,
-        [b'%', high] if high.is_ascii_hexdigit() => Read::Cut,
+        [b'%'] => DecodedUnit::Cut,
+        [b'%', high] if high.is_ascii_hexdigit() => DecodedUnit::Cut,
         [b'%', high, low, ..] => match hex(&[*high, *low]) {
-            Some(value) => Read::Byte(3, value as u8),
-            None => Read::Plain,
+            Some(value) => DecodedUnit::Byte(3, value as u8),
+            None => DecodedUnit::Plain,
         },
-        _ => Read::Plain,
+        _ => DecodedUnit::Plain,
     }
 }
 
 /// `\"`, `\n`, `\u0041`, `\ud83d\ude00` (RFC 8259 section 7), and `\x41`.
-fn backslash(bytes: &[u8]) -> Read {
-    let [b'\\', rest @ ..] = bytes else { return Read::Plain };
+fn backslash(bytes: &[u8]) -> DecodedUnit {
+    let [b'\\', rest @ ..] = bytes else { return DecodedUnit::Plain };
     let digits = |from: usize, len: usize| rest.get(from..from + len).and_then(hex);
     match rest {
-        [] => Read::Cut,
-        [b'n', ..] => Read::Byte(2, b'\n'),
-        [b't', ..] => Read::Byte(2, b'\t'),
-        [b'r', ..] => Read::Byte(2, b'\r'),
-        [b'b', ..] => Read::Byte(2, 8),
-        [b'f', ..] => Read::Byte(2, 12),
-        [b'x', ..] if rest.len() < 3 => Read::Cut,
-        [b'x', ..] => digits(1, 2).map_or(Read::Plain, |value| Read::Byte(4, value as u8)),
-        [b'u', ..] if rest.len() < 5 => Read::Cut,
+        [] => DecodedUnit::Cut,
+        [b'n', ..] => DecodedUnit::Byte(2, b'\n'),
+        [b't', ..] => DecodedUnit::Byte(2, b'\t'),
+        [b'r', ..] => DecodedUnit::Byte(2, b'\r'),
+        [b'b', ..] => DecodedUnit::Byte(2, 8),
+        [b'f', ..] => DecodedUnit::Byte(2, 12),
+        [b'x', ..] if rest.len() < 3 => DecodedUnit::Cut,
+        [b'x', ..] => digits(1, 2).map_or(DecodedUnit::Plain, |value| DecodedUnit::Byte(4, value as u8)),
+        [b'u', ..] if rest.len() < 5 => DecodedUnit::Cut,
         [b'u', ..] => match (digits(1, 4), digits(7, 4).filter(|_| rest[5..].starts_with(b"\\u"))) {
             (Some(high @ 0xd800..0xdc00), Some(low @ 0xdc00..0xe000)) => {
                 let c = char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00));
-                c.map_or(Read::Plain, |c| Read::Char(12, c))
+                c.map_or(DecodedUnit::Plain, |c| DecodedUnit::Char(12, c))
             }
-            (Some(value), _) => char::from_u32(value).map_or(Read::Plain, |c| Read::Char(6, c)),
-            (None, _) => Read::Plain,
+            (Some(value), _) => char::from_u32(value).map_or(DecodedUnit::Plain, |c| DecodedUnit::Char(6, c)),
+            (None, _) => DecodedUnit::Plain,
         },
-        [other, ..] if other.is_ascii_punctuation() => Read::Byte(2, *other),
-        _ => Read::Plain,
+        [other, ..] if other.is_ascii_punctuation() => DecodedUnit::Byte(2, *other),
+        _ => DecodedUnit::Plain,
     }
 }
 
 /// `&amp;`, `&#39;`, `&#x27;` (HTML, section 13.5).
-fn entity(bytes: &[u8]) -> Read {
+fn entity(bytes: &[u8]) -> DecodedUnit {
     const LONGEST: usize = 10;
     const NAMES: [(&[u8], char); 6] =
         [(b"amp", '&'), (b"lt", '<'), (b"gt", '>'), (b"quot", '"'), (b"apos", '\''), (b"nbsp", ' ')];
-    let [b'&', rest @ ..] = bytes else { return Read::Plain };
+    let [b'&', rest @ ..] = bytes else { return DecodedUnit::Plain };
     let Some(end) = rest.iter().take(LONGEST).position(|byte| *byte == b';') else {
         let open =
             rest.len() < LONGEST && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
-        return if open { Read::Cut } else { Read::Plain };
+        return if open { DecodedUnit::Cut } else { DecodedUnit::Plain };
     };
     let c = match &rest[..end] {
         [b'#', b'x' | b'X', digits @ ..] => hex(digits).and_then(char::from_u32),
@@ -221,7 +221,7 @@ fn entity(bytes: &[u8]) -> Read {
         }
         name => NAMES.iter().find(|(one, _)| *one == name).map(|(_, c)| *c),
     };
-    c.map_or(Read::Plain, |c| Read::Char(end + 2, c))
+    c.map_or(DecodedUnit::Plain, |c| DecodedUnit::Char(end + 2, c))
 }
 
 fn hex(digits: &[u8]) -> Option<u32> {

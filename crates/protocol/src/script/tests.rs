@@ -111,7 +111,7 @@ fn each_wait_has_its_limit() {
     other.feed(b"no");
     other.run_to_ms(100);
     assert_eq!((other.end, other.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1));
-    assert_eq!(other.complaints, ["not what step 1 expects: no"]);
+    assert_eq!(other.examples, ["not what step 1 expects: no"]);
     let mut never = tcp(steps);
     never.start();
     never.run_to_ms(5000);

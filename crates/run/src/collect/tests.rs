@@ -33,7 +33,7 @@ fn sample(worker: usize, from: u64, until: u64) -> Sample {
         took: time(until - from).0,
         pauses: None,
         addresses: Vec::new(),
-        complaints: Vec::new(),
+        examples: Vec::new(),
         ports: Interfaces::new(),
         elements: Vec::new(),
         last: None,
@@ -54,8 +54,13 @@ fn after(samples: impl IntoIterator<Item = Sample>) -> Collector {
 }
 
 fn finish(collector: Collector) -> TrialResult {
-    let header =
-        Header { run: String::new(), transport: "", started: String::new(), stopped: None, ports: vec![] };
+    let header = TrialHeader {
+        run: String::new(),
+        transport: "",
+        started: String::new(),
+        stopped: None,
+        ports: vec![],
+    };
     collector.finish(header).0
 }
 
@@ -76,7 +81,7 @@ fn series(samples: impl IntoIterator<Item = Sample>) -> Vec<(f64, f64, u64)> {
 fn a_servers_words_are_shown_and_not_done() {
     let text = "\x1b[2Jgone".to_owned();
     let told = vec![FailureExample { group: 0, cause: Failure::Timeout.into(), text }];
-    let collector = after([Sample { complaints: told, ..sample(0, 0, 1000) }]);
+    let collector = after([Sample { examples: told, ..sample(0, 0, 1000) }]);
     let example = collector.groups[0].example(Failure::Timeout);
     assert_eq!(example.as_deref(), Some("\\u{1b}[2Jgone"));
 }
@@ -89,7 +94,7 @@ fn causes_are_told_apart_by_phase_with_an_example_of_each() {
         for (cause, times) in causes {
             one.groups[0][phase as usize].failed(*cause, *times);
             let text = format!("status of {}", cause.detail);
-            one.complaints.push(FailureExample { group: 0, cause: *cause, text });
+            one.examples.push(FailureExample { group: 0, cause: *cause, text });
         }
         one
     };

@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Whether, since this was last called on this thread, a server asked for a certificate, and the answer.
-pub fn asked_for_certificate() -> Option<ClientCertificate> {
+pub fn requested_client_certificate() -> Option<ClientCertificate> {
     ANSWER.take()
 }
 

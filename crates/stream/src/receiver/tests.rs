@@ -1,20 +1,20 @@
 use super::*;
-use crate::expected::Plain;
+use crate::expected::PlainUdp;
 use packet::ethernet::{self, kind};
 use packet::frame::{Sizes, Written};
 use packet::{Flow, Program, checksum, ipv4, ipv6, udp};
 use proptest::prelude::*;
 use protocol::meter::{Pattern, Tally};
 
-fn measured() -> Measured {
+fn measured() -> Measurements {
     let meter = [(); 3].map(|()| Tally::new(1));
-    let group = Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: None };
+    let group = ExpectedGroup { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: None };
     of(group)
 }
 
-fn of(group: Expected) -> Measured {
+fn of(group: ExpectedGroup) -> Measurements {
     let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
-    Measured { zero: 500, ..Measured::new(vec![group], Lane::ALL, true, window) }
+    Measurements { zero: 500, ..Measurements::new(vec![group], Lane::ALL, true, window) }
 }
 
 fn frame(stream: u32, sequence: u64, sent_ns: u64) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn the_ports_word_on_checksums_is_taken() {
     let looked = |verdict| matches!(verdict, Verdict::Bad(why) if DROPS[why] == "bad_checksum");
     assert!(looked(measured.checked(&wrong, 3_000, Checked::Unknown)));
     assert!(looked(measured.checked(&frame(0, 0, 2_000), 3_000, Checked::Bad)));
-    let counts = |measured: &Measured| measured.groups[0].meter[Phase::Measure as usize].counts;
+    let counts = |measured: &Measurements| measured.groups[0].meter[Phase::Measure as usize].counts;
     assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 0));
     assert!(matches!(measured.checked(&wrong, 3_000, Checked::Good), Verdict::Done));
     assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 1));
@@ -130,12 +130,12 @@ proptest! {
 }
 
 /// Two devices of a group send frames of these sizes, which are to come back unless they go one way.
-fn plain(v6: bool, sizes: &[usize], echo: bool) -> Measured {
+fn plain(v6: bool, sizes: &[usize], echo: bool) -> Measurements {
     let meter = [(); 3].map(|()| Tally::new(1));
     let (headers, sizes) = (if v6 { 62 } else { 42 }, Sizes::Cycle(sizes.to_vec()));
     let Flow { source, destination, .. } = ours(v6, 0);
-    let plain = Plain::new((vec![source.ip()], 2), destination, (&sizes, headers), echo);
-    of(Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) })
+    let plain = PlainUdp::new((vec![source.ip()], 2), destination, (&sizes, headers), echo);
+    of(ExpectedGroup { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) })
 }
 
 /// Source and destination of a device's frames.
@@ -192,7 +192,7 @@ fn summed(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-fn said(measured: &mut Measured, frame: &[u8]) -> &'static str {
+fn said(measured: &mut Measurements, frame: &[u8]) -> &'static str {
     match measured.frame(frame, 6_000) {
         Verdict::Done => "done",
         Verdict::Other => "other",
@@ -201,7 +201,7 @@ fn said(measured: &mut Measured, frame: &[u8]) -> &'static str {
 }
 
 /// Delivered, corrupted, refused, unreachable.
-fn became(measured: &Measured) -> [u64; 4] {
+fn became(measured: &Measurements) -> [u64; 4] {
     let of = |tally: &Tally| {
         let counts = &tally.counts;
         let failed = |why: Failure| counts.failures[why as usize];
@@ -240,9 +240,15 @@ fn many_may_answer_who_asks_many() {
     let meter = [(); 3].map(|()| Tally::new(1));
     let everybody = "255.255.255.255:7".parse().expect("an address");
     let sizes = (&Sizes::Cycle(vec![100]), 42);
-    let plain = Plain::new((vec![ours(false, 0).source.ip()], 2), everybody, sizes, true);
-    let mut measured =
-        of(Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) });
+    let plain = PlainUdp::new((vec![ours(false, 0).source.ip()], 2), everybody, sizes, true);
+    let mut measured = of(ExpectedGroup {
+        group: 0,
+        streams: 0..2,
+        meter,
+        delay: Some(0),
+        whole: false,
+        plain: Some(plain),
+    });
     assert_eq!(said(&mut measured, &echo(false, 0, 100, 0)), "done");
     let mut other = echo(false, 0, 100, 1);
     other[35] ^= 1;

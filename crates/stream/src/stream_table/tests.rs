@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::{Kept, SentStreams};
+use crate::report::{SentStreams, StreamRecords};
 use crate::schedule::{Schedule, Timing};
 use crate::summaries::Summaries;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn arrive(table: &mut StreamTable, stream: u32, number: u64, tally: &mut Tally) 
     if number == state.next {
         state.next += 1;
     } else {
-        let unexpected = Unexpected { number, now: 0, counts: true };
+        let unexpected = UnexpectedArrival { number, now: 0, counts: true };
         if disturbed.arrived((state, place), unexpected, tally) == SequenceClass::Duplicate {
             return false;
         }
@@ -107,15 +107,15 @@ fn summaries_are_put_together_from_all_who_kept_something() {
         }
         SentStreams { group, from, packets, schedule }
     };
-    summaries.add(Kept::Sent(vec![sent(0, 0, 2, 1, 5), sent(1, 0, 2, 10, 3)]));
-    summaries.add(Kept::Sent(vec![sent(0, 2, 1, 1, 4)]));
+    summaries.add(StreamRecords::Sent(vec![sent(0, 0, 2, 1, 5), sent(1, 0, 2, 10, 3)]));
+    summaries.add(StreamRecords::Sent(vec![sent(0, 2, 1, 1, 4)]));
     for lane in 0..2 {
         let mut table = StreamTable::new(5, Lane::new(lane, 2), false);
         for stream in (0..5).filter(|stream| stream % 2 == lane as u32) {
             arrive(&mut table, stream, 0, &mut Tally::new(1));
             arrive(&mut table, stream, 1, &mut Tally::new(1));
         }
-        summaries.add(Kept::Received(table));
+        summaries.add(StreamRecords::Received(table));
     }
     let all: Vec<_> = (0..summaries.count()).filter_map(|index| summaries.get(index)).collect();
     let told = all

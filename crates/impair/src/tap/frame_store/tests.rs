@@ -1,4 +1,4 @@
-use super::super::segment::tests::Super;
+use super::super::segment::tests::SuperSegment;
 use super::*;
 use std::os::unix::net::UnixDatagram;
 
@@ -30,7 +30,7 @@ fn store(larges: usize, smalls: usize) -> FrameStore {
 }
 
 fn burst(payload: usize) -> Vec<u8> {
-    let whole = Super {
+    let whole = SuperSegment {
         v6: false,
         udp: false,
         tags: 0,
@@ -46,7 +46,7 @@ fn burst(payload: usize) -> Vec<u8> {
 
 fn piece(store: &mut FrameStore, wire: &Wire) -> Piece {
     match store.receive(&wire.1).expect("it can be read") {
-        Received::Piece(piece) => piece,
+        FrameRead::Piece(piece) => piece,
         other => panic!("{other:?}"),
     }
 }
@@ -58,7 +58,7 @@ fn free(store: &FrameStore) -> (usize, usize) {
 #[test]
 fn frames_go_through_as_they_came_in_the_buffer_that_fits() {
     let (wire, mut store) = (Wire::new(), store(2, 2));
-    assert!(matches!(store.receive(&wire.1), Ok(Received::Nothing)));
+    assert!(matches!(store.receive(&wire.1), Ok(FrameRead::Nothing)));
     for (frame, while_held) in
         [(burst(50_000), (1, 2)), (vec![0; SMALL], (2, 1)), (vec![0; SMALL + 1], (1, 2))]
     {
@@ -78,7 +78,7 @@ fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
     let held = [piece(&mut store, &wire), piece(&mut store, &wire)];
     assert_eq!(free(&store), (0, 0));
     wire.put(&burst(5000));
-    let Ok(Received::NoRoom(lost)) = store.receive(&wire.1) else { panic!("no room") };
+    let Ok(FrameRead::NoRoom(lost)) = store.receive(&wire.1) else { panic!("no room") };
     assert_eq!((lost.packets, lost.bytes, lost.last), (4, 1538, 66 + 5000 - 3 * 1448 + 24));
     held.into_iter().for_each(|piece| store.free(piece));
     assert_eq!(free(&store), (1, 1));

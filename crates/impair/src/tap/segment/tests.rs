@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// A super-segment as the kernel makes one.
 #[derive(Debug, Clone)]
-pub(crate) struct Super {
+pub(crate) struct SuperSegment {
     pub(crate) v6: bool,
     pub(crate) udp: bool,
     pub(crate) tags: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Super {
     pub(crate) sequence: u32,
 }
 
-impl Super {
+impl SuperSegment {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut frame: Vec<u8> = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
         for _ in 0..self.tags {
@@ -91,7 +91,7 @@ impl Super {
                 if !last {
                     flags &= !0x09;
                 }
-                let one = Super {
+                let one = SuperSegment {
                     payload: to - from,
                     flags,
                     id: self.id.wrapping_add(i),
@@ -139,18 +139,28 @@ fn is_right(frame: &[u8]) {
     }
 }
 
-fn any_super() -> impl Strategy<Value = Super> {
+fn any_super() -> impl Strategy<Value = SuperSegment> {
     let layout = (any::<bool>(), any::<bool>(), 0usize..=2, (0usize..=10).prop_map(|words| words * 4));
     let rest = (1u16..3000, 2usize..40_000, any::<u8>(), any::<u16>(), any::<u32>());
     (layout, rest).prop_map(|((v6, udp, tags, options), (mss, payload, flags, id, sequence))| {
         let mss = mss.max((payload / 1000 + 1) as u16);
-        Super { v6, udp, tags, options, mss, payload: payload.max(usize::from(mss) + 1), flags, id, sequence }
+        SuperSegment {
+            v6,
+            udp,
+            tags,
+            options,
+            mss,
+            payload: payload.max(usize::from(mss) + 1),
+            flags,
+            id,
+            sequence,
+        }
     })
 }
 
 #[test]
 fn the_arithmetic_of_one_train() {
-    let burst = Super {
+    let burst = SuperSegment {
         v6: false,
         udp: false,
         tags: 0,

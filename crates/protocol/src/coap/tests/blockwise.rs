@@ -13,7 +13,7 @@ fn completes(json: &str, ladder: &str, blocks: u64) -> Ladder {
         (played.delivered(), played.bench.end),
         (1, Some(FlowEnd::Completed)),
         "{:?}",
-        played.bench.complaints
+        played.bench.examples
     );
     assert_eq!((played.bench.own(BLOCKS), played.bench.measured().messages_sent), (blocks, 1));
     played
@@ -149,7 +149,7 @@ fn too_large_a_block_is_tried_smaller() {
     assert_eq!(ladder.bench.delay(ACKNOWLEDGEMENT).0, 1);
     let mut ladder = Ladder::start(PUT);
     ladder.play("> CON 0 PUT /options 1:0/1/128 size=400 [128]\n < ACK 0 4.13 1:0/0/128");
-    assert_eq!((ladder.failures(Failure::Rejected), ladder.complaint().as_str()), (1, "4.13"));
+    assert_eq!((ladder.failures(Failure::Rejected), ladder.example().as_str()), (1, "4.13"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_is_wrong_with_a_block_fails_the_request() {
     ] {
         let mut ladder = Ladder::start(json);
         ladder.play(&format!("{first}\n < ACK 0 {answer}"));
-        assert_eq!((ladder.failures(Failure::Protocol), ladder.complaint().as_str()), (1, what), "{answer}");
+        assert_eq!((ladder.failures(Failure::Protocol), ladder.example().as_str()), (1, what), "{answer}");
         assert_eq!(ladder.bench.end, Some(FlowEnd::Completed), "{answer}");
     }
     for (answer, why, what) in [
@@ -221,7 +221,7 @@ fn what_is_wrong_with_a_block_fails_the_request() {
         let mut ladder = Ladder::start(GET);
         ladder.play("> CON 0 GET /status\n < ACK 0 2.05 etag=7 2:0/1/64 [64]\n > CON 1 GET /status 2:1/0/64");
         ladder.play(&format!("< ACK 1 {answer}"));
-        assert_eq!((ladder.failures(why), ladder.complaint().as_str()), (1, what), "{answer}");
+        assert_eq!((ladder.failures(why), ladder.example().as_str()), (1, what), "{answer}");
     }
 }
 
@@ -252,5 +252,5 @@ fn a_response_without_an_end_is_ended() {
     ladder.play("> CON 0 GET /r 2:0/0/16\n < ACK 0 2.05 2:0/1/16 [16]\n > CON 1 GET /r 2:1/0/16");
     ladder.bench.model.exchanges[0].offset = Block::NUMBER_MAX << 4;
     ladder.play(&format!("< ACK 1 2.05 2:{}/1/16 [16]", Block::NUMBER_MAX));
-    assert_eq!(ladder.complaint(), "more blocks than there are numbers for");
+    assert_eq!(ladder.example(), "more blocks than there are numbers for");
 }

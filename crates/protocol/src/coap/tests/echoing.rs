@@ -30,11 +30,11 @@ fn a_second_challenge_is_a_rejection() {
          < ACK 1 4.01 echo=8",
     );
     assert_eq!((ladder.delivered(), ladder.failures(Failure::Rejected)), (0, 1));
-    assert_eq!(ladder.complaint(), "4.01, and Echo again after it was repeated");
+    assert_eq!(ladder.example(), "4.01, and Echo again after it was repeated");
     // without Echo, 4.01 is what it says
     let mut plain = Ladder::start(r#"{"count": 1}"#);
     plain.play("> CON 0 GET /\n < ACK 0 4.01");
-    assert_eq!((plain.failures(Failure::Rejected), plain.complaint().as_str()), (1, "4.01"));
+    assert_eq!((plain.failures(Failure::Rejected), plain.example().as_str()), (1, "4.01"));
     // and where it is what the profile expects, it is a success
     let mut wanted = Ladder::start(r#"{"count": 1, "expect": ["4.01"]}"#);
     wanted.play("> CON 0 GET /\n < ACK 0 4.01 echo=7");

@@ -127,7 +127,7 @@ fn a_separate_response() {
     assert_eq!((ladder.failures(Failure::Unanswered), ladder.bench.measured().duplicates), (0, 1));
     ladder.play("@ 20000");
     assert_eq!(ladder.failures(Failure::Unanswered), 1);
-    assert!(ladder.complaint().contains("behind the acknowledgement"));
+    assert!(ladder.example().contains("behind the acknowledgement"));
 }
 
 /// Appendix A, figure 23.
@@ -171,7 +171,7 @@ fn codes_that_are_not_expected_are_rejected() {
     let mut ladder = Ladder::start(r#"{"path": "/t", "interval": "0s"}"#);
     ladder.play("> CON 0 GET /t\n < ACK 0 4.04 [9]\n > CON 1 GET /t\n < ACK 1 5.03\n > CON 2 GET /t");
     assert_eq!((ladder.failures(Failure::Rejected), ladder.delivered()), (2, 0));
-    assert_eq!(ladder.bench.complaints, ["4.04, \"xxxxxxxxx\"", "5.03"]);
+    assert_eq!(ladder.bench.examples, ["4.04, \"xxxxxxxxx\"", "5.03"]);
     let mut ladder = Ladder::start(r#"{"path": "/t", "interval": "0s", "expect": ["4.04", "2.03"]}"#);
     ladder.play("> CON 0 GET /t\n < ACK 0 4.04\n > CON 1 GET /t\n < ACK 1 2.05\n > CON 2 GET /t");
     assert_eq!((ladder.failures(Failure::Rejected), ladder.delivered()), (1, 1));
@@ -249,7 +249,7 @@ fn what_the_protocol_does_not_allow_fails_its_request() {
         let bytes = ladder.message(answer);
         ladder.hear(&bytes);
         assert_eq!(ladder.next().as_deref(), reply, "{answer}");
-        assert_eq!((ladder.failures(Failure::Protocol), ladder.complaint().as_str()), (1, what), "{answer}");
+        assert_eq!((ladder.failures(Failure::Protocol), ladder.example().as_str()), (1, what), "{answer}");
         assert_eq!(ladder.bench.end, Some(FlowEnd::Completed));
     }
     // elective ones are passed over
@@ -267,7 +267,7 @@ fn what_is_no_message_is_counted_as_corrupted() {
     }
     // what is confirmable is rejected
     assert_eq!(ladder.next().as_deref(), Some("RST 9"));
-    assert_eq!((ladder.bench.measured().corrupted, ladder.bench.complaints.len()), (5, 5));
+    assert_eq!((ladder.bench.measured().corrupted, ladder.bench.examples.len()), (5, 5));
     ladder.play("< ACK 0 2.05");
     assert_eq!(ladder.delivered(), 1);
 }
@@ -338,7 +338,7 @@ fn memory_is_bounded_and_tokens_and_identifiers_wrap() {
         (response[0], response[1]) = (0x64, 0x45);
         ladder.hear(&response);
     }
-    assert_eq!((ladder.delivered(), ladder.bench.complaints.len()), (70_000, 0));
+    assert_eq!((ladder.delivered(), ladder.bench.examples.len()), (70_000, 0));
     assert!(ladder.bench.model.exchanges.len() <= REMEMBERED + 1);
     assert!(ladder.bench.model.exchanges.capacity() <= 32);
 }

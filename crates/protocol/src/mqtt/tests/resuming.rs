@@ -202,14 +202,14 @@ fn a_broker_that_sends_pubrec_again_is_answered() {
     talk.comp(1, 0);
     talk.comp(1, 0x92);
     talk.comp(7, 0);
-    assert_eq!((talk.measured().messages_delivered, talk.link), (1, Link::Connect), "{:?}", talk.complaints);
+    assert_eq!((talk.measured().messages_delivered, talk.link), (1, Link::Connect), "{:?}", talk.examples);
     // no more than were due
     talk.comp(7, 0);
-    assert_eq!(talk.complaints, ["PUBCOMP for packet 7, which waits for none"]);
+    assert_eq!(talk.examples, ["PUBCOMP for packet 7, which waits for none"]);
     // and in a session that is new it is a fault
     let mut fresh = kept(r#""qos": 2, "interval": "1h""#);
     fresh.rec(7);
-    assert_eq!(fresh.complaints, ["PUBREC for packet 7, which waits for none"]);
+    assert_eq!(fresh.examples, ["PUBREC for packet 7, which waits for none"]);
 }
 
 #[test]
@@ -231,17 +231,17 @@ fn an_answer_that_crosses_what_is_sent_again_is_no_fault() {
         (talk.measured().messages_delivered, talk.end),
         (3, Some(FlowEnd::Completed)),
         "{:?}",
-        talk.complaints
+        talk.examples
     );
     // once for each, and not in a session that was not resumed
     let mut talk = of(r#""qos": 1"#);
     talk.back();
     talk.accept(true, &[]);
     [1, 1, 1].iter().for_each(|id| talk.ack(*id));
-    assert_eq!(talk.complaints, ["PUBACK for packet 1, which waits for none"]);
+    assert_eq!(talk.examples, ["PUBACK for packet 1, which waits for none"]);
     let mut talk = of(r#""qos": 1"#);
     [1, 1].iter().for_each(|id| talk.ack(*id));
-    assert_eq!(talk.complaints, ["PUBACK for packet 1, which waits for none"]);
+    assert_eq!(talk.examples, ["PUBACK for packet 1, which waits for none"]);
     // PUBREC that refuses, and PUBCOMP
     let mut talk = of(r#""qos": 2"#);
     talk.rec(1);
@@ -251,7 +251,7 @@ fn an_answer_that_crosses_what_is_sent_again_is_no_fault() {
     talk.comp(1, 0);
     talk.comp(1, 0x92);
     let counts = (talk.measured().messages_delivered, talk.failures(Failure::Rejected));
-    assert_eq!((counts, talk.failures(Failure::Protocol)), ((1, 1), 0), "{:?}", talk.complaints);
+    assert_eq!((counts, talk.failures(Failure::Protocol)), ((1, 1), 0), "{:?}", talk.examples);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn puback_for_a_message_that_waits_to_be_sent_again_is_enough() {
     talk.ack(3);
     talk.ack(1);
     talk.ack(2);
-    assert_eq!(talk.measured().messages_delivered, 3, "{:?}", talk.complaints);
+    assert_eq!(talk.measured().messages_delivered, 3, "{:?}", talk.examples);
     assert_eq!(talk.heard(), "PUBLISH q1 #1 dup nd/0 0\nPUBLISH q1 #2 dup nd/0 1\nDISCONNECT\n");
 }
 
@@ -332,7 +332,7 @@ fn what_the_broker_takes_no_longer_is_refused_and_not_sent() {
     assert_eq!(talk.heard(), "DISCONNECT\n");
     assert_eq!(talk.failures(Failure::Rejected), 1);
     assert_eq!(
-        talk.complaints.last().map(String::as_str),
+        talk.examples.last().map(String::as_str),
         Some("a PUBLISH has 111 bytes, the broker takes 50")
     );
 }
@@ -377,7 +377,7 @@ fn the_keep_alive_of_the_server_holds_whatever_else_is_waited_for() {
     (0..3).for_each(|_| talk.say(&Packet::PingResp));
     assert_eq!((talk.measured().messages_received, talk.end), (1, None));
     talk.say(&Packet::PingResp);
-    assert_eq!(talk.complaints, ["PINGRESP was not expected"]);
+    assert_eq!(talk.examples, ["PINGRESP was not expected"]);
 }
 
 #[test]

@@ -34,14 +34,14 @@ fn what_a_version_5_broker_asks_is_done() {
     talk.say(&Packet::PubAck(Ack { id: 1, code: 0x97, ..Ack::default() }));
     talk.say(&Packet::PubAck(Ack { id: 2, code: 0x10, ..Ack::default() }));
     assert_eq!((talk.measured().messages_delivered, talk.failures(Failure::Rejected)), (1, 1));
-    assert_eq!(talk.complaints, ["PUBACK 0x97, quota exceeded"]);
+    assert_eq!(talk.examples, ["PUBACK 0x97, quota exceeded"]);
     talk.heard();
     let mut why = Vec::new();
     property::put(&mut why, property::REASON_STRING, Value::Text("maintenance"));
     property::put(&mut why, property::SERVER_REFERENCE, Value::Text("mqtt2.example:8883"));
     talk.say(&Packet::Disconnect { code: 0x9c, properties: property::written(&why) });
     assert_eq!(
-        talk.complaints[1],
+        talk.examples[1],
         "DISCONNECT 0x9c, use another server: maintenance; server reference: mqtt2.example:8883"
     );
     talk.run_to_ms(4000);
@@ -60,7 +60,7 @@ fn what_a_version_5_broker_cannot_do_is_not_asked_of_it() {
         talk.say(&Packet::ConnAck { session_present: false, code: 0, properties: property::written(&said) });
         assert_eq!(talk.heard(), "");
         assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1));
-        talk.complaints.remove(0)
+        talk.examples.remove(0)
     };
     let qos = refused(r#"{"version": "5.0"}"#, property::MAXIMUM_QOS, 0);
     assert_eq!(qos, "the broker takes QoS 0 at most");
@@ -79,7 +79,7 @@ fn a_refusal_fails_the_flow_and_says_why() {
         (talk.end, talk.link, talk.failures(Failure::Rejected)),
         (Some(FlowEnd::Failed), Link::Close, 1)
     );
-    assert_eq!(talk.complaints, ["CONNACK 0x05, not authorized"]);
+    assert_eq!(talk.examples, ["CONNACK 0x05, not authorized"]);
     let causes = talk.tally_of(Phase::Measure).causes().expect("told");
     let told: Vec<_> = causes.of(Failure::Rejected).map(|(detail, n)| (detail.to_string(), n)).collect();
     assert_eq!(told, [("CONNACK 0x05 not authorized".to_owned(), 1)]);
@@ -87,7 +87,7 @@ fn a_refusal_fails_the_flow_and_says_why() {
     talk.up();
     talk.feed(b"\x15\x03\x01\x00\x02\x02\x46");
     assert_eq!(
-        (talk.failures(Failure::Protocol), talk.complaints.join("")),
+        (talk.failures(Failure::Protocol), talk.examples.join("")),
         (1, "no MQTT: TLS on this port".into())
     );
     let mut talk = Talk::welcomed(r#"{"subscribe": [{"topic": "secret"}]}"#);
@@ -121,19 +121,19 @@ fn a_broker_of_the_other_version_is_told_from_a_broken_one() {
         talk.up();
         talk.feed(answer);
         assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1), "{what}");
-        assert!(talk.complaints[0].starts_with(what), "{:?}", talk.complaints);
+        assert!(talk.examples[0].starts_with(what), "{:?}", talk.examples);
     }
     let mut shut = Talk::new(r#"{"version": "5.0"}"#);
     shut.up();
     shut.closed(Failure::Closed);
     assert!(
-        shut.complaints[0].contains("without CONNACK: does the broker speak MQTT 5.0"),
+        shut.examples[0].contains("without CONNACK: does the broker speak MQTT 5.0"),
         "{:?}",
-        shut.complaints
+        shut.examples
     );
     let mut later = Talk::welcomed("{}");
     later.closed(Failure::Closed);
-    assert!(later.complaints.is_empty());
+    assert!(later.examples.is_empty());
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn each_wait_has_its_limit() {
         assert_eq!(talk.end, None, "{what}");
         talk.run_to_ms(ms);
         assert_eq!((talk.end, talk.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
-        assert_eq!(talk.complaints, [what]);
+        assert_eq!(talk.examples, [what]);
     };
     let mut talk = Talk::new(json);
     talk.start();

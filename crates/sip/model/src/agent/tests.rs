@@ -140,7 +140,7 @@ fn a_challenge_that_comes_again_is_a_failure() {
     assert_eq!(bench.end, Some(FlowEnd::Failed));
     assert_eq!(counter(&bench, "registrations_ineffective"), 1);
     assert_eq!(bench.measured().failures[Failure::Rejected as usize], 1);
-    assert!(bench.complaints[0].contains("REGISTER was answered with 401"), "{:?}", bench.complaints);
+    assert!(bench.examples[0].contains("REGISTER was answered with 401"), "{:?}", bench.examples);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn a_callee_without_ack_gives_up() {
         after(&mut bench, wait);
     }
     assert_eq!(bench.end, Some(FlowEnd::Failed));
-    assert!(bench.complaints[0].contains("no ACK"), "{:?}", bench.complaints);
+    assert!(bench.examples[0].contains("no ACK"), "{:?}", bench.examples);
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn a_bye_that_no_step_expects_ends_the_call() {
     receive(&mut bench, &bye);
     assert!(one(&mut bench).starts_with("SIP/2.0 200 "));
     assert_eq!(bench.end, Some(FlowEnd::Failed));
-    assert!(bench.complaints[0].contains("ended the call"), "{:?}", bench.complaints);
+    assert!(bench.examples[0].contains("ended the call"), "{:?}", bench.examples);
 }
 
 #[test]

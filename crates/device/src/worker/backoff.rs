@@ -1,49 +1,49 @@
-//! A short rest before waiting for answers that come thick and fast.
+//! Back-off of the poll loop while answers arrive at a high rate.
 //!
 //! A server that answers one of many connections wakes the worker that waits for it. When each answer finds the
 //! worker waiting again, both pay a wake-up per answer, and the server's part is time that it does not answer in.
-//! So the worker looks away for a moment that is short against what an answer takes, and then takes several
-//! together. Only answers are waited for like this: where anything falls due soon, being on time comes first.
+//! So the worker sleeps for a moment that is short against the time of an answer, and then takes several together. Where
+//! anything falls due soon, it does not.
 
 use protocol::time::Time;
 use std::time::Duration;
 
-/// Answers come thick and fast when the mean time from one to the next is below this.
-const OFTEN: u64 = 25_000;
-/// A turn with more events than this shows that we, not the server, have more to do than we can.
-const FEW: usize = 8;
-/// Nothing may be due for this long: a load that waits for a clock is not one that only waits for answers.
-const UNPACED: u64 = 1_000_000;
+/// Mean time between answers below which the worker backs off, ns.
+const MAX_MEAN: u64 = 25_000;
+/// A turn with more events than this shows that we, not the server, are overloaded.
+const MAX_EVENTS: usize = 8;
+/// Nothing may be due for this long, ns: a load that waits for a clock is not one that only waits for answers.
+const MIN_IDLE: u64 = 1_000_000;
 /// Of the time that an answer takes, as mean time between answers times flows, a rest is at most this part: the
 /// server always has enough to do, and a delay is measured longer by half of this at most.
 const SHARE: u64 = 16;
-/// Shortest and longest rest that are worth it.
+/// Shortest and longest back-off, ns.
 const SHORTEST: u64 = 10_000;
 const LONGEST: u64 = 30_000;
 
-/// How fast answers have been coming.
+/// Mean time between answers, and the back-off that follows from it.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct BusyPollBackoff {
     /// When the last turn ended.
     last: Time,
     /// Mean time from one event to the next, ns.
     mean: u64,
 }
 
-impl Pulse {
+impl BusyPollBackoff {
     /// Nothing has come yet.
     pub fn new() -> Self {
-        Self { last: Time::ZERO, mean: UNPACED }
+        Self { last: Time::ZERO, mean: MIN_IDLE }
     }
 
     /// A turn with so many events ends at `now`, `active` flows are under way, and nothing is due for `wait` ns.
     /// How long to rest before looking at the sockets again; zero: not at all.
     #[inline]
     pub fn rest(&mut self, now: Time, events: usize, active: u64, wait: u64) -> Duration {
-        let took = now.since(self.last).min(UNPACED);
+        let took = now.since(self.last).min(MIN_IDLE);
         self.last = now;
         self.mean = (self.mean * 7 + took / events.max(1) as u64) / 8;
-        if self.mean >= OFTEN || events > FEW || wait < UNPACED {
+        if self.mean >= MAX_MEAN || events > MAX_EVENTS || wait < MIN_IDLE {
             return Duration::ZERO;
         }
         let rest = (active * self.mean / SHARE).min(LONGEST);
@@ -57,8 +57,8 @@ mod tests {
 
     /// The rest after many turns alike: `events` in `took` ns, with `active` flows and nothing due for `wait` ns.
     fn settled(events: usize, took: u64, active: u64, wait: u64) -> u64 {
-        let mut pulse = Pulse::new();
-        let rests = (1..200).map(|turn| pulse.rest(Time(turn * took), events, active, wait));
+        let mut backoff = BusyPollBackoff::new();
+        let rests = (1..200).map(|turn| backoff.rest(Time(turn * took), events, active, wait));
         rests.last().map_or(0, |rest| rest.as_nanos() as u64)
     }
 
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn it_learns_soon_that_answers_come_fast() {
-        let mut pulse = Pulse::new();
+        let mut backoff = BusyPollBackoff::new();
         let second = 1_000_000_000;
-        let turns = (1..100).map(|turn| pulse.rest(Time(second + turn * 10_000), 1, 64, 5_000_000));
+        let turns = (1..100).map(|turn| backoff.rest(Time(second + turn * 10_000), 1, 64, 5_000_000));
         let first = turns.take_while(|rest| rest.is_zero()).count();
         assert!((10..60).contains(&first), "{first} turns");
     }

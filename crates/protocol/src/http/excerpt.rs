@@ -20,12 +20,12 @@ const WANTS_TLS: [&str; 4] = [
 
 /// Of one response.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct ResponseExcerpt {
     phrase: String,
     body: Vec<u8>,
 }
 
-impl Said {
+impl ResponseExcerpt {
     /// By its head.
     pub fn of(head: &[u8]) -> Self {
         let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
@@ -168,8 +168,8 @@ fn text(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn said(head: &str, body: &str) -> Said {
-        let mut said = Said::of(head.as_bytes());
+    fn said(head: &str, body: &str) -> ResponseExcerpt {
+        let mut said = ResponseExcerpt::of(head.as_bytes());
         said.more(body.as_bytes());
         said
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_no_text_is_not_shown_and_what_is_long_is_cut() {
         assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").words(500, &[]), "status 500 X");
-        let mut gzip = Said::of(b"HTTP/1.1 500 X\r\n");
+        let mut gzip = ResponseExcerpt::of(b"HTTP/1.1 500 X\r\n");
         gzip.more(&[0x1f, 0x8b, 8, 0, 0xff]);
         assert_eq!(gzip.words(500, &[]), "status 500 X");
         let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).words(500, &[]);
