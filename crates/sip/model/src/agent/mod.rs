@@ -15,7 +15,7 @@ use crate::description::counter;
 use crate::dialog::Dialog;
 use crate::measure;
 use crate::method::Method;
-use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted};
+use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, rejected};
 use crate::transaction::{Client, Server};
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
@@ -303,13 +303,11 @@ impl UserAgent {
 
     /// A final response came that the scenario does not go on with.
     fn refused(&mut self, cx: &mut Cx<'_>, event: Event) {
-        use protocol::cause::{Cause, Detail};
         if let Event::Response { method, status, first, delay } = event {
             // it is an answer: nothing was lost
-            let cause = Cause { kind: Failure::Rejected, detail: Detail::Status(status) };
             let reason = crate::scenario::reason(status);
             cx.delay(first, delay);
-            self.fail(cx, cause, || format!("{method} was answered with {status} {reason}"));
+            self.fail(cx, rejected(status), || format!("{method} was answered with {status} {reason}"));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Steps made ready to play: templates parsed, labels and repeats as jumps.
 
-use super::{AnswerStep, ExpectStep, SendStep, StatusSet, Step};
+use super::{AnswerStep, ExpectStep, SendStep, StatusSet, Step, reason};
 use crate::method::Method;
 use protocol::data::Data;
 use protocol::problem::{Problem, closest, listed};
@@ -327,45 +327,4 @@ fn place(op: usize) -> u16 {
 
 pub(crate) fn seconds(interval: Interval) -> u64 {
     interval.ns() / 1_000_000_000
-}
-
-/// The usual reason phrase (RFC 3261 section 21).
-pub(crate) fn reason(status: u16) -> &'static str {
-    match status {
-        100 => "Trying",
-        180 => "Ringing",
-        181 => "Call Is Being Forwarded",
-        182 => "Queued",
-        183 => "Session Progress",
-        200 => "OK",
-        202 => "Accepted",
-        301 => "Moved Permanently",
-        302 => "Moved Temporarily",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        415 => "Unsupported Media Type",
-        420 => "Bad Extension",
-        480 => "Temporarily Unavailable",
-        481 => "Call/Transaction Does Not Exist",
-        486 => "Busy Here",
-        487 => "Request Terminated",
-        488 => "Not Acceptable Here",
-        500 => "Server Internal Error",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        600 => "Busy Everywhere",
-        603 => "Decline",
-        _ => match status / 100 {
-            1 => "Progress",
-            2 => "OK",
-            3 => "Redirection",
-            4 => "Request Failure",
-            5 => "Server Failure",
-            _ => "Global Failure",
-        },
-    }
 }

@@ -2,13 +2,15 @@
 
 mod compile;
 mod preset;
+mod reason;
 mod status;
 mod step;
 
 pub(crate) use compile::{
-    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, compile, headers_of, line, reason, seconds,
+    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, compile, headers_of, line, seconds,
 };
 pub use preset::Preset;
+pub(crate) use reason::{reason, rejected};
 pub use status::StatusSet;
 pub use step::{AnswerStep, ExpectStep, RepeatStep, SendStep, Step};
 
