@@ -38,9 +38,9 @@ def translating(flows: int) -> tuple[dict[str, Any], list[str]]:
     elements = {
         "in-validity": {"kind": "validity", "port": "b"},
         "out-validity": {"kind": "validity", "port": "c"},
-        "nat": {"kind": "nat", "most_subscribers": subscribers},
+        "nat": {"kind": "subscriber-table", "most_subscribers": subscribers},
         "conntrack": {
-            "kind": "conntrack", "inside": "b", "outside": "c", "pool": [POOL],
+            "kind": "nat44", "inside": "b", "outside": "c", "pool": [POOL],
             "sessions": max(flows, 1024), "most_subscribers": subscribers, "ports_per_block": 64,
         },
         "in-host": {"kind": "nat-host", "port": "b"},

@@ -3,7 +3,7 @@
 
 use nat_core::Nat;
 use nat_core::config::{Config, PoolAddress, SECOND, StaticForward};
-use nat_core::state::{Past, Record, Update};
+use nat_core::state::{ImportClock, Record, Update};
 use std::net::Ipv4Addr;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -25,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         ..Config::default()
     };
     let Ok(mut nat) = Nat::new(config) else { return };
-    let past = Past { passed: u64::from(passed) * SECOND, now: SECOND };
+    let past = ImportClock { passed: u64::from(passed) * SECOND, now: SECOND };
     while let Ok((update, len)) = Update::decode(rest) {
         rest = &rest[len..];
         let mut bytes = Vec::new();

@@ -71,7 +71,7 @@ NAT = System(
     after="graph",
     changes=(Change("route", "netdyno.nat.host:undo_route"),),
     duts={"kernel-nat": "netdyno.nat.dut.kernel_nat:KernelNat"},
-    elements={"conntrack": "netdyno.nat.dut.sessions:Sessions"},
+    elements={"nat44": "netdyno.nat.dut.sessions:Sessions"},
     searches={
         "capacity": "netdyno.nat.search.capacity:KIND",
         "teardown": "netdyno.nat.search.teardown:KIND",

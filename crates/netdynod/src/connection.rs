@@ -7,9 +7,9 @@ use crate::files::Door;
 use crate::lines::{LINE_MAX, LineError, Lines};
 use crate::method;
 use crate::outbox::Outbox;
+use crate::pending_connections::PendingSlot;
 use crate::stream::Stream;
 use crate::token::Token;
-use crate::waiting::Place;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -24,17 +24,21 @@ const TOKEN_LINE: usize = 4 << 10;
 const TOKEN_TRIES: usize = 10;
 
 /// What opens a connection over TCP.
-pub struct Lock {
+pub struct TokenChallenge {
     /// What must be shown.
     pub token: Arc<Token>,
     /// Where it waits until then.
-    pub place: Place,
+    pub place: PendingSlot,
     /// Where it goes then.
     pub limit: Arc<ConnectionLimit>,
 }
 
 /// Serve `stream` until it ends. It has a permit, or must open a lock to get one.
-pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<ConnectionPermit, Lock>) -> io::Result<()> {
+pub fn serve(
+    stream: Stream,
+    core: &Arc<Core>,
+    by: Result<ConnectionPermit, TokenChallenge>,
+) -> io::Result<()> {
     let (mut writer, ends) = (stream.clone(), stream.clone());
     let outbox = Arc::new(Outbox::new(move || ends.hang_up()));
     let caller = Caller {
@@ -69,7 +73,7 @@ pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn read(
     mut lines: Lines<Stream>,
     caller: &Caller,
-    by: Result<ConnectionPermit, Lock>,
+    by: Result<ConnectionPermit, TokenChallenge>,
     permit: &OnceLock<ConnectionPermit>,
 ) {
     let Some(own) = by.map_or_else(|lock| admit(&mut lines, caller, lock), Some) else { return };
@@ -83,8 +87,8 @@ fn read(
 }
 
 /// A permit, if the token is shown: in time, and within a few lines.
-fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: Lock) -> Option<ConnectionPermit> {
-    let Lock { token, place, limit } = lock;
+fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: TokenChallenge) -> Option<ConnectionPermit> {
+    let TokenChallenge { token, place, limit } = lock;
     let late = Instant::now() + TOKEN_TIME;
     for _ in 0..TOKEN_TRIES {
         let line = next(lines, caller, TOKEN_LINE, Some(late))?;

@@ -57,7 +57,7 @@ impl Entry {
 }
 
 #[derive(Default)]
-struct Made {
+struct GraphTable {
     last: u64,
     graphs: BTreeMap<String, Entry>,
 }
@@ -65,7 +65,7 @@ struct Made {
 /// All graphs of this daemon.
 #[derive(Default)]
 pub struct Graphs {
-    made: Mutex<Made>,
+    made: Mutex<GraphTable>,
     /// Who follows packets.
     pub tracing: TraceLock,
     /// Held while a graph is changed.
@@ -95,7 +95,7 @@ pub fn read(graph: &Value, files: Files<'_>, kinds: &Kinds) -> Result<CheckedGra
 }
 
 impl Graphs {
-    fn lock(&self) -> MutexGuard<'_, Made> {
+    fn lock(&self) -> MutexGuard<'_, GraphTable> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

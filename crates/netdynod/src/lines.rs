@@ -9,7 +9,7 @@ pub const LINE_MAX: usize = 32 << 20;
 const USUAL: usize = 64 << 10;
 
 /// Where lines come from.
-pub trait Patient: Read {
+pub trait ReadTimeout: Read {
     /// How long a read may wait; `None`: for ever.
     fn patience(&self, limit: Option<Duration>) -> std::io::Result<()>;
 }
@@ -31,7 +31,7 @@ pub struct Lines<S> {
     line: Vec<u8>,
 }
 
-impl<S: Patient> Lines<S> {
+impl<S: ReadTimeout> Lines<S> {
     /// From `stream`.
     pub fn new(stream: S) -> Self {
         Self { reader: BufReader::new(stream), line: Vec::new() }
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    impl Patient for Pieces {
+    impl ReadTimeout for Pieces {
         fn patience(&self, _: Option<Duration>) -> std::io::Result<()> {
             Ok(())
         }

@@ -134,7 +134,7 @@ pub struct Status {
 
 /// A link as it was asked for.
 #[derive(Debug, Serialize)]
-pub struct About {
+pub struct LinkDescription {
     link: String,
     a: LinkEnd,
     b: LinkEnd,
@@ -200,7 +200,7 @@ impl Entry {
 }
 
 #[derive(Default)]
-struct Made {
+struct LinkTable {
     last: u64,
     links: BTreeMap<String, Entry>,
     told: Option<Instant>,
@@ -209,13 +209,13 @@ struct Made {
 /// All links of this daemon.
 #[derive(Default)]
 pub struct Links {
-    made: Mutex<Made>,
+    made: Mutex<LinkTable>,
     /// Who follows packets.
     pub tracing: TraceLock,
 }
 
 impl Links {
-    fn lock(&self) -> MutexGuard<'_, Made> {
+    fn lock(&self) -> MutexGuard<'_, LinkTable> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -278,11 +278,11 @@ impl Links {
     }
 
     /// What links there are.
-    pub fn list(&self) -> Vec<About> {
+    pub fn list(&self) -> Vec<LinkDescription> {
         let about = |(id, entry): (&String, &Entry)| {
             let [a, b] = entry.ends.clone();
             let (spec, elapsed, error) = (entry.spec.clone(), entry.elapsed(), entry.error());
-            About { link: id.clone(), a, b, spec, elapsed, error }
+            LinkDescription { link: id.clone(), a, b, spec, elapsed, error }
         };
         self.lock().links.iter().map(about).collect()
     }

@@ -17,6 +17,7 @@ mod log;
 mod machine;
 mod method;
 mod outbox;
+mod pending_connections;
 mod ports;
 mod profiles;
 mod reflect;
@@ -31,7 +32,6 @@ mod systems;
 mod token;
 mod trace_lock;
 mod validate;
-mod waiting;
 mod watchers;
 
 use anyhow::{Context, Result};

@@ -21,12 +21,12 @@ pub struct Reflect {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: IpAddr,
     /// Send it back, or swallow it.
-    #[arg(long, value_enum, default_value_t = How::Echo)]
-    mode: How,
+    #[arg(long, value_enum, default_value_t = ReflectMode::Echo)]
+    mode: ReflectMode,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum How {
+enum ReflectMode {
     Echo,
     Sink,
 }
@@ -42,8 +42,8 @@ pub fn run(args: &Reflect) -> Result<(), SetupError> {
         ));
     }
     let mode = match args.mode {
-        How::Echo => Mode::Echo,
-        How::Sink => Mode::Sink,
+        ReflectMode::Echo => Mode::Echo,
+        ReflectMode::Sink => Mode::Sink,
     };
     let at = |port: Option<u16>| port.map(|p| SocketAddr::new(args.bind, p));
     let mut reflector = Reflector::new(mode, at(args.udp), at(args.tcp))?;

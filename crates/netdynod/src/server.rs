@@ -1,11 +1,11 @@
 //! Takes connections: so many from the Unix socket, so many over TCP with the token, and a few without it.
 
-use crate::connection::{Lock, serve, spawn};
+use crate::connection::{TokenChallenge, serve, spawn};
 use crate::connection_limit::{ConnectionLimit, full};
 use crate::core::Core;
+use crate::pending_connections::PendingConnections;
 use crate::stream::Stream;
 use crate::token::Token;
-use crate::waiting::Waiting;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
 /// Serve TCP: the first call must show the token.
 pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<()> {
     let (core, token) = (Arc::clone(core), Arc::new(token));
-    let (limit, waiting) = (Arc::new(ConnectionLimit::default()), Waiting::default());
+    let (limit, waiting) = (Arc::new(ConnectionLimit::default()), PendingConnections::default());
     let take = move || {
         let (stream, from) = listener.accept()?;
         watch_over(&stream)?;
@@ -40,7 +40,7 @@ pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<
         let Some(place) = waiting.enter(from.ip().to_canonical(), &stream) else { return Ok(()) };
         tracing::debug!(%from, "a connection over TCP that has to show the token");
         let (token, limit) = (Arc::clone(&token), Arc::clone(&limit));
-        serve(stream, &core, Err(Lock { token, place, limit }))
+        serve(stream, &core, Err(TokenChallenge { token, place, limit }))
     };
     spawn("nd-listen-tcp", move || forever(take))
 }

@@ -1,6 +1,6 @@
 //! A connection's bytes, over the Unix socket or TCP. Clones share one descriptor: devices need the others.
 
-use crate::lines::Patient;
+use crate::lines::ReadTimeout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -91,7 +91,7 @@ impl Write for Stream {
     }
 }
 
-impl Patient for Stream {
+impl ReadTimeout for Stream {
     fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(limit),

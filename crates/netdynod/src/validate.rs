@@ -31,7 +31,7 @@ pub struct Validate {
 
 /// What is found in one document.
 #[derive(Default)]
-struct Found {
+struct DocumentFindings {
     errors: Vec<profile::Error>,
     advice: Vec<profile::Error>,
     /// The whole of an impairment.
@@ -58,12 +58,15 @@ pub fn run(args: &Validate, kinds: &Kinds) -> Result<bool> {
 fn answer((args, kinds): (&Validate, &Kinds), file: &Path, text: io::Result<String>) -> Result<bool> {
     let shown = file.to_string_lossy();
     let shown = profile::printable(&shown);
-    let Found { errors, advice, spec } = match text {
+    let DocumentFindings { errors, advice, spec } = match text {
         Ok(text) => check(args, kinds, &text),
         Err(e) => {
             let what = format!("it cannot be read ({e})");
             let fix = "Check the path; what is no file goes to -, standard input";
-            Found { errors: vec![profile::Error::new("ND-104-08", "", what, fix)], ..Found::default() }
+            DocumentFindings {
+                errors: vec![profile::Error::new("ND-104-08", "", what, fix)],
+                ..DocumentFindings::default()
+            }
         }
     };
     if args.json {
@@ -86,24 +89,29 @@ fn answer((args, kinds): (&Validate, &Kinds), file: &Path, text: io::Result<Stri
     Ok(errors.is_empty())
 }
 
-fn check(args: &Validate, kinds: &Kinds, text: &str) -> Found {
+fn check(args: &Validate, kinds: &Kinds, text: &str) -> DocumentFindings {
     if args.impair {
         return match links::read(text) {
-            Ok(spec) => Found { spec: Some(serde_json::json!(spec)), ..Found::default() },
-            Err(error) => Found { errors: vec![error], ..Found::default() },
+            Ok(spec) => {
+                DocumentFindings { spec: Some(serde_json::json!(spec)), ..DocumentFindings::default() }
+            }
+            Err(error) => DocumentFindings { errors: vec![error], ..DocumentFindings::default() },
         };
     }
     if args.graph {
-        return Found { errors: graphs::check(text, kinds).err().unwrap_or_default(), ..Found::default() };
+        return DocumentFindings {
+            errors: graphs::check(text, kinds).err().unwrap_or_default(),
+            ..DocumentFindings::default()
+        };
     }
     match profiles::load(text, Files { door: Door::Socket, folder: None }, kinds) {
         Ok(profile) => {
             let mut advice = profile::advise(&profile);
             advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
-            Found { advice, ..Found::default() }
+            DocumentFindings { advice, ..DocumentFindings::default() }
         }
-        Err(Refusal::Faults(errors)) => Found { errors, ..Found::default() },
-        Err(Refusal::NotAllowed(_)) => Found::default(), // the owner may name any file
+        Err(Refusal::Faults(errors)) => DocumentFindings { errors, ..DocumentFindings::default() },
+        Err(Refusal::NotAllowed(_)) => DocumentFindings::default(), // the owner may name any file
     }
 }
 

@@ -44,7 +44,7 @@ fn graphs_are_validated_and_nothing_is_opened() {
     let path = folder.path().join("graph.json");
     let validated = |icmp: &str| {
         let nat = json!({
-            "kind": "conntrack", "inside": "in", "outside": "out", "pool": ["198.51.100.0/28"], "timeouts": {"icmp": icmp}
+            "kind": "nat44", "inside": "in", "outside": "out", "pool": ["198.51.100.0/28"], "timeouts": {"icmp": icmp}
         });
         let graph = json!({
             "ports": {"in": {"device": "net_tap0,iface=nd-none"}, "out": {"device": "null"}},

@@ -10,7 +10,7 @@ from typing import Any
 from netdyno.nat.reasons import meaning
 from netdyno.nat.running import Running
 
-STAGES = {"rx": "RX", "validity": "validity", "nat": "NAT", "conntrack": "ConnTrack", "tx": "TX"}
+STAGES = {"rx": "RX", "validity": "validity", "subscriber-table": "NAT", "nat44": "ConnTrack", "tx": "TX"}
 """Kinds of elements → stages; others are the box's own."""
 OWN = "box"
 

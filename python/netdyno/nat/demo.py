@@ -55,7 +55,7 @@ OPENED = 3
 """Connections of each subscriber whose translation is looked at one by one."""
 REACH, REFUSED = 15.0, 1.5
 """Seconds within which a server is reached, and for which one is tried that is not to be reached."""
-STAGES = {"rx": "RX", "validity": "validity", "nat": "NAT", "conntrack": "ConnTrack", "tx": "TX"}
+STAGES = {"rx": "RX", "validity": "validity", "subscriber-table": "NAT", "nat44": "ConnTrack", "tx": "TX"}
 """The five elements of the NAT, in the order of a packet's way, by kind; of ports by queue."""
 
 Say = Callable[[str], None]

@@ -212,7 +212,7 @@ def _port(nat: Nat, side: Side, subscribers: str) -> dict[str, Any]:
 
 def _elements(nat: Nat) -> dict[str, Any]:
     addresses = {"pool": list(nat.pool)} if nat.sites is None else {"sites": _site(nat.sites)}
-    conntrack: dict[str, Any] = {"kind": "conntrack", "inside": "inside", "outside": "outside"}
+    conntrack: dict[str, Any] = {"kind": "nat44", "inside": "inside", "outside": "outside"}
     conntrack |= addresses
     conntrack |= _subscribers(nat) | _given(
         sessions=nat.sessions,
@@ -221,7 +221,9 @@ def _elements(nat: Nat) -> dict[str, Any]:
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
     # what is outside in the subscribers' space: what is said to be, and the outside port's own network
-    conntrack |= {"nobody": _nobody(nat.inside, nat.outside)} | _given(outside_prefixes=_outside(nat) or None)
+    conntrack |= {"non_host_addresses": _non_host_addresses(nat.inside, nat.outside)} | _given(
+        outside_prefixes=_outside(nat) or None
+    )
     conntrack |= {**nat.conntrack, **_given(steering="rss" if by_rss(nat) else None)}
     # the box is silent while the other of a pair translates
     pair = {"pair": True} if "pair" in nat.conntrack else {}
@@ -248,9 +250,9 @@ def _elements(nat: Nat) -> dict[str, Any]:
     return {
         "in-validity": validity | {"port": "inside"} | pcp | {"also": [other]},
         "out-validity": out_validity,
-        "nat": {"kind": "nat"}
+        "nat": {"kind": "subscriber-table"}
         | _subscribers(nat)
-        | {"nobody": [str(nat.inside.address.ip), *_nobody(nat.inside)]}
+        | {"non_host_addresses": [str(nat.inside.address.ip), *_non_host_addresses(nat.inside)]}
         | _given(leases=nat.leases, reverse_path=_reverse_path(nat)),
         "conntrack": conntrack,
         "in-host": {"kind": "nat-host", "port": "inside"}
@@ -274,18 +276,21 @@ def _from_inside(nat: Nat) -> dict[str, Any]:
     """From whom the box takes packets inside: subscribers, those on the link, and behind routers there."""
     routed = [str(nat.inside.address.network), *(route["to"] for route in nat.routes)]
     only = _reverse_path(nat) or list(dict.fromkeys([*(nat.subscribers or SUBSCRIBERS), *routed]))
-    return {"nobody": _nobody(nat.inside, nat.outside), "only": only}
+    return {"non_host_addresses": _non_host_addresses(nat.inside, nat.outside), "only": only}
 
 
 def _from_outside(nat: Nat) -> dict[str, Any]:
     """From whom it takes none outside, as the sessions do: nobody there has an address of the inside."""
     other_side = [*(nat.subscribers or SUBSCRIBERS), str(nat.inside.address.ip)]
     exempt = nat.conntrack.get("exempt", ())
-    sources: dict[str, Any] = {"nobody": _nobody(nat.inside, nat.outside), "other_side": other_side}
+    sources: dict[str, Any] = {
+        "non_host_addresses": _non_host_addresses(nat.inside, nat.outside),
+        "other_side": other_side,
+    }
     return sources | _given(**{"except": list(dict.fromkeys([*_outside(nat), *exempt])) or None})
 
 
-def _nobody(*sides: Side) -> list[str]:
+def _non_host_addresses(*sides: Side) -> list[str]:
     """Network and broadcast addresses, which are no host's."""
     networks = [side.address.network for side in sides if side.address.network.prefixlen < 31]
     return [str(address) for network in networks for address in (network[0], network[-1])]

@@ -167,7 +167,7 @@ def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    """What each `conntrack` element says of itself: by its name, as its drops, and which replica it is."""
+    """Gauges and counters of each NAT worker: by its name, as its drops, and which replica it is."""
     labels = ["nat", "element", "replica"]
     for key, called, about in GAUGES:
         gauge = GaugeMetricFamily(f"netdyno_nat_{called}", about, labels=labels)

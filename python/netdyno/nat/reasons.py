@@ -32,7 +32,7 @@ KINDS = {
         "other_mac": "destination MAC is not the port's: flooded by a switch",
         "martian_source": "addressed to the NAT host from an impossible source address",
     },
-    "nat": {
+    "subscriber-table": {
         "not_ipv4": "not IPv4",
         "not_inside": "source is not a subscriber: see `subscribers`",
         "not_bound": "source has no lease",
@@ -41,7 +41,7 @@ KINDS = {
         "martian_source": "source is the NAT's own, a network or a broadcast address",
         "reverse_path": "no route to the source through the inside port: see `reverse_path`",
     },
-    "conntrack": {
+    "nat44": {
         "truncated": "the packet ends within a header",
         "not_ipv4": "not IPv4",
         "malformed": "invalid headers or lengths",

@@ -33,7 +33,7 @@ def place(name: str, kind: str) -> dict[str, Any]:
 
 SHAPE = {
     "elements": [
-        place("conntrack#0", "conntrack"), place("conntrack#1", "conntrack"), place("inside.rx0", "rx"),
+        place("conntrack#0", "nat44"), place("conntrack#1", "nat44"), place("inside.rx0", "rx"),
         place("inside.rx1", "rx"), place("outside.tx", "tx"), place("in-kernel.tx", "tx"),
         place("in-to-kernel", "police"),
     ]
@@ -102,7 +102,7 @@ def test_every_reason_of_every_kind_has_a_meaning() -> None:
         listed = re.search(r"Reasons to drop: (.*?)\. It may", section[1])
         assert listed is not None, kind
         assert set(re.findall(r"`(\w+)`", listed[1])) == set(known), kind
-    assert reasons.meaning("conntrack", "refused") and reasons.meaning("counter", "x") == ""
+    assert reasons.meaning("nat44", "refused") and reasons.meaning("counter", "x") == ""
 
 
 def values(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -75,7 +75,7 @@ def test_the_nat_has_the_last_core(usable: list[int], nat: int, loads: list[int]
 def test_five_elements_are_told_of_the_graphs() -> None:
     names = {
         "inside.rx": "rx", "outside.rx0": "rx", "in-validity": "validity", "out-validity": "validity",
-        "nat": "nat", "conntrack": "conntrack", "in-host": "nat-host", "inside.tx": "tx", "outside.tx": "tx",
+        "nat": "subscriber-table", "conntrack": "nat44", "in-host": "nat-host", "inside.tx": "tx", "outside.tx": "tx",
     }  # fmt: skip
     shape = {"elements": [{"name": name, "kind": kind} for name, kind in names.items()]}
 

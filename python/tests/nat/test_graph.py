@@ -49,7 +49,7 @@ def test_the_box_takes_packets_from_whom_it_forwards_them() -> None:
     )["elements"]
     assert found["in-host"]["sources"]["only"] == ["100.64.0.0/10", "10.0.0.0/24", "100.64.0.0/16"]
     assert found["out-host"]["sources"] == {
-        "nobody": NETWORKS,
+        "non_host_addresses": NETWORKS,
         "other_side": ["100.64.0.0/10", "10.0.0.254"],
         "except": ["100.70.0.0/16", "100.71.0.0/24"],
     }
@@ -92,27 +92,30 @@ def test_what_is_left_out_is_left_out() -> None:
                 "also": ["203.0.113.2"],
             },
             "out-validity": {"kind": "validity", "port": "outside", "verify": True, "own_mac": True},
-            "nat": {"kind": "nat", "nobody": ["10.0.0.254", "10.0.0.0", "10.0.0.255"]},
+            "nat": {
+                "kind": "subscriber-table",
+                "non_host_addresses": ["10.0.0.254", "10.0.0.0", "10.0.0.255"],
+            },
             "conntrack": {
-                "kind": "conntrack",
+                "kind": "nat44",
                 "inside": "inside",
                 "outside": "outside",
                 "pool": ["203.0.113.16/28"],
-                "nobody": ["10.0.0.0", "10.0.0.255", "203.0.113.0", "203.0.113.255"],
+                "non_host_addresses": ["10.0.0.0", "10.0.0.255", "203.0.113.0", "203.0.113.255"],
             },
             "in-host": {
                 "kind": "nat-host",
                 "port": "inside",
                 "on_link": ["10.0.0.0/24"],
                 "also": ["203.0.113.2"],
-                "sources": {"nobody": NETWORKS, "only": [*PRIVATE, "10.0.0.0/24"]},
+                "sources": {"non_host_addresses": NETWORKS, "only": [*PRIVATE, "10.0.0.0/24"]},
             },
             "out-host": {
                 "kind": "nat-host",
                 "port": "outside",
                 "answers_for": ["203.0.113.16/28"],
                 "gateway": "203.0.113.1",
-                "sources": {"nobody": NETWORKS, "other_side": [*PRIVATE, "10.0.0.254"]},
+                "sources": {"non_host_addresses": NETWORKS, "other_side": [*PRIVATE, "10.0.0.254"]},
             },
         },
         "edges": EDGES,
@@ -136,14 +139,17 @@ def test_what_is_said_is_said() -> None:
     assert (found["memory"], found["huge_pages"]) == ("1GiB", True)
     assert found["ports"]["inside"]["vlan"] == [200, 100]
     who = {"subscribers": subscribers, "most_subscribers": 10}
-    nobody = ["10.0.0.0", "10.0.0.255"]
-    assert found["elements"]["nat"] == {"kind": "nat", "nobody": ["10.0.0.254", *nobody]} | who
+    no_hosts = ["10.0.0.0", "10.0.0.255"]
+    assert (
+        found["elements"]["nat"]
+        == {"kind": "subscriber-table", "non_host_addresses": ["10.0.0.254", *no_hosts]} | who
+    )
     assert found["elements"]["conntrack"] == who | {
-        "kind": "conntrack",
+        "kind": "nat44",
         "inside": "inside",
         "outside": "outside",
         "pool": ["203.0.113.16/28"],
-        "nobody": [*nobody, "203.0.113.0", "203.0.113.255"],
+        "non_host_addresses": [*no_hosts, "203.0.113.0", "203.0.113.255"],
         "sessions": 1000,
         "ports_per_block": 256,
         "blocks_per_subscriber": 2,

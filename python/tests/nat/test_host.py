@@ -33,7 +33,7 @@ def test_frames_go_to_the_kernel_and_back_within_the_rate() -> None:
     assert "host" not in found["ports"]["inside"]
     asks = {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"], "also": ["203.0.113.2"]}
     element = dict(found["elements"]["in-host"])
-    assert {"10.0.0.0", "10.0.0.255"} <= {*element.pop("sources")["nobody"]}
+    assert {"10.0.0.0", "10.0.0.255"} <= {*element.pop("sources")["non_host_addresses"]}
     assert element == asks | {"host": True}
     assert "host" not in found["elements"]["out-host"]
     limit = {"kind": "police", "limit": {"packets": "1k/s"}}

@@ -285,7 +285,7 @@ def test_sessions_are_cleared_when_all_are_open() -> None:
 def test_what_keeps_no_sessions_cannot_be_torn_down() -> None:
     assert {name for name, driver in DRIVERS.items() if issubclass(driver, KeepsSessions)} == {"kernel-nat"}
     place = DutSite("x", "127.0.0.1")
-    nat = L2FWD | {"elements": L2FWD["elements"] | {"sessions": {"kind": "conntrack"}}}
+    nat = L2FWD | {"elements": L2FWD["elements"] | {"sessions": {"kind": "nat44"}}}
     assert keeper(DRIVERS["graph"](place, {"graph": nat})) is not None
     assert keeper(DRIVERS["graph"](place)) is None
     with pytest.raises(Error, match="no sessions"):

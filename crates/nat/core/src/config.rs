@@ -2,8 +2,10 @@
 
 use crate::key::Realm;
 pub use crate::prefix::Prefix;
-pub use crate::rules::{Guard, IpOptions, Rule};
+pub use crate::rules::{IpOptions, PacketFilter, Rule};
 pub use crate::sites::SiteConfig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -27,7 +29,8 @@ impl PoolAddress {
 }
 
 /// Who may answer to a mapping (RFC 4787 section 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Filtering {
     /// Everybody.
     EndpointIndependent,
@@ -180,7 +183,7 @@ pub struct Config {
     /// The largest IP packet that each side's link takes.
     pub mtu: Mtu,
     /// What is dropped by addresses, options and rules.
-    pub guard: Guard,
+    pub packet_filter: PacketFilter,
     /// What the NAT's own ICMP errors come from: its address inside and outside. None are sent from a side without.
     pub addresses: Addresses,
     /// ICMP errors that the NAT may send in a second.
@@ -252,7 +255,7 @@ impl Default for Config {
             static_forwards: Vec::new(),
             mss: None,
             mtu: Mtu { inside: u16::MAX, outside: u16::MAX },
-            guard: Guard::default(),
+            packet_filter: PacketFilter::default(),
             addresses: Addresses::default(),
             icmp_errors_per_second: 1_000,
             fragmented_packets: 32_768,
@@ -406,7 +409,7 @@ impl Config {
         within("held_fragments", self.held_fragments as u64, 1, 1 << 16);
         within("held_syns", self.held_syns as u64, 1, 1 << 20);
         within("mtu", self.mtu.inside.min(self.mtu.outside).into(), 576, u16::MAX.into());
-        within("acl", self.guard.rules.len() as u64, 0, 1024);
+        within("acl", self.packet_filter.rules.len() as u64, 0, 1024);
     }
 
     fn addresses(&self, faults: &mut Vec<ConfigError>) {

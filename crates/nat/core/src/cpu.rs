@@ -7,19 +7,19 @@ use memmap2::MmapMut;
 use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a [`Mapped`] may hold: plain data of which zeros are a value.
+/// What a [`MappedMemory`] may hold: plain data of which zeros are a value.
 pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 
 /// Memory of its own, zeroed at first, that holds a fixed number of `T`s.
 #[derive(Debug)]
-pub struct Mapped<T> {
+pub struct MappedMemory<T> {
     map: MmapMut,
     len: usize,
     of: PhantomData<T>,
 }
 
-impl<T: Plain> Mapped<T> {
+impl<T: Plain> MappedMemory<T> {
     /// Room for `len` of them.
     pub fn new(len: usize) -> std::io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "pages are aligned to no more") };

@@ -60,7 +60,7 @@ pub struct MappingRecord {
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A session began.
     SessionCreated(SessionRecord),
     /// A session is over.
@@ -85,7 +85,7 @@ pub struct Event {
     /// Time in ns.
     pub at: u64,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// A second, ns.
@@ -111,7 +111,7 @@ impl Events {
 
     /// Add one at the end.
     #[inline]
-    pub fn push(&mut self, at: u64, what: What) {
+    pub fn push(&mut self, at: u64, what: EventKind) {
         if self.queue.len() < self.capacity {
             self.queue.push_back(Event { at, what });
         } else {
@@ -120,7 +120,7 @@ impl Events {
     }
 
     /// Add a refusal, unless enough of this second were told: how many there were the counters of drops say.
-    pub fn push_refusal(&mut self, at: u64, what: What) {
+    pub fn push_refusal(&mut self, at: u64, what: EventKind) {
         let second = at / SECOND;
         if self.refusals.0 != second {
             self.refusals = (second, 0);
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn refusals_leave_room_for_what_must_be_told() {
         let mut events = Events::new(150);
-        let refused = What::Refused(Reason::PoolExhausted, Ipv4Addr::LOCALHOST, 0);
+        let refused = EventKind::Refused(Reason::PoolExhausted, Ipv4Addr::LOCALHOST, 0);
         for at in 0..1_000 {
             events.push_refusal(SECOND + at, refused);
         }
@@ -160,10 +160,10 @@ mod tests {
             outside: Ipv4Addr::LOCALHOST,
             ports: (1, 2),
         };
-        events.push(SECOND + 1_000, What::BlockAllocated(block));
+        events.push(SECOND + 1_000, EventKind::BlockAllocated(block));
         events.push_refusal(2 * SECOND, refused);
-        let told: Vec<What> = std::iter::from_fn(|| events.pop()).map(|event| event.what).collect();
+        let told: Vec<EventKind> = std::iter::from_fn(|| events.pop()).map(|event| event.what).collect();
         assert_eq!((told.len(), events.lost()), (102, 0));
-        assert_eq!((told[100], told[101]), (What::BlockAllocated(block), refused));
+        assert_eq!((told[100], told[101]), (EventKind::BlockAllocated(block), refused));
     }
 }

@@ -30,7 +30,7 @@ impl RemoteFilter {
 
 /// A mapping, or a session, that is wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct MappingRequest<'a> {
     /// For which inside endpoint.
     pub inside: Endpoint,
     /// Of which protocol.
@@ -53,7 +53,7 @@ pub struct Wanted<'a> {
     pub filters: &'a [RemoteFilter],
 }
 
-impl Wanted<'_> {
+impl MappingRequest<'_> {
     /// Without wishes and filters.
     pub fn new(inside: Endpoint, protocol: u8, realm: Realm, until: u64) -> Self {
         let (address, port, exact, nonce) = (None, None, false, [0; 12]);
@@ -69,7 +69,7 @@ impl Wanted<'_> {
 
 /// Why it is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmapped {
+pub enum MappingError {
     /// As a packet would be dropped.
     Refused(Reason),
     /// What was wished for cannot be had, and no other would do.
@@ -80,7 +80,7 @@ pub enum Unmapped {
     NotThere,
 }
 
-impl From<Reason> for Unmapped {
+impl From<Reason> for MappingError {
     fn from(reason: Reason) -> Self {
         Self::Refused(reason)
     }
@@ -99,16 +99,16 @@ pub struct Explicit {
 
 /// What stands explicitly for an inside endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stands<'a> {
+pub enum ExplicitMapping<'a> {
     /// A static forward.
     Static(Endpoint),
     /// A mapping that was asked for.
-    Asked(Endpoint, &'a Explicit),
+    Requested(Endpoint, &'a Explicit),
 }
 
 /// All that was asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ExplicitMappings {
     /// Mappings, by the number of their session.
     mappings: HashMap<u32, Explicit>,
     /// Their numbers, by subscriber.
@@ -117,9 +117,13 @@ pub(crate) struct Asked {
     sessions: HashMap<u32, u64>,
 }
 
-impl Asked {
+impl ExplicitMappings {
     /// The filters that a mapping would have.
-    pub fn filters(&self, index: Option<u32>, wanted: &Wanted<'_>) -> Result<Vec<RemoteFilter>, Unmapped> {
+    pub fn filters(
+        &self,
+        index: Option<u32>,
+        wanted: &MappingRequest<'_>,
+    ) -> Result<Vec<RemoteFilter>, MappingError> {
         let there = index.and_then(|index| self.mappings.get(&index)).filter(|_| !wanted.clear);
         let mut filters = there.map(|there| there.filters.clone()).unwrap_or_default();
         for filter in wanted.filters {
@@ -128,7 +132,7 @@ impl Asked {
                 filters.push(*filter);
             }
             if filters.len() > FILTERS {
-                return Err(Unmapped::Filters);
+                return Err(MappingError::Filters);
             }
         }
         Ok(filters)

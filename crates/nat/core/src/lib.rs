@@ -17,14 +17,15 @@ mod cpu;
 pub mod event;
 mod expiry;
 pub mod explicit;
-pub mod guard;
 mod hash;
 pub mod headers;
 pub mod key;
 mod memory;
 mod nat;
+pub mod neighbours;
 mod outbox;
 mod ownership;
+pub mod packet_filter;
 mod pool;
 pub mod prefix;
 mod reason;
@@ -36,6 +37,8 @@ pub mod sites;
 pub mod state;
 pub mod subscriber;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod untranslated;
 mod verdict;
 
@@ -43,12 +46,13 @@ pub use address_owners::AddressOwners;
 pub use binding::{Binding, Bindings, Hop, Lookup, Mac, Source};
 pub use config::{Config, ConfigError, StaticForward};
 pub use cpu::prefetch;
-pub use event::{Event, What};
-pub use explicit::{Explicit, RemoteFilter, Stands, Unmapped, Wanted};
+pub use event::{Event, EventKind};
+pub use explicit::{Explicit, ExplicitMapping, MappingError, MappingRequest, RemoteFilter};
 pub use headers::Headers;
 pub use key::{Endpoint, Realm};
 pub use nat::{
-    BURST, ClearBounds, Forwarded, InUse, Left, Memory, Nat, reported_sender, reported_subscriber,
+    BURST, BurstMask, ClearBounds, ForwardConflict, ForwardedCounts, Memory, Nat, reported_sender,
+    reported_subscriber,
 };
 pub use ownership::Ownership;
 pub use pool::{Pool, PoolChange, Usage};

@@ -1,16 +1,16 @@
 //! Large arrays, zeroed, in pages of 2 MB where the kernel gives them: a random access then misses the cache, and not the TLB too.
 
-use crate::cpu::{Mapped, Plain};
+use crate::cpu::{MappedMemory, Plain};
 use memmap2::Advice;
 
 /// A fixed number of `T`s, which begin as zeros. What is neither touched nor populated takes no memory.
 #[derive(Debug)]
-pub struct Pages<T>(Mapped<T>);
+pub struct Pages<T>(MappedMemory<T>);
 
 impl<T: Plain> Pages<T> {
     /// Room for `len` of them.
     pub fn new(len: usize) -> std::io::Result<Self> {
-        let mapped = Mapped::new(len)?;
+        let mapped = MappedMemory::new(len)?;
         #[cfg(target_os = "linux")]
         {
             // A kernel without transparent huge pages says no; small pages are right, and slower.

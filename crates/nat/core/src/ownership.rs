@@ -14,7 +14,7 @@ use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
 use crate::nat::{BURST, Quote};
 use crate::sites::Site;
-use crate::untranslated::{Untranslated, Whereabouts};
+use crate::untranslated::{RealmLookup, Untranslated};
 use crate::verdict::Side;
 use packet::layers::protocol;
 use packet::rss;
@@ -148,7 +148,7 @@ impl Ownership {
 
     /// Who is reached from the outside by a static forward is with the worker that has the forward's endpoint. The forward
     /// that cannot be: its subscriber is with another worker, by another forward, or its address is nobody's.
-    pub fn pin(&mut self, forwards: &[StaticForward]) -> Result<(), StaticForward> {
+    pub fn assign_forwards(&mut self, forwards: &[StaticForward]) -> Result<(), StaticForward> {
         for forward in forwards {
             let worker = self.endpoint(forward.outside_endpoint()).ok_or(*forward)?;
             let subscriber = (forward.inside_endpoint().address, forward.realm);
@@ -259,10 +259,10 @@ impl Ownership {
     #[inline(never)] // Few packets have such a destination.
     fn inside(&self, address: u32) -> Option<usize> {
         match self.untranslated.as_ref()?.whereabouts(address) {
-            Whereabouts::In(realm) => Some(self.subscriber(address, realm)),
+            RealmLookup::In(realm) => Some(self.subscriber(address, realm)),
             // Whoever has not sent anything is asked for without tags.
-            Whereabouts::Unknown => Some(self.subscriber(address, 0)),
-            Whereabouts::Contested => None,
+            RealmLookup::Unknown => Some(self.subscriber(address, 0)),
+            RealmLookup::Contested => None,
         }
     }
 
@@ -345,14 +345,16 @@ mod tests {
         };
         for inside in 1..20 {
             // A port below those of clients is with the address, whose first ports are worker 0's.
-            ownership.pin(&[forward((1, 80), inside), forward((1, 20_000), inside + 100)]).unwrap();
+            ownership
+                .assign_forwards(&[forward((1, 80), inside), forward((1, 20_000), inside + 100)])
+                .unwrap();
             assert_eq!(ownership.subscriber(0x0a00_0000 + u32::from(inside), 0), 0);
             assert_eq!(ownership.subscriber(0x0a00_0064 + u32::from(inside), 0), 1);
         }
         assert_eq!(ownership.endpoint(Endpoint::new(0xcb00_7101, 80)), Some(0));
         let elsewhere = forward((1, 20_001), 1);
-        assert_eq!(ownership.pin(&[elsewhere]), Err(elsewhere));
-        assert!(ownership.pin(&[forward((9, 80), 1)]).is_err(), "nobody's address");
+        assert_eq!(ownership.assign_forwards(&[elsewhere]), Err(elsewhere));
+        assert!(ownership.assign_forwards(&[forward((9, 80), 1)]).is_err(), "nobody's address");
     }
 
     #[test]

@@ -4,26 +4,29 @@ use crate::headers::Headers;
 use crate::prefix::Prefix;
 use crate::verdict::Side;
 use packet::layers::protocol;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 /// What is dropped by addresses and options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guard {
+pub struct PacketFilter {
     /// Prefixes in the subscribers' space that are reached by the outside port: its own network, and what an operator allows.
     pub outside: Vec<Prefix>,
     /// Addresses that no host has: network and broadcast addresses of the ports' own networks.
-    pub nobody: Vec<Ipv4Addr>,
+    pub non_host_addresses: Vec<Ipv4Addr>,
     /// Packets with which IP options are dropped.
     pub options: IpOptions,
     /// Which new sessions are permitted, in order: the first rule that a packet matches decides; one that matches none is permitted.
     pub rules: Vec<Rule>,
 }
 
-/// Packets with which IP options are forwarded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Packets with which IP options (RFC 791 section 3.1) are forwarded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum IpOptions {
-    /// With any but source routes (RFC 7126 sections 4.3 and 4.4).
+    /// With any but loose and strict source routes (RFC 7126 sections 4.3 and 4.4).
     #[default]
     NoSourceRoute,
     /// With none.

@@ -3,9 +3,12 @@
 use crate::headers::Headers;
 use crate::key::Realm;
 use crate::reason::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Where a packet comes from, and where it goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Where the subscribers are.
     Inside,
@@ -67,14 +70,14 @@ impl<'a> Frame<'a> {
 
 /// Why a packet does not go on now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     Drop(Reason),
     Held,
     /// It was sent in pieces.
     Sent(Forward),
 }
 
-impl From<Reason> for Stop {
+impl From<Reason> for StopReason {
     fn from(reason: Reason) -> Self {
         Self::Drop(reason)
     }

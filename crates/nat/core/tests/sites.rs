@@ -10,7 +10,8 @@
 use crate::conformance::packet::Packet;
 use nat_core::config::{Addresses, Config, SECOND};
 use nat_core::{
-    Endpoint, Frame, Nat, Reason, Side, Site, SiteBy, SiteConfig, Unmapped, Verdict, Wanted, What, sites,
+    Endpoint, EventKind, Frame, MappingError, MappingRequest, Nat, Reason, Side, Site, SiteBy, SiteConfig,
+    Verdict, sites,
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -83,17 +84,17 @@ fn a_site_shares_an_address_and_one_without_is_refused() {
 #[test]
 fn what_a_site_asked_for_is_at_its_address_and_goes_with_it() {
     let (mut nat, now) = (nat(), SECOND);
-    let asked = |last, address: Option<u8>, port| Wanted {
+    let asked = |last, address: Option<u8>, port| MappingRequest {
         address: address.map(|last| public(last).to_bits()),
         port: Some(port),
         exact: true,
-        ..Wanted::new(inside(last, 7), 17, 0, 1_000_000 * SECOND)
+        ..MappingRequest::new(inside(last, 7), 17, 0, 1_000_000 * SECOND)
     };
     let refused = nat.map(&asked(1, None, 2000), now);
-    assert_eq!(refused, Err(Unmapped::Refused(Reason::NoPublicAddress)));
+    assert_eq!(refused, Err(MappingError::Refused(Reason::NoPublicAddress)));
     assert!(nat.assign_public(site(1), 0, public(9)) && nat.assign_public(site(5), 1, public(8)));
     // Not at another site's address, however it asks.
-    assert_eq!(nat.map(&asked(1, Some(8), 2000), now), Err(Unmapped::Taken));
+    assert_eq!(nat.map(&asked(1, Some(8), 2000), now), Err(MappingError::Taken));
     let outside = nat.map(&asked(1, Some(9), 2000), now).unwrap();
     assert_eq!(outside, Endpoint::new(public(9).to_bits(), 2000));
     // A port is enough: the address is the site's.
@@ -101,7 +102,7 @@ fn what_a_site_asked_for_is_at_its_address_and_goes_with_it() {
     assert!(matches!(send(&mut nat, Side::Outside, REMOTE, outside, now).0, Verdict::Forward(_)));
     nat.vacate_public(0);
     let late = nat.map(&asked(1, Some(9), 2000), now);
-    assert_eq!(late, Err(Unmapped::Refused(Reason::NoPublicAddress)), "nothing lives on that is to end");
+    assert_eq!(late, Err(MappingError::Refused(Reason::NoPublicAddress)), "nothing lives on that is to end");
     while nat.advance(now, 10) {}
     let count = |last| nat.explicit_count(inside(last, 0).address, 0);
     assert_eq!((count(1), count(5), nat.sessions().count()), (0, 1, 1));
@@ -135,11 +136,12 @@ fn with_its_address_a_site_loses_its_sessions_and_ports() {
     let left: Vec<_> = nat.sessions().map(|(_, session)| *session).collect();
     assert_eq!(left.len(), 40, "those of the other site");
     assert!(left.iter().all(|one| one.outside().address == public(8).to_bits()));
-    let records: Vec<What> = std::iter::from_fn(|| nat.pop_event()).map(|event| event.what).collect();
-    let released =
-        records.iter().filter(|what| matches!(what, What::BlockReleased(one) if one.outside == public(9)));
+    let records: Vec<EventKind> = std::iter::from_fn(|| nat.pop_event()).map(|event| event.what).collect();
+    let released = records
+        .iter()
+        .filter(|what| matches!(what, EventKind::BlockReleased(one) if one.outside == public(9)));
     assert_eq!(released.count(), 1, "under the address that it was of");
-    assert_eq!(records.iter().filter(|what| matches!(what, What::SessionEnded(..))).count(), 42);
+    assert_eq!(records.iter().filter(|what| matches!(what, EventKind::SessionEnded(..))).count(), 42);
     // it comes back, with the same address: ports rest (RFC 6888 REQ-8)
     assert!(nat.assign_public(site(1), 0, public(9)));
     for port in 0..20 {
@@ -236,12 +238,12 @@ proptest! {
             }
             while let Some(event) = nat.pop_event() {
                 match event.what {
-                    What::BlockAllocated(block) => {
+                    EventKind::BlockAllocated(block) => {
                         let of = (BY.site(block.inside.to_bits(), block.realm), block.outside);
                         prop_assert!(has.values().any(|its| *its == of));
                         prop_assert!(blocks.insert((block.inside, block.outside, block.ports)));
                     }
-                    What::BlockReleased(block) => {
+                    EventKind::BlockReleased(block) => {
                         prop_assert!(blocks.remove(&(block.inside, block.outside, block.ports)));
                     }
                     _ => {}

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use nat_dhcp::lease::{Ended, Parser, Table};
+use nat_dhcp::lease::{LeaseEnd, Parser, Table};
 use nat_dhcp::{Format, LeaseEvent};
 
 #[test]
@@ -28,8 +28,8 @@ fn what_dhcpd_wrote() {
         });
     }
     let told: Vec<_> = told.iter().map(|(what, last, left)| (what.as_str(), *last, *left)).collect();
-    let released = format!("{:?}", Ended::Released);
-    let declined = format!("{:?}", Ended::Declined);
+    let released = format!("{:?}", LeaseEnd::Released);
+    let declined = format!("{:?}", LeaseEnd::Declined);
     assert_eq!(
         told,
         [

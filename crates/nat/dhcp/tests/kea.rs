@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::server::Kea;
-use nat_dhcp::client::{Config, Event, Known, Lost, State};
-use nat_dhcp::lease::Ended;
+use nat_dhcp::client::{Config, Event, KnownAddress, LossReason, State};
+use nat_dhcp::lease::LeaseEnd;
 use nat_dhcp::{Clients, Format, LeaseEvent, Watcher};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,7 +204,7 @@ fn addresses_come_stay_go_and_come_back() {
     let now = rig.now();
     assert!(rig.clients.release(first, now));
     let (events, told) = rig.until(1, 1, &kea);
-    assert_eq!(events, [Event::Lost { mac: first, address, why: Lost::Released }]);
+    assert_eq!(events, [Event::Lost { mac: first, address, why: LossReason::Released }]);
     assert!(matches!(&told[..], [LeaseEvent::Ended(lease, _)] if lease.address == address), "{told:?}");
     rig.clients.add(first, now).unwrap();
     let (events, told) = rig.until(1, 1, &kea);
@@ -212,7 +212,7 @@ fn addresses_come_stay_go_and_come_back() {
     assert_eq!(granted(&told), [(first, address)]);
 
     // A restart: all confirm what they had.
-    let known: Vec<Known> = rig.clients.known().copied().collect();
+    let known: Vec<KnownAddress> = rig.clients.known().copied().collect();
     rig.clients = Clients::new(config(), 2);
     rig.clients.remember(known);
     for (mac, _) in &had {
@@ -234,8 +234,8 @@ fn addresses_come_stay_go_and_come_back() {
         }
         rig.events.extend(events);
     };
-    assert_eq!(events, [Event::Lost { mac: second, address: declined, why: Lost::Conflict }]);
-    let ended = |told: &LeaseEvent| matches!(told, LeaseEvent::Ended(lease, Ended::Declined) if lease.address == declined);
+    assert_eq!(events, [Event::Lost { mac: second, address: declined, why: LossReason::Conflict }]);
+    let ended = |told: &LeaseEvent| matches!(told, LeaseEvent::Ended(lease, LeaseEnd::Declined) if lease.address == declined);
     assert!(told.iter().any(ended), "{told:?}");
     rig.jump();
     let (events, _) = rig.until(1, 0, &kea);
@@ -244,7 +244,7 @@ fn addresses_come_stay_go_and_come_back() {
     assert_ne!(other, declined);
 
     // What it had is none of this network's: the server rejects the request, and gives another.
-    let stranger = Known { mac: mac(9), address: Ipv4Addr::new(203, 0, 113, 5), bound: true };
+    let stranger = KnownAddress { mac: mac(9), address: Ipv4Addr::new(203, 0, 113, 5), bound: true };
     rig.clients.remember([stranger]);
     rig.clients.add(stranger.mac, now).unwrap();
     let (events, _) = rig.until(2, 0, &kea);

@@ -33,7 +33,7 @@ const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 /// The source's output for the router's answers.
 const ARP: usize = 1;
-const STAGES: [&str; 3] = ["validity", "nat", "conntrack"];
+const STAGES: [&str; 3] = ["validity", "subscriber-table", "nat44"];
 /// After so long it ends, whatever came through.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -153,8 +153,8 @@ fn build(sessions: u32, pool: &Mempool) -> ([Box<dyn Element>; STAGES.len()], Bo
         "most_subscribers": subscribers, "ports_per_block": 64});
     let stages = [
         built("validity", json!({"port": "b"})),
-        built("nat", json!({"most_subscribers": subscribers})),
-        built("conntrack", sessions),
+        built("subscriber-table", json!({"most_subscribers": subscribers})),
+        built("nat44", sessions),
     ];
     (stages, built("nat-host", json!({"port": "c", "gateway": GATEWAY})))
 }

@@ -1,11 +1,11 @@
 //! To whom a packet goes over a link, and from whom.
 
-use crate::fate::Fate;
 use crate::link::{self, Addresses};
-use crate::neighbours::{Neighbour, Neighbours};
+use crate::packet_action::PacketAction;
 use crate::public::PublicAddresses;
 use crate::shared::SessionEnd;
 use arrayvec::ArrayVec;
+use nat_core::neighbours::{Neighbour, Neighbours};
 use nat_core::{BURST, Forward, Frame, Hop, Reason, Side};
 use packet::Mac;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct Links {
 
 /// A packet whose link header has another length where it goes.
 #[derive(Debug)]
-pub struct Tagged {
+pub struct RetaggedFrame {
     /// Of the burst.
     pub number: usize,
     pub forward: Forward,
@@ -49,9 +49,9 @@ pub struct Tagged {
 
 /// What is done when all packets of a burst are translated.
 #[derive(Debug, Default)]
-pub struct Later {
+pub struct PostTranslation {
     /// Those that are yet to get their link header.
-    pub tagged: ArrayVec<Tagged, BURST>,
+    pub tagged: ArrayVec<RetaggedFrame, BURST>,
     /// Those to a subscriber whose next hop is not in its session, by their number.
     pub unresolved: ArrayVec<(usize, Forward), BURST>,
 }
@@ -74,20 +74,26 @@ impl<'a> Addressing<'a> {
 
     /// Write the link header of a packet that goes on, now or later.
     #[inline(always)]
-    pub fn apply(&self, number: usize, frame: &mut Frame<'_>, forward: Forward, later: &mut Later) -> Fate {
+    pub fn apply(
+        &self,
+        number: usize,
+        frame: &mut Frame<'_>,
+        forward: Forward,
+        later: &mut PostTranslation,
+    ) -> PacketAction {
         if forward.to == Side::Inside && forward.hop == UNKNOWN {
             let _there_is_room = later.unresolved.try_push((number, forward));
-            return Fate::AWAITS;
+            return PacketAction::AWAITS;
         }
         let addresses = match self.of(forward) {
             Ok(addresses) => addresses,
-            Err(reason) => return Fate::drop(reason),
+            Err(reason) => return PacketAction::drop(reason),
         };
         let l3 = frame.headers.l3;
         if forward.realm != 0 || !link::readdress(frame.bytes, l3.into(), addresses) {
-            let _there_is_room = later.tagged.try_push(Tagged { number, forward, l3, addresses });
+            let _there_is_room = later.tagged.try_push(RetaggedFrame { number, forward, l3, addresses });
         }
-        Fate::to(forward.to)
+        PacketAction::to(forward.to)
     }
 
     /// An error is a reason to drop the packet.

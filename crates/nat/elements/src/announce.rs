@@ -1,10 +1,10 @@
 //! A NAT that takes over tells switches and routers where its addresses are now.
 
 use crate::link;
-use crate::pair::Duty;
 use ::element::interface_addr::InterfaceAddr;
 use dpdk::{Batch, Mempool};
 use nat_core::Realm;
+use nat_pair::Duty;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -59,7 +59,7 @@ pub struct Announcer {
     addrs: Vec<InterfaceAddr>,
     /// How often the NAT had begun to translate when it was announced.
     begun: u32,
-    rounds: Rounds,
+    rounds: AnnounceSchedule,
 }
 
 impl Announcer {
@@ -71,7 +71,7 @@ impl Announcer {
         vlans: Option<Receiver<Realm>>,
     ) -> Self {
         let (known, addrs) = (BTreeSet::new(), own.iter().chain(&pool).copied().collect());
-        Self { duty, own, pool, vlans, known, addrs, begun: 0, rounds: Rounds::default() }
+        Self { duty, own, pool, vlans, known, addrs, begun: 0, rounds: AnnounceSchedule::default() }
     }
 
     /// It answers for these others from now on. Those that came are announced by who tells so; all of them when it begins again.
@@ -80,7 +80,7 @@ impl Announcer {
         let in_vlans = self.known.iter().flat_map(|realm| in_vlan(&self.own, *realm));
         self.addrs = self.own.iter().chain(&self.pool).copied().chain(in_vlans).collect();
         if self.rounds.left > 0 {
-            self.rounds = Rounds { at: 0, due: now, ..self.rounds };
+            self.rounds = AnnounceSchedule { at: 0, due: now, ..self.rounds };
         }
     }
 
@@ -102,7 +102,7 @@ impl Announcer {
         }
         if self.begun != self.duty.begun() {
             self.begun = self.duty.begun();
-            self.rounds = Rounds { left: 2, at: 0, due: now };
+            self.rounds = AnnounceSchedule { left: 2, at: 0, due: now };
         }
         self.hear(now);
         self.rounds.announce(&self.addrs, batch, pool, now, there);
@@ -114,7 +114,7 @@ impl Announcer {
         for realm in vlans.filter(|realm| self.known.insert(*realm)) {
             // Those of before are announced: it goes on with this one, and then through all again.
             if self.rounds.left == 0 {
-                self.rounds = Rounds { left: 2, at: self.addrs.len(), due: now };
+                self.rounds = AnnounceSchedule { left: 2, at: self.addrs.len(), due: now };
             }
             self.addrs.extend(in_vlan(&self.own, realm));
         }
@@ -129,16 +129,16 @@ fn in_vlan(own: &[InterfaceAddr], realm: Realm) -> impl Iterator<Item = Interfac
 
 /// Addresses that have come to a port, until all of them are announced.
 #[derive(Debug, Default)]
-pub struct Newcomers {
+pub struct NewAddresses {
     addrs: Vec<InterfaceAddr>,
-    rounds: Rounds,
+    rounds: AnnounceSchedule,
 }
 
-impl Newcomers {
+impl NewAddresses {
     /// These have come; what is left of those before is announced with them.
     pub fn add(&mut self, addrs: impl Iterator<Item = InterfaceAddr>, now: u64) {
         self.addrs.extend(addrs);
-        self.rounds = Rounds { left: 2, at: 0, due: now };
+        self.rounds = AnnounceSchedule { left: 2, at: 0, due: now };
     }
 
     /// Announce some of them if it is time, as far as they are `there` still.
@@ -161,13 +161,13 @@ impl Newcomers {
 
 /// Which addresses are next.
 #[derive(Debug, Default, Clone, Copy)]
-struct Rounds {
+struct AnnounceSchedule {
     left: u32,
     at: usize,
     due: u64,
 }
 
-impl Rounds {
+impl AnnounceSchedule {
     /// Announce the next of these if it is time, as far as they are `there`.
     fn announce(
         &mut self,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn all_are_announced_twice_some_at_a_time() {
-        let mut rounds = Rounds { left: 2, at: 0, due: 5 };
+        let mut rounds = AnnounceSchedule { left: 2, at: 0, due: 5 };
         assert_eq!(rounds.next(40, 4), (0, 0), "it is not time");
         let (mut now, mut said) = (5, Vec::new());
         for _ in 0..8 {
@@ -232,7 +232,7 @@ mod tests {
         }
         assert_eq!(said, (0..40).chain(0..40).collect::<Vec<_>>());
         assert!(now >= 5 + 2 * AGAIN);
-        assert_eq!(Rounds { left: 1, at: 0, due: 0 }.next(0, 0), (0, 0));
+        assert_eq!(AnnounceSchedule { left: 1, at: 0, due: 0 }.next(0, 0), (0, 0));
     }
 
     #[test]

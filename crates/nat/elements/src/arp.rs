@@ -1,9 +1,9 @@
 //! Subscribers on the inside link that have not sent anything yet: asked for by ARP, within limits.
 
 use crate::link;
-use crate::neighbours::{Host, is_of_one};
 use nat_core::Mac;
 use nat_core::config::{Prefix, SECOND};
+use nat_core::neighbours::{Host, is_of_one};
 use packet::arp::Arp;
 use packet::ethernet::Tags;
 use std::collections::{HashMap, VecDeque};
@@ -108,9 +108,9 @@ impl ResolverClient {
 
 /// Who wants to know of a host: a bit for each, as a graph has 32 replicas of an element at most.
 #[derive(Debug, Default, Clone, Copy)]
-struct Askers(u32);
+struct RequesterMask(u32);
 
-impl Askers {
+impl RequesterMask {
     fn with(self, asker: usize) -> Self {
         Self(self.0 | u32::try_from(asker).ok().and_then(|at| 1u32.checked_shl(at)).unwrap_or_default())
     }
@@ -125,14 +125,14 @@ struct Pending {
     tries: u8,
     /// When it is asked again, or given up.
     due: u64,
-    askers: Askers,
+    askers: RequesterMask,
 }
 
 /// A host that was found, and who wanted to know.
 #[derive(Debug)]
-struct Located {
+struct ResolvedHost {
     mac: Mac,
-    askers: Askers,
+    askers: RequesterMask,
 }
 
 /// Asks for hosts of one link, and hears when one that was found moves.
@@ -142,7 +142,7 @@ pub struct Resolver {
     /// The longest prefixes first.
     routes: Vec<Route>,
     /// Hosts that wait for routers, by router; and where these were found.
-    behind: HashMap<Host, Vec<(Host, Askers)>>,
+    behind: HashMap<Host, Vec<(Host, RequesterMask)>>,
     routers: HashMap<Host, Mac>,
     /// Who asks.
     own: Mac,
@@ -156,7 +156,7 @@ pub struct Resolver {
     /// When the next request may be sent.
     free: u64,
     /// Those that were found, and in which order: the first makes room.
-    found: HashMap<Host, Located>,
+    found: HashMap<Host, ResolvedHost>,
     order: VecDeque<Host>,
 }
 
@@ -218,12 +218,12 @@ impl Resolver {
             match behind.iter_mut().find(|(waiting, _)| *waiting == host) {
                 Some((_, askers)) => *askers = askers.with(asker),
                 None if !room => return false,
-                None => behind.push((host, Askers::default().with(asker))),
+                None => behind.push((host, RequesterMask::default().with(asker))),
             }
         }
         let pending = self.pending.entry(next_hop).or_insert_with(|| {
             self.fresh.push_back(next_hop);
-            Pending { tries: 0, due: 0, askers: Askers::default() }
+            Pending { tries: 0, due: 0, askers: RequesterMask::default() }
         });
         if next_hop == host {
             pending.askers = pending.askers.with(asker);
@@ -290,7 +290,7 @@ impl Resolver {
 
     /// Whether a host was found elsewhere before.
     fn moved(&mut self, host: Host, mac: Mac) -> bool {
-        let Some(Located { mac: before, askers }) =
+        let Some(ResolvedHost { mac: before, askers }) =
             self.found.get_mut(&host).filter(|there| there.mac != mac)
         else {
             return false;
@@ -307,7 +307,7 @@ impl Resolver {
         let Some(Pending { askers, .. }) = self.pending.remove(&host) else { return };
         let _it_asks_again = answer(&self.replies, askers, Answer { host, mac });
         if let Some(mac) = mac.filter(|_| askers.numbers().next().is_some()) {
-            self.keep(host, Located { mac, askers });
+            self.keep(host, ResolvedHost { mac, askers });
         }
         let Some(behind) = self.behind.remove(&host) else { return };
         if let Some(mac) = mac.filter(|_| self.routers.len() < FOUND) {
@@ -316,12 +316,12 @@ impl Resolver {
         for (host, askers) in behind {
             let _it_asks_again = answer(&self.replies, askers, Answer { host, mac });
             if let Some(mac) = mac {
-                self.keep(host, Located { mac, askers });
+                self.keep(host, ResolvedHost { mac, askers });
             }
         }
     }
 
-    fn keep(&mut self, host: Host, mut located: Located) {
+    fn keep(&mut self, host: Host, mut located: ResolvedHost) {
         if let Some(before) = self.found.get_mut(&host) {
             located.askers.0 |= before.askers.0;
             *before = located;
@@ -350,7 +350,7 @@ fn due(queue: &mut VecDeque<(u64, Host)>, pending: &HashMap<Host, Pending>, now:
 }
 
 /// Answer all who wanted to know; whether all have room for it.
-fn answer(replies: &[Option<SyncSender<Answer>>], askers: Askers, answer: Answer) -> bool {
+fn answer(replies: &[Option<SyncSender<Answer>>], askers: RequesterMask, answer: Answer) -> bool {
     let mut all = true;
     for reply in askers.numbers().filter_map(|at| replies.get(at)?.as_ref()) {
         all &= reply.try_send(answer).is_ok();

@@ -1,31 +1,12 @@
 //! What an operator may decide of a NAT's behaviour beside its size, as a graph says it.
 
 use crate::addresses;
-use nat_core::config::{Exemption, Filtering, StaticForward, Timeouts};
+use nat_core::config::{Exemption, StaticForward, Timeouts};
 use profile::{Address, Vlans};
 use protocol::unit::Interval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
-
-/// Who may answer to a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Filter {
-    /// Everybody.
-    EndpointIndependent,
-    /// Whom the subscriber sent to, from the port it sent to.
-    AddressAndPortDependent,
-}
-
-impl From<Filter> for Filtering {
-    fn from(filter: Filter) -> Self {
-        match filter {
-            Filter::EndpointIndependent => Self::EndpointIndependent,
-            Filter::AddressAndPortDependent => Self::AddressAndPortDependent,
-        }
-    }
-}
 
 /// A protocol with ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -25,7 +25,7 @@ pub struct Clear {
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleared {
+pub struct ClearProgress {
     /// Sessions that were ended.
     pub ended: usize,
     /// The line to go on from. `None`: that was all. Where it began, if the log has no room now.
@@ -37,7 +37,7 @@ pub struct Cleared {
 pub struct Standby;
 
 impl Request for Clear {
-    type Reply = Result<Cleared, Standby>;
+    type Reply = Result<ClearProgress, Standby>;
 }
 
 /// End some sessions, and hand the records over; if this NAT translates. A standby would be told of them again, and its log would have
@@ -48,7 +48,7 @@ pub fn clear(
     asked: &Clear,
     is_active: bool,
     now: u64,
-) -> Result<Cleared, Standby> {
+) -> Result<ClearProgress, Standby> {
     if !is_active {
         return Err(Standby);
     }
@@ -69,15 +69,15 @@ pub fn clear(
     {
         while log.drain(nat, now) {}
     }
-    Ok(Cleared { ended, next })
+    Ok(ClearProgress { ended, next })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::log::LogOptions;
-    use crate::testing::{NOW, REMOTE, config, inside, nat, send};
     use ::element::kind::Endings;
+    use nat_core::testing::{NOW, REMOTE, config, inside, nat, send};
     use rustix::net::sockopt;
     use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
     use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ mod tests {
         let (mut from, mut all) = (Some(0), 0);
         while let Some(line) = from {
             let asked = Clear { from: line, filter, asked: false, unlogged: false };
-            let Cleared { ended, next } = clear(nat, None, &asked, true, NOW).unwrap();
+            let ClearProgress { ended, next } = clear(nat, None, &asked, true, NOW).unwrap();
             assert!(ended <= MOST);
             (from, all) = (next, all + ended);
         }

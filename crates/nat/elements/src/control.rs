@@ -6,19 +6,20 @@
 use crate::filter::protocol_name;
 pub use crate::filter::{SessionFilter, protocol_number};
 use crate::log::Log;
-use crate::pair::{PairView, TrackerPair};
 use crate::pcp::Answers;
 use crate::state::Tally;
+use crate::tracker_pair::TrackerPair;
 use engine::{Mail, Request};
 use nat_core::session::State;
 use nat_core::subscriber::Subscriber;
 use nat_core::{Endpoint, Nat, Realm, Session, Usage};
+use nat_pair::PairView;
 use serde::ser::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The kind of elements that understand these requests.
-pub const KIND: &str = "conntrack";
+pub const KIND: &str = "nat44";
 /// Lines of a table that one request looks at: 128 KiB, some 10 µs.
 pub const LINES: u32 = 2048;
 /// Words of the pool's bits that one request looks at: 128 KiB, too.
@@ -309,7 +310,7 @@ const NO_PAIR: &str = "this NAT has no `pair`";
 
 /// What a tracker has beside its tables.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Beside<'a> {
+pub struct TrackerParts<'a> {
     /// Its log.
     pub log: Option<&'a Log>,
     /// Who answers requests for mappings.
@@ -321,7 +322,7 @@ pub struct Beside<'a> {
 }
 
 /// Answer what this module knows. Mail that is something else is given back.
-pub fn answer(nat: &Nat, beside: Beside<'_>, mail: Mail, now: u64) -> Result<(), Mail> {
+pub fn answer(nat: &Nat, beside: TrackerParts<'_>, mail: Mail, now: u64) -> Result<(), Mail> {
     mail.answer(|asked: Sessions| sessions(nat, &asked, now))
         .or_else(|mail| mail.answer(|asked: Subscribers| subscribers(nat, &asked)))
         .or_else(|mail| mail.answer(|asked: Pools| pools(nat, asked, now)))
@@ -353,8 +354,8 @@ pub fn pools(nat: &Nat, asked: Pools, now: u64) -> PoolPage {
 }
 
 /// The numbers.
-pub fn status(nat: &Nat, beside: Beside<'_>) -> StatusView {
-    let Beside { log, pcp, restored, .. } = beside;
+pub fn status(nat: &Nat, beside: TrackerParts<'_>) -> StatusView {
+    let TrackerParts { log, pcp, restored, .. } = beside;
     let (config, forwarded, (blocks, blocks_free)) = (nat.config(), nat.forwarded(), nat.pool().blocks());
     StatusView {
         sessions: nat.session_count() as u64,

@@ -1,8 +1,8 @@
 use super::*;
-use crate::testing::{NOW, REMOTE, inside, nat, send};
 use dpdk::{Batch, Eal, EalOptions};
 use engine::{About, ControlError, Cx, Element, Engine, Graph, Options, Placement};
-use nat_core::Wanted;
+use nat_core::MappingRequest;
+use nat_core::testing::{NOW, REMOTE, inside, nat, send};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -114,7 +114,7 @@ fn a_session_and_a_subscriber_are_shown_as_documented() {
 fn a_mapping_that_was_asked_for_has_no_remote_and_a_subscriber_without_blocks_no_address() {
     let mut nat = nat();
     let mapped = Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).to_bits(), 80);
-    nat.map(&Wanted::new(mapped, 6, 100 << 12 | 7, u64::MAX), NOW).expect("a mapping");
+    nat.map(&MappingRequest::new(mapped, 6, 100 << 12 | 7, u64::MAX), NOW).expect("a mapping");
     nat.set_hops(Ipv4Addr::new(10, 0, 0, 2), 100 << 12, 1, 2, NOW).expect("a subscriber");
     let [session] = all(&nat, SessionFilter::default())[..] else { panic!("not one") };
     assert_eq!((session.state, session.remote, session.protocol), ("mapping", None, "tcp"));
@@ -133,7 +133,7 @@ fn the_status_counts() {
         send(&mut nat, inside(1, port), REMOTE);
         send(&mut nat, inside(1, port), REMOTE);
     }
-    let status = status(&nat, Beside::default());
+    let status = status(&nat, TrackerParts::default());
     let memory_bytes = nat.memory().total();
     assert_eq!(
         json!(status),
@@ -152,7 +152,7 @@ impl Element for Tracker {
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = answer(&self.0, Beside::default(), mail, now);
+        let _not_understood = answer(&self.0, TrackerParts::default(), mail, now);
     }
 }
 
@@ -179,18 +179,18 @@ fn an_element_at_work_answers() {
     send(&mut nat, inside(1, 7), REMOTE);
     let eal = Eal::start(&EalOptions::default()).expect("DPDK starts without huge pages");
     let mut graph = Graph::new();
-    let (tracker, sink) = (graph.add("conntrack", Tracker(nat)), graph.add("sink", Sink));
+    let (tracker, sink) = (graph.add("nat44", Tracker(nat)), graph.add("sink", Sink));
     graph.connect(tracker, sink);
     let engine = Engine::start(eal, graph, &Placement::single(None), &Options::default()).expect("it runs");
     let view = engine.view();
     let asked = Sessions { from: 0, limit: 5, filter: SessionFilter::default() };
-    let page = view.request("conntrack", asked, PATIENCE).expect("a page");
+    let page = view.request("nat44", asked, PATIENCE).expect("a page");
     assert_eq!((page.sessions.len(), page.next), (1, None));
     let asked = Subscribers { from: 0, limit: 5, subscriber: None };
-    assert_eq!(view.request("conntrack", asked, PATIENCE).expect("a page").subscribers.len(), 1);
-    assert_eq!(view.request("conntrack", Status, PATIENCE).expect("numbers").sessions, 1);
-    let why = view.request("conntrack", Nonsense, PATIENCE).expect_err("no such request");
-    assert_eq!(why, ControlError::NotUnderstood("conntrack".into()));
+    assert_eq!(view.request("nat44", asked, PATIENCE).expect("a page").subscribers.len(), 1);
+    assert_eq!(view.request("nat44", Status, PATIENCE).expect("numbers").sessions, 1);
+    let why = view.request("nat44", Nonsense, PATIENCE).expect_err("no such request");
+    assert_eq!(why, ControlError::NotUnderstood("nat44".into()));
 }
 
 #[test]

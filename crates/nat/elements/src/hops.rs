@@ -1,8 +1,8 @@
 //! By which next hop a worker's subscribers are reached, and when that of one who is gone may be another's.
 
-use crate::neighbours::Host;
-use crate::shared::{Ended, SessionEnd};
+use crate::shared::{BindingEnd, SessionEnd};
 use crate::state::Bound;
+use nat_core::neighbours::Host;
 use nat_core::{Hop, Nat};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -57,7 +57,7 @@ impl Hops {
     }
 
     /// A subscriber's binding is over: its sessions end.
-    pub fn end(&mut self, ended: Ended, nat: &mut Nat) {
+    pub fn end(&mut self, ended: BindingEnd, nat: &mut Nat) {
         let host = (ended.inside, ended.realm);
         nat.end_hop(ended.hop);
         nat.forget_untranslated(ended.inside, ended.realm);
@@ -101,7 +101,7 @@ impl Hops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, REMOTE, config, hop_in, inside, send};
+    use nat_core::testing::{NOW, REMOTE, config, hop_in, inside, send};
     use std::sync::mpsc::sync_channel;
 
     const HOST: Host = (0x0a00_0001, 0);
@@ -121,7 +121,7 @@ mod tests {
             send(nat, inside(1, port), REMOTE);
         };
         say(&mut hops, &mut nat, 5000);
-        hops.end(Ended { inside: HOST.0, realm: HOST.1, hop: HOP }, &mut nat);
+        hops.end(BindingEnd { inside: HOST.0, realm: HOST.1, hop: HOP }, &mut nat);
         assert_eq!(hops.of(HOST), None);
         for turn in 0..SETTLE {
             if turn == 10 {

@@ -1,19 +1,19 @@
 //! The box itself, on one of its ports: it answers for its addresses, and those of the pool, and asks where the router is. What is
 //! for the box and not answered here may go to the host's kernel.
 
+use crate::address_removal::{self, AddressRemovals};
 use crate::addresses;
-use crate::announce::{Announcer, Newcomers};
+use crate::announce::{Announcer, NewAddresses};
 use crate::arp::{Query, Resolver, Route};
 use crate::exception::{self, Part};
-use crate::leaving::{self, LeavingList};
 use crate::link;
-use crate::neighbours::Neighbour;
-use crate::origin::{Origins, Sources, Stranger};
+use crate::origin::{Origins, SourceFault, Sources};
 use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{About, Cx, Element, Mail, Request};
+use nat_core::neighbours::Neighbour;
 use packet::ethernet::{self, Tags, kind};
 use packet::ipv4;
 use profile::{Address, Error};
@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// The kind of elements that understand [`Answering`].
+/// The kind of elements that understand [`AddressUpdate`].
 pub const KIND: &str = "nat-host";
 const DROPS: [&str; 8] = [
     "not_for_us",
@@ -111,23 +111,23 @@ pub struct RouteOption {
 
 /// Tell a host for which addresses it answers from now on, besides the port's own.
 #[derive(Debug)]
-pub struct Answering {
+pub struct AddressUpdate {
     /// All of them, in order.
     pub answers_for: Vec<IpAddr>,
     /// Of these, those that are to be announced.
     pub added: Vec<IpAddr>,
     /// Those that it goes on answering for until they are given up.
-    pub leaving: LeavingList,
+    pub leaving: AddressRemovals,
     /// From whom it takes packets from now on.
     pub sources: Option<Sources>,
 }
 
-impl Request for Answering {
+impl Request for AddressUpdate {
     type Reply = ();
 }
 
 /// What has changed for a host: what it is to be told, without what goes.
-pub fn answering(old: &Options, new: &Options) -> Option<Answering> {
+pub fn answering(old: &Options, new: &Options) -> Option<AddressUpdate> {
     let all = |options: &Options| -> BTreeSet<IpAddr> {
         addresses::all(&options.answers_for).map(IpAddr::V4).collect()
     };
@@ -135,7 +135,7 @@ pub fn answering(old: &Options, new: &Options) -> Option<Answering> {
     let added = is.difference(&was).copied().collect();
     let changed = was != is || old.sources != new.sources;
     let sources = new.sources.clone();
-    changed.then(|| Answering {
+    changed.then(|| AddressUpdate {
         answers_for: is.into_iter().collect(),
         added,
         leaving: Vec::new().into(),
@@ -234,7 +234,7 @@ impl ElementKind for Options {
         } else {
             None
         };
-        let (answers_for, newcomers) = (all.answering_for(more), Newcomers::default());
+        let (answers_for, newcomers) = (all.answering_for(more), NewAddresses::default());
         let also = all.answering_for(self.also.iter().copied().map(IpAddr::V4).collect());
         let also_host = self.also_host;
         let origins = self.sources.as_ref().map(Origins::from).unwrap_or_default();
@@ -291,10 +291,10 @@ struct Host {
     /// Others that it answers for: those of the pool.
     answers_for: InterfaceAddrs,
     /// Those that it answers for until they are given up.
-    leaving: Vec<LeavingList>,
+    leaving: Vec<AddressRemovals>,
     /// Whether those that come are announced, and those of them that are yet to be.
     announces: bool,
-    newcomers: Newcomers,
+    newcomers: NewAddresses,
     /// The port's own addresses, if they are the host's kernel's.
     kernel: Option<InterfaceAddrs>,
     /// The box's addresses at other ports, and whether they are the kernel's, too.
@@ -368,9 +368,9 @@ impl Host {
         let answers_for = |ip| self.answers_for.owns(ip) || is_leaving(&self.leaving, ip);
         let why = self.origins.check(frame, is_own, answers_for).err()?;
         Some(match why {
-            Stranger::Martian => MARTIAN_SOURCE,
-            Stranger::Spoofed => SPOOFED_SOURCE,
-            Stranger::NotInside => NOT_INSIDE,
+            SourceFault::Martian => MARTIAN_SOURCE,
+            SourceFault::Spoofed => SPOOFED_SOURCE,
+            SourceFault::NotInside => NOT_INSIDE,
         })
     }
 
@@ -383,11 +383,11 @@ impl Host {
     }
 
     /// Answer for other addresses from now on.
-    fn change(&mut self, told: Answering, now: u64) {
-        let Answering { answers_for, added, leaving, sources } = told;
+    fn change(&mut self, told: AddressUpdate, now: u64) {
+        let AddressUpdate { answers_for, added, leaving, sources } = told;
         self.origins = sources.as_ref().map(Origins::from).unwrap_or_default();
         self.answers_for = self.answers_for.answering_for(answers_for);
-        self.leaving.retain(|list| list.iter().any(leaving::Leaving::is_there));
+        self.leaving.retain(|list| list.iter().any(address_removal::AddressRemoval::is_there));
         if !leaving.is_empty() {
             self.leaving.push(leaving);
         }
@@ -430,10 +430,12 @@ impl Host {
 }
 
 /// Whether an address goes, and is answered for still.
-fn is_leaving(leaving: &[LeavingList], ip: IpAddr) -> bool {
+fn is_leaving(leaving: &[AddressRemovals], ip: IpAddr) -> bool {
     let IpAddr::V4(ip) = ip else { return false };
-    let is_there = leaving::Leaving::is_there;
-    leaving.iter().any(|list| leaving::find(list, ip).and_then(|at| list.get(at)).is_some_and(is_there))
+    let is_there = address_removal::AddressRemoval::is_there;
+    leaving
+        .iter()
+        .any(|list| address_removal::find(list, ip).and_then(|at| list.get(at)).is_some_and(is_there))
 }
 
 /// Ask who has an address. Without a buffer it is as if the question were lost.
@@ -491,6 +493,6 @@ impl Element for Host {
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = mail.answer(|told: Answering| self.change(told, now));
+        let _not_understood = mail.answer(|told: AddressUpdate| self.change(told, now));
     }
 }

@@ -91,7 +91,7 @@ pub struct LogOptions {
     #[serde(default = "facility")]
     pub facility: u8,
     /// The name of this host in syslog messages: up to 255 printable ASCII characters without spaces. Default `-`, for none.
-    #[serde(default = "nobody")]
+    #[serde(default = "unnamed_host")]
     pub host: String,
     /// Your private enterprise number (IANA), in the name of syslog's structured data. Default 32473, that of documentation (RFC 5612).
     #[serde(default = "documentation")]
@@ -118,7 +118,7 @@ fn facility() -> u8 {
     16
 }
 
-fn nobody() -> String {
+fn unnamed_host() -> String {
     "-".into()
 }
 

@@ -1,7 +1,7 @@
 use super::*;
-use crate::testing::{self, NOW, REMOTE, config, inside, send};
 use nat_core::PoolChange;
 use nat_core::config::PoolAddress;
+use nat_core::testing::{self, NOW, REMOTE, config, inside, send};
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 

@@ -2,26 +2,27 @@
 
 use crate::addresses;
 use crate::addressing::Links;
-use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
-use crate::conntrack::{Conntrack, DROPS, OUTPUTS};
+use crate::behaviour::{IdleTimes, PortForward, exemptions};
 use crate::division::{share, steered};
-use crate::guard::{self, AclRule, IpOptionPolicy};
-use crate::kept::Kept;
+use crate::filter_config::{self, AclRule};
 use crate::log::{Log, LogOptions};
-use crate::nat::most_subscribers;
+use crate::nat44::{DROPS, Nat44, OUTPUTS};
 use crate::owner::Owner;
-use crate::pair::{Pair, PairOptions, Terms, TrackerPair, term};
 use crate::pcp::{Answers, PcpOptions};
 use crate::public::PublicAddresses;
+use crate::session_retention::SessionRetention;
 use crate::shared::Shared;
 use crate::sites::SiteOptions;
 use crate::state::{Header, Keeper, StateError, Survey, may_put_aside, restore};
+use crate::subscriber_table::most_subscribers;
+use crate::tracker_pair::TrackerPair;
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use dpdk::{Claim, Unclaimed};
 use engine::{Clock, Element};
-use nat_core::config::{Addresses, ConfigError, Mtu, PoolAddress, StaticForward};
+use nat_core::config::{Addresses, ConfigError, Filtering, IpOptions, Mtu, PoolAddress, StaticForward};
 use nat_core::{Config, Ownership};
+use nat_pair::{Pair, PairOptions, Terms, term};
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -100,10 +101,10 @@ pub struct Options {
     pub sessions_per_subscriber: u32,
     /// Who may answer to a UDP mapping (RFC 4787 section 5). Default endpoint_independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub udp_filtering: Option<Filter>,
+    pub udp_filtering: Option<Filtering>,
     /// Who may answer to a TCP mapping (RFC 5382 REQ-3). Default address_and_port_dependent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp_filtering: Option<Filter>,
+    pub tcp_filtering: Option<Filtering>,
     /// Outside endpoints that always lead to inside ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forwards: Vec<PortForward>,
@@ -132,13 +133,13 @@ pub struct Options {
     pub acl: Vec<AclRule>,
     /// Packets with which IP options are forwarded. Default no_source_route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip_options: Option<IpOptionPolicy>,
+    pub ip_options: Option<IpOptions>,
     /// Prefixes in the subscribers' space that are reached by the outside port. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside_prefixes: Vec<Address>,
     /// Addresses that no host has: network and broadcast addresses of the ports' networks. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nobody: Vec<Ipv4Addr>,
+    pub non_host_addresses: Vec<Ipv4Addr>,
     /// The largest MSS that a SYN may ask for. Default: as it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
@@ -179,7 +180,12 @@ impl Options {
             blocks_per_subscriber: self.blocks_per_subscriber,
             sessions_per_subscriber: self.sessions_per_subscriber,
             mss: self.mss,
-            guard: guard::guard(&self.acl, self.ip_options, &self.outside_prefixes, &self.nobody),
+            packet_filter: filter_config::packet_filter(
+                &self.acl,
+                self.ip_options,
+                &self.outside_prefixes,
+                &self.non_host_addresses,
+            ),
             // Nobody reads them without a log.
             events: 0,
             ..Config::default()
@@ -188,8 +194,8 @@ impl Options {
             config.inside = addresses::prefixes(&self.subscribers);
         }
         let filtering = &mut config.filtering;
-        filtering.udp = self.udp_filtering.map_or(filtering.udp, Into::into);
-        filtering.tcp = self.tcp_filtering.map_or(filtering.tcp, Into::into);
+        filtering.udp = self.udp_filtering.unwrap_or(filtering.udp);
+        filtering.tcp = self.tcp_filtering.unwrap_or(filtering.tcp);
         config.static_forwards = self.forwards.iter().map(Into::into).collect();
         config.exempt = exemptions(&self.exempt);
         config.deterministic = self.deterministic.as_slice().iter().find_map(addresses::prefix);
@@ -249,7 +255,7 @@ impl Options {
             Some(sites) => Ownership::of_sites(sites, count, divided),
         };
         ownership = ownership.with_untranslated(self.most_subscribers, divided);
-        ownership.pin(&config.static_forwards).map_err(|wrong| {
+        ownership.assign_forwards(&config.static_forwards).map_err(|wrong| {
             let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
             let what = "its subscriber has another forward, to ports that another worker has";
             Problem::new(format!("forwards[{at}].outside"), what, ONE_WORKER)
@@ -390,7 +396,7 @@ impl ElementKind for Options {
             problems.push(Problem::new("deterministic", "it is no IPv4 prefix", "Use one like 10.0.0.0/22"));
         }
         problems.extend(addresses::not_ipv4("subscribers", &self.subscribers));
-        problems.extend(guard::problems(&self.acl));
+        problems.extend(filter_config::problems(&self.acl));
         problems.extend(addresses::not_ipv4("outside_prefixes", &self.outside_prefixes));
         let log = self.log.iter().flat_map(LogOptions::check);
         problems.extend(log.map(|problem| problem.under("log")));
@@ -460,7 +466,7 @@ impl ElementKind for Options {
             return Err(cx.fault("state", "its folder is not there"));
         }
         let shared = Shared::of(cx)?;
-        let is_ours = shared.is_conntrack(&name);
+        let is_ours = shared.is_nat44(&name);
         let Some(end) = shared.session_end(replica).filter(|_| is_ours) else {
             return Err(cx.fault("inside", "a graph can have one NAT, and this is another"));
         };
@@ -494,7 +500,7 @@ impl ElementKind for Options {
             }
             let _said = shared.ownership.set((sides[0].0, ownership));
         }
-        let kept = Kept::of(shared, replica);
+        let kept = SessionRetention::of(shared, replica);
         let untranslated =
             shared.ownership.get().and_then(|(_, ownership)| ownership.untranslated().cloned());
         let endings = shared.endings.clone();
@@ -509,7 +515,7 @@ impl ElementKind for Options {
             (Some(_), None) => return Err(cx.fault("pcp", "the inside port has no IPv4 address")),
             (None, _) => None,
         };
-        let made = Conntrack::new(config, sides, links, log, pool);
+        let made = Nat44::new(config, sides, links, log, pool);
         let made = made.map_err(|why| cx.fault("sessions", &why.to_string()))?;
         let wanted = (made.nat().memory().total() * replicas) as u64;
         if let Some(free) = element::memory::available().filter(|free| *free < wanted) {

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct Sources {
     /// Addresses that no host has, as network and broadcast addresses: from there is `martian_source`. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nobody: Vec<Ipv4Addr>,
+    pub non_host_addresses: Vec<Ipv4Addr>,
     /// Prefixes of all hosts on this side: what comes from others is dropped as `not_inside`. Default: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Address>,
@@ -43,7 +43,7 @@ impl Sources {
 
 /// Why a packet to the box is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stranger {
+pub enum SourceFault {
     /// No host has its source.
     Martian,
     /// Its source is on the other side, or of the pool.
@@ -55,7 +55,7 @@ pub enum Stranger {
 /// The same, to be looked at.
 #[derive(Debug, Default)]
 pub struct Origins {
-    nobody: Vec<Ipv4Addr>,
+    non_host_addresses: Vec<Ipv4Addr>,
     only: Vec<Prefix>,
     other_side: Vec<Prefix>,
     except: Vec<Prefix>,
@@ -64,7 +64,7 @@ pub struct Origins {
 impl From<&Sources> for Origins {
     fn from(sources: &Sources) -> Self {
         Self {
-            nobody: sources.nobody.clone(),
+            non_host_addresses: sources.non_host_addresses.clone(),
             only: addresses::prefixes(&sources.only),
             other_side: addresses::prefixes(&sources.other_side),
             except: addresses::prefixes(&sources.except),
@@ -79,7 +79,7 @@ impl Origins {
         frame: &[u8],
         is_own: impl Fn(IpAddr) -> bool,
         is_answered_for: impl Fn(IpAddr) -> bool,
-    ) -> Result<(), Stranger> {
+    ) -> Result<(), SourceFault> {
         let Some((from, _)) = ethernet::carried(frame)
             .filter(|(carried, _)| *carried == kind::IPV4)
             .and_then(|(_, at)| ipv4::addresses(frame, at))
@@ -91,16 +91,16 @@ impl Origins {
             return Ok(());
         }
         let has = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.has(from.to_bits()));
-        if self.nobody.contains(&from) {
-            return Err(Stranger::Martian);
+        if self.non_host_addresses.contains(&from) {
+            return Err(SourceFault::Martian);
         }
         if is_answered_for(from.into()) {
-            return Err(Stranger::Spoofed);
+            return Err(SourceFault::Spoofed);
         }
         let stranger = if has(&self.other_side) && !has(&self.except) {
-            Stranger::Spoofed
+            SourceFault::Spoofed
         } else if !self.only.is_empty() && !has(&self.only) {
-            Stranger::NotInside
+            SourceFault::NotInside
         } else {
             return Ok(());
         };
@@ -152,21 +152,21 @@ mod tests {
         Origins::from(&serde_json::from_str::<Sources>(text).unwrap())
     }
 
-    fn check(origins: &Origins, frame: &[u8]) -> Result<(), Stranger> {
+    fn check(origins: &Origins, frame: &[u8]) -> Result<(), SourceFault> {
         origins.check(frame, |ip| ip == BOX, |ip| ip == POOL)
     }
 
     #[test]
     fn nobody_outside_speaks_in_the_name_of_others() {
         let outside = origins(
-            r#"{"nobody": ["203.0.113.0", "203.0.113.255"], "other_side": ["10.0.0.0/8", "100.64.0.0/10"], "except": ["10.9.0.0/16"]}"#,
+            r#"{"non_host_addresses": ["203.0.113.0", "203.0.113.255"], "other_side": ["10.0.0.0/8", "100.64.0.0/10"], "except": ["10.9.0.0/16"]}"#,
         );
         for (from, expected) in [
-            ("203.0.113.255", Err(Stranger::Martian)),
-            ("203.0.113.0", Err(Stranger::Martian)),
-            ("203.0.113.17", Err(Stranger::Spoofed)),
-            ("10.0.0.1", Err(Stranger::Spoofed)),
-            ("100.64.0.1", Err(Stranger::Spoofed)),
+            ("203.0.113.255", Err(SourceFault::Martian)),
+            ("203.0.113.0", Err(SourceFault::Martian)),
+            ("203.0.113.17", Err(SourceFault::Spoofed)),
+            ("10.0.0.1", Err(SourceFault::Spoofed)),
+            ("100.64.0.1", Err(SourceFault::Spoofed)),
             ("10.9.0.1", Ok(())),
             ("203.0.113.1", Ok(())),
             ("8.8.8.8", Ok(())),
@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn inside_are_those_of_the_inside() {
         let inside = origins(
-            r#"{"nobody": ["10.0.0.0", "10.0.0.255", "203.0.113.2"], "only": ["100.64.0.0/10", "10.0.0.0/24"]}"#,
+            r#"{"non_host_addresses": ["10.0.0.0", "10.0.0.255", "203.0.113.2"], "only": ["100.64.0.0/10", "10.0.0.0/24"]}"#,
         );
         for (from, expected) in [
-            ("10.0.0.255", Err(Stranger::Martian)),
-            ("203.0.113.2", Err(Stranger::Martian)),
-            ("203.0.113.17", Err(Stranger::Spoofed)),
-            ("203.0.113.19", Err(Stranger::NotInside)),
-            ("8.8.8.8", Err(Stranger::NotInside)),
-            ("10.0.1.1", Err(Stranger::NotInside)),
+            ("10.0.0.255", Err(SourceFault::Martian)),
+            ("203.0.113.2", Err(SourceFault::Martian)),
+            ("203.0.113.17", Err(SourceFault::Spoofed)),
+            ("203.0.113.19", Err(SourceFault::NotInside)),
+            ("8.8.8.8", Err(SourceFault::NotInside)),
+            ("10.0.1.1", Err(SourceFault::NotInside)),
             ("10.0.0.1", Ok(())),
             ("100.64.0.1", Ok(())),
             ("0.0.0.0", Ok(())),
@@ -200,8 +200,8 @@ mod tests {
     fn what_a_router_says_of_the_boxs_own_packets_is_heard() {
         let outside = origins(r#"{"other_side": ["10.0.0.0/8"]}"#);
         assert_eq!(check(&outside, &error("10.200.0.2", BOX)), Ok(()));
-        assert_eq!(check(&outside, &error("10.200.0.2", POOL)), Err(Stranger::Spoofed));
-        assert_eq!(check(&outside, &error("203.0.113.17", BOX)), Err(Stranger::Spoofed), "the pool's");
+        assert_eq!(check(&outside, &error("10.200.0.2", POOL)), Err(SourceFault::Spoofed));
+        assert_eq!(check(&outside, &error("203.0.113.17", BOX)), Err(SourceFault::Spoofed), "the pool's");
         let inside = origins(r#"{"only": ["100.64.0.0/10"]}"#);
         assert_eq!(check(&inside, &error("8.8.8.8", BOX)), Ok(()));
     }

@@ -2,7 +2,7 @@
 //! here any more.
 
 use crate::shared::SlotEnd;
-use crate::sites::assigning::{SlotUpdate, Vacated};
+use crate::sites::assigning::{SlotRelease, SlotUpdate};
 use nat_core::{Hop, Mac, Nat, Reason, sites};
 use std::sync::mpsc::TrySendError;
 
@@ -41,7 +41,7 @@ impl PublicAddresses {
             self.update(&update, nat);
         }
         while let Some(slot) = self.untold.take().or_else(|| nat.pop_vacated_public()) {
-            let vacated = Vacated { worker: self.worker, slot };
+            let vacated = SlotRelease { worker: self.worker, slot };
             if let Err(TrySendError::Full(_)) = self.end.vacated.try_send(vacated) {
                 self.untold = Some(slot);
                 break;
@@ -70,14 +70,14 @@ impl PublicAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sites::assigning::Assigned;
+    use crate::sites::assigning::SlotAssignment;
     use nat_core::{Config, Site, SiteBy, SiteConfig};
     use std::net::Ipv4Addr;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     const OWN: Mac = [2, 0, 0, 0, 0, 9];
 
-    fn made() -> (PublicAddresses, Nat, SyncSender<SlotUpdate>, Receiver<Vacated>) {
+    fn made() -> (PublicAddresses, Nat, SyncSender<SlotUpdate>, Receiver<SlotRelease>) {
         let ((tell, told), (vacated, heard)) = (sync_channel(16), sync_channel(1));
         let sites = Some(SiteConfig { most: 3, by: SiteBy::Tags });
         let nat = Nat::new(Config { sites, sessions: 64, subscribers: 8, ..Config::default() }).unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn update(slot: u32, last: Option<u8>) -> SlotUpdate {
-        let assigned = last.map(|last| Assigned {
+        let assigned = last.map(|last| SlotAssignment {
             site: Site { inside: 0, realm: slot << 12 },
             mac: [2, 0, 0, 0, 1, slot as u8],
             address: Ipv4Addr::new(203, 0, 113, last),
@@ -115,11 +115,11 @@ mod tests {
         // There is room to tell of one at a time.
         for slot in 0..3 {
             public_addresses.advance(&mut nat);
-            assert_eq!(heard.try_recv(), Ok(Vacated { worker: 1, slot }));
+            assert_eq!(heard.try_recv(), Ok(SlotRelease { worker: 1, slot }));
         }
         // What there never was is gone at once.
         tell.send(update(1, None)).unwrap();
         public_addresses.advance(&mut nat);
-        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [Vacated { worker: 1, slot: 1 }]);
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [SlotRelease { worker: 1, slot: 1 }]);
     }
 }

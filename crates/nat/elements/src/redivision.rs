@@ -1,9 +1,9 @@
 //! Another pool for workers at work: which of them gets what comes. No address changes hands: both ways of its sessions go on meeting where
 //! they did.
 
+use crate::address_removal::{AddressRemoval, AddressRemovals};
 use crate::addresses;
 use crate::division::steered;
-use crate::leaving::{Leaving, LeavingList};
 use crate::options::{Options, Steering};
 use crate::refusal::Refusal;
 use engine::Request;
@@ -44,7 +44,7 @@ pub struct Redivision {
     /// What each is told.
     pub changes: Vec<PoolChange>,
     /// Addresses that go, in order.
-    pub leaving: LeavingList,
+    pub leaving: AddressRemovals,
     /// Addresses that come to a worker, each whole.
     dealt: Vec<(Ipv4Addr, usize)>,
     /// Addresses that came later, and are gone.
@@ -105,7 +105,7 @@ pub fn redivide(
     for address in &was {
         let its = parts(*address);
         if !after.contains(address) {
-            leaving.push(Leaving::new(*address, its.len() as u32));
+            leaving.push(AddressRemoval::new(*address, its.len() as u32));
         }
         for (worker, part) in its {
             made.keep(worker, part, after.contains(address));
@@ -159,7 +159,7 @@ pub fn redivide(
         !before.contains(address) && !after.contains(address) && !is_there(*address, *worker)
     });
     let gone = gone.map(|(address, _)| address).collect();
-    leaving.sort_unstable_by_key(Leaving::address);
+    leaving.sort_unstable_by_key(AddressRemoval::address);
     Ok(Redivision { pools: made.pools, changes: made.changes, leaving: leaving.into(), dealt, gone })
 }
 

@@ -1,12 +1,12 @@
 //! Another configuration for a NAT at work: what may change while packets pass, and what needs a restart.
 
-use crate::conntrack::Conntrack;
-use crate::leaving::LeavingList;
+use crate::address_removal::AddressRemovals;
+use crate::nat44::Nat44;
 use crate::options::Options;
 use crate::redivision::{AskPool, PoolState, Redivision};
 pub use crate::refusal::Refusal;
 use engine::{Mail, Request};
-use nat_core::{Config, InUse, PoolChange, StaticForward};
+use nat_core::{Config, ForwardConflict, PoolChange, StaticForward};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Change {
     /// What comes to its pool, and goes.
     pub pool: Arc<PoolChange>,
     /// What goes of all pools.
-    pub leaving: LeavingList,
+    pub leaving: AddressRemovals,
     /// Do it; else only say what would be in the way.
     pub apply: bool,
 }
@@ -53,7 +53,7 @@ pub fn differences(old: &Options, new: &Options) -> (Vec<&'static str>, Vec<Refu
     let (Ok(Value::Object(was)), Ok(Value::Object(is))) =
         (serde_json::to_value(old), serde_json::to_value(new))
     else {
-        return (changed, vec![restart("conntrack")]);
+        return (changed, vec![restart("nat44")]);
     };
     let mut keys: Vec<&String> = was.keys().chain(is.keys()).collect();
     keys.sort_unstable();
@@ -106,7 +106,7 @@ pub fn changes(new: &Options, redivision: &Redivision) -> Result<Vec<Change>, Re
     redivision.changes.iter().enumerate().map(change).collect()
 }
 
-impl Conntrack {
+impl Nat44 {
     /// Answer to a [`Change`], and before it to [`AskPool`]. Mail that is something else is given back.
     pub fn reload(&mut self, mail: Mail) -> Result<(), Mail> {
         let mail = match mail.answer(|asked: AskPool| self.pool_state(&asked)) {
@@ -154,9 +154,11 @@ impl Conntrack {
         let in_use = self.nat().in_use(&change.config).into_iter().filter_map(|(at, why)| {
             let forward = own.get(at)?;
             let (end, what, restart) = match why {
-                InUse::Outside => ("outside", "a subscriber has this port now".to_owned(), false),
-                InUse::Inside(outside) => ("inside", format!("it has the mapping {outside} now"), false),
-                InUse::Full => ("outside", "there is no room for more forwards".to_owned(), true),
+                ForwardConflict::Outside => ("outside", "a subscriber has this port now".to_owned(), false),
+                ForwardConflict::Inside(outside) => {
+                    ("inside", format!("it has the mapping {outside} now"), false)
+                }
+                ForwardConflict::Full => ("outside", "there is no room for more forwards".to_owned(), true),
             };
             Some(Refusal { key: key(forward, end), what, restart })
         });

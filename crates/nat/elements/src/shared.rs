@@ -2,12 +2,12 @@
 
 use crate::announce::VlanChannel;
 use crate::arp::ResolverChannel;
-use crate::neighbours::{Host, Neighbour, Neighbours};
-use crate::pair::{Duty, Pair};
-use crate::sites::assigning::{SlotUpdate, Vacated};
+use crate::sites::assigning::{SlotRelease, SlotUpdate};
 use crate::state::{Bound, Keeper, Survey};
 use ::element::kind::{Build, Endings};
+use nat_core::neighbours::{Host, Neighbour, Neighbours};
 use nat_core::{Hop, Ownership, Realm, SiteConfig};
+use nat_pair::{Duty, Pair};
 use profile::Error;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -23,7 +23,7 @@ const SUBSCRIBERS: usize = 4_096;
 
 /// A subscriber whose binding is over: its sessions are to end, and then nothing goes by its next hop any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct BindingEnd {
     /// Its private address.
     pub inside: u32,
     /// Its tags.
@@ -34,7 +34,7 @@ pub struct Ended {
 
 /// By which next hop a subscriber is reached, since somebody asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedHop {
     /// Which.
     pub host: Host,
     /// The next hop; none: it is nowhere.
@@ -43,11 +43,11 @@ pub struct Found {
 
 /// What the NAT table tells the sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum BindingEvent {
     /// A binding is over.
-    Ended(Ended),
+    Ended(BindingEnd),
     /// A subscriber was asked for.
-    Found(Found),
+    Resolved(ResolvedHop),
 }
 
 /// A subscriber that came, or went.
@@ -105,7 +105,7 @@ struct SiteChannels {
     workers: Arc<OnceLock<Vec<SyncSender<SlotUpdate>>>>,
     told: Vec<Option<Receiver<SlotUpdate>>>,
     /// And back.
-    vacated: (SyncSender<Vacated>, Option<Receiver<Vacated>>),
+    vacated: (SyncSender<SlotRelease>, Option<Receiver<SlotRelease>>),
 }
 
 impl SiteChannels {
@@ -129,7 +129,7 @@ pub struct SiteEnd {
     /// Tells each worker what its slots have.
     pub workers: Arc<OnceLock<Vec<SyncSender<SlotUpdate>>>>,
     /// Slots by which nothing goes any more.
-    pub vacated: Receiver<Vacated>,
+    pub vacated: Receiver<SlotRelease>,
     /// Which worker has which site, and is reached by which address.
     pub ownership: Arc<OnceLock<(u16, Ownership)>>,
 }
@@ -140,7 +140,7 @@ pub struct SlotEnd {
     /// What slots have.
     pub told: Receiver<SlotUpdate>,
     /// Tells which of them are empty.
-    pub vacated: SyncSender<Vacated>,
+    pub vacated: SyncSender<SlotRelease>,
 }
 
 /// What the NAT table of a worker and its sessions tell each other.
@@ -149,7 +149,7 @@ pub struct TableLink {
     /// Where next hops are: written by the NAT table.
     pub neighbours: Arc<Neighbours>,
     /// From the NAT table.
-    told: (Option<SyncSender<Told>>, Option<Receiver<Told>>),
+    told: (Option<SyncSender<BindingEvent>>, Option<Receiver<BindingEvent>>),
     /// And back.
     released: (Option<SyncSender<Hop>>, Option<Receiver<Hop>>),
     asked: (Option<SyncSender<Host>>, Option<Receiver<Host>>),
@@ -165,7 +165,7 @@ impl TableLink {
         let (ask, asked) = sync_channel(ENDINGS);
         let ((want, wanted), (bind, bound)) = (sync_channel(ENDINGS), sync_channel(ENDINGS));
         Self {
-            neighbours: Arc::new(Neighbours::new()),
+            neighbours: Arc::new(Neighbours::default()),
             told: (Some(tell), Some(told)),
             released: (Some(release), Some(released)),
             asked: (Some(ask), Some(asked)),
@@ -179,7 +179,7 @@ impl TableLink {
 #[derive(Debug)]
 pub struct TableEnd {
     /// Tells whose binding is over, and where a subscriber is.
-    pub tell: SyncSender<Told>,
+    pub tell: SyncSender<BindingEvent>,
     /// Next hops that are free.
     pub released: Receiver<Hop>,
     /// Subscribers that are to be found.
@@ -190,7 +190,7 @@ pub struct TableEnd {
 #[derive(Debug)]
 pub struct SessionEnd {
     /// Whose binding is over, and where a subscriber is.
-    pub told: Receiver<Told>,
+    pub told: Receiver<BindingEvent>,
     /// Tells which next hop is free.
     pub released: SyncSender<Hop>,
     /// Has a subscriber found.
@@ -241,7 +241,7 @@ pub struct Shared {
     /// By replica.
     table_links: Vec<TableLink>,
     /// The element that keeps sessions.
-    conntrack: Option<String>,
+    nat44: Option<String>,
     /// Sites, as the first of the elements that know of them says.
     sites: Option<SiteConfig>,
     site_channels: SiteChannels,
@@ -270,7 +270,7 @@ impl Shared {
                 pair: None,
                 ending: Arc::default(),
                 table_links: Vec::new(),
-                conntrack: None,
+                nat44: None,
                 sites: None,
                 site_channels: SiteChannels::new(),
                 resolver: ResolverChannel::new(),
@@ -355,7 +355,7 @@ impl Shared {
     }
 
     /// Whether `name` is the element that keeps sessions: the first that asks is.
-    pub fn is_conntrack(&mut self, name: &str) -> bool {
-        self.conntrack.get_or_insert_with(|| name.to_owned()) == name
+    pub fn is_nat44(&mut self, name: &str) -> bool {
+        self.nat44.get_or_insert_with(|| name.to_owned()) == name
     }
 }

@@ -5,7 +5,7 @@ use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::parser::{self, ParseObserver, Parser};
 use engine::{About, Cx, Element};
-use nat_core::guard::is_martian;
+use nat_core::packet_filter::is_martian;
 use packet::layers::protocol;
 use packet::{Mac, ipv4};
 use profile::Error;
@@ -43,7 +43,7 @@ pub struct Options {
     #[serde(default = "yes")]
     pub verify: bool,
     /// Let requests of PCP (RFC 6887), UDP to port 5351 of the port's own address, go on by `out` instead. Default false; true
-    /// where the `conntrack` behind it has `pcp`.
+    /// where the `nat44` behind it has `pcp`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pcp: bool,
     /// Addresses of the box at its other ports: what goes there leaves by `local`, as what goes to those of the port itself. Default:
@@ -115,7 +115,7 @@ impl ElementKind for Options {
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum CheckResult {
     Good,
     Local,
     Broken(u8),
@@ -137,26 +137,26 @@ struct Validity {
 
 impl Validity {
     #[inline]
-    fn verify(&self, mbuf: &mut Mbuf) -> Found {
+    fn verify(&self, mbuf: &mut Mbuf) -> CheckResult {
         match self.parser.parse_and(mbuf, self) {
             Ok(found) => found,
-            Err(reason) => Found::Broken(reason as u8),
+            Err(reason) => CheckResult::Broken(reason as u8),
         }
     }
 
     /// For whom a packet is that is not for the port's own Ethernet address, by what it is in IP: what all got is not forwarded.
     #[inline(never)]
-    fn of_another_mac(&self, to: Mac, in_ip: Found) -> Found {
+    fn of_another_mac(&self, to: Mac, in_ip: CheckResult) -> CheckResult {
         if to[0] & 1 == 1 {
-            return Found::Local;
+            return CheckResult::Local;
         }
-        self.macs.number(to).map_or(Found::Broken(OTHER_MAC), |_| in_ip)
+        self.macs.number(to).map_or(CheckResult::Broken(OTHER_MAC), |_| in_ip)
     }
 
     /// Whether a packet for the box comes from an address that no other host has (RFC 1812 section 5.3.7). Who has none yet asks all for
     /// one by DHCP (RFC 2131 section 4.1): it could not get what the box answers to it alone.
     #[cold]
-    fn is_of_nobody(&self, mbuf: &Mbuf) -> bool {
+    fn has_martian_source(&self, mbuf: &Mbuf) -> bool {
         let meta =
             mbuf.meta().filter(|meta| meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP));
         let addresses = meta.and_then(|meta| ipv4::addresses(mbuf.data(), meta.l3.into()));
@@ -194,13 +194,13 @@ fn is_to(frame: &[u8], meta: &Meta, port: u16) -> bool {
 }
 
 impl ParseObserver for Validity {
-    type Output = Found;
+    type Output = CheckResult;
 
     /// For whom a packet is, in Ethernet and in IP.
     #[inline(always)]
-    fn observe(&self, frame: &[u8], meta: &Meta) -> Found {
+    fn observe(&self, frame: &[u8], meta: &Meta) -> CheckResult {
         let to = frame.first_chunk().copied().unwrap_or([0; 6]);
-        let in_ip = if self.is_local(frame, meta) { Found::Local } else { Found::Good };
+        let in_ip = if self.is_local(frame, meta) { CheckResult::Local } else { CheckResult::Good };
         if self.mac.is_none_or(|mac| mac == to) && to[0] & 1 == 0 {
             in_ip
         } else {
@@ -215,11 +215,11 @@ impl Element for Validity {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let mut found = [Found::Good; dpdk::BURST];
+        let mut found = [CheckResult::Good; dpdk::BURST];
         let mut all_good = true;
         batch.walk(|i, mbuf| {
             let its = self.verify(mbuf);
-            all_good &= its == Found::Good;
+            all_good &= its == CheckResult::Good;
             if let Some(found) = found.get_mut(i) {
                 *found = its;
             }
@@ -229,16 +229,16 @@ impl Element for Validity {
         }
         let mut found = found.iter();
         batch.filter_map(|mbuf| match found.next()? {
-            Found::Good => Some(mbuf),
-            Found::Local if self.is_of_nobody(&mbuf) => {
+            CheckResult::Good => Some(mbuf),
+            CheckResult::Local if self.has_martian_source(&mbuf) => {
                 cx.count(MARTIAN_SOURCE, 1);
                 None
             }
-            Found::Local => {
+            CheckResult::Local => {
                 cx.emit(LOCAL, mbuf);
                 None
             }
-            Found::Broken(reason) => {
+            CheckResult::Broken(reason) => {
                 cx.count((*reason).into(), 1);
                 None
             }

@@ -18,7 +18,7 @@ use nat_core::config::SECOND;
 use nat_core::{Config, Headers, Side};
 use nat_elements::Adjust;
 use nat_elements::control::{Status, StatusView};
-use play::{Carrier, Seen, Sent};
+use play::{Carrier, PacketOutcome, Sent};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -68,18 +68,18 @@ fn graph(number: usize) -> Value {
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside"},
             "out-validity": {"kind": "validity", "port": "outside"},
-            "nat": {"kind": "nat", "most_subscribers": 256},
-            "conntrack": {"kind": "conntrack", "inside": "inside", "outside": "outside", "pool": ["203.0.113.1"]},
+            "subscribers": {"kind": "subscriber-table", "most_subscribers": 256},
+            "nat44": {"kind": "nat44", "inside": "inside", "outside": "outside", "pool": ["203.0.113.1"]},
             "in-host": {"kind": "nat-host", "port": "inside"},
             "out-host": {"kind": "nat-host", "port": "outside", "gateway": "203.0.113.253", "answers_for": ["203.0.113.1"]},
         },
         "edges": [
             "inside.rx -> in-validity",
-            "in-validity.out -> nat -> conntrack",
+            "in-validity.out -> subscribers -> nat44",
             "outside.rx -> out-validity",
-            "out-validity.out -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
+            "out-validity.out -> nat44",
+            "nat44.outside -> outside.tx",
+            "nat44.inside -> inside.tx",
             "in-validity.local -> in-host -> inside.tx",
             "out-validity.local -> out-host -> outside.tx",
         ],
@@ -132,7 +132,7 @@ impl Ports {
     }
 
     fn status(&self) -> StatusView {
-        self.view.request("conntrack", Status, LONG).unwrap()
+        self.view.request("nat44", Status, LONG).unwrap()
     }
 
     fn dropped(&self) -> BTreeMap<String, u64> {
@@ -175,7 +175,7 @@ impl Carrier for Ports {
         self.out.extend(more);
     }
 
-    fn send(&mut self, side: Side, frame: Vec<u8>) -> Seen {
+    fn send(&mut self, side: Side, frame: Vec<u8>) -> PacketOutcome {
         let before = self.dropped();
         let end = if side == Side::Inside { &mut self.near } else { &mut self.far };
         end.send(&[frame]);
@@ -184,11 +184,11 @@ impl Carrier for Ports {
         let mut dropped = self.dropped();
         dropped.retain(|reason, count| *count > before.get(reason).copied().unwrap_or(0));
         let seen = match (dropped.into_keys().next(), out.is_empty()) {
-            (Some(reason), _) => Seen::Dropped(reason),
-            (None, true) => Seen::Held,
+            (Some(reason), _) => PacketOutcome::Dropped(reason),
+            (None, true) => PacketOutcome::Held,
             // It goes to the other side, or back; what the NAT sends by itself comes after it.
             (None, false) => {
-                Seen::Forwarded(out.remove(out.iter().position(|sent| sent.to != side).unwrap_or(0)))
+                PacketOutcome::Forwarded(out.remove(out.iter().position(|sent| sent.to != side).unwrap_or(0)))
             }
         };
         self.out.extend(out);

@@ -20,14 +20,14 @@ fn those_that_divide_what_they_keep_get_their_own() {
     let graph = |affinity: &str| {
         json!({
             "ports": {"a": {"device": "null"}, "b": {"device": "null"}},
-            "elements": {"conntrack": {"kind": "conntrack", "inside": "a", "outside": "b", "pool": ["203.0.113.1"]}},
-            "edges": ["a.rx -> conntrack", "b.rx -> conntrack", "conntrack.outside -> b.tx", "conntrack.inside -> a.tx"],
-            "replicas": {"conntrack": {"count": 2, "affinity": affinity}},
+            "elements": {"nat44": {"kind": "nat44", "inside": "a", "outside": "b", "pool": ["203.0.113.1"]}},
+            "edges": ["a.rx -> nat44", "b.rx -> nat44", "nat44.outside -> b.tx", "nat44.inside -> a.tx"],
+            "replicas": {"nat44": {"count": 2, "affinity": affinity}},
         })
     };
     assert_eq!(faults(&graph("owner")), Vec::<String>::new());
     let said = faults(&graph("flow"));
-    assert!(said[0].contains("at replicas.conntrack.affinity: several conntrack divide"), "{said:?}");
+    assert!(said[0].contains("at replicas.nat44.affinity: several nat44 divide"), "{said:?}");
 }
 
 /// What an element cannot divide among so many replicas is told before a port is opened.
@@ -40,28 +40,26 @@ fn options_are_held_against_the_number_of_replicas() {
             "elements": {
                 "in-validity": {"kind": "validity", "port": "inside"},
                 "out-validity": {"kind": "validity", "port": "outside"},
-                "nat": {"kind": "nat"},
-                "conntrack": {
-                    "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": ["203.0.113.16/31"],
+                "subscribers": {"kind": "subscriber-table"},
+                "nat44": {
+                    "kind": "nat44", "inside": "inside", "outside": "outside", "pool": ["203.0.113.16/31"],
                     "forwards": [forward("203.0.113.16:5060", 5060), forward("203.0.113.17:5061", 5061)]
                 },
                 "away": {"kind": "discard"}
             },
             "edges": [
-                "inside.rx -> in-validity", "in-validity.out -> nat -> conntrack", "in-validity.local -> away",
-                "outside.rx -> out-validity", "out-validity.out -> conntrack", "out-validity.local -> away",
-                "conntrack.outside -> outside.tx", "conntrack.inside -> inside.tx"
+                "inside.rx -> in-validity", "in-validity.out -> subscribers -> nat44", "in-validity.local -> away",
+                "outside.rx -> out-validity", "out-validity.out -> nat44", "out-validity.local -> away",
+                "nat44.outside -> outside.tx", "nat44.inside -> inside.tx"
             ],
-            "replicas": {"nat": {"count": count, "affinity": "owner"}, "conntrack": {"count": count, "affinity": "owner"}}
+            "replicas": {"subscribers": {"count": count, "affinity": "owner"}, "nat44": {"count": count, "affinity": "owner"}}
         })
     };
     assert_eq!(faults(&of(1)), Vec::<String>::new());
     let said = faults(&of(2));
     let [only] = &said[..] else { panic!("{said:#?}") };
     assert!(
-        only.contains(
-            "ND-104-04: at elements.conntrack.forwards[1].outside: its subscriber has another forward"
-        ),
+        only.contains("ND-104-04: at elements.nat44.forwards[1].outside: its subscriber has another forward"),
         "{only}"
     );
 }

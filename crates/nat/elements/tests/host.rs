@@ -5,8 +5,8 @@
 use crate::common::End;
 use crate::start;
 use dataplane::graph::GraphRun;
-use nat_elements::host::Answering;
-use nat_elements::leaving::{Leaving, LeavingList};
+use nat_elements::address_removal::{AddressRemoval, AddressRemovals};
+use nat_elements::host::AddressUpdate;
 use packet::Mac;
 use packet::arp::{self, Arp, Operation};
 use run::graph::GraphView;
@@ -158,10 +158,14 @@ fn what_comes_is_announced_and_what_goes_is_answered_for_until_it_is_given_up() 
     let (mut far, _kernel) = ends("host-pool");
     far.ignores = Box::new(|frame| Arp::parse(frame).is_some_and(|arp| arp.target == ROUTER.0));
     let came = Ipv4Addr::new(203, 0, 113, 40);
-    let leaving: LeavingList = [Leaving::new(POOL, 2)].into();
+    let leaving: AddressRemovals = [AddressRemoval::new(POOL, 2)].into();
     let answers_for = vec![came.into()];
-    let told =
-        Answering { added: answers_for.clone(), answers_for, leaving: Arc::clone(&leaving), sources: None };
+    let told = AddressUpdate {
+        added: answers_for.clone(),
+        answers_for,
+        leaving: Arc::clone(&leaving),
+        sources: None,
+    };
     run.view().request("host", told, Duration::from_secs(60)).unwrap();
     let announced = Arp::parse(&far.take(1)[0]).unwrap();
     assert_eq!((announced.sender, announced.target, announced.sender_mac), (came, came, OWN));

@@ -31,7 +31,7 @@ impl One {
         for host in ["in-host", "out-host"] {
             graph["elements"][host]["pair"] = json!(true);
         }
-        graph["elements"]["conntrack"]["pair"] = json!({"socket": folder.join("pair"), "silence": "60s"});
+        graph["elements"]["nat44"]["pair"] = json!({"socket": folder.join("pair"), "silence": "60s"});
         let run = start(&graph);
         let (near, far) = (End::new(&format!("{name}-in")), End::new(&format!("{name}-out")));
         Self { run, near, far }
@@ -39,7 +39,7 @@ impl One {
 
     /// Whether it translates, and whether the standby knows everything.
     fn stands(&self) -> (String, bool) {
-        let pair = self.run.view().request("conntrack", PairStatus, LONG).unwrap();
+        let pair = self.run.view().request("nat44", PairStatus, LONG).unwrap();
         let pair = serde_json::to_value(pair).unwrap();
         (pair["role"].as_str().unwrap().to_owned(), pair["synced"] == json!(true))
     }

@@ -29,9 +29,9 @@ pub fn graph(name: &str, pool: &str, more: &Value) -> Value {
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
             "out-validity": {"kind": "validity", "port": "outside", "own_mac": true},
-            "nat": {"kind": "nat", "most_subscribers": 1000},
-            "conntrack": {
-                "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": [pool],
+            "subscribers": {"kind": "subscriber-table", "most_subscribers": 1000},
+            "nat44": {
+                "kind": "nat44", "inside": "inside", "outside": "outside", "pool": [pool],
                 "sessions": 4096, "most_subscribers": 1000, "udp_filtering": "address_and_port_dependent",
             },
             "in-host": {"kind": "nat-host", "port": "inside"},
@@ -39,11 +39,11 @@ pub fn graph(name: &str, pool: &str, more: &Value) -> Value {
         },
         "edges": [
             "inside.rx -> in-validity",
-            "in-validity.out -> nat -> conntrack",
+            "in-validity.out -> subscribers -> nat44",
             "outside.rx -> out-validity",
-            "out-validity.out -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
+            "out-validity.out -> nat44",
+            "nat44.outside -> outside.tx",
+            "nat44.inside -> inside.tx",
             "in-validity.local -> in-host -> inside.tx",
             "out-validity.local -> out-host -> outside.tx",
         ],

@@ -65,7 +65,7 @@ fn is_reached(name: &str, more: &Value) {
     let mut graph = graph(name, "203.0.113.16/30", more);
     graph["elements"]["in-host"]["on_link"] = json!(["10.0.0.0/24"]);
     let forward = |outside: &str, inside: &str, vlan: &[u16]| json!({"protocol": "udp", "outside": outside, "inside": inside, "vlan": vlan});
-    graph["elements"]["conntrack"]["forwards"] = json!([
+    graph["elements"]["nat44"]["forwards"] = json!([
         forward("203.0.113.16:8080", "10.0.0.7:80", &[]),
         forward("203.0.113.17:8080", "10.0.0.7:80", &[7, 9]),
     ]);
@@ -86,7 +86,7 @@ fn is_reached(name: &str, more: &Value) {
         assert_eq!((&asked[..6], question.operation), (&[0xff; 6][..], Operation::Request));
         assert_eq!((question.sender, question.sender_mac, question.target), (BOX, INSIDE, ip));
         assert_eq!(Tags::of(&asked), tags);
-        let waits = || dropped(&run.observe(), "conntrack").get("awaiting_arp").copied().unwrap_or(0);
+        let waits = || dropped(&run.observe(), "nat44").get("awaiting_arp").copied().unwrap_or(0);
         let end = Instant::now() + LONG;
         while waits() < u64::from(last - 15) && Instant::now() < end {
             std::thread::yield_now();
@@ -116,7 +116,7 @@ fn is_reached(name: &str, more: &Value) {
     }
     assert_eq!(run.ended(), None);
     let view = run.stop().observer;
-    assert_eq!(dropped(&view, "conntrack"), BTreeMap::from([("awaiting_arp".into(), 2)]));
+    assert_eq!(dropped(&view, "nat44"), BTreeMap::from([("awaiting_arp".into(), 2)]));
     assert!(dropped(&view, "in-host").is_empty());
 }
 
@@ -129,10 +129,10 @@ fn who_never_sent_anything_is_reached() {
 fn each_worker_has_its_own_subscribers_asked_for() {
     let replicas = json!({"count": 2, "affinity": "owner"});
     let more = json!({
-        "replicas": {"nat": replicas, "conntrack": replicas},
+        "replicas": {"subscribers": replicas, "nat44": replicas},
         "placement": [
-            {"elements": ["inside.rx", "outside.rx", "nat#0", "conntrack#0"]},
-            {"elements": ["nat#1", "conntrack#1", "in-host"]},
+            {"elements": ["inside.rx", "outside.rx", "subscribers#0", "nat44#0"]},
+            {"elements": ["subscribers#1", "nat44#1", "in-host"]},
         ],
     });
     is_reached("nat-silents", &more);

@@ -48,9 +48,9 @@ fn graph(name: &str, more: &Value) -> Value {
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
             "out-validity": {"kind": "validity", "port": "outside", "dhcp": true, "own_mac": true, "macs": {"count": 32}},
-            "nat": {"kind": "nat", "most_subscribers": 200},
-            "conntrack": {
-                "kind": "conntrack", "inside": "inside", "outside": "outside", "sites": sites,
+            "subscribers": {"kind": "subscriber-table", "most_subscribers": 200},
+            "nat44": {
+                "kind": "nat44", "inside": "inside", "outside": "outside", "sites": sites,
                 "sessions": 4096, "most_subscribers": 200,
             },
             "in-host": {"kind": "nat-host", "port": "inside"},
@@ -59,11 +59,11 @@ fn graph(name: &str, more: &Value) -> Value {
         },
         "edges": [
             "inside.rx -> in-validity",
-            "in-validity.out -> nat -> conntrack",
+            "in-validity.out -> subscribers -> nat44",
             "outside.rx -> out-validity",
-            "out-validity.out -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
+            "out-validity.out -> nat44",
+            "nat44.outside -> outside.tx",
+            "nat44.inside -> inside.tx",
             "in-validity.local -> in-host -> inside.tx",
             "out-validity.local -> sites",
             "sites.out -> out-host -> outside.tx",
@@ -206,7 +206,7 @@ impl World {
     }
 
     fn status(&self) -> [StatusView; 2] {
-        [0, 1].map(|i| self.view.request(&format!("conntrack#{i}"), Status, PATIENCE).unwrap())
+        [0, 1].map(|i| self.view.request(&format!("nat44#{i}"), Status, PATIENCE).unwrap())
     }
 }
 
@@ -373,7 +373,7 @@ fn two_workers_divide_sites(name: &str, more: &Value) {
     for (i, status) in world.status().iter().enumerate() {
         assert_eq!((status.addresses, status.blocks, status.sessions), (0, 0, 0));
         let asked = Sessions { from: 0, limit: 10, filter };
-        let page = world.view.request(&format!("conntrack#{i}"), asked, PATIENCE).unwrap();
+        let page = world.view.request(&format!("nat44#{i}"), asked, PATIENCE).unwrap();
         assert!(page.sessions.is_empty());
     }
     // And comes back.
@@ -394,21 +394,21 @@ fn two_workers_divide_sites_wherever_they_run() {
         (json!({"count": 2, "affinity": "owner"}), json!({"count": 2, "affinity": "round_robin"}));
     // Whatever comes for a site may come by either worker, as with a queue for each.
     let to_completion = json!({
-        "replicas": {"in-validity": any, "out-validity": any, "nat": owner, "conntrack": owner},
+        "replicas": {"in-validity": any, "out-validity": any, "subscribers": owner, "nat44": owner},
         "placement": [
             {"elements": [
-                "inside.rx", "outside.rx", "in-validity#0", "out-validity#0", "nat#0", "conntrack#0",
+                "inside.rx", "outside.rx", "in-validity#0", "out-validity#0", "subscribers#0", "nat44#0",
                 "in-host", "sites", "out-host", "inside.tx", "outside.tx",
             ]},
-            {"elements": ["in-validity#1", "out-validity#1", "nat#1", "conntrack#1"]},
+            {"elements": ["in-validity#1", "out-validity#1", "subscribers#1", "nat44#1"]},
         ],
     });
     let pipeline = json!({
-        "replicas": {"nat": owner, "conntrack": owner},
+        "replicas": {"subscribers": owner, "nat44": owner},
         "placement": [
             {"elements": ["inside.rx", "outside.rx"]},
-            {"elements": ["in-validity", "out-validity", "nat#0", "conntrack#1"]},
-            {"elements": ["nat#1", "conntrack#0"]},
+            {"elements": ["in-validity", "out-validity", "subscribers#0", "nat44#1"]},
+            {"elements": ["subscribers#1", "nat44#0"]},
             {"elements": ["inside.tx", "outside.tx", "in-host", "sites", "out-host"]},
         ],
     });

@@ -99,7 +99,7 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     assert_eq!(far.take(1).len(), 1, "the others' packets go on");
     let end = Instant::now() + Duration::from_secs(60);
     let refused = || {
-        let all = dropped(&run.observe(), "conntrack");
+        let all = dropped(&run.observe(), "nat44");
         all.iter().filter(|(reason, _)| *reason != "no_next_hop").map(|(_, count)| count).sum::<u64>()
     };
     while refused() < 2 && Instant::now() < end {
@@ -112,8 +112,8 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
         dropped(&view, "validity"),
         BTreeMap::from([("bad_checksum".into(), 1), ("other_mac".into(), 1)])
     );
-    assert_eq!(dropped(&view, "nat"), BTreeMap::from([("not_inside".into(), 1)]));
-    let mut refused = dropped(&view, "conntrack");
+    assert_eq!(dropped(&view, "subscribers"), BTreeMap::from([("not_inside".into(), 1)]));
+    let mut refused = dropped(&view, "nat44");
     refused.remove("no_next_hop");
     assert_eq!(refused, BTreeMap::from([("filtered".into(), 1), ("no_mapping".into(), 1)]));
 }
@@ -128,8 +128,8 @@ fn a_stage_on_each_worker() {
     let placement = json!({"placement": [
         {"elements": ["inside.rx", "outside.rx"]},
         {"elements": ["in-validity", "out-validity"]},
-        {"elements": ["nat"]},
-        {"elements": ["conntrack"]},
+        {"elements": ["subscribers"]},
+        {"elements": ["nat44"]},
         {"elements": ["inside.tx", "outside.tx", "in-host", "out-host"]},
     ]});
     translates_both_ways("nat-pipe", "203.0.113.16/30", &placement);
@@ -141,10 +141,10 @@ fn several_workers_with_their_own_subscribers() {
     // Of one address each worker has half of the ports; of four each has two.
     for (name, pool) in [("nat-one-ip", "203.0.113.16/32"), ("nat-four", "203.0.113.16/30")] {
         let more = json!({
-            "replicas": {"nat": replicas, "conntrack": replicas},
+            "replicas": {"subscribers": replicas, "nat44": replicas},
             "placement": [
-                {"elements": ["inside.rx", "outside.rx", "nat#0", "conntrack#0"]},
-                {"elements": ["nat#1", "conntrack#1"]},
+                {"elements": ["inside.rx", "outside.rx", "subscribers#0", "nat44#0"]},
+                {"elements": ["subscribers#1", "nat44#1"]},
             ],
         });
         translates_both_ways(name, pool, &more);
@@ -155,8 +155,8 @@ fn several_workers_with_their_own_subscribers() {
 fn both_workers_have_work() {
     let replicas = json!({"count": 2, "affinity": "owner"});
     let more = json!({
-        "replicas": {"nat": replicas, "conntrack": replicas},
-        "placement": [{"elements": ["inside.rx", "nat#0", "conntrack#0"]}, {"elements": ["nat#1", "conntrack#1"]}],
+        "replicas": {"subscribers": replicas, "nat44": replicas},
+        "placement": [{"elements": ["inside.rx", "subscribers#0", "nat44#0"]}, {"elements": ["subscribers#1", "nat44#1"]}],
     });
     let run = start(&graph("nat-both", "203.0.113.16/32", &more));
     let (mut near, mut far) = (End::new("nat-both-in"), End::new("nat-both-out"));
@@ -167,12 +167,17 @@ fn both_workers_have_work() {
     near.send(&sent);
     let end = Instant::now() + Duration::from_secs(60);
     let seen = |name: &str| counts(&run.observe(), name).0;
-    while seen("conntrack#0") + seen("conntrack#1") < 200 && Instant::now() < end {
+    while seen("nat44#0") + seen("nat44#1") < 200 && Instant::now() < end {
         std::thread::yield_now();
     }
     // A subscriber stays with its worker from one stage to the next.
-    assert_eq!((seen("nat#0"), seen("nat#1")), (seen("conntrack#0"), seen("conntrack#1")));
-    assert!(seen("nat#0") > 50 && seen("nat#1") > 50, "{} {}", seen("nat#0"), seen("nat#1"));
+    assert_eq!((seen("subscribers#0"), seen("subscribers#1")), (seen("nat44#0"), seen("nat44#1")));
+    assert!(
+        seen("subscribers#0") > 50 && seen("subscribers#1") > 50,
+        "{} {}",
+        seen("subscribers#0"),
+        seen("subscribers#1")
+    );
     run.stop();
 }
 
@@ -185,7 +190,7 @@ fn subscribers_by_lease() {
     let line = |lifetime| format!("10.0.0.1,02:00:00:00:00:01,,{lifetime},4000000000,1,0,0,,0,\n");
     std::fs::write(&file, format!("{header}\n{}", line(3600))).unwrap();
     let mut graph = graph("nat-lease", "203.0.113.16/32", &json!({}));
-    graph["elements"]["nat"]["leases"] = json!({"file": file.to_str().unwrap(), "server": "kea"});
+    graph["elements"]["subscribers"]["leases"] = json!({"file": file.to_str().unwrap(), "server": "kea"});
     let run = start(&graph);
     let (mut near, mut far) = (End::new("nat-lease-in"), End::new("nat-lease-out"));
     be_router(&mut far);
@@ -203,13 +208,13 @@ fn subscribers_by_lease() {
         }
     };
     until_out(&mut near, &mut far);
-    let before = dropped(&run.observe(), "nat");
+    let before = dropped(&run.observe(), "subscribers");
     sends(&mut near, subscriber(2), 2);
     sends(&mut near, (subscriber(1).0, subscriber(2).1), 3);
-    let count = |reason: &str| dropped(&run.observe(), "nat").get(reason).copied().unwrap_or(0);
+    let count = |reason: &str| dropped(&run.observe(), "subscribers").get(reason).copied().unwrap_or(0);
     let was = |reason: &str| before.get(reason).copied().unwrap_or(0);
     while count("spoofed") == was("spoofed") || count("not_bound") == was("not_bound") {
-        assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "nat"));
+        assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "subscribers"));
         std::thread::yield_now();
     }
     // The lease is over, and so is the way out.

@@ -123,7 +123,7 @@ pub enum Quota {
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A session began.
     SessionCreated(Session),
     /// A session is over.
@@ -160,7 +160,7 @@ pub struct Event {
     /// Milliseconds since 1970-01-01 UTC.
     pub at_ms: u64,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// An event in the queue: one cache line.
@@ -190,7 +190,7 @@ const QUOTA_FRAGMENTS: u8 = 13;
 const SESSION_INTERIM: u8 = 14;
 
 /// Everything that any event has.
-struct Flat {
+struct EventFields {
     kind: u8,
     protocol: u8,
     tags: Tags,
@@ -202,7 +202,7 @@ struct Flat {
 
 const NOWHERE: Endpoint = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0 };
 
-impl Flat {
+impl EventFields {
     const fn new(kind: u8) -> Self {
         let volume = Volume { packets_up: 0, bytes_up: 0, packets_down: 0, bytes_down: 0 };
         let tags = Tags { outer: 0, inner: 0 };
@@ -232,21 +232,21 @@ impl Flat {
         Self { tags, inside: Endpoint { address: inside, port: 0 }, remote, ..Self::new(kind) }
     }
 
-    fn of(what: What) -> Self {
+    fn of(what: EventKind) -> Self {
         let nobody = (Ipv4Addr::UNSPECIFIED, Tags::default());
         match what {
-            What::SessionCreated(session) => Self::session(SESSION_CREATED, session, Volume::default()),
-            What::SessionDeleted(session, volume) => Self::session(SESSION_DELETED, session, volume),
-            What::SessionInterim(session, volume) => Self::session(SESSION_INTERIM, session, volume),
-            What::MappingCreated(mapping) => Self::mapping(MAPPING_CREATED, mapping),
-            What::MappingDeleted(mapping) => Self::mapping(MAPPING_DELETED, mapping),
-            What::BlockAllocated(block) => Self::block(BLOCK_ALLOCATED, block),
-            What::BlockReleased(block) => Self::block(BLOCK_RELEASED, block),
-            What::AddressesExhausted { pool } => Self::limit(ADDRESSES, pool, nobody.0, nobody.1),
-            What::PortsExhausted { outside, protocol } => {
+            EventKind::SessionCreated(session) => Self::session(SESSION_CREATED, session, Volume::default()),
+            EventKind::SessionDeleted(session, volume) => Self::session(SESSION_DELETED, session, volume),
+            EventKind::SessionInterim(session, volume) => Self::session(SESSION_INTERIM, session, volume),
+            EventKind::MappingCreated(mapping) => Self::mapping(MAPPING_CREATED, mapping),
+            EventKind::MappingDeleted(mapping) => Self::mapping(MAPPING_DELETED, mapping),
+            EventKind::BlockAllocated(block) => Self::block(BLOCK_ALLOCATED, block),
+            EventKind::BlockReleased(block) => Self::block(BLOCK_RELEASED, block),
+            EventKind::AddressesExhausted { pool } => Self::limit(ADDRESSES, pool, nobody.0, nobody.1),
+            EventKind::PortsExhausted { outside, protocol } => {
                 Self { protocol, outside: Endpoint { address: outside, port: 0 }, ..Self::new(PORTS) }
             }
-            What::QuotaExceeded(quota) => match quota {
+            EventKind::QuotaExceeded(quota) => match quota {
                 Quota::Sessions { limit } => Self::limit(QUOTA_SESSIONS, limit, nobody.0, nobody.1),
                 Quota::Mappings { limit } => Self::limit(QUOTA_MAPPINGS, limit, nobody.0, nobody.1),
                 Quota::Subscribers { limit } => Self::limit(QUOTA_SUBSCRIBERS, limit, nobody.0, nobody.1),
@@ -258,7 +258,7 @@ impl Flat {
         }
     }
 
-    fn what(self) -> Option<What> {
+    fn what(self) -> Option<EventKind> {
         let Self { kind, protocol, tags, inside, outside, remote, volume } = self;
         let limit = remote.address.to_bits();
         let session = Session { inside, tags, outside, remote, protocol };
@@ -271,22 +271,24 @@ impl Flat {
             last: outside.port,
         };
         Some(match kind {
-            SESSION_CREATED => What::SessionCreated(session),
-            SESSION_DELETED => What::SessionDeleted(session, volume),
-            SESSION_INTERIM => What::SessionInterim(session, volume),
-            MAPPING_CREATED => What::MappingCreated(mapping),
-            MAPPING_DELETED => What::MappingDeleted(mapping),
-            BLOCK_ALLOCATED => What::BlockAllocated(block),
-            BLOCK_RELEASED => What::BlockReleased(block),
-            ADDRESSES => What::AddressesExhausted { pool: limit },
-            PORTS => What::PortsExhausted { outside: outside.address, protocol },
-            QUOTA_SESSIONS => What::QuotaExceeded(Quota::Sessions { limit }),
-            QUOTA_MAPPINGS => What::QuotaExceeded(Quota::Mappings { limit }),
-            QUOTA_SUBSCRIBERS => What::QuotaExceeded(Quota::Subscribers { limit }),
+            SESSION_CREATED => EventKind::SessionCreated(session),
+            SESSION_DELETED => EventKind::SessionDeleted(session, volume),
+            SESSION_INTERIM => EventKind::SessionInterim(session, volume),
+            MAPPING_CREATED => EventKind::MappingCreated(mapping),
+            MAPPING_DELETED => EventKind::MappingDeleted(mapping),
+            BLOCK_ALLOCATED => EventKind::BlockAllocated(block),
+            BLOCK_RELEASED => EventKind::BlockReleased(block),
+            ADDRESSES => EventKind::AddressesExhausted { pool: limit },
+            PORTS => EventKind::PortsExhausted { outside: outside.address, protocol },
+            QUOTA_SESSIONS => EventKind::QuotaExceeded(Quota::Sessions { limit }),
+            QUOTA_MAPPINGS => EventKind::QuotaExceeded(Quota::Mappings { limit }),
+            QUOTA_SUBSCRIBERS => EventKind::QuotaExceeded(Quota::Subscribers { limit }),
             QUOTA_SUBSCRIBER => {
-                What::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags })
+                EventKind::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags })
             }
-            QUOTA_FRAGMENTS => What::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags }),
+            QUOTA_FRAGMENTS => {
+                EventKind::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags })
+            }
             _ => return None,
         })
     }
@@ -294,7 +296,8 @@ impl Flat {
 
 impl Event {
     pub(crate) fn to_words(self) -> Words {
-        let Flat { kind, protocol, tags, inside, outside, remote, volume } = Flat::of(self.what);
+        let EventFields { kind, protocol, tags, inside, outside, remote, volume } =
+            EventFields::of(self.what);
         let high = |word: u32| u64::from(word) << 32;
         [
             self.at_ms,
@@ -319,7 +322,7 @@ impl Event {
             address: Ipv4Addr::from_bits(address as u32),
             port: port as u16,
         };
-        let flat = Flat {
+        let flat = EventFields {
             kind: (head >> 56) as u8,
             protocol: (head >> 48) as u8,
             tags: Tags { outer: (head >> 32) as u16, inner: (head >> 16) as u16 },

@@ -26,20 +26,20 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         let (first, last) = (inside.port, outside.port);
         let block = Block { inside: inside.address, tags, outside: outside.address, first, last };
         let what = match kind {
-            0 => What::SessionCreated(session),
-            1 => What::SessionDeleted(session, volume),
-            2 => What::MappingCreated(mapping),
-            3 => What::MappingDeleted(mapping),
-            4 => What::BlockAllocated(block),
-            5 => What::BlockReleased(block),
-            6 => What::AddressesExhausted { pool: limit },
-            7 => What::PortsExhausted { outside: outside.address, protocol },
-            8 => What::QuotaExceeded(Quota::Sessions { limit }),
-            9 => What::QuotaExceeded(Quota::Mappings { limit }),
-            10 => What::QuotaExceeded(Quota::Subscribers { limit }),
-            11 => What::SessionInterim(session, volume),
-            12 => What::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags }),
-            _ => What::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags }),
+            0 => EventKind::SessionCreated(session),
+            1 => EventKind::SessionDeleted(session, volume),
+            2 => EventKind::MappingCreated(mapping),
+            3 => EventKind::MappingDeleted(mapping),
+            4 => EventKind::BlockAllocated(block),
+            5 => EventKind::BlockReleased(block),
+            6 => EventKind::AddressesExhausted { pool: limit },
+            7 => EventKind::PortsExhausted { outside: outside.address, protocol },
+            8 => EventKind::QuotaExceeded(Quota::Sessions { limit }),
+            9 => EventKind::QuotaExceeded(Quota::Mappings { limit }),
+            10 => EventKind::QuotaExceeded(Quota::Subscribers { limit }),
+            11 => EventKind::SessionInterim(session, volume),
+            12 => EventKind::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags }),
+            _ => EventKind::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags }),
         };
         Event { at_ms, what }
     })

@@ -19,7 +19,7 @@ mod source;
 pub mod syslog;
 mod unconfirmed;
 
-pub use event::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
+pub use event::{Block, Endpoint, Event, EventKind, Mapping, Quota, Session, Tags, Volume};
 pub use logger::{Encode, Logger, Statistics, TURN};
 pub use queue::{Consumer, Producer, queue};
 pub use sender::{Framing, Sender, Transport};

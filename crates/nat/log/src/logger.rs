@@ -1,10 +1,10 @@
 //! From the workers' queues to a collector.
 
 use crate::event::Event;
-use crate::ipfix::Out;
+use crate::ipfix::MessageSink;
 use crate::queue::Consumer;
 use crate::sender::Sender;
-use crate::unconfirmed::{Unconfirmed, Written};
+use crate::unconfirmed::{SentMessage, UnackedMessages};
 use crate::{ipfix, syslog};
 
 /// Events that are encoded and sent together, and sent again when a TCP connection broke meanwhile.
@@ -17,11 +17,11 @@ pub trait Encode {
     /// A new transport session begins: nothing that was said before is known.
     fn restart(&mut self);
     /// Write an event; messages that are complete go to `out`.
-    fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>);
+    fn event(&mut self, now_ms: u64, event: &Event, out: MessageSink<'_>);
     /// Write that `total` events were lost, `new` of them since this was last said.
-    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: Out<'_>);
+    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: MessageSink<'_>);
     /// Complete what was begun.
-    fn flush(&mut self, now_ms: u64, out: Out<'_>);
+    fn flush(&mut self, now_ms: u64, out: MessageSink<'_>);
 }
 
 impl Encode for ipfix::Exporter {
@@ -29,15 +29,15 @@ impl Encode for ipfix::Exporter {
         self.restart();
     }
 
-    fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>) {
+    fn event(&mut self, now_ms: u64, event: &Event, out: MessageSink<'_>) {
         self.event(now_ms, event, out);
     }
 
-    fn lost(&mut self, now_ms: u64, _new: u64, total: u64, out: Out<'_>) {
+    fn lost(&mut self, now_ms: u64, _new: u64, total: u64, out: MessageSink<'_>) {
         self.lost(now_ms, total, out);
     }
 
-    fn flush(&mut self, now_ms: u64, out: Out<'_>) {
+    fn flush(&mut self, now_ms: u64, out: MessageSink<'_>) {
         self.flush(now_ms, out);
     }
 }
@@ -45,15 +45,15 @@ impl Encode for ipfix::Exporter {
 impl Encode for syslog::Formatter {
     fn restart(&mut self) {}
 
-    fn event(&mut self, _now_ms: u64, event: &Event, out: Out<'_>) {
+    fn event(&mut self, _now_ms: u64, event: &Event, out: MessageSink<'_>) {
         out(self.event(event), 1);
     }
 
-    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: Out<'_>) {
+    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: MessageSink<'_>) {
         out(self.lost(now_ms, new, total), 0);
     }
 
-    fn flush(&mut self, _now_ms: u64, _out: Out<'_>) {}
+    fn flush(&mut self, _now_ms: u64, _out: MessageSink<'_>) {}
 }
 
 /// What became of the events.
@@ -91,8 +91,8 @@ pub struct Logger<E> {
     reported: u64,
     confirmed: u64,
     /// Over TCP: what this connection was given.
-    in_flight: Unconfirmed,
-    written: Vec<Written>,
+    in_flight: UnackedMessages,
+    written: Vec<SentMessage>,
 }
 
 impl<E: Encode> Logger<E> {
@@ -107,7 +107,7 @@ impl<E: Encode> Logger<E> {
             refused: 0,
             reported: 0,
             confirmed: 0,
-            in_flight: Unconfirmed::default(),
+            in_flight: UnackedMessages::default(),
             written: Vec::new(),
         }
     }
@@ -215,7 +215,7 @@ impl<E: Encode> Logger<E> {
                     statistics.events += u64::from(events);
                     statistics.messages += 1;
                     statistics.bytes += message.len() as u64;
-                    written.push(Written { end: sender.written(), events, lost: None });
+                    written.push(SentMessage { end: sender.written(), events, lost: None });
                     Ok(())
                 }
                 Err(_) => {

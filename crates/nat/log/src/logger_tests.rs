@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::{Block, What};
+use crate::event::{Block, EventKind};
 use crate::queue::queue;
 use crate::sender::{Framing, Transport};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn block(first: u16) -> Event {
     let (inside, outside) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
     let block = Block { inside, tags: Default::default(), outside, first, last: first + 63 };
-    Event { at_ms: NOW, what: What::BlockAllocated(block) }
+    Event { at_ms: NOW, what: EventKind::BlockAllocated(block) }
 }
 
 fn syslog() -> syslog::Formatter {

@@ -7,7 +7,7 @@
 //! `tests/queue_model.rs` compiles this file with the types of loom, and has every order tried in which the two threads can see each
 //! other's writes.
 
-use super::event::{Event, What, Words};
+use super::event::{Event, EventKind, Words};
 use super::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// Refusals of one kind per second that reach the log. A subscriber at its limit is refused at packet rate, and RFC 8158
@@ -109,9 +109,9 @@ impl Producer {
 
     fn suppresses(&mut self, event: &Event) -> bool {
         let kind = match event.what {
-            What::AddressesExhausted { .. } => 0,
-            What::PortsExhausted { .. } => 1,
-            What::QuotaExceeded(_) => 2,
+            EventKind::AddressesExhausted { .. } => 0,
+            EventKind::PortsExhausted { .. } => 1,
+            EventKind::QuotaExceeded(_) => 2,
             _ => return false,
         };
         let (second, count) = &mut self.refusals[kind];

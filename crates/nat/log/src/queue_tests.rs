@@ -1,16 +1,16 @@
-use crate::event::{Event, Quota, What};
+use crate::event::{Event, EventKind, Quota};
 use crate::queue::queue;
 use std::net::Ipv4Addr;
 
 fn exhausted(at_ms: u64) -> Event {
-    Event { at_ms, what: What::AddressesExhausted { pool: 7 } }
+    Event { at_ms, what: EventKind::AddressesExhausted { pool: 7 } }
 }
 
 fn block(first: u16) -> Event {
     let (inside, outside) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
     let tags = Default::default();
     let block = crate::Block { inside, tags, outside, first, last: first | 63 };
-    Event { at_ms: 1, what: What::BlockAllocated(block) }
+    Event { at_ms: 1, what: EventKind::BlockAllocated(block) }
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_full_queue_counts_and_keeps_the_oldest() {
 #[test]
 fn refusals_are_limited_by_kind_and_second() {
     let (mut producer, consumer) = queue(64);
-    let quota = |at_ms| Event { at_ms, what: What::QuotaExceeded(Quota::Sessions { limit: 1 }) };
+    let quota = |at_ms| Event { at_ms, what: EventKind::QuotaExceeded(Quota::Sessions { limit: 1 }) };
     let passed = (0..100).filter(|_| producer.push(exhausted(5000))).count();
     assert_eq!(passed, 10);
     assert!(producer.push(quota(5000)) && producer.push(exhausted(6000)) && producer.push(block(1)));
@@ -49,7 +49,7 @@ fn events_cross_threads_whole_and_in_order() {
                 std::thread::yield_now();
                 continue;
             };
-            let What::SessionDeleted(session, volume) = event.what else { panic!("{event:?}") };
+            let EventKind::SessionDeleted(session, volume) = event.what else { panic!("{event:?}") };
             let number = session.inside.address.to_bits();
             assert!(number >= next);
             assert_eq!((u64::from(number), volume.bytes_down), (event.at_ms, u64::from(number)));
@@ -68,7 +68,7 @@ fn events_cross_threads_whole_and_in_order() {
             protocol: 6,
         };
         let volume = crate::Volume { bytes_down: number.into(), ..Default::default() };
-        producer.push(Event { at_ms: number.into(), what: What::SessionDeleted(session, volume) });
+        producer.push(Event { at_ms: number.into(), what: EventKind::SessionDeleted(session, volume) });
     }
     drop(producer);
     let (got, lost) = reader.join().expect("the reader");

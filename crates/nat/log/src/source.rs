@@ -1,6 +1,6 @@
 //! From the records of a NAT worker to events of the log.
 
-use crate::event::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
+use crate::event::{Block, Endpoint, Event, EventKind, Mapping, Quota, Session, Tags, Volume};
 use crate::queue::Producer;
 use nat_core::event::{BlockRecord, MappingRecord, SessionRecord};
 use nat_core::{Nat, Realm, Reason};
@@ -60,30 +60,32 @@ impl Source {
     /// `None` for a refusal that is not for the want of anything.
     fn event(&self, event: &nat_core::Event, config: &nat_core::Config) -> Option<Event> {
         let what = match event.what {
-            nat_core::What::SessionCreated(record) => What::SessionCreated(session(record)),
-            nat_core::What::SessionEnded(record, passed) => {
-                What::SessionDeleted(session(record), volume(passed))
+            nat_core::EventKind::SessionCreated(record) => EventKind::SessionCreated(session(record)),
+            nat_core::EventKind::SessionEnded(record, passed) => {
+                EventKind::SessionDeleted(session(record), volume(passed))
             }
-            nat_core::What::SessionInterim(record, passed) => {
-                What::SessionInterim(session(record), volume(passed))
+            nat_core::EventKind::SessionInterim(record, passed) => {
+                EventKind::SessionInterim(session(record), volume(passed))
             }
-            nat_core::What::BlockAllocated(record) => What::BlockAllocated(block(record)),
-            nat_core::What::BlockReleased(record) => What::BlockReleased(block(record)),
-            nat_core::What::MappingCreated(record) => What::MappingCreated(mapping(record)),
-            nat_core::What::MappingDeleted(record) => What::MappingDeleted(mapping(record)),
-            nat_core::What::Refused(reason, inside, realm) => refusal(reason, inside, tags(realm), config)?,
+            nat_core::EventKind::BlockAllocated(record) => EventKind::BlockAllocated(block(record)),
+            nat_core::EventKind::BlockReleased(record) => EventKind::BlockReleased(block(record)),
+            nat_core::EventKind::MappingCreated(record) => EventKind::MappingCreated(mapping(record)),
+            nat_core::EventKind::MappingDeleted(record) => EventKind::MappingDeleted(mapping(record)),
+            nat_core::EventKind::Refused(reason, inside, realm) => {
+                refusal(reason, inside, tags(realm), config)?
+            }
         };
         Some(Event { at_ms: self.clock.zero_ms.saturating_add(event.at / 1_000_000), what })
     }
 }
 
 /// By the limits as they are now: a reload may change them.
-fn refusal(reason: Reason, inside: Ipv4Addr, tags: Tags, config: &nat_core::Config) -> Option<What> {
+fn refusal(reason: Reason, inside: Ipv4Addr, tags: Tags, config: &nat_core::Config) -> Option<EventKind> {
     let bounded = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     let of_one = |limit| Quota::PerSubscriber { limit, inside, tags };
     let ports = u32::from(config.ports_per_block) * u32::from(config.blocks_per_subscriber);
-    Some(What::QuotaExceeded(match reason {
-        Reason::PoolExhausted => return Some(What::AddressesExhausted { pool: 0 }),
+    Some(EventKind::QuotaExceeded(match reason {
+        Reason::PoolExhausted => return Some(EventKind::AddressesExhausted { pool: 0 }),
         Reason::SessionsFull => Quota::Sessions { limit: bounded(config.sessions) },
         Reason::SubscribersFull => Quota::Subscribers { limit: bounded(config.subscribers) },
         Reason::SubscriberSessions => of_one(config.sessions_per_subscriber),
@@ -155,25 +157,29 @@ mod tests {
         let want = Session { inside: at(7, 1), tags, outside: at(8, 2), remote: at(9, 3), protocol: 17 };
         let at_ms = 1_700_000_000_250;
         assert_eq!(
-            event(nat_core::What::SessionCreated(record)),
-            Some(Event { at_ms, what: What::SessionCreated(want) })
+            event(nat_core::EventKind::SessionCreated(record)),
+            Some(Event { at_ms, what: EventKind::SessionCreated(want) })
         );
         let forward =
             nat_core::event::MappingRecord { inside: of(7, 1), realm, outside: of(8, 2), protocol: 17 };
         let want = Mapping { inside: at(7, 1), tags, outside: at(8, 2), protocol: 17 };
         for (what, told) in [
-            (nat_core::What::MappingCreated(forward), What::MappingCreated(want)),
-            (nat_core::What::MappingDeleted(forward), What::MappingDeleted(want)),
+            (nat_core::EventKind::MappingCreated(forward), EventKind::MappingCreated(want)),
+            (nat_core::EventKind::MappingDeleted(forward), EventKind::MappingDeleted(want)),
         ] {
             assert_eq!(event(what), Some(Event { at_ms, what: told }));
         }
-        let refused = |reason| event(nat_core::What::Refused(reason, inside, realm)).map(|event| event.what);
-        assert_eq!(refused(Reason::SessionsFull), Some(What::QuotaExceeded(Quota::Sessions { limit: 9 })));
+        let refused =
+            |reason| event(nat_core::EventKind::Refused(reason, inside, realm)).map(|event| event.what);
+        assert_eq!(
+            refused(Reason::SessionsFull),
+            Some(EventKind::QuotaExceeded(Quota::Sessions { limit: 9 }))
+        );
         assert_eq!(
             refused(Reason::SubscriberSessions),
-            Some(What::QuotaExceeded(Quota::PerSubscriber { limit: 5, inside, tags }))
+            Some(EventKind::QuotaExceeded(Quota::PerSubscriber { limit: 5, inside, tags }))
         );
-        assert_eq!(refused(Reason::PoolExhausted), Some(What::AddressesExhausted { pool: 0 }));
+        assert_eq!(refused(Reason::PoolExhausted), Some(EventKind::AddressesExhausted { pool: 0 }));
         assert_eq!(refused(Reason::Filtered), None);
     }
 }

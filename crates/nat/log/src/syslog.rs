@@ -5,7 +5,7 @@
 //!     inport="40000" out="192.0.2.1" outport="1024" dst="198.51.100.9" dstport="443" vlan="100"]
 //! ```
 
-use crate::event::{Endpoint, Event, Mapping, Quota, Tags, What};
+use crate::event::{Endpoint, Event, EventKind, Mapping, Quota, Tags};
 use std::fmt::{self, Write};
 
 /// Severities of RFC 5424 section 6.2.1 that are used.
@@ -128,15 +128,15 @@ impl Formatter {
         )
     }
 
-    fn event_data(&mut self, what: What) -> fmt::Result {
+    fn event_data(&mut self, what: EventKind) -> fmt::Result {
         match what {
-            What::SessionCreated(session) => {
+            EventKind::SessionCreated(session) => {
                 let crate::Session { inside, tags, outside, remote, protocol } = session;
                 self.mapping(Mapping { inside, tags, outside, protocol })?;
                 self.destination(remote)?;
                 self.tags(tags)
             }
-            What::SessionDeleted(session, volume) | What::SessionInterim(session, volume) => {
+            EventKind::SessionDeleted(session, volume) | EventKind::SessionInterim(session, volume) => {
                 let crate::Session { inside, tags, outside, remote, protocol } = session;
                 let crate::Volume { packets_up, bytes_up, packets_down, bytes_down } = volume;
                 self.mapping(Mapping { inside, tags, outside, protocol })?;
@@ -145,20 +145,20 @@ impl Formatter {
                 write!(self.line, " pktsdown=\"{packets_down}\" bytesdown=\"{bytes_down}\"")?;
                 self.tags(tags)
             }
-            What::MappingCreated(mapping) | What::MappingDeleted(mapping) => {
+            EventKind::MappingCreated(mapping) | EventKind::MappingDeleted(mapping) => {
                 self.mapping(mapping)?;
                 self.tags(mapping.tags)
             }
-            What::BlockAllocated(block) | What::BlockReleased(block) => {
+            EventKind::BlockAllocated(block) | EventKind::BlockReleased(block) => {
                 let crate::Block { inside, tags, outside, first, last } = block;
                 write!(self.line, " in=\"{inside}\" out=\"{outside}\" first=\"{first}\" last=\"{last}\"")?;
                 self.tags(tags)
             }
-            What::AddressesExhausted { pool } => write!(self.line, " pool=\"{pool}\""),
-            What::PortsExhausted { outside, protocol } => {
+            EventKind::AddressesExhausted { pool } => write!(self.line, " pool=\"{pool}\""),
+            EventKind::PortsExhausted { outside, protocol } => {
                 write!(self.line, " out=\"{outside}\" proto=\"{protocol}\"")
             }
-            What::QuotaExceeded(quota) => match quota {
+            EventKind::QuotaExceeded(quota) => match quota {
                 Quota::Sessions { limit } => write!(self.line, " quota=\"sessions\" limit=\"{limit}\""),
                 Quota::Mappings { limit } => write!(self.line, " quota=\"mappings\" limit=\"{limit}\""),
                 Quota::Subscribers { limit } => write!(self.line, " quota=\"subscribers\" limit=\"{limit}\""),
@@ -196,18 +196,18 @@ impl Formatter {
 }
 
 /// Severity, and what stands in MSGID.
-fn kind(what: What) -> (u8, &'static str) {
+fn kind(what: EventKind) -> (u8, &'static str) {
     match what {
-        What::SessionCreated(_) => (INFORMATIONAL, "session-create"),
-        What::SessionDeleted(..) => (INFORMATIONAL, "session-delete"),
-        What::SessionInterim(..) => (INFORMATIONAL, "session-interim"),
-        What::MappingCreated(_) => (INFORMATIONAL, "mapping-create"),
-        What::MappingDeleted(_) => (INFORMATIONAL, "mapping-delete"),
-        What::BlockAllocated(_) => (INFORMATIONAL, "block-allocate"),
-        What::BlockReleased(_) => (INFORMATIONAL, "block-release"),
-        What::AddressesExhausted { .. } => (WARNING, "addresses-exhausted"),
-        What::PortsExhausted { .. } => (WARNING, "ports-exhausted"),
-        What::QuotaExceeded(_) => (WARNING, "quota-exceeded"),
+        EventKind::SessionCreated(_) => (INFORMATIONAL, "session-create"),
+        EventKind::SessionDeleted(..) => (INFORMATIONAL, "session-delete"),
+        EventKind::SessionInterim(..) => (INFORMATIONAL, "session-interim"),
+        EventKind::MappingCreated(_) => (INFORMATIONAL, "mapping-create"),
+        EventKind::MappingDeleted(_) => (INFORMATIONAL, "mapping-delete"),
+        EventKind::BlockAllocated(_) => (INFORMATIONAL, "block-allocate"),
+        EventKind::BlockReleased(_) => (INFORMATIONAL, "block-release"),
+        EventKind::AddressesExhausted { .. } => (WARNING, "addresses-exhausted"),
+        EventKind::PortsExhausted { .. } => (WARNING, "ports-exhausted"),
+        EventKind::QuotaExceeded(_) => (WARNING, "quota-exceeded"),
     }
 }
 

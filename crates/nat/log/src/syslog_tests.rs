@@ -13,7 +13,7 @@ fn formatter() -> Formatter {
     Formatter::new(Config { host: "cgn1".into(), ..Config::default() }).expect("a configuration")
 }
 
-fn line(what: What) -> String {
+fn line(what: EventKind) -> String {
     String::from_utf8(formatter().event(&Event { at_ms: AT, what }).to_vec()).expect("UTF-8")
 }
 
@@ -44,41 +44,41 @@ fn an_event_is_a_line() {
     let (inside, untagged) = (INSIDE.address, Tags::default());
     let quota = |name| format!("quota=\"{name}\" limit=\"1000\"");
     for (what, severity, name, data) in [
-        (What::SessionCreated(session), 6, "session-create", format!("{flow} vlan=\"100\" cvlan=\"7\"")),
+        (EventKind::SessionCreated(session), 6, "session-create", format!("{flow} vlan=\"100\" cvlan=\"7\"")),
         (
-            What::SessionDeleted(session, volume),
+            EventKind::SessionDeleted(session, volume),
             6,
             "session-delete",
             format!("{flow} {volumes} vlan=\"100\" cvlan=\"7\""),
         ),
         (
-            What::SessionInterim(session, volume),
+            EventKind::SessionInterim(session, volume),
             6,
             "session-interim",
             format!("{flow} {volumes} vlan=\"100\" cvlan=\"7\""),
         ),
-        (What::MappingCreated(mapping), 6, "mapping-create", format!("proto=\"17\" {endpoints}")),
-        (What::MappingDeleted(mapping), 6, "mapping-delete", format!("proto=\"17\" {endpoints}")),
-        (What::BlockAllocated(block), 6, "block-allocate", ports.into()),
-        (What::BlockReleased(block), 6, "block-release", ports.into()),
-        (What::AddressesExhausted { pool: 3 }, 4, "addresses-exhausted", "pool=\"3\"".into()),
+        (EventKind::MappingCreated(mapping), 6, "mapping-create", format!("proto=\"17\" {endpoints}")),
+        (EventKind::MappingDeleted(mapping), 6, "mapping-delete", format!("proto=\"17\" {endpoints}")),
+        (EventKind::BlockAllocated(block), 6, "block-allocate", ports.into()),
+        (EventKind::BlockReleased(block), 6, "block-release", ports.into()),
+        (EventKind::AddressesExhausted { pool: 3 }, 4, "addresses-exhausted", "pool=\"3\"".into()),
         (
-            What::PortsExhausted { outside: OUTSIDE.address, protocol: 17 },
+            EventKind::PortsExhausted { outside: OUTSIDE.address, protocol: 17 },
             4,
             "ports-exhausted",
             "out=\"192.0.2.1\" proto=\"17\"".into(),
         ),
-        (What::QuotaExceeded(Quota::Sessions { limit }), 4, "quota-exceeded", quota("sessions")),
-        (What::QuotaExceeded(Quota::Mappings { limit }), 4, "quota-exceeded", quota("mappings")),
-        (What::QuotaExceeded(Quota::Subscribers { limit }), 4, "quota-exceeded", quota("subscribers")),
+        (EventKind::QuotaExceeded(Quota::Sessions { limit }), 4, "quota-exceeded", quota("sessions")),
+        (EventKind::QuotaExceeded(Quota::Mappings { limit }), 4, "quota-exceeded", quota("mappings")),
+        (EventKind::QuotaExceeded(Quota::Subscribers { limit }), 4, "quota-exceeded", quota("subscribers")),
         (
-            What::QuotaExceeded(Quota::PerSubscriber { limit, inside, tags }),
+            EventKind::QuotaExceeded(Quota::PerSubscriber { limit, inside, tags }),
             4,
             "quota-exceeded",
             format!("{} in=\"10.0.0.7\" vlan=\"100\" cvlan=\"7\"", quota("per-subscriber")),
         ),
         (
-            What::QuotaExceeded(Quota::Fragments { limit, inside, tags: untagged }),
+            EventKind::QuotaExceeded(Quota::Fragments { limit, inside, tags: untagged }),
             4,
             "quota-exceeded",
             format!("{} in=\"10.0.0.7\"", quota("fragments")),
@@ -94,9 +94,9 @@ fn bytes_per_event() {
     let tags = Tags::default();
     let session = Session { inside: INSIDE, tags, outside: OUTSIDE, remote: REMOTE, protocol: 6 };
     let block = Block { inside: INSIDE.address, tags, outside: OUTSIDE.address, first: 1024, last: 1535 };
-    assert_eq!(line(What::SessionCreated(session)).len() + 28, 217);
-    assert_eq!(line(What::SessionDeleted(session, Volume::default())).len() + 28, 267);
-    assert_eq!(line(What::BlockAllocated(block)).len() + 28, 169);
+    assert_eq!(line(EventKind::SessionCreated(session)).len() + 28, 217);
+    assert_eq!(line(EventKind::SessionDeleted(session, Volume::default())).len() + 28, 267);
+    assert_eq!(line(EventKind::BlockAllocated(block)).len() + 28, 169);
 }
 
 #[test]

@@ -8,7 +8,7 @@ const MOST: usize = 1 << 15;
 
 /// A message that was written to the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct SentMessage {
     /// Bytes of the stream up to its end.
     pub end: u64,
     /// Events in it.
@@ -19,14 +19,14 @@ pub struct Written {
 
 /// Of one connection.
 #[derive(Debug, Default)]
-pub struct Unconfirmed {
+pub struct UnackedMessages {
     events: VecDeque<Event>,
-    messages: VecDeque<Written>,
+    messages: VecDeque<SentMessage>,
 }
 
-impl Unconfirmed {
+impl UnackedMessages {
     /// These messages, with these events, were written.
-    pub fn push(&mut self, events: impl Iterator<Item = Event>, messages: &[Written]) {
+    pub fn push(&mut self, events: impl Iterator<Item = Event>, messages: &[SentMessage]) {
         self.events.extend(events);
         self.messages.extend(messages);
     }
@@ -67,16 +67,16 @@ impl Unconfirmed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::What;
+    use crate::event::EventKind;
 
     fn event(number: u64) -> Event {
-        Event { at_ms: number, what: What::AddressesExhausted { pool: 0 } }
+        Event { at_ms: number, what: EventKind::AddressesExhausted { pool: 0 } }
     }
 
     #[test]
     fn what_is_not_confirmed_comes_back_in_order() {
-        let mut in_flight = Unconfirmed::default();
-        let message = |end, events, lost| Written { end, events, lost };
+        let mut in_flight = UnackedMessages::default();
+        let message = |end, events, lost| SentMessage { end, events, lost };
         in_flight.push((0..5).map(event), &[message(100, 2, None), message(200, 3, Some(7))]);
         in_flight.push((5..9).map(event), &[message(250, 0, None), message(300, 4, Some(8))]);
         assert_eq!((in_flight.confirm(99), in_flight.len()), (None, 9));
@@ -88,11 +88,12 @@ mod tests {
 
     #[test]
     fn so_many_are_in_flight_and_no_more() {
-        let mut in_flight = Unconfirmed::default();
+        let mut in_flight = UnackedMessages::default();
         let most = MOST as u64;
-        in_flight.push((0..most - 1).map(event), &[Written { end: 1, events: MOST as u32 - 1, lost: None }]);
+        in_flight
+            .push((0..most - 1).map(event), &[SentMessage { end: 1, events: MOST as u32 - 1, lost: None }]);
         assert!(!in_flight.is_full());
-        in_flight.push([event(most)].into_iter(), &[Written { end: 2, events: 1, lost: None }]);
+        in_flight.push([event(most)].into_iter(), &[SentMessage { end: 2, events: 1, lost: None }]);
         assert!(in_flight.is_full());
         in_flight.confirm(1);
         assert!(!in_flight.is_full());

@@ -2,7 +2,7 @@
 
 use nat_core::config::{Config, PoolAddress, Prefix};
 use nat_core::{Frame, Nat, Side, Verdict};
-use nat_log::{Clock, Logger, Quota, Sender, Source, Transport, What, queue, syslog};
+use nat_log::{Clock, EventKind, Logger, Quota, Sender, Source, Transport, queue, syslog};
 use packet::Flow;
 use packet::frame::Program;
 use packet::signature::Signature;
@@ -107,7 +107,7 @@ fn a_refusal_says_the_limit_that_holds_now() {
     assert!(!source.drain(&mut nat, 100));
     let limits: Vec<u32> = std::iter::from_fn(|| consumer.pop())
         .filter_map(|event| match event.what {
-            What::QuotaExceeded(Quota::PerSubscriber { limit, .. }) => Some(limit),
+            EventKind::QuotaExceeded(Quota::PerSubscriber { limit, .. }) => Some(limit),
             _ => None,
         })
         .collect();

@@ -15,7 +15,7 @@ mod sync {
     pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 }
 
-use event::{Block, Event, Tags, What};
+use event::{Block, Event, EventKind, Tags};
 use loom::thread;
 use queue::queue;
 use std::net::Ipv4Addr;
@@ -25,7 +25,7 @@ fn event(n: u16) -> Event {
     let address = Ipv4Addr::new(10, 0, 0, n as u8);
     let tags = Tags { outer: n, inner: n };
     let block = Block { inside: address, tags, outside: address, first: n, last: n };
-    Event { at_ms: n.into(), what: What::BlockAllocated(block) }
+    Event { at_ms: n.into(), what: EventKind::BlockAllocated(block) }
 }
 
 #[test]

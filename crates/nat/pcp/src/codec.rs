@@ -17,7 +17,7 @@ const RESPONSE: u8 = 0x80;
 
 /// The part that MAP and PEER have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct MappingWish {
     pub nonce: Nonce,
     pub protocol: u8,
     pub internal_port: u16,
@@ -28,8 +28,8 @@ pub(crate) struct Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     Announce,
-    Map(Wish),
-    Peer(Wish, u16, Ipv6Addr),
+    Map(MappingWish),
+    Peer(MappingWish, u16, Ipv6Addr),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) struct Request {
 
 /// Why there is nothing to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum UnreadReason {
     /// No request at all: not answered.
     Noise,
     /// Answered by an error.
@@ -59,31 +59,31 @@ fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
 }
 
 /// Read a request that came from `source`, in the order of section 8.2: version, length, opcode, address, options.
-pub(crate) fn read(bytes: &[u8], source: Ipv6Addr) -> Result<Request, Unread> {
-    let [version, opcode, ..] = *bytes else { return Err(Unread::Noise) };
+pub(crate) fn read(bytes: &[u8], source: Ipv6Addr) -> Result<Request, UnreadReason> {
+    let [version, opcode, ..] = *bytes else { return Err(UnreadReason::Noise) };
     if opcode & RESPONSE != 0 {
-        return Err(Unread::Noise);
+        return Err(UnreadReason::Noise);
     }
     if version != VERSION {
-        return Err(Unread::Error(ResultCode::UnsuppVersion));
+        return Err(UnreadReason::Error(ResultCode::UnsuppVersion));
     }
     if !(HEADER..=MAX_LEN).contains(&bytes.len()) || !bytes.len().is_multiple_of(4) {
-        return Err(Unread::Error(ResultCode::MalformedRequest));
+        return Err(UnreadReason::Error(ResultCode::MalformedRequest));
     }
     let len = match opcode {
         0 => 0,
         1 => MAP,
         2 => PEER,
-        _ => return Err(Unread::Error(ResultCode::UnsuppOpcode)),
+        _ => return Err(UnreadReason::Error(ResultCode::UnsuppOpcode)),
     };
     let client = address(bytes, 8);
     if client != source {
-        return Err(Unread::Error(ResultCode::AddressMismatch));
+        return Err(UnreadReason::Error(ResultCode::AddressMismatch));
     }
     let Some((body, rest)) = bytes[HEADER..].split_at_checked(len) else {
-        return Err(Unread::Error(ResultCode::MalformedRequest));
+        return Err(UnreadReason::Error(ResultCode::MalformedRequest));
     };
-    let wish = || Wish {
+    let wish = || MappingWish {
         nonce: field(body, 0),
         protocol: field::<1>(body, 12)[0],
         internal_port: u16::from_be_bytes(field(body, 16)),
@@ -95,7 +95,7 @@ pub(crate) fn read(bytes: &[u8], source: Ipv6Addr) -> Result<Request, Unread> {
         1 => Body::Map(wish()),
         _ => Body::Peer(wish(), u16::from_be_bytes(field(body, 36)), address(body, 40)),
     };
-    let options = read_options(opcode, rest).map_err(Unread::Error)?;
+    let options = read_options(opcode, rest).map_err(UnreadReason::Error)?;
     Ok(Request { lifetime_s: u32::from_be_bytes(field(bytes, 4)), client, body, options })
 }
 

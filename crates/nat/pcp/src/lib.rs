@@ -17,7 +17,7 @@ pub use codec::{MAX_LEN, VERSION};
 pub use epoch::{ANNOUNCEMENTS, Epoch, announcement_at_ms, lost_state};
 pub use limit::Limit;
 pub use mappings::{
-    Client, Explicit, Filter, Filters, Granted, Inside, Map, Mappings, Nonce, Origin, Peer, Refusal,
+    Client, Explicit, Filter, Filters, Inside, Map, MappingGrant, Mappings, Nonce, Origin, Peer, Refusal,
 };
 pub use result::ResultCode;
 pub use server::{Config, Server, Statistics};

@@ -103,7 +103,7 @@ pub struct Peer {
 
 /// What was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Granted {
+pub struct MappingGrant {
     /// Outside address and port.
     pub external: SocketAddrV4,
     /// Seconds from now.
@@ -137,11 +137,11 @@ pub trait Mappings {
     fn count(&self, client: Client) -> u32;
     /// Make an explicit mapping, or have the one that is there live on. Where the endpoint has an implicit mapping already, it
     /// becomes explicit and keeps its outside port (RFC 6887 section 11.3).
-    fn map(&mut self, map: Map) -> Result<Granted, Refusal>;
+    fn map(&mut self, map: Map) -> Result<MappingGrant, Refusal>;
     /// End an explicit mapping.
     fn delete(&mut self, inside: Inside);
     /// End all of a subscriber that were made with this nonce, of one protocol or of all.
     fn delete_all(&mut self, client: Client, protocol: Option<u8>, nonce: Nonce);
     /// Make a session, or have the one that is there live on.
-    fn peer(&mut self, peer: Peer) -> Result<Granted, Refusal>;
+    fn peer(&mut self, peer: Peer) -> Result<MappingGrant, Refusal>;
 }

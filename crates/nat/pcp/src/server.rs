@@ -1,6 +1,6 @@
 //! What is done about a request (RFC 6887 sections 8.2, 11.3, 12.3 and 15).
 
-use crate::codec::{self, Body, Request, Unread, Wish, ipv4};
+use crate::codec::{self, Body, MappingWish, Request, UnreadReason, ipv4};
 use crate::epoch::Epoch;
 use crate::limit::{Limit, Limiter};
 use crate::mappings::{Client, Inside, Map, Mappings, Origin, Peer, Refusal};
@@ -97,11 +97,11 @@ impl Server {
         }
         let epoch = self.epoch.at(now_ms);
         let (answer, code) = match codec::read(datagram, client.address.to_ipv6_mapped()) {
-            Err(Unread::Noise) => {
+            Err(UnreadReason::Noise) => {
                 self.statistics.noise += 1;
                 return None;
             }
-            Err(Unread::Error(code)) => (codec::unread(datagram, code, epoch), code),
+            Err(UnreadReason::Error(code)) => (codec::unread(datagram, code, epoch), code),
             Ok(request) => match self.carry_out(client, &request, mappings) {
                 Ok((lifetime_s, external)) => {
                     (codec::success(&request, lifetime_s, epoch, external), ResultCode::Success)
@@ -141,7 +141,13 @@ impl Server {
         }
     }
 
-    fn map(&self, client: Client, wish: &Wish, request: &Request, mappings: &mut impl Mappings) -> Outcome {
+    fn map(
+        &self,
+        client: Client,
+        wish: &MappingWish,
+        request: &Request,
+        mappings: &mut impl Mappings,
+    ) -> Outcome {
         if wish.protocol == 0 && wish.internal_port != 0 {
             return Err(refused(ResultCode::MalformedRequest));
         }
@@ -197,7 +203,7 @@ impl Server {
     fn peer(
         &self,
         client: Client,
-        wish: &Wish,
+        wish: &MappingWish,
         (remote, remote_port): (Option<Ipv4Addr>, u16),
         lifetime_s: u32,
         mappings: &mut impl Mappings,
@@ -234,7 +240,7 @@ impl Server {
 }
 
 /// A MAP request of lifetime 0 (RFC 6887 section 15.1). To delete what is not there is a success.
-fn delete(client: Client, wish: &Wish, mappings: &mut impl Mappings) -> Outcome {
+fn delete(client: Client, wish: &MappingWish, mappings: &mut impl Mappings) -> Outcome {
     if wish.internal_port == 0 {
         let protocol = (wish.protocol != 0).then_some(wish.protocol);
         mappings.delete_all(client, protocol, wish.nonce);
@@ -256,7 +262,7 @@ fn delete(client: Client, wish: &Wish, mappings: &mut impl Mappings) -> Outcome 
 }
 
 /// A mapping is changed only with the nonce that it was made with; the error lasts as long as the mapping (RFC 6887 section 11.3).
-fn owned(origin: Origin, wish: &Wish, lifetime_s: u32) -> Result<(), (ResultCode, u32)> {
+fn owned(origin: Origin, wish: &MappingWish, lifetime_s: u32) -> Result<(), (ResultCode, u32)> {
     match origin {
         Origin::Pcp(nonce) if nonce != wish.nonce => Err((ResultCode::NotAuthorized, lifetime_s)),
         _ => Ok(()),
@@ -269,13 +275,13 @@ fn supported(protocol: u8) -> Result<(), (ResultCode, u32)> {
 }
 
 /// The outside address and port that are wished for; zeros are no wish.
-fn wished(wish: &Wish) -> (Option<Ipv4Addr>, Option<u16>) {
+fn wished(wish: &MappingWish) -> (Option<Ipv4Addr>, Option<u16>) {
     let address = ipv4(wish.address).filter(|address| !address.is_unspecified());
     (address, (wish.port != 0).then_some(wish.port))
 }
 
 /// Whether an outside address is wished for that is not IPv4: it is none of ours.
-fn is_foreign(wish: &Wish) -> bool {
+fn is_foreign(wish: &MappingWish) -> bool {
     ipv4(wish.address).is_none() && !wish.address.is_unspecified()
 }
 

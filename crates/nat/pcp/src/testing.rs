@@ -1,7 +1,7 @@
 //! A book of mappings that stands for the NAT, and requests as a client writes them.
 
 use crate::mappings::{
-    Client, Explicit, Filter, Granted, Inside, Map, Mappings, Nonce, Origin, Peer, Refusal,
+    Client, Explicit, Filter, Inside, Map, MappingGrant, Mappings, Nonce, Origin, Peer, Refusal,
 };
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -46,7 +46,7 @@ impl Mappings for Book {
         self.explicit.iter().filter(own).count() as u32
     }
 
-    fn map(&mut self, map: Map) -> Result<Granted, Refusal> {
+    fn map(&mut self, map: Map) -> Result<MappingGrant, Refusal> {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
         }
@@ -67,7 +67,7 @@ impl Mappings for Book {
             filters.clear();
         }
         filters.extend(map.filters.add);
-        Ok(Granted { external, lifetime_s })
+        Ok(MappingGrant { external, lifetime_s })
     }
 
     fn delete(&mut self, inside: Inside) {
@@ -85,13 +85,13 @@ impl Mappings for Book {
         filters.retain(|inside, _| explicit.contains_key(inside));
     }
 
-    fn peer(&mut self, peer: Peer) -> Result<Granted, Refusal> {
+    fn peer(&mut self, peer: Peer) -> Result<MappingGrant, Refusal> {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
         }
         let port = self.explicit.get(&peer.inside).map(|there| there.external.port());
         let external = SocketAddrV4::new(self.outside, port.or(peer.port).unwrap_or(2048));
-        Ok(Granted { external, lifetime_s: peer.lifetime_s.max(300) })
+        Ok(MappingGrant { external, lifetime_s: peer.lifetime_s.max(300) })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::filter::Filter;
 use crate::tables::{Cursor, Trackers};
-use nat_elements::clear::{Clear, Cleared, Standby};
+use nat_elements::clear::{Clear, ClearProgress, Standby};
 use serde::Deserialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -90,11 +90,11 @@ fn clear_all(
     trackers: usize,
     mut at: Cursor,
     go_on: impl Fn() -> bool,
-    mut ask: impl FnMut(Cursor) -> Result<Cleared, Error>,
+    mut ask: impl FnMut(Cursor) -> Result<ClearProgress, Error>,
 ) -> Result<(usize, Option<Cursor>), Error> {
     let mut all = 0;
     loop {
-        let Cleared { ended, next } = match ask(at) {
+        let ClearProgress { ended, next } = match ask(at) {
             Ok(done) => done,
             Err(why) if all == 0 => return Err(why),
             Err(_) => return Ok((all, Some(at))),
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     /// Tables of lines; a request ends three.
-    fn ask(tables: &[u32], at: Cursor) -> Cleared {
+    fn ask(tables: &[u32], at: Cursor) -> ClearProgress {
         let lines = tables[at.tracker];
         let end = lines.min(at.line + 3);
-        Cleared { ended: (end - at.line) as usize, next: (end < lines).then_some(end) }
+        ClearProgress { ended: (end - at.line) as usize, next: (end < lines).then_some(end) }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::tables::Trackers;
 use nat_elements::control::KIND;
-use nat_elements::host::{self, Answering, answering};
+use nat_elements::host::{self, AddressUpdate, answering};
 use nat_elements::redivision::{AskPool, PoolState, asked_about, redivide};
 use nat_elements::reload::{Change, Refusal, changes, differences};
 use profile::Error as Fault;
@@ -56,7 +56,7 @@ fn change(trackers: &Trackers, old: &GraphFile, new: &GraphFile) -> Answer {
     redivision.steer(ownership.map(|(_, ownership)| ownership));
     for (element, answering) in hosts(old, new) {
         let leaving = Arc::clone(&redivision.leaving);
-        trackers.ask(&element, Answering { leaving, ..answering })?;
+        trackers.ask(&element, AddressUpdate { leaving, ..answering })?;
     }
     let mut left_out = Vec::new();
     for (element, change) in trackers.names.iter().zip(told) {
@@ -119,7 +119,7 @@ fn ask_pools(
 }
 
 /// Hosts that are to answer for other addresses.
-fn hosts(old: &GraphFile, new: &GraphFile) -> Vec<(String, Answering)> {
+fn hosts(old: &GraphFile, new: &GraphFile) -> Vec<(String, AddressUpdate)> {
     let read = |spec: &ElementSpec| -> Option<host::Options> {
         serde_json::from_value(Value::Object(spec.options.clone())).ok()
     };
@@ -181,10 +181,10 @@ mod tests {
         let mut graph = json!({
             "ports": {"a": {"device": "null", "ip": "10.0.0.1/24"}, "b": {"device": "null"}},
             "elements": {
-                "conntrack": {"kind": "conntrack", "inside": "a", "outside": "b", "pool": ["203.0.113.16/28"]},
+                "nat44": {"kind": "nat44", "inside": "a", "outside": "b", "pool": ["203.0.113.16/28"]},
                 "out-host": {"kind": "nat-host", "port": "b", "answers_for": ["203.0.113.16/28"]},
             },
-            "edges": ["a.rx -> conntrack"],
+            "edges": ["a.rx -> nat44"],
         });
         change(&mut graph);
         serde_json::from_value(graph).unwrap()
@@ -197,7 +197,7 @@ mod tests {
         assert!(at(&old).is_empty());
         let new = file(|graph| {
             graph["description"] = json!("other words");
-            graph["elements"]["conntrack"]["mss"] = json!(1400);
+            graph["elements"]["nat44"]["mss"] = json!(1400);
         });
         assert!(at(&new).is_empty(), "the tracker is asked itself");
         let new = file(|graph| {
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn trackers_are_compared_by_their_options() {
         let old = file(|_| ());
-        let new = file(|graph| graph["elements"]["conntrack"]["mss"] = json!(1400));
+        let new = file(|graph| graph["elements"]["nat44"]["mss"] = json!(1400));
         let (name, was, is) = tracker(&old, &new).unwrap();
-        assert_eq!((name, differences(&was, &is).0), ("conntrack", vec!["mss"]));
+        assert_eq!((name, differences(&was, &is).0), ("nat44", vec!["mss"]));
         let none = file(|graph| graph["elements"] = json!({}));
         assert!(tracker(&old, &none).is_err() && tracker(&none, &old).is_err());
     }

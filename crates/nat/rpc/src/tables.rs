@@ -108,7 +108,7 @@ impl Trackers {
         &self,
         context: &dyn CallContext,
         (cursor, limit): (Option<&str>, usize),
-        ask: impl Fn(&str, u32, usize) -> Result<Part<V>, Error>,
+        ask: impl Fn(&str, u32, usize) -> Result<PartialPage<V>, Error>,
     ) -> Result<(Vec<V>, Option<String>), Error> {
         if !(1..=MOST).contains(&limit) {
             return Err(Error::params(
@@ -126,7 +126,7 @@ impl Trackers {
 }
 
 /// Entries of one tracker, and the line to go on from if there are more.
-type Part<V> = (Vec<V>, Option<u32>);
+type PartialPage<V> = (Vec<V>, Option<u32>);
 
 /// Ask tracker after tracker, from `at` on, until there are `limit` entries, all have been asked, or `go_on` says no.
 fn page<V>(
@@ -134,7 +134,7 @@ fn page<V>(
     mut at: Cursor,
     limit: usize,
     go_on: impl Fn() -> bool,
-    ask: impl Fn(usize, u32, usize) -> Result<Part<V>, Error>,
+    ask: impl Fn(usize, u32, usize) -> Result<PartialPage<V>, Error>,
 ) -> Result<(Vec<V>, Option<Cursor>), Error> {
     let mut found = Vec::new();
     loop {
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     /// Tables of lines, some of them free, of which three are looked at in a request.
-    fn ask(tables: &[Vec<Option<u32>>], tracker: usize, line: u32, most: usize) -> Part<u32> {
+    fn ask(tables: &[Vec<Option<u32>>], tracker: usize, line: u32, most: usize) -> PartialPage<u32> {
         let (lines, mut found) = (&tables[tracker], Vec::new());
         let end = lines.len().min(line as usize + 3);
         for (at, entry) in lines.iter().enumerate().take(end).skip(line as usize) {
@@ -332,7 +332,7 @@ mod tests {
         let asked = |tracker, line, most| Ok(ask(&tables, tracker, line, most));
         let (found, next) = page(tables.len(), Cursor { tracker: 2, line: 0 }, 10, || false, asked).unwrap();
         assert_eq!((found, next), (vec![], Some(Cursor { tracker: 2, line: 3 })));
-        let refused = |_, _, _| Err::<Part<u32>, _>(Error::state("late", "ask again"));
+        let refused = |_, _, _| Err::<PartialPage<u32>, _>(Error::state("late", "ask again"));
         assert!(page(1, Cursor::default(), 10, || true, refused).is_err());
     }
 

@@ -1,6 +1,6 @@
 //! `capture.*`: packets for Wireshark.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use protocol::unit::Size;
 use serde::Deserialize;
@@ -40,13 +40,13 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
 }
 
 /// End it; what was captured is in the file then.
-pub fn stop(caller: &Caller, _: Nothing) -> Answer {
+pub fn stop(caller: &Caller, _: NoParams) -> Answer {
     caller.core.as_writer(caller.session)?;
     Ok(json!(caller.core.capture().as_mut().ok_or_else(none)?.stop()))
 }
 
 /// How it is getting on.
-pub fn status(caller: &Caller, _: Nothing) -> Answer {
+pub fn status(caller: &Caller, _: NoParams) -> Answer {
     Ok(json!(caller.core.capture().as_ref().ok_or_else(none)?.status()))
 }
 

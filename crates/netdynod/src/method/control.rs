@@ -1,6 +1,6 @@
 //! `control.*`: who may change things. Many watch, one writes, and he must be heard from.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,19 +19,19 @@ pub fn hello(_: Hello) -> Answer {
 }
 
 /// Become the writer.
-pub fn acquire(caller: &Caller, _: Nothing) -> Answer {
+pub fn acquire(caller: &Caller, _: NoParams) -> Answer {
     caller.core.acquire(caller.session, &caller.stream)?;
     Ok(json!({"writer": true}))
 }
 
 /// Still there.
-pub fn heartbeat(caller: &Caller, _: Nothing) -> Answer {
+pub fn heartbeat(caller: &Caller, _: NoParams) -> Answer {
     caller.core.as_writer(caller.session)?;
     Ok(Value::Bool(true))
 }
 
 /// Let another write.
-pub fn release(caller: &Caller, _: Nothing) -> Answer {
+pub fn release(caller: &Caller, _: NoParams) -> Answer {
     caller.core.as_writer(caller.session)?;
     caller.core.release(caller.session);
     Ok(Value::Bool(true))

@@ -1,6 +1,6 @@
 //! `core.*`: what this daemon is and can do.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use crate::connection_limit::CONNECTIONS;
 use crate::lines::LINE_MAX;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Name, version, capabilities, and what models say about themselves.
-pub fn describe(caller: &Caller, _: Nothing) -> Answer {
+pub fn describe(caller: &Caller, _: NoParams) -> Answer {
     let available = |name| json!({"name": name, "available": true});
     let transports: Vec<Value> = caller.core.registry.transports().map(available).collect();
     let Catalogue { models, counters, failures } = Catalogue::new();
@@ -38,7 +38,7 @@ pub fn describe(caller: &Caller, _: Nothing) -> Answer {
 }
 
 /// End the daemon.
-pub fn shutdown(caller: &Caller, _: Nothing) -> Answer {
+pub fn shutdown(caller: &Caller, _: NoParams) -> Answer {
     caller.core.as_writer(caller.session)?;
     caller.outbox.end_by_answer();
     caller.core.ended_by.get_or_init(|| Arc::clone(&caller.outbox));

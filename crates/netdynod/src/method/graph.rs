@@ -2,7 +2,7 @@
 //! writer starts and stops graphs; the rest may be asked by anybody.
 
 use super::run::loaded;
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use crate::graph::{expanded, of, planned};
 use crate::graphs::{self, Status};
@@ -16,13 +16,13 @@ use std::time::Duration;
 use system::rpc::{BAD_PARAMS, Error};
 
 /// Whose graph it is.
-enum Whose {
+enum GraphTarget {
     Run(Arc<Run>),
     Link(String),
     Own(String),
 }
 
-impl Whose {
+impl GraphTarget {
     /// The link or graph that was named, else the loaded run.
     fn of(
         caller: &Caller,
@@ -116,7 +116,7 @@ pub fn stop(caller: &Caller, params: StopGraph) -> Answer {
 }
 
 /// What graphs there are.
-pub fn list(caller: &Caller, _: Nothing) -> Answer {
+pub fn list(caller: &Caller, _: NoParams) -> Answer {
     Ok(caller.core.graphs.list().iter().map(own).collect())
 }
 
@@ -142,7 +142,7 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
             ));
         }
         Some(profile) => (None, planned(&profile, caller.files(), &caller.core.registry)?),
-        None => Whose::of(caller, params.link, params.graph)
+        None => GraphTarget::of(caller, params.link, params.graph)
             .map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?,
     };
     let shape = observer.shape();
@@ -182,7 +182,7 @@ pub struct Stats {
 
 /// What each element, port and worker did since the start.
 pub fn stats(caller: &Caller, params: Stats) -> Answer {
-    let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
+    let (whose, observer) = GraphTarget::of(caller, params.link, params.graph)?;
     Ok(counted(&whose.status(caller)?, &*observer))
 }
 
@@ -225,11 +225,11 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     }
     let about = profile::Capture { filter: params.filter, ..profile::Capture::default() };
     profile::check_capture(&about, "params").map_err(|error| Error::of(BAD_PARAMS, &error))?;
-    let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
+    let (whose, observer) = GraphTarget::of(caller, params.link, params.graph)?;
     let _alone = match &whose {
-        Whose::Run(run) => run.tracing.alone()?,
-        Whose::Link(_) => caller.core.links.tracing.alone()?,
-        Whose::Own(_) => caller.core.graphs.tracing.alone()?,
+        GraphTarget::Run(run) => run.tracing.alone()?,
+        GraphTarget::Link(_) => caller.core.links.tracing.alone()?,
+        GraphTarget::Own(_) => caller.core.graphs.tracing.alone()?,
     };
     let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);

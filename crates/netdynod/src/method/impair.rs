@@ -1,6 +1,6 @@
 //! `impair.*`: links between two hosts' kernels or two ports, made as bad as wanted. They are the writer's, and end with his lease.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use crate::links::{self, Carried, LinkEnd};
 use profile::impairment::preset::PRESETS;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Paths that have names.
-pub fn presets(_: Nothing) -> Answer {
+pub fn presets(_: NoParams) -> Answer {
     let all = PRESETS.iter().map(|p| json!({"name": p.name, "about": p.about, "spec": (p.spec)()}));
     Ok(all.collect())
 }
@@ -107,6 +107,6 @@ pub fn stop(caller: &Caller, params: Which) -> Answer {
 }
 
 /// What links there are.
-pub fn list(caller: &Caller, _: Nothing) -> Answer {
+pub fn list(caller: &Caller, _: NoParams) -> Answer {
     Ok(json!(caller.core.links.list()))
 }

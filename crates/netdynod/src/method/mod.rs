@@ -69,4 +69,4 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
 /// For methods without parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub struct NoParams {}

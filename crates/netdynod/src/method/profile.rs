@@ -1,13 +1,13 @@
 //! `profile.*`: the format, and what is wrong with one.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use crate::profiles::{self, Refusal};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The JSON Schema.
-pub fn schema(_: Nothing) -> Answer {
+pub fn schema(_: NoParams) -> Answer {
     Ok(profile::schema())
 }
 

@@ -1,6 +1,6 @@
 //! `run.*`: load, steer, and read one run.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use crate::clock;
 use crate::run::{Run, Status, paths};
@@ -107,17 +107,17 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
 }
 
 /// Stop the run's clock.
-pub fn pause(caller: &Caller, _: Nothing) -> Answer {
+pub fn pause(caller: &Caller, _: NoParams) -> Answer {
     steer(caller, |run| run.pause())
 }
 
 /// Let it go on.
-pub fn resume(caller: &Caller, _: Nothing) -> Answer {
+pub fn resume(caller: &Caller, _: NoParams) -> Answer {
     steer(caller, |run| run.resume())
 }
 
 /// Go to the drain phase.
-pub fn stop(caller: &Caller, _: Nothing) -> Answer {
+pub fn stop(caller: &Caller, _: NoParams) -> Answer {
     steer(caller, |run| {
         run.stop("stopped");
         Ok(())
@@ -140,13 +140,13 @@ pub fn impair(caller: &Caller, params: Paths) -> Answer {
 }
 
 /// How far it is.
-pub fn status(caller: &Caller, _: Nothing) -> Answer {
+pub fn status(caller: &Caller, _: NoParams) -> Answer {
     let status = caller.core.run().map_or_else(Status::idle, |r| r.status());
     Ok(json!(status))
 }
 
 /// The trial's result.
-pub fn result(caller: &Caller, _: Nothing) -> Answer {
+pub fn result(caller: &Caller, _: NoParams) -> Answer {
     Ok(json!(*loaded(caller)?.result()?))
 }
 

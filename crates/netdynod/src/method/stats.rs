@@ -1,12 +1,12 @@
 //! `stats.*`: live statistics.
 
-use super::{Answer, Nothing};
+use super::{Answer, NoParams};
 use crate::caller::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Send this connection every point of the series and every change of state.
-pub fn subscribe(caller: &Caller, _: Nothing) -> Answer {
+pub fn subscribe(caller: &Caller, _: NoParams) -> Answer {
     let number = caller.core.watchers.add(caller.session, &caller.outbox)?;
     Ok(json!({"subscription": number}))
 }

@@ -129,7 +129,7 @@ fn over_tcp_files_are_those_of_one_folder() {
     }
     let lease = json!({"file": "/etc/shadow", "server": "kea"});
     let nat = json!({"ports": {"a": {"device": "null"}},
-        "elements": {"n": {"kind": "nat", "leases": lease, "subscribers": ["10.0.0.0/8"]}},
+        "elements": {"n": {"kind": "subscriber-table", "leases": lease, "subscribers": ["10.0.0.0/8"]}},
         "edges": ["a.rx -> n", "n -> a.tx"]});
     not_allowed(guest.fails("graph.run", json!({"graph": nat}), -32006), "elements.n.leases.file");
     // Of the folder they can be named; this one is none.

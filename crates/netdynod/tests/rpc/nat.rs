@@ -40,7 +40,7 @@ fn a_graph_without_connection_tracker_says_so() {
             data["what"].as_str().unwrap().contains(if method == "nat.sites" {
                 "nat-sites"
             } else {
-                "conntrack"
+                "nat44"
             }),
             "{data:?}"
         );

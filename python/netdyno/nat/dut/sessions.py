@@ -59,7 +59,7 @@ def tear_down(dut: Dut) -> None:
     kept = keeper(dut)
     if kept is None:
         what = f"{dut.driver} keeps no sessions that could be cleared"
-        fix = "Use the driver kernel-nat, or graph with a conntrack element"
+        fix = "Use the driver kernel-nat, or graph with a nat44 element"
         raise Error("ND-104-07", what, at=dut.place.at, fix=fix)
     before = _settled(kept)
     took = kept.clear_sessions()

@@ -4,7 +4,7 @@
 //! A CPU has some twenty cache lines under way and forgets what it is asked for beyond, so nothing is asked for a whole burst at once.
 
 use super::Nat;
-use super::fast::{BURST, Left};
+use super::fast::{BURST, BurstMask};
 use crate::cpu;
 use crate::headers::Headers;
 use crate::key::Key;
@@ -38,7 +38,7 @@ const KEYS: usize = 4;
 
 /// Of the packets of a burst that the fast path left.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct SlowPathPrefetch {
     asks: ArrayVec<Ask, BURST>,
     /// The one that is worked on.
     at: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Ahead {
 impl Nat {
     /// Packets of a burst are left: what the first of them need is asked for.
     #[inline(never)]
-    pub(super) fn begin_ahead(&mut self, side: Side, frames: &[Frame<'_>], left: Left) {
+    pub(super) fn begin_ahead(&mut self, side: Side, frames: &[Frame<'_>], left: BurstMask) {
         let mut asks = ArrayVec::<Ask, BURST>::new();
         let mut keys = ArrayVec::<[Key; KEYS], BURST>::new();
         for frame in left.filter_map(|at| frames.get(at)) {
@@ -71,7 +71,7 @@ impl Nat {
         let mut hashes = [[0; KEYS]; BURST];
         self.hasher.hash_all(keys.as_flattened(), hashes.as_flattened_mut());
         asks.iter_mut().zip(hashes).for_each(|(ask, hashes)| ask.hashes = hashes);
-        self.ahead = Ahead { asks, at: 0 };
+        self.ahead = SlowPathPrefetch { asks, at: 0 };
         (0..FOUND_BY).for_each(|at| self.ask_found_by(at));
         (0..LINES).for_each(|at| self.ask_line(at));
         (0..PORTS).for_each(|at| self.ask_ports(at));

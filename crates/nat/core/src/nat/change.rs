@@ -2,7 +2,7 @@
 
 use super::{Mapped, Nat};
 use crate::config::{Config, StaticForward};
-use crate::event::What;
+use crate::event::EventKind;
 use crate::key::Endpoint;
 use crate::pool::class;
 use crate::session::Session;
@@ -12,7 +12,7 @@ pub(crate) const MORE: usize = 1_024;
 
 /// Why a static forward cannot be added now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InUse {
+pub enum ForwardConflict {
     /// A subscriber's mapping has its outside endpoint.
     Outside,
     /// Its inside endpoint has a mapping already, to here.
@@ -23,13 +23,13 @@ pub enum InUse {
 
 /// Forwards that are no more, until the last session of them has ended.
 #[derive(Debug, Default)]
-pub struct Removed {
+pub struct RemovedForwards {
     forwards: Vec<StaticForward>,
     /// Where the search for their sessions goes on, while there is one.
     cursor: Option<u32>,
 }
 
-impl Removed {
+impl RemovedForwards {
     /// Whether sessions of some are looked for still.
     pub fn is_searching(&self) -> bool {
         self.cursor.is_some()
@@ -41,13 +41,13 @@ pub(super) const FREE: u8 = 0;
 
 impl Nat {
     /// Which static forwards of a configuration cannot be added now, by their place in it.
-    pub fn in_use(&self, config: &Config) -> Vec<(usize, InUse)> {
+    pub fn in_use(&self, config: &Config) -> Vec<(usize, ForwardConflict)> {
         let added = self.added(config);
         let live = self.live_forwards().count() + self.removed.forwards.len();
         let mut room = (self.config.static_forwards.len() + MORE).saturating_sub(live);
         let why = |(at, forward): (usize, &StaticForward)| {
             if room == 0 {
-                return Some((at, InUse::Full));
+                return Some((at, ForwardConflict::Full));
             }
             room -= 1;
             self.why_not(forward).map(|why| (at, why))
@@ -65,17 +65,19 @@ impl Nat {
         self.forwards.iter().filter(|forward| forward.protocol != FREE)
     }
 
-    fn why_not(&self, forward: &StaticForward) -> Option<InUse> {
+    fn why_not(&self, forward: &StaticForward) -> Option<ForwardConflict> {
         let outside = forward.outside_endpoint();
         let same =
             |other: &StaticForward| other.protocol == forward.protocol && other.outside == forward.outside;
         // What another forward has or had is nobody else's.
         let kept = self.live_forwards().chain(&self.removed.forwards).any(same);
         if !kept && self.pool.is_used(outside, class(forward.protocol)) {
-            return Some(InUse::Outside);
+            return Some(ForwardConflict::Outside);
         }
         match self.mapped_inside(forward.inside_endpoint(), forward.protocol, forward.realm) {
-            Some(Mapped::Session(of)) => self.sessions.at(of).map(|session| InUse::Inside(session.outside())),
+            Some(Mapped::Session(of)) => {
+                self.sessions.at(of).map(|session| ForwardConflict::Inside(session.outside()))
+            }
             _ => None,
         }
     }
@@ -92,7 +94,7 @@ impl Nat {
             self.untranslated.make_room();
         }
         self.config.mss = config.mss;
-        self.config.guard.clone_from(&config.guard);
+        self.config.packet_filter.clone_from(&config.packet_filter);
         let quarantine = self.config.timeouts.port_quarantine;
         self.config.timeouts = crate::config::Timeouts { port_quarantine: quarantine, ..config.timeouts };
         self.idle = super::Idle::new(&self.config.timeouts);
@@ -141,7 +143,7 @@ impl Nat {
         self.removed.cursor = None;
         for forward in std::mem::take(&mut self.removed.forwards) {
             if !self.live_forwards().any(|other| *other == forward) && self.forward_log.ended(&forward) {
-                self.events.push(now, What::MappingDeleted(forward.record()));
+                self.events.push(now, EventKind::MappingDeleted(forward.record()));
             }
             let of = (forward.protocol, forward.outside);
             if !self.live_forwards().any(|other| (other.protocol, other.outside) == of) {

@@ -76,8 +76,8 @@ fn logged(nat: &mut Nat, now: u64) -> Vec<(char, u16, u16, u64)> {
     nat.log_forwards(now, usize::MAX);
     let mut told: Vec<_> = std::iter::from_fn(|| nat.pop_event())
         .filter_map(|event| match event.what {
-            What::MappingCreated(it) => Some(('+', it.outside.port, it.inside.port, event.at / SECOND)),
-            What::MappingDeleted(it) => Some(('-', it.outside.port, it.inside.port, event.at / SECOND)),
+            EventKind::MappingCreated(it) => Some(('+', it.outside.port, it.inside.port, event.at / SECOND)),
+            EventKind::MappingDeleted(it) => Some(('-', it.outside.port, it.inside.port, event.at / SECOND)),
             _ => None,
         })
         .collect();
@@ -125,7 +125,7 @@ fn a_forward_takes_nobody_its_port() {
     );
     let wanted = with(&[taken, own, forward(2001, 81)]);
     let found = nat.in_use(&wanted);
-    assert_eq!(found, [(0, InUse::Outside), (1, InUse::Inside(outside))]);
+    assert_eq!(found, [(0, ForwardConflict::Outside), (1, ForwardConflict::Inside(outside))]);
     nat.change(&wanted);
     assert_eq!(nat.live_forwards().copied().collect::<Vec<_>>(), [forward(2001, 81)]);
     nat.audit().unwrap();
@@ -140,7 +140,7 @@ fn a_forward_takes_nobody_its_port() {
     // No more than there is room for.
     let many: Vec<_> = (0..2_000).map(|i| forward(10_000 + i, 1 + i)).collect();
     let refused = nat.in_use(&with(&many));
-    assert!(refused.len() >= 2_000 - MORE && refused.iter().all(|(_, why)| *why == InUse::Full));
+    assert!(refused.len() >= 2_000 - MORE && refused.iter().all(|(_, why)| *why == ForwardConflict::Full));
 }
 
 #[test]

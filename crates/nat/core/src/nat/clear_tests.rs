@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{Config, PoolAddress, SECOND};
-use crate::event::What;
-use crate::explicit::Wanted;
+use crate::event::EventKind;
+use crate::explicit::MappingRequest;
 use crate::key::Endpoint;
 use crate::nat::testing::send;
 use crate::verdict::{Side, Verdict};
@@ -27,7 +27,7 @@ fn open(nat: &mut Nat, host: u32, ports: std::ops::RangeInclusive<u16>) {
     }
 }
 
-fn events(nat: &mut Nat) -> Vec<What> {
+fn events(nat: &mut Nat) -> Vec<EventKind> {
     std::iter::from_fn(|| nat.pop_event()).map(|event| event.what).collect()
 }
 
@@ -41,9 +41,10 @@ fn what_is_meant_ends_in_the_log_with_its_ports_and_blocks_and_nothing_else() {
     assert_eq!(nat.clear_from(0, ALL, |one| one.inside().address == HOST, SECOND), (700, None));
     nat.audit().unwrap();
     let told = events(&mut nat);
-    let ended = |what: &&What| matches!(what, What::SessionEnded(of, _) if of.inside.address == HOST);
+    let ended =
+        |what: &&EventKind| matches!(what, EventKind::SessionEnded(of, _) if of.inside.address == HOST);
     assert_eq!(told.iter().filter(ended).count(), 700);
-    let released = told.iter().filter(|what| matches!(what, What::BlockReleased(_))).count();
+    let released = told.iter().filter(|what| matches!(what, EventKind::BlockReleased(_))).count();
     assert_eq!((released, told.len()), (1, 701), "it keeps one block, as whoever has no session");
     assert!(nat.sessions().all(|(_, one)| one.inside().address == HOST + 1));
     // Nobody reaches what was cleared, and its ports rest.
@@ -84,8 +85,8 @@ fn work_is_bounded_and_goes_on_where_it_ended() {
 fn what_was_asked_for_stays_unless_it_is_meant_too() {
     let mut nat = nat();
     let (mapped, peer) = (Endpoint::new(HOST, 80), Endpoint::new(HOST, 81));
-    let outside = nat.map(&Wanted::new(mapped, 17, 0, 9_000 * SECOND), SECOND).unwrap();
-    nat.peer(&Wanted::new(peer, 17, 0, 9_000 * SECOND), REMOTE, SECOND).unwrap();
+    let outside = nat.map(&MappingRequest::new(mapped, 17, 0, 9_000 * SECOND), SECOND).unwrap();
+    nat.peer(&MappingRequest::new(peer, 17, 0, 9_000 * SECOND), REMOTE, SECOND).unwrap();
     open(&mut nat, HOST, 80..=80);
     assert_eq!(nat.clear_from(0, ALL, |_| true, SECOND), (1, None));
     assert!(sends(&mut nat, Side::Outside, REMOTE, outside, SECOND), "strangers reach the mapping");

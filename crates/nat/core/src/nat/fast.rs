@@ -6,7 +6,7 @@
 
 use super::Nat;
 use crate::cpu;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::headers::Headers;
 use crate::key::Key;
 use crate::reason::Reason;
@@ -20,11 +20,11 @@ pub const BURST: usize = 32;
 
 /// The numbers of those frames of a burst that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left(u32);
+pub struct BurstMask(u32);
 
 const _: () = assert!(BURST == u32::BITS as usize, "a bit each");
 
-impl Left {
+impl BurstMask {
     #[inline]
     fn all(count: usize) -> Self {
         Self(if count == 0 { 0 } else { u32::MAX >> (BURST - count) })
@@ -46,7 +46,7 @@ impl Left {
     }
 }
 
-impl Iterator for Left {
+impl Iterator for BurstMask {
     type Item = usize;
 
     #[inline]
@@ -65,9 +65,9 @@ impl Nat {
         frames: &mut [Frame<'f>],
         now: u64,
         mut forward: impl FnMut(usize, &mut Frame<'f>, Forward),
-    ) -> Left {
+    ) -> BurstMask {
         let count = frames.len().min(BURST);
-        let Some(frames) = frames.get_mut(..count) else { return Left::all(0) };
+        let Some(frames) = frames.get_mut(..count) else { return BurstMask::all(0) };
         let mut keys = [Key::default(); BURST];
         let mut hashes = [0u64; BURST];
         let mut indices = [NONE; BURST];
@@ -103,7 +103,7 @@ impl Nat {
         let tick = tick(now);
         let refresh = UP || self.config.refresh_inbound;
         let mtu = u64::from(if UP { self.config.mtu.outside } else { self.config.mtu.inside });
-        let mut left = Left::all(count);
+        let mut left = BurstMask::all(count);
         let looked_up = keys.iter().zip(&hashes).zip(&indices);
         for (at, (frame, ((key, hash), candidate))) in frames.iter_mut().zip(looked_up).enumerate() {
             let headers = &frame.headers;
@@ -140,7 +140,7 @@ impl Nat {
             let traffic = if UP { &mut session.up } else { &mut session.down };
             traffic.add(headers.len());
             if traffic.is_due() {
-                let record = What::SessionInterim(session.record(), session.volume());
+                let record = EventKind::SessionInterim(session.record(), session.volume());
                 (session.up, session.down) = Default::default();
                 if self.config.log_sessions {
                     self.events.push(now, record);

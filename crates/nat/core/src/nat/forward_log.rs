@@ -3,7 +3,7 @@
 use super::Nat;
 use super::change::MORE;
 use crate::config::StaticForward;
-use crate::event::{MappingRecord, What};
+use crate::event::{EventKind, MappingRecord};
 
 /// Which static forwards the log knows.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Nat {
         for _ in 0..most.min(self.forward_log.waiting.len()) {
             let Some(forward) = self.forward_log.waiting.pop() else { return };
             self.forward_log.begun.push(forward);
-            self.events.push(now, What::MappingCreated(forward.record()));
+            self.events.push(now, EventKind::MappingCreated(forward.record()));
         }
     }
 
@@ -70,7 +70,7 @@ impl Nat {
         self.forward_log.waiting.clear();
         for _ in 0..most {
             let Some(forward) = self.forward_log.begun.pop() else { return false };
-            self.events.push(now, What::MappingDeleted(forward.record()));
+            self.events.push(now, EventKind::MappingDeleted(forward.record()));
         }
         !self.forward_log.begun.is_empty()
     }

@@ -9,13 +9,13 @@ use crate::outbox::{Outbox, Slot};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::{NONE, Session};
-use crate::verdict::{Forward, Side, Stop};
+use crate::verdict::{Forward, Side, StopReason};
 use packet::layers::protocol;
 use std::collections::{HashMap, VecDeque};
 
 /// What pieces of one packet have in common (RFC 791 section 3.2), and where they come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Whole {
+struct FragmentKey {
     source: u32,
     destination: u32,
     realm: Realm,
@@ -36,7 +36,7 @@ struct Translation {
 
 /// What is known of a packet.
 #[derive(Debug, Clone, Copy)]
-enum Known {
+enum FragmentState {
     /// The first piece did not come yet; these wait.
     Waiting(Chain),
     /// The first piece was translated.
@@ -56,9 +56,9 @@ struct Chain {
 /// Packets whose pieces are under way.
 #[derive(Debug)]
 pub struct Fragments {
-    known: HashMap<Whole, Known>,
+    known: HashMap<FragmentKey, FragmentState>,
     /// When each is forgotten.
-    order: VecDeque<(u64, Whole)>,
+    order: VecDeque<(u64, FragmentKey)>,
     capacity: usize,
     /// Pieces that wait, and how many may.
     held: usize,
@@ -89,7 +89,7 @@ impl Fragments {
         let mut dropped = 0;
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             let Some((_, whole)) = self.order.pop_front() else { break };
-            if let Some(Known::Waiting(mut chain)) = self.known.remove(&whole) {
+            if let Some(FragmentState::Waiting(mut chain)) = self.known.remove(&whole) {
                 dropped += usize::from(chain.count);
                 while let Some(slot) = self.take(&mut chain) {
                     outbox.discard(slot);
@@ -119,7 +119,7 @@ impl Fragments {
     }
 
     /// Remember what is known. `false`: of as many packets as may be something is known already.
-    fn learn(&mut self, whole: Whole, known: Known, now: u64) -> bool {
+    fn learn(&mut self, whole: FragmentKey, known: FragmentState, now: u64) -> bool {
         if let Some(there) = self.known.get_mut(&whole) {
             *there = known;
             return true;
@@ -141,7 +141,7 @@ impl Nat {
         frame: &mut [u8],
         headers: &Headers,
         now: u64,
-    ) -> Result<Forward, Stop> {
+    ) -> Result<Forward, StopReason> {
         let Headers { realm, l3, protocol: carried, .. } = *headers;
         let header: &[u8; 20] =
             frame.get(l3.into()..).and_then(|rest| rest.first_chunk()).ok_or(Reason::Truncated)?;
@@ -154,28 +154,28 @@ impl Nat {
             return Err(Reason::FragmentTiny.into());
         }
         let (from, to) = (headers.source().address, headers.destination().address);
-        let whole = Whole { source: from, destination: to, realm, id, protocol: carried, side };
+        let whole = FragmentKey { source: from, destination: to, realm, id, protocol: carried, side };
         if offset > 0 {
             return self.later(frame, headers, whole, now);
         }
         self.touched = [NONE; 2];
         let result = self.whole(side, frame, headers, now);
         let known = match result {
-            Ok(forward) | Err(Stop::Sent(forward)) => {
+            Ok(forward) | Err(StopReason::Sent(forward)) => {
                 let address =
                     |end| frame.get(usize::from(l3) + end..).and_then(|rest| rest.first_chunk()).copied();
                 let [source, destination] = [12, 16].map(|end| address(end).map_or(0, u32::from_be_bytes));
                 let sessions = self
                     .touched
                     .map(|index| self.sessions.at(index).map(|session| (index, session.up_key())));
-                Known::Translated(Translation { source, destination, forward, sessions })
+                FragmentState::Translated(Translation { source, destination, forward, sessions })
             }
-            Err(_) => Known::Dropped,
+            Err(_) => FragmentState::Dropped,
         };
         let before = self.fragments.known.get(&whole).copied();
         // What is dropped, and is nobody's or one of very many, does not take the room of what is translated.
         let worth = match known {
-            Known::Dropped if before.is_none() => {
+            FragmentState::Dropped if before.is_none() => {
                 self.fragments.known.len() < self.fragments.capacity / 2 && self.is_ours(&whole)
             }
             _ => true,
@@ -183,7 +183,7 @@ impl Nat {
         if worth {
             self.fragments.learn(whole, known, now);
         }
-        if let Some(Known::Waiting(mut chain)) = before {
+        if let Some(FragmentState::Waiting(mut chain)) = before {
             self.fragments.held -= usize::from(chain.count);
             while let Some(slot) = self.fragments.take(&mut chain) {
                 self.release(slot, known, side, now);
@@ -197,23 +197,23 @@ impl Nat {
         &mut self,
         frame: &mut [u8],
         headers: &Headers,
-        whole: Whole,
+        whole: FragmentKey,
         now: u64,
-    ) -> Result<Forward, Stop> {
+    ) -> Result<Forward, StopReason> {
         match self.fragments.known.get(&whole).copied() {
-            Some(Known::Translated(first)) => {
+            Some(FragmentState::Translated(first)) => {
                 readdress(frame, headers.l3.into(), &first).ok_or(Reason::Truncated)?;
                 self.add_piece(&first, headers.len(), now);
                 self.send_on(frame, headers, first.forward)
             }
-            Some(Known::Dropped) => Err(Reason::FragmentOfDropped.into()),
+            Some(FragmentState::Dropped) => Err(Reason::FragmentOfDropped.into()),
             waiting => {
                 // What could never be translated is not worth the room.
                 if !self.is_ours(&whole) {
                     return Err(Reason::NoMapping.into());
                 }
                 let mut chain = match waiting {
-                    Some(Known::Waiting(chain)) => chain,
+                    Some(FragmentState::Waiting(chain)) => chain,
                     _ => Chain::default(),
                 };
                 let fragments = &mut self.fragments;
@@ -223,14 +223,14 @@ impl Nat {
                 let slot = room.then(|| self.outbox.keep(packet)).flatten().ok_or(Reason::FragmentsFull)?;
                 fragments.put(&mut chain, slot);
                 fragments.held += 1;
-                fragments.learn(whole, Known::Waiting(chain), now);
-                Err(Stop::Held)
+                fragments.learn(whole, FragmentState::Waiting(chain), now);
+                Err(StopReason::Held)
             }
         }
     }
 
     /// Whether a packet may be for the NAT to forward, by its addresses.
-    fn is_ours(&self, whole: &Whole) -> bool {
+    fn is_ours(&self, whole: &FragmentKey) -> bool {
         match whole.side {
             Side::Inside => self.is_inside(whole.source),
             Side::Outside => {
@@ -240,11 +240,11 @@ impl Nat {
     }
 
     /// The first piece came: so does this one.
-    fn release(&mut self, slot: Slot, known: Known, side: Side, now: u64) {
+    fn release(&mut self, slot: Slot, known: FragmentState, side: Side, now: u64) {
         let packet = self.outbox.get_mut(slot);
         let (bytes, hops) = (packet.len() as u64, packet.get(8).copied().unwrap_or(0));
         match known {
-            Known::Translated(first) if hops > 1 && readdress(packet, 0, &first).is_some() => {
+            FragmentState::Translated(first) if hops > 1 && readdress(packet, 0, &first).is_some() => {
                 if let Err(reason) = self.send_held(slot, first.forward) {
                     return self.drop_held(reason);
                 }

@@ -56,7 +56,7 @@ fn what_is_dropped_leaves_room_for_what_is_translated() {
 }
 
 #[test]
-fn what_is_nobodys_is_not_remembered() {
+fn what_is_non_host_address_is_not_remembered() {
     let mut nat = nat();
     for id in 0..100 {
         piece(&mut nat, Side::Outside, (SERVER, [192, 0, 2, 7]), id, 0);

@@ -2,14 +2,14 @@
 //! keep a session alive nor end it.
 
 use super::Nat;
-use super::way::{Way, back_in};
+use super::slow_path_packet::{SlowPathPacket, back_in};
 use crate::headers::Headers;
 use crate::key::Endpoint;
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::Session;
-use crate::untranslated::Whereabouts;
-use crate::verdict::{Forward, Side, Stop};
+use crate::untranslated::RealmLookup;
+use crate::verdict::{Forward, Side, StopReason};
 use packet::checksum;
 use packet::layers::protocol;
 
@@ -122,11 +122,16 @@ impl Nat {
         let subscriber = quote.source.address;
         self.is_exempt(quote.destination)
             && self.is_inside(subscriber)
-            && self.untranslated.whereabouts(subscriber) != Whereabouts::Unknown
+            && self.untranslated.whereabouts(subscriber) != RealmLookup::Unknown
     }
 
     /// An ICMP message.
-    pub(crate) fn icmp(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    pub(crate) fn icmp(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        way: &SlowPathPacket,
+    ) -> Result<Forward, StopReason> {
         let Headers { l4, end, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         if way.headers.is(Headers::SHORT) {
@@ -139,7 +144,7 @@ impl Nat {
                 // The identifier is the receiver's.
                 let from = Endpoint::new(source.address, 0);
                 let headers = way.headers.between(from, Endpoint::new(destination.address, source.port));
-                self.down(frame, &Way { headers, ..*way })
+                self.down(frame, &SlowPathPacket { headers, ..*way })
             }
             (Kind::Error, _) if way.headers.is(Headers::FRAGMENT) => Err(Reason::IcmpQuote.into()),
             (Kind::Error, _) => {
@@ -167,7 +172,7 @@ impl Nat {
     }
 
     /// An error from the inside about a packet from the outside (RFC 5508 REQ-5).
-    fn error_up(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    fn error_up(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
         let Headers { realm, l3, l4, end, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let quote = Quote::of(frame, l4.into(), end.into())?;
@@ -179,9 +184,9 @@ impl Nat {
         let untranslated = self.is_exempt(quote.source)
             && self.is_inside(subscriber)
             && match self.untranslated.whereabouts(subscriber) {
-                Whereabouts::In(its) => its == realm,
-                Whereabouts::Unknown => realm == 0,
-                Whereabouts::Contested => false,
+                RealmLookup::In(its) => its == realm,
+                RealmLookup::Unknown => realm == 0,
+                RealmLookup::Contested => false,
             };
         if session.is_none() && !untranslated {
             return Err(Reason::IcmpNoSession.into());
@@ -208,7 +213,7 @@ impl Nat {
     }
 
     /// An error from the outside about a packet from the inside (RFC 5508 REQ-4).
-    fn error_down(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    fn error_down(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
         let Headers { l3, l4, end, .. } = way.headers;
         let quote = Quote::of(frame, l4.into(), end.into())?;
         let session = self

@@ -3,7 +3,7 @@
 use super::Nat;
 use super::hop::HOP;
 use super::mapping::Mapped;
-use crate::event::{BlockRecord, What};
+use crate::event::{BlockRecord, EventKind};
 use crate::key::{Endpoint, Key, Realm};
 use crate::pool::{Wish, class};
 use crate::reason::Reason;
@@ -167,7 +167,7 @@ impl Nat {
         };
         let index = self.install(session, of, now)?;
         if self.config.log_sessions {
-            self.events.push(now, What::SessionCreated(session.record()));
+            self.events.push(now, EventKind::SessionCreated(session.record()));
         }
         Ok(index)
     }
@@ -224,7 +224,7 @@ impl Nat {
         }
         self.changes.ended(&session);
         if self.config.log_sessions {
-            self.events.push(now, What::SessionEnded(session.record(), session.volume()));
+            self.events.push(now, EventKind::SessionEnded(session.record(), session.volume()));
         }
         if last && !session.has(Session::STATIC) {
             self.pool.release_port(session.outside, session.outside_port, class(session.protocol()), now);
@@ -362,7 +362,7 @@ impl Nat {
         let line = *line;
         self.changes.subscriber(subscriber);
         let record = self.block_record(&line, address, block);
-        self.events.push(now, What::BlockAllocated(record));
+        self.events.push(now, EventKind::BlockAllocated(record));
     }
 
     pub(crate) fn block_record(&self, line: &Subscriber, address: u32, block: u32) -> BlockRecord {
@@ -402,7 +402,7 @@ impl Nat {
     pub(crate) fn give_back(&mut self, line: &Subscriber, address: u32, block: u32, now: u64) {
         self.pool.release_block(address, block);
         let record = self.block_record(line, address, block);
-        self.events.push(now, What::BlockReleased(record));
+        self.events.push(now, EventKind::BlockReleased(record));
     }
 
     /// Subscribers that had no session for long enough are none any more.

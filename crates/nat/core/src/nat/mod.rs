@@ -4,39 +4,39 @@ mod ahead;
 mod change;
 mod changes;
 mod clear;
-mod cut;
 mod ending;
 mod expire;
 mod fast;
 mod forward_log;
 mod fragment;
+mod fragment_out;
 mod hop;
 mod icmp;
 mod icmp_reply;
 mod lifecycle;
 mod mapping;
 mod pages;
-mod pin;
+mod pcp_mapping;
 mod public;
 mod repool;
 mod slow;
+mod slow_path_packet;
 mod syn_hold;
 mod tcp;
 #[cfg(test)]
 mod testing;
-mod way;
 
-pub use change::InUse;
+pub use change::ForwardConflict;
 pub(crate) use changes::Change;
 pub use clear::ClearBounds;
-pub use fast::{BURST, Left};
+pub use fast::{BURST, BurstMask};
 pub(crate) use icmp::Quote;
 pub use icmp::{reported_sender, reported_subscriber};
 pub(crate) use lifecycle::Flow;
 pub(crate) use mapping::Mapped;
 
-use self::ahead::Ahead;
-use self::change::Removed;
+use self::ahead::SlowPathPrefetch;
+use self::change::RemovedForwards;
 use self::changes::Changes;
 use self::ending::Endings;
 use self::forward_log::ForwardLog;
@@ -48,7 +48,7 @@ use crate::config::{Config, ConfigError, PoolAddress, StaticForward, Timeouts};
 use crate::cpu;
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
-use crate::explicit::Asked;
+use crate::explicit::ExplicitMappings;
 use crate::hash::Hasher;
 use crate::key::{Endpoint, Key, Realm};
 use crate::memory;
@@ -61,7 +61,7 @@ use crate::sites::Sites;
 use crate::subscriber::{Subscriber, Subscribers};
 use crate::table::Table;
 use crate::untranslated::Untranslated;
-use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
+use crate::verdict::{Forward, Frame, Side, StopReason, Verdict};
 use arrayvec::ArrayVec;
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -74,7 +74,7 @@ const DRAWN: usize = 16;
 
 /// What was forwarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Forwarded {
+pub struct ForwardedCounts {
     /// Packets from the inside.
     pub up: u64,
     /// Packets from the outside.
@@ -174,12 +174,12 @@ pub struct Nat {
     pub(crate) forwarded_to: HashMap<(u32, Realm), u32>,
     /// Where subscribers are that are spoken to without translation; all workers share it.
     pub(crate) untranslated: Arc<Untranslated>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: ExplicitMappings,
     pub(crate) endings: Endings,
-    pub(crate) removed: Removed,
+    pub(crate) removed: RemovedForwards,
     pub(crate) drain: Drain,
     pub(crate) changes: Changes,
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: SlowPathPrefetch,
     /// Bytes of the tables that are populated.
     populated: usize,
     pub(crate) fragments: Fragments,
@@ -190,7 +190,7 @@ pub struct Nat {
     pub(crate) drops: Drops,
     /// Of these, what was held and then dropped.
     pub(crate) late_drops: Drops,
-    pub(crate) forwarded: Forwarded,
+    pub(crate) forwarded: ForwardedCounts,
     /// The sessions by which the last packet of the slow path went up and down.
     pub(crate) touched: [u32; 2],
     /// Sessions that searches may still end in this turn.
@@ -225,12 +225,12 @@ impl Nat {
             wheel: Wheel::new(config.sessions)?,
             subscribers: Subscribers::new(config.subscribers)?,
             idle_subscribers: VecDeque::with_capacity(config.subscribers),
-            asked: Asked::default(),
+            asked: ExplicitMappings::default(),
             endings: Endings::default(),
-            removed: Removed::default(),
+            removed: RemovedForwards::default(),
             drain: Drain::default(),
             changes: Changes::default(),
-            ahead: Ahead::default(),
+            ahead: SlowPathPrefetch::default(),
             populated: 0,
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
@@ -241,7 +241,7 @@ impl Nat {
             late_drops: Drops::default(),
             touched: [NONE; 2],
             ends: usize::MAX,
-            forwarded: Forwarded::default(),
+            forwarded: ForwardedCounts::default(),
             drawn: 0,
             drawn_ahead: ArrayVec::new(),
             idle,
@@ -313,7 +313,7 @@ impl Nat {
         frames: &mut [Frame<'f>],
         now: u64,
         forward: impl FnMut(usize, &mut Frame<'f>, Forward),
-    ) -> Left {
+    ) -> BurstMask {
         self.table.settle();
         let left = self.fast::<UP>(frames, now, forward);
         if !left.is_empty() {
@@ -342,12 +342,12 @@ impl Nat {
                 self.count_forwarded(side);
                 Verdict::Forward(forward)
             }
-            Err(Stop::Held) => Verdict::Held,
-            Err(Stop::Sent(_)) => {
+            Err(StopReason::Held) => Verdict::Held,
+            Err(StopReason::Sent(_)) => {
                 self.count_forwarded(side);
                 Verdict::Held
             }
-            Err(Stop::Drop(reason)) => {
+            Err(StopReason::Drop(reason)) => {
                 self.drops.count(reason);
                 Verdict::Drop(reason)
             }
@@ -451,7 +451,7 @@ impl Nat {
     }
 
     /// What was forwarded.
-    pub fn forwarded(&self) -> Forwarded {
+    pub fn forwarded(&self) -> ForwardedCounts {
         self.forwarded
     }
 

@@ -1,11 +1,11 @@
 use super::*;
 use crate::config::{Config, SECOND, StaticForward};
-use crate::explicit::Wanted;
+use crate::explicit::MappingRequest;
 use crate::key::Endpoint;
 use crate::nat::ClearBounds;
 use crate::nat::testing::send;
 use crate::reason::Reason;
-use crate::state::Past;
+use crate::state::ImportClock;
 use crate::verdict::{Side, Verdict};
 use std::collections::HashSet;
 
@@ -163,7 +163,7 @@ fn blocks_that_nobody_uses_are_given_back_at_once_and_logged() {
     settle(&mut nat, now);
     assert_eq!(told(&mut nat), (vec![2], vec![], vec![1]));
     let events: Vec<_> = std::iter::from_fn(|| nat.pop_event()).collect();
-    let released = |event: &crate::Event| matches!(event.what, crate::What::BlockReleased(block) if block.outside == outside(1));
+    let released = |event: &crate::Event| matches!(event.what, crate::EventKind::BlockReleased(block) if block.outside == outside(1));
     assert_eq!(events.iter().filter(|event| released(event)).count(), 2, "{events:?} {old}");
 }
 
@@ -190,7 +190,7 @@ fn every_block_that_was_left_is_logged_as_released_once() {
     idle(&mut nat, SECOND);
     nat.audit().unwrap();
     let released = std::iter::from_fn(|| nat.pop_event()).filter(
-        |event| matches!(event.what, crate::What::BlockReleased(block) if block.outside == outside(1)),
+        |event| matches!(event.what, crate::EventKind::BlockReleased(block) if block.outside == outside(1)),
     );
     let blocks: Vec<_> = released.collect();
     assert_eq!(blocks.len() as u64, taken, "{blocks:?}");
@@ -354,7 +354,7 @@ fn sessions_that_lead_to_what_is_given_up_end() {
 #[test]
 fn a_mapping_that_is_asked_for_is_of_no_address_that_drains() {
     let mut nat = nat(&[1]);
-    let ask = |inside, port, address| Wanted {
+    let ask = |inside, port, address| MappingRequest {
         inside,
         protocol: 17,
         realm: 0,
@@ -416,7 +416,7 @@ fn what_is_kept_over_a_restart_fits_the_changed_pool() {
     nat.audit().unwrap();
     let records: Vec<_> = nat.export(2 * SECOND, |_| None).collect();
     let mut next = Nat::new(config(&[2, 3])).unwrap();
-    let past = Past { passed: SECOND, now: 3 * SECOND };
+    let past = ImportClock { passed: SECOND, now: 3 * SECOND };
     for record in &records {
         // Ports that rest on an address that is gone have nowhere to.
         next.import(record, past, (0, 0)).unwrap();

@@ -4,16 +4,16 @@ use super::Nat;
 use super::icmp_reply::Error;
 use super::lifecycle::Flow;
 use super::mapping::Mapped;
+use super::slow_path_packet::{OriginalHeaders, SlowPathPacket, back_in};
 use super::tcp;
-use super::way::{Original, Way, back_in};
-use crate::event::What;
+use crate::event::EventKind;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::{Session, State, tick};
-use crate::untranslated::Whereabouts;
-use crate::verdict::{Forward, Side, Stop};
+use crate::untranslated::RealmLookup;
+use crate::verdict::{Forward, Side, StopReason};
 use packet::layers::protocol;
 use std::net::Ipv4Addr;
 
@@ -24,8 +24,8 @@ impl Nat {
         frame: &mut [u8],
         headers: &Headers,
         now: u64,
-    ) -> Result<Forward, Stop> {
-        if let Err(reason) = self.guard(side, frame, headers) {
+    ) -> Result<Forward, StopReason> {
+        if let Err(reason) = self.passes_filter(side, frame, headers) {
             if reason == Reason::InsideDestination {
                 self.report(side, frame, headers, Error::Prohibited, now);
             }
@@ -40,7 +40,7 @@ impl Nat {
         } else {
             self.whole(side, frame, headers, now)
         };
-        if let Err(Stop::Drop(reason)) = result {
+        if let Err(StopReason::Drop(reason)) = result {
             self.refuse(side, frame, headers, reason, now);
         }
         result
@@ -61,12 +61,12 @@ impl Nat {
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
             let (address, realm) = self.limited(headers);
-            self.events.push_refusal(now, What::Refused(reason, address, realm));
+            self.events.push_refusal(now, EventKind::Refused(reason, address, realm));
         }
         // A piece that is not the first is no packet to report (RFC 1122 section 3.2.2).
         if side == Side::Inside && reason == Reason::FragmentsFull {
             let address = Ipv4Addr::from_bits(headers.source().address);
-            self.events.push_refusal(now, What::Refused(reason, address, headers.realm));
+            self.events.push_refusal(now, EventKind::Refused(reason, address, headers.realm));
         }
     }
 
@@ -100,8 +100,8 @@ impl Nat {
         frame: &mut [u8],
         headers: &Headers,
         now: u64,
-    ) -> Result<Forward, Stop> {
-        let way = Way { headers: *headers, hop: true, now };
+    ) -> Result<Forward, StopReason> {
+        let way = SlowPathPacket { headers: *headers, hop: true, now };
         match (headers.protocol, side) {
             (protocol::ICMP, _) => self.icmp(side, frame, &way),
             (protocol::TCP | protocol::UDP, _) if headers.is(Headers::SHORT) => Err(Reason::Truncated.into()),
@@ -150,7 +150,12 @@ impl Nat {
     }
 
     /// Forward without translation; from the inside it says where its sender is.
-    pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    pub(crate) fn untouched(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        way: &SlowPathPacket,
+    ) -> Result<Forward, StopReason> {
         self.permits(side, &way.headers)?;
         if side == Side::Inside {
             self.untranslated.learn(way.headers.source().address, way.headers.realm, way.now);
@@ -159,14 +164,19 @@ impl Nat {
     }
 
     /// The same for what says nothing of its sender.
-    pub(crate) fn pass(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    pub(crate) fn pass(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        way: &SlowPathPacket,
+    ) -> Result<Forward, StopReason> {
         let forward = match side {
             Side::Inside => Forward { to: Side::Outside, hop: 0, realm: 0 },
             Side::Outside => {
                 let realm = match self.untranslated.whereabouts(way.headers.destination().address) {
-                    Whereabouts::In(realm) => realm,
-                    Whereabouts::Unknown => 0,
-                    Whereabouts::Contested => return Err(Reason::InsideOverlap.into()),
+                    RealmLookup::In(realm) => realm,
+                    RealmLookup::Unknown => 0,
+                    RealmLookup::Contested => return Err(Reason::InsideOverlap.into()),
                 };
                 Forward { to: Side::Inside, hop: 0, realm }
             }
@@ -178,7 +188,7 @@ impl Nat {
     }
 
     /// A packet from the inside.
-    pub(crate) fn up(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    pub(crate) fn up(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
         let Headers { protocol: carried, realm, l4, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
@@ -210,14 +220,14 @@ impl Nat {
         self.touch(index, flags, true, way)?;
         let session = self.sessions.at(index).ok_or(Reason::NoMapping)?;
         let (outside, up_hop) = (session.outside(), session.up_hop);
-        let original = session.has(Session::HAIRPIN).then(|| Original::of(frame, &way.headers));
+        let original = session.has(Session::HAIRPIN).then(|| OriginalHeaders::of(frame, &way.headers));
         self.clamp(frame, way, flags);
         let deltas = (session.l3_delta, session.l4_delta);
         rewrite::endpoint(frame, &way.headers, End::Source, outside, deltas, way.hop)
             .ok_or(Reason::Truncated)?;
         if let Some(original) = original {
             let result = self.down(frame, &back_in(way, outside, destination));
-            if matches!(result, Err(Stop::Drop(_) | Stop::Held)) {
+            if matches!(result, Err(StopReason::Drop(_) | StopReason::Held)) {
                 original.put_back(frame);
             }
             return result;
@@ -226,7 +236,7 @@ impl Nat {
     }
 
     /// A packet from the outside, or one that goes back in.
-    pub(crate) fn down(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+    pub(crate) fn down(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
         let Headers { protocol: carried, l4, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
@@ -258,7 +268,7 @@ impl Nat {
     }
 
     /// Begin a session from the outside, if there is a mapping whose filter lets it.
-    fn accept(&mut self, way: &Way, carried: u8, flags: u8) -> Result<u32, Reason> {
+    fn accept(&mut self, way: &SlowPathPacket, carried: u8, flags: u8) -> Result<u32, Reason> {
         let (remote, outside, now) = (way.headers.source(), way.headers.destination(), way.now);
         // What goes back in was permitted when it came.
         if way.hop {
@@ -315,7 +325,13 @@ impl Nat {
     }
 
     /// What a packet changes in its session: state, time, counters.
-    pub(crate) fn touch(&mut self, index: u32, flags: u8, up: bool, way: &Way) -> Result<(), Reason> {
+    pub(crate) fn touch(
+        &mut self,
+        index: u32,
+        flags: u8,
+        up: bool,
+        way: &SlowPathPacket,
+    ) -> Result<(), Reason> {
         let refresh_inbound = self.config.refresh_inbound;
         let session = self.sessions.at_mut(index).ok_or(Reason::NoMapping)?;
         let tcp = session.protocol() == protocol::TCP;
@@ -341,7 +357,7 @@ impl Nat {
         let traffic = if up { &mut session.up } else { &mut session.down };
         traffic.add(bytes);
         if traffic.is_due() {
-            let record = What::SessionInterim(session.record(), session.volume());
+            let record = EventKind::SessionInterim(session.record(), session.volume());
             (session.up, session.down) = Default::default();
             if self.config.log_sessions {
                 self.events.push(now, record);
@@ -349,7 +365,7 @@ impl Nat {
         }
     }
 
-    fn clamp(&self, frame: &mut [u8], way: &Way, flags: u8) {
+    fn clamp(&self, frame: &mut [u8], way: &SlowPathPacket, flags: u8) {
         let segment = usize::from(way.headers.l4)..usize::from(way.headers.end);
         if let (Some(most), true, Some(segment)) =
             (self.config.mss, flags & tcp::SYN != 0, frame.get_mut(segment))

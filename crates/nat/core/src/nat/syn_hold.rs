@@ -3,7 +3,7 @@
 
 use super::Nat;
 use super::icmp_reply::Error;
-use super::way::Way;
+use super::slow_path_packet::SlowPathPacket;
 use crate::config::Config;
 use crate::key::Endpoint;
 use crate::reason::Reason;
@@ -41,7 +41,7 @@ impl SynHold {
 
 impl Nat {
     /// Answer a SYN that is dropped for `reason`, later; one that finds no room gets no answer. Why it is dropped.
-    pub(crate) fn hold_syn(&mut self, frame: &[u8], way: &Way, reason: Reason) -> Reason {
+    pub(crate) fn hold_syn(&mut self, frame: &[u8], way: &SlowPathPacket, reason: Reason) -> Reason {
         let Some(packet) = frame.get(way.headers.l3.into()..).and_then(|packet| packet.first_chunk()) else {
             return Reason::Truncated;
         };

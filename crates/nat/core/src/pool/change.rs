@@ -77,7 +77,7 @@ impl Pool {
             if pool.address.is_unspecified() || blocks == 0 || self.overlaps(pool) {
                 continue;
             }
-            let vacant = vacant.get_or_insert_with(|| Vacant::of(self));
+            let vacant = vacant.get_or_insert_with(|| FreeSlots::of(self));
             let Some(number) = vacant.take(self, (pool.address, first_port), blocks) else { continue };
             let this = &mut self.addresses[number as usize];
             (this.address, this.used_for) = (pool.address.to_bits(), Use::All);
@@ -194,14 +194,14 @@ impl Pool {
 }
 
 /// Places for addresses. One that an address had before is its again if it is free, since its ports may rest.
-struct Vacant {
+struct FreeSlots {
     /// By address and first port.
     was: HashMap<(u32, u16), u32>,
     /// From the last to the first.
     others: Vec<u32>,
 }
 
-impl Vacant {
+impl FreeSlots {
     fn of(pool: &Pool) -> Self {
         let all = || (0..).zip(&pool.addresses).filter(|(_, this)| this.address == 0);
         let had = all().filter(|(_, this)| this.was != 0);

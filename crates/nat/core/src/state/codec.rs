@@ -1,6 +1,6 @@
 //! Records as bytes: a byte that says what it is, and fields of fixed length, the least significant byte first.
 
-use super::{KeptAsked, KeptPorts, KeptSession, KeptSubscriber, Record};
+use super::{KeptMapping, KeptPorts, KeptSession, KeptSubscriber, Record};
 use crate::explicit::FILTERS;
 use crate::key::{Endpoint, Realm};
 use crate::session::State;
@@ -25,45 +25,45 @@ const _: () = assert!(SUBSCRIBER_LEN <= LONGEST && PORTS_LEN <= LONGEST && SESSI
 /// No record begins with these bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no record that can be")]
-pub struct Broken;
+pub struct BadRecord;
 
 /// Fields, one after the other.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
-        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(Broken)?;
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], BadRecord> {
+        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(BadRecord)?;
         self.0 = rest;
         Ok(*field)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Broken> {
+    pub(super) fn byte(&mut self) -> Result<u8, BadRecord> {
         self.take().map(u8::from_le_bytes)
     }
 
-    fn short(&mut self) -> Result<u16, Broken> {
+    fn short(&mut self) -> Result<u16, BadRecord> {
         self.take().map(u16::from_le_bytes)
     }
 
-    pub(super) fn word(&mut self) -> Result<u32, Broken> {
+    pub(super) fn word(&mut self) -> Result<u32, BadRecord> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn long(&mut self) -> Result<u64, Broken> {
+    fn long(&mut self) -> Result<u64, BadRecord> {
         self.take().map(u64::from_le_bytes)
     }
 
-    pub(super) fn endpoint(&mut self) -> Result<Endpoint, Broken> {
+    pub(super) fn endpoint(&mut self) -> Result<Endpoint, BadRecord> {
         Ok(Endpoint::new(self.word()?, self.short()?))
     }
 
-    pub(super) fn realm(&mut self) -> Result<Realm, Broken> {
-        self.word().and_then(|realm| if realm >> 24 == 0 { Ok(realm) } else { Err(Broken) })
+    pub(super) fn realm(&mut self) -> Result<Realm, BadRecord> {
+        self.word().and_then(|realm| if realm >> 24 == 0 { Ok(realm) } else { Err(BadRecord) })
     }
 
-    pub(super) fn protocol(&mut self) -> Result<u8, Broken> {
+    pub(super) fn protocol(&mut self) -> Result<u8, BadRecord> {
         let known = [protocol::ICMP, protocol::TCP, protocol::UDP];
-        self.byte().and_then(|byte| if known.contains(&byte) { Ok(byte) } else { Err(Broken) })
+        self.byte().and_then(|byte| if known.contains(&byte) { Ok(byte) } else { Err(BadRecord) })
     }
 }
 
@@ -107,7 +107,7 @@ impl Record {
                 out.extend(kept.up.to_le_bytes());
                 out.extend(kept.down.to_le_bytes());
             }
-            Self::Asked(kept) => {
+            Self::Mapping(kept) => {
                 out.push(ASKED);
                 put_endpoint(out, kept.inside);
                 out.extend(kept.realm.to_le_bytes());
@@ -125,8 +125,8 @@ impl Record {
     }
 
     /// The record at the beginning, and how many bytes it has. Whether it fits is for [`Nat::import`](crate::Nat::import) to say.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), Broken> {
-        let (kind, rest) = bytes.split_first().ok_or(Broken)?;
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), BadRecord> {
+        let (kind, rest) = bytes.split_first().ok_or(BadRecord)?;
         let mut fields = Fields(rest);
         match *kind {
             SUBSCRIBER => subscriber(&mut fields).map(|kept| (Self::Subscriber(kept), SUBSCRIBER_LEN)),
@@ -135,14 +135,14 @@ impl Record {
                 let (protocol, left, ports) = (fields.protocol()?, fields.word()?, fields.long()?);
                 Ok((Self::Ports(KeptPorts { outside, protocol, left, ports }), PORTS_LEN))
             }
-            ASKED => asked(&mut fields).map(|kept| (Self::Asked(kept), ASKED_LEN)),
+            ASKED => asked(&mut fields).map(|kept| (Self::Mapping(kept), ASKED_LEN)),
             SESSION => session(&mut fields).map(|kept| (Self::Session(kept), SESSION_LEN)),
-            _ => Err(Broken),
+            _ => Err(BadRecord),
         }
     }
 }
 
-fn subscriber(fields: &mut Fields<'_>) -> Result<KeptSubscriber, Broken> {
+fn subscriber(fields: &mut Fields<'_>) -> Result<KeptSubscriber, BadRecord> {
     let (inside, realm, mac, outside) = (fields.word()?, fields.realm()?, fields.take()?, fields.word()?);
     let (blocks, size, idle) = (fields.byte()?, fields.short()?, fields.word()?);
     let mut first = [0; BLOCKS];
@@ -150,18 +150,18 @@ fn subscriber(fields: &mut Fields<'_>) -> Result<KeptSubscriber, Broken> {
         *port = fields.short()?;
     }
     if usize::from(blocks) > BLOCKS {
-        return Err(Broken);
+        return Err(BadRecord);
     }
     Ok(KeptSubscriber { inside, realm, mac, outside, first, blocks, size, idle })
 }
 
-fn session(fields: &mut Fields<'_>) -> Result<KeptSession, Broken> {
+fn session(fields: &mut Fields<'_>) -> Result<KeptSession, BadRecord> {
     let (inside, realm) = (fields.endpoint()?, fields.realm()?);
     let (outside, remote, carried) = (fields.endpoint()?, fields.endpoint()?, fields.protocol()?);
     let (state, idle, asked) = (fields.byte()?, fields.word()?, fields.word()?);
     let (up, down) = (fields.long()?, fields.long()?);
     let forward = state & FORWARD != 0;
-    let state = State::ALL.get(usize::from(state & !FORWARD)).copied().ok_or(Broken)?;
+    let state = State::ALL.get(usize::from(state & !FORWARD)).copied().ok_or(BadRecord)?;
     let fits = match state {
         State::Free | State::Ended => false,
         State::Pinned => carried != protocol::ICMP && !forward,
@@ -169,7 +169,7 @@ fn session(fields: &mut Fields<'_>) -> Result<KeptSession, Broken> {
         _ => carried == protocol::TCP,
     };
     if !fits {
-        return Err(Broken);
+        return Err(BadRecord);
     }
     Ok(KeptSession {
         inside,
@@ -186,7 +186,7 @@ fn session(fields: &mut Fields<'_>) -> Result<KeptSession, Broken> {
     })
 }
 
-fn asked(fields: &mut Fields<'_>) -> Result<KeptAsked, Broken> {
+fn asked(fields: &mut Fields<'_>) -> Result<KeptMapping, BadRecord> {
     let (inside, realm, carried) = (fields.endpoint()?, fields.realm()?, fields.protocol()?);
     let (left, nonce, filters) = (fields.word()?, fields.take()?, fields.byte()?);
     let mut lets_in = [(0, 0, 0); FILTERS];
@@ -195,7 +195,7 @@ fn asked(fields: &mut Fields<'_>) -> Result<KeptAsked, Broken> {
     }
     let prefixes = lets_in.iter().all(|(_, bits, _)| *bits <= 32);
     if carried == protocol::ICMP || usize::from(filters) > FILTERS || !prefixes {
-        return Err(Broken);
+        return Err(BadRecord);
     }
-    Ok(KeptAsked { inside, realm, protocol: carried, left, nonce, lets_in, filters })
+    Ok(KeptMapping { inside, realm, protocol: carried, left, nonce, lets_in, filters })
 }

@@ -1,6 +1,6 @@
 //! What a NAT knows, record by record.
 
-use super::{KeptAsked, KeptPorts, KeptSession, KeptSubscriber, Record};
+use super::{KeptMapping, KeptPorts, KeptSession, KeptSubscriber, Record};
 use crate::binding::{Hop, Mac};
 use crate::explicit::FILTERS;
 use crate::key::Endpoint;
@@ -52,14 +52,14 @@ impl Nat {
     ) -> impl Iterator<Item = Record> {
         let until = self.asked_until(index, session).filter(|until| *until > now);
         let left = until.map_or(0, |until| ticks(until - now));
-        let asked = self.asked_for(index, session, left).map(Record::Asked);
+        let asked = self.asked_for(index, session, left).map(Record::Mapping);
         std::iter::once(Record::Session(kept(session, left, now))).chain(asked)
     }
 
     /// The mapping that was asked for by a session without a remote side.
-    fn asked_for(&self, index: u32, session: &Session, left: u32) -> Option<KeptAsked> {
+    fn asked_for(&self, index: u32, session: &Session, left: u32) -> Option<KeptMapping> {
         let explicit = self.asked.mapping(index)?;
-        let mut kept = KeptAsked {
+        let mut kept = KeptMapping {
             inside: session.inside(),
             realm: session.realm(),
             protocol: session.protocol(),

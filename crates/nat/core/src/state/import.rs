@@ -1,8 +1,8 @@
 //! A record becomes a part of a NAT, if it fits: checked against all that is there, whoever wrote it.
 
-use super::{KeptAsked, KeptPorts, KeptSession, KeptSubscriber, Record};
+use super::{KeptMapping, KeptPorts, KeptSession, KeptSubscriber, Record};
 use crate::config::Prefix;
-use crate::event::{BlockRecord, SessionRecord, Volume, What};
+use crate::event::{BlockRecord, EventKind, SessionRecord, Volume};
 use crate::explicit::{Explicit, RemoteFilter};
 use crate::key::Endpoint;
 use crate::nat::{Mapped, Nat};
@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 
 /// Why a record is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lost {
+pub enum SkipReason {
     /// Its time was over meanwhile.
     Expired,
     /// Its subscriber is none any more.
@@ -31,7 +31,7 @@ pub enum Lost {
     Conflict,
 }
 
-impl Lost {
+impl SkipReason {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Expired, Self::NotInside, Self::Pool, Self::Forward, Self::Full, Self::Conflict];
@@ -51,7 +51,7 @@ impl Lost {
 
 /// When records were written, and what is known now.
 #[derive(Debug, Clone, Copy)]
-pub struct Past {
+pub struct ImportClock {
     /// Time since they were written, ns.
     pub passed: u64,
     /// The time now, ns.
@@ -61,20 +61,20 @@ pub struct Past {
 impl Nat {
     /// Take a record in. Subscribers come before their sessions. `hops` are a subscriber's next hops, away from it and towards it.
     /// What has an end in the log, and is left out, has ended now.
-    pub fn import(&mut self, record: &Record, past: Past, hops: (u16, u16)) -> Result<(), Lost> {
+    pub fn import(&mut self, record: &Record, past: ImportClock, hops: (u16, u16)) -> Result<(), SkipReason> {
         match record {
             Record::Subscriber(kept) => self.import_subscriber(kept, past, hops),
             Record::Ports(kept) => {
                 self.import_ports(kept, past);
                 Ok(())
             }
-            Record::Asked(kept) => self.import_asked(kept, past),
+            Record::Mapping(kept) => self.import_asked(kept, past),
             Record::Session(kept) => {
                 let done = self.import_session(kept, past);
                 if let Err(lost) = done {
                     self.rest_lost(kept, lost, past);
                     if self.config.log_sessions {
-                        self.events.push(past.now, What::SessionEnded(record_of(kept), volume_of(kept)));
+                        self.events.push(past.now, EventKind::SessionEnded(record_of(kept), volume_of(kept)));
                     }
                 }
                 done
@@ -95,11 +95,11 @@ impl Nat {
                 }
                 for block in line.blocks() {
                     let block = self.block_record(&line, line.address, *block);
-                    self.events.push(now, What::BlockAllocated(block));
+                    self.events.push(now, EventKind::BlockAllocated(block));
                 }
             }
             Record::Session(kept) if self.config.log_sessions => {
-                self.events.push(now, What::SessionCreated(record_of(kept)));
+                self.events.push(now, EventKind::SessionCreated(record_of(kept)));
             }
             _ => {}
         }
@@ -108,24 +108,24 @@ impl Nat {
     pub(super) fn import_subscriber(
         &mut self,
         kept: &KeptSubscriber,
-        past: Past,
+        past: ImportClock,
         (up_hop, down_hop): (u16, u16),
-    ) -> Result<(), Lost> {
+    ) -> Result<(), SkipReason> {
         let before = self.subscriber_count();
         let number = self.admit(kept.inside, kept.realm, past.now).map_err(|reason| match reason {
-            Reason::NotInside => Lost::NotInside,
-            Reason::SubscribersFull => Lost::Full,
-            _ => Lost::Pool,
+            Reason::NotInside => SkipReason::NotInside,
+            Reason::SubscribersFull => SkipReason::Full,
+            _ => SkipReason::Pool,
         });
         if number.is_ok() && self.subscriber_count() == before {
-            return Err(Lost::Conflict);
+            return Err(SkipReason::Conflict);
         }
         let firsts = kept.first.get(..kept.blocks.into()).unwrap_or(&[]);
         let Ok(number) = number else {
             firsts.iter().for_each(|first| self.tell_released(kept, *first, past.now));
             return number.map(|_| ());
         };
-        let Some(line) = self.subscribers.at_mut(number) else { return Err(Lost::Full) };
+        let Some(line) = self.subscribers.at_mut(number) else { return Err(SkipReason::Full) };
         (line.up_hop, line.down_hop) = (up_hop, down_hop);
         line.idle_since = tick(past.now).wrapping_sub(elapsed(kept.idle, past).min(u32::MAX / 4));
         if line.has(Subscriber::FIXED) {
@@ -137,8 +137,13 @@ impl Nat {
     }
 
     /// Let a subscriber have the blocks of a record that it does not have yet. An error: it does not have all of them.
-    pub(super) fn claim_blocks(&mut self, number: u32, kept: &KeptSubscriber, now: u64) -> Result<(), Lost> {
-        let Some(mut line) = self.subscribers.at(number).copied() else { return Err(Lost::Full) };
+    pub(super) fn claim_blocks(
+        &mut self,
+        number: u32,
+        kept: &KeptSubscriber,
+        now: u64,
+    ) -> Result<(), SkipReason> {
+        let Some(mut line) = self.subscribers.at(number).copied() else { return Err(SkipReason::Full) };
         let mut done = Ok(());
         for first in kept.first.get(..kept.blocks.into()).unwrap_or(&[]) {
             let endpoint = Endpoint::new(kept.outside, *first);
@@ -161,7 +166,7 @@ impl Nat {
                 None => {}
             }
             self.tell_released(kept, *first, now);
-            done = Err(Lost::Pool);
+            done = Err(SkipReason::Pool);
         }
         if let Some(there) = self.subscribers.at_mut(number) {
             *there = line;
@@ -174,10 +179,10 @@ impl Nat {
         let (inside, outside) = (Ipv4Addr::from_bits(kept.inside), Ipv4Addr::from_bits(kept.outside));
         let ports = (first, first.saturating_add(kept.size.saturating_sub(1)));
         let block = BlockRecord { inside, realm: kept.realm, outside, ports };
-        self.events.push(now, What::BlockReleased(block));
+        self.events.push(now, EventKind::BlockReleased(block));
     }
 
-    fn import_ports(&mut self, kept: &KeptPorts, past: Past) {
+    fn import_ports(&mut self, kept: &KeptPorts, past: ImportClock) {
         let Some(left) = left(kept.left, past) else { return };
         let ports = (0..64u16).filter(|bit| kept.ports >> bit & 1 == 1);
         for port in ports.filter_map(|bit| kept.outside.port.checked_add(bit)) {
@@ -186,32 +191,32 @@ impl Nat {
         }
     }
 
-    pub(super) fn import_session(&mut self, kept: &KeptSession, past: Past) -> Result<(), Lost> {
+    pub(super) fn import_session(&mut self, kept: &KeptSession, past: ImportClock) -> Result<(), SkipReason> {
         let number = self
             .subscribers
             .find(&self.hasher, kept.inside.address, kept.realm)
-            .ok_or_else(|| self.why_nobody(kept))?;
-        let line = *self.subscribers.at(number).ok_or(Lost::Full)?;
+            .ok_or_else(|| self.missing_subscriber_reason(kept))?;
+        let line = *self.subscribers.at(number).ok_or(SkipReason::Full)?;
         let (flags, of) = self.place_of(kept, &line)?;
         let mut session = self.session_of(kept, number, &line, flags);
         let (idle, asked) = (elapsed(kept.idle, past), left(kept.asked, past));
         if asked.is_none() && (kept.state == State::Pinned || idle >= self.idle.of(&session)) {
-            return Err(Lost::Expired);
+            return Err(SkipReason::Expired);
         }
         session.last_seen = tick(past.now).wrapping_sub(idle.min(u32::MAX / 4));
         let twice = kept.state != State::Pinned
             && (self.find_up(kept.inside, kept.remote, kept.protocol, kept.realm).is_some()
                 || self.find_down(kept.remote, kept.outside, kept.protocol).is_some());
         if twice {
-            return Err(Lost::Conflict);
+            return Err(SkipReason::Conflict);
         }
         if !self.sessions.has_room() {
-            return Err(Lost::Full);
+            return Err(SkipReason::Full);
         }
         // The first of a mapping has its port; so has each session where none is shared.
         let claims = flags & Session::STATIC == 0 && of.is_none();
         if claims && !self.pool.claim_port(kept.outside, class(kept.protocol), past.now) {
-            return Err(Lost::Conflict);
+            return Err(SkipReason::Conflict);
         }
         let Ok(index) = self.install(session, of, past.now) else {
             if claims {
@@ -222,7 +227,7 @@ impl Nat {
                     past.now,
                 );
             }
-            return Err(Lost::Full);
+            return Err(SkipReason::Full);
         };
         if let (Some(left), Some(line)) = (asked, self.sessions.at_mut(index))
             && kept.state != State::Pinned
@@ -239,14 +244,14 @@ impl Nat {
         Ok(())
     }
 
-    pub(super) fn import_asked(&mut self, kept: &KeptAsked, past: Past) -> Result<(), Lost> {
-        let until = past.now + left(kept.left, past).ok_or(Lost::Expired)?;
+    pub(super) fn import_asked(&mut self, kept: &KeptMapping, past: ImportClock) -> Result<(), SkipReason> {
+        let until = past.now + left(kept.left, past).ok_or(SkipReason::Expired)?;
         let index = match self.mapped_inside(kept.inside, kept.protocol, kept.realm) {
             Some(Mapped::Session(index)) if self.is_pinned(index) => index,
             // The mapping was left out: that was told.
-            _ => return Err(Lost::Pool),
+            _ => return Err(SkipReason::Pool),
         };
-        let subscriber = self.sessions.at(index).ok_or(Lost::Pool)?.subscriber;
+        let subscriber = self.sessions.at(index).ok_or(SkipReason::Pool)?.subscriber;
         let filters = kept.lets_in.iter().take(kept.filters.into()).map(|(address, bits, port)| {
             RemoteFilter { network: Prefix::new(Ipv4Addr::from_bits(*address), *bits), port: *port }
         });
@@ -256,18 +261,18 @@ impl Nat {
     }
 
     /// Why the subscriber of a session is not there.
-    fn why_nobody(&self, kept: &KeptSession) -> Lost {
+    fn missing_subscriber_reason(&self, kept: &KeptSession) -> SkipReason {
         if !self.is_inside(kept.inside.address) {
-            Lost::NotInside
+            SkipReason::NotInside
         } else if self.subscriber_count() >= self.config.subscribers {
-            Lost::Full
+            SkipReason::Full
         } else {
-            Lost::Pool
+            SkipReason::Pool
         }
     }
 
     /// What kind of endpoint a session has outside, and the session whose mapping it shares.
-    fn place_of(&self, kept: &KeptSession, line: &Subscriber) -> Result<(u8, Option<u32>), Lost> {
+    fn place_of(&self, kept: &KeptSession, line: &Subscriber) -> Result<(u8, Option<u32>), SkipReason> {
         let inside = self.mapped_inside(kept.inside, kept.protocol, kept.realm);
         let outside = self.mapped_outside(kept.outside, kept.protocol);
         if let Some(Mapped::Static(number)) = outside {
@@ -276,17 +281,17 @@ impl Nat {
             });
             // Who asked for a mapping has it in the forward.
             let fits = same && kept.state != State::Pinned;
-            return if fits { Ok((Session::STATIC, None)) } else { Err(Lost::Forward) };
+            return if fits { Ok((Session::STATIC, None)) } else { Err(SkipReason::Forward) };
         }
         if kept.forward || matches!(inside, Some(Mapped::Static(_))) {
-            return Err(Lost::Forward);
+            return Err(SkipReason::Forward);
         }
-        let block = self.pool.block_of(kept.outside.address, kept.outside.port).ok_or(Lost::Pool)?;
+        let block = self.pool.block_of(kept.outside.address, kept.outside.port).ok_or(SkipReason::Pool)?;
         if block.0 != line.address || !line.blocks().contains(&block.1) {
-            return Err(Lost::Pool);
+            return Err(SkipReason::Pool);
         }
         if !self.shares_mappings(kept.protocol) {
-            return if kept.state == State::Pinned { Err(Lost::Conflict) } else { Ok((0, None)) };
+            return if kept.state == State::Pinned { Err(SkipReason::Conflict) } else { Ok((0, None)) };
         }
         match (inside, outside) {
             (None, None) => Ok((Session::SHARED, None)),
@@ -298,9 +303,9 @@ impl Nat {
                 };
                 let is_one = [of, same].iter().all(|one| self.sessions.at(*one).is_some_and(agrees));
                 let again = kept.state == State::Pinned && self.is_pinned(of);
-                if is_one && !again { Ok((Session::SHARED, Some(of))) } else { Err(Lost::Conflict) }
+                if is_one && !again { Ok((Session::SHARED, Some(of))) } else { Err(SkipReason::Conflict) }
             }
-            _ => Err(Lost::Conflict),
+            _ => Err(SkipReason::Conflict),
         }
     }
 
@@ -332,14 +337,14 @@ impl Nat {
     }
 
     /// The port of a session that is left out rests, from now on or from when its time was over (RFC 6888 REQ-8).
-    fn rest_lost(&mut self, kept: &KeptSession, lost: Lost, past: Past) {
+    fn rest_lost(&mut self, kept: &KeptSession, lost: SkipReason, past: ImportClock) {
         if kept.forward {
             return;
         }
         let since_asked = past.passed.saturating_sub(u64::from(kept.asked) << 20);
         let ago = match (lost, kept.state) {
-            (Lost::Expired, State::Pinned) => since_asked,
-            (Lost::Expired, state) => {
+            (SkipReason::Expired, State::Pinned) => since_asked,
+            (SkipReason::Expired, state) => {
                 let lives = self.idle.of_state(kept.protocol, state);
                 since_asked.min(u64::from(elapsed(kept.idle, past).saturating_sub(lives)) << 20)
             }
@@ -351,12 +356,12 @@ impl Nat {
 }
 
 /// What is left now of so many ticks, ns.
-pub(super) fn left(ticks: u32, past: Past) -> Option<u64> {
+pub(super) fn left(ticks: u32, past: ImportClock) -> Option<u64> {
     (u64::from(ticks) << 20).checked_sub(past.passed).filter(|left| *left > 0)
 }
 
 /// Ticks for which something is idle now.
-fn elapsed(idle: u32, past: Past) -> u32 {
+fn elapsed(idle: u32, past: ImportClock) -> u32 {
     idle.saturating_add(ticks(past.passed))
 }
 

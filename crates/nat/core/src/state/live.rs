@@ -6,10 +6,10 @@
 //! An update says what is, not what to do: the same one twice changes nothing. What a standby has and was not told of in three
 //! sweeps is no more.
 
-use super::codec::{Broken, Fields, LONGEST, put_endpoint};
+use super::codec::{BadRecord, Fields, LONGEST, put_endpoint};
 use super::export::ports_record;
-use super::import::{Lost, Past, left};
-use super::{KeptAsked, KeptSession, KeptSubscriber, Record};
+use super::import::{ImportClock, SkipReason, left};
+use super::{KeptMapping, KeptSession, KeptSubscriber, Record};
 use crate::binding::{Hop, Mac};
 use crate::config::Prefix;
 use crate::event::SessionRecord;
@@ -60,8 +60,8 @@ impl Update {
     }
 
     /// The update at the beginning, and how many bytes it has.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), Broken> {
-        let (kind, rest) = bytes.split_first().ok_or(Broken)?;
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), BadRecord> {
+        let (kind, rest) = bytes.split_first().ok_or(BadRecord)?;
         let mut fields = Fields(rest);
         match *kind {
             ENDED => {
@@ -69,7 +69,7 @@ impl Update {
                 let (outside, remote) = (fields.endpoint()?, fields.endpoint()?);
                 let (protocol, asked) = (fields.protocol()?, fields.byte()?);
                 if asked > 1 {
-                    return Err(Broken);
+                    return Err(BadRecord);
                 }
                 let session = SessionRecord { inside, realm, outside, remote, protocol };
                 Ok((Self::Ended(session, asked == 1), ENDED_LEN))
@@ -98,14 +98,14 @@ impl Sweep {
 
 /// Where the search for what a standby was not told of goes on: sessions first, since who has some stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aging {
+pub enum AgingCursor {
     /// At a line of sessions.
     Sessions(u32),
     /// At a line of subscribers.
     Subscribers(u32),
 }
 
-impl Aging {
+impl AgingCursor {
     /// At the beginning.
     pub const START: Self = Self::Sessions(0);
 }
@@ -170,12 +170,12 @@ impl Nat {
     }
 
     /// Know what an update says. `hops` are its subscriber's next hops, as for [`Nat::import`]; 0 is none that is known.
-    pub fn apply(&mut self, update: &Update, now: u64, hops: (u16, u16)) -> Result<(), Lost> {
-        let past = Past { passed: 0, now };
+    pub fn apply(&mut self, update: &Update, now: u64, hops: (u16, u16)) -> Result<(), SkipReason> {
+        let past = ImportClock { passed: 0, now };
         match update {
             Update::There(Record::Subscriber(kept)) => self.apply_subscriber(kept, past, hops),
             Update::There(Record::Session(kept)) => self.apply_session(kept, past),
-            Update::There(Record::Asked(kept)) => self.apply_asked(kept, past),
+            Update::There(Record::Mapping(kept)) => self.apply_asked(kept, past),
             Update::There(record @ Record::Ports(_)) => self.import(record, past, hops),
             Update::Ended(session, asked) => {
                 if let Some(index) = self.known(session, *asked) {
@@ -202,9 +202,9 @@ impl Nat {
 
     /// A sweep is over: what is in the next `lines` lines, and was not told of in three of them, is no more. Where to go on; `None`: that
     /// was all.
-    pub fn age(&mut self, at: Aging, lines: u32, now: u64) -> Option<Aging> {
+    pub fn age(&mut self, at: AgingCursor, lines: u32, now: u64) -> Option<AgingCursor> {
         match at {
-            Aging::Sessions(from) => {
+            AgingCursor::Sessions(from) => {
                 let end = from.saturating_add(lines).min(self.sessions.used());
                 for index in from..end {
                     let line = self.sessions.at_mut(index).filter(|session| session.is_alive());
@@ -212,9 +212,13 @@ impl Nat {
                         self.end(index, now);
                     }
                 }
-                Some(if end < self.sessions.used() { Aging::Sessions(end) } else { Aging::Subscribers(0) })
+                Some(if end < self.sessions.used() {
+                    AgingCursor::Sessions(end)
+                } else {
+                    AgingCursor::Subscribers(0)
+                })
             }
-            Aging::Subscribers(from) => {
+            AgingCursor::Subscribers(from) => {
                 let end = from.saturating_add(lines).min(self.subscribers.used());
                 for number in from..end {
                     let Some(line) = self.subscribers.at_mut(number) else { break };
@@ -222,7 +226,7 @@ impl Nat {
                         self.forget_subscriber(number, now);
                     }
                 }
-                (end < self.subscribers.used()).then_some(Aging::Subscribers(end))
+                (end < self.subscribers.used()).then_some(AgingCursor::Subscribers(end))
             }
         }
     }
@@ -239,12 +243,17 @@ impl Nat {
         }
     }
 
-    fn apply_subscriber(&mut self, kept: &KeptSubscriber, past: Past, hops: (u16, u16)) -> Result<(), Lost> {
+    fn apply_subscriber(
+        &mut self,
+        kept: &KeptSubscriber,
+        past: ImportClock,
+        hops: (u16, u16),
+    ) -> Result<(), SkipReason> {
         let Some(number) = self.subscribers.find(&self.hasher, kept.inside, kept.realm) else {
             return self.import_subscriber(kept, past, hops);
         };
         let idle = kept.idle.min(u32::MAX / 4);
-        let Some(line) = self.subscribers.at_mut(number) else { return Err(Lost::Full) };
+        let Some(line) = self.subscribers.at_mut(number) else { return Err(SkipReason::Full) };
         line.be_young();
         if hops.1 != 0 {
             (line.up_hop, line.down_hop) = hops;
@@ -266,7 +275,7 @@ impl Nat {
         self.claim_blocks(number, kept, past.now)
     }
 
-    fn apply_session(&mut self, kept: &KeptSession, past: Past) -> Result<(), Lost> {
+    fn apply_session(&mut self, kept: &KeptSession, past: ImportClock) -> Result<(), SkipReason> {
         let KeptSession { inside, realm, outside, remote, protocol, .. } = *kept;
         let asked = kept.state == State::Pinned;
         let named = SessionRecord { inside, realm, outside, remote, protocol };
@@ -282,13 +291,13 @@ impl Nat {
         }
         match self.import_session(kept, past) {
             // Who is in its way has ended, or this NAT would not be told of it.
-            Err(Lost::Conflict) if self.clear_way(kept, past.now) => self.import_session(kept, past),
+            Err(SkipReason::Conflict) if self.clear_way(kept, past.now) => self.import_session(kept, past),
             done => done,
         }
     }
 
     /// A session is there still, and this is what it is doing.
-    fn refresh(&mut self, index: u32, kept: &KeptSession, past: Past) {
+    fn refresh(&mut self, index: u32, kept: &KeptSession, past: ImportClock) {
         let of = self.sessions.at(index).map(|session| session.subscriber);
         let hops = of.and_then(|number| self.subscribers.at(number)).map(|line| (line.up_hop, line.down_hop));
         let extended = left(kept.asked, past);
@@ -341,7 +350,7 @@ impl Nat {
         cleared
     }
 
-    fn apply_asked(&mut self, kept: &KeptAsked, past: Past) -> Result<(), Lost> {
+    fn apply_asked(&mut self, kept: &KeptMapping, past: ImportClock) -> Result<(), SkipReason> {
         let before = match self.mapped_inside(kept.inside, kept.protocol, kept.realm) {
             Some(Mapped::Session(index)) => self.asked.mapping(index).cloned(),
             _ => None,

@@ -44,7 +44,7 @@ fn sweep(active: &Nat, now: u64) -> Vec<Update> {
 }
 
 fn age(standby: &mut Nat, now: u64) {
-    let mut at = Some(Aging::START);
+    let mut at = Some(AgingCursor::START);
     while let Some(from) = at {
         at = standby.age(from, 5, now);
     }

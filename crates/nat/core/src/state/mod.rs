@@ -16,9 +16,9 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{Broken, LONGEST};
-pub use import::{Lost, Past};
-pub use live::{Aging, Sweep, Update};
+pub use codec::{BadRecord, LONGEST};
+pub use import::{ImportClock, SkipReason};
+pub use live::{AgingCursor, Sweep, Update};
 
 use crate::binding::Mac;
 use crate::explicit::{FILTERS, Nonce};
@@ -36,7 +36,7 @@ pub enum Record {
     /// A session.
     Session(KeptSession),
     /// Whose a mapping is that was asked for, and whom it lets in; the mapping is a session before it.
-    Asked(KeptAsked),
+    Mapping(KeptMapping),
 }
 
 impl Record {
@@ -45,7 +45,7 @@ impl Record {
         match self {
             Self::Subscriber(kept) => Some((kept.inside, kept.realm)),
             Self::Session(kept) => Some((kept.inside.address, kept.realm)),
-            Self::Asked(kept) => Some((kept.inside.address, kept.realm)),
+            Self::Mapping(kept) => Some((kept.inside.address, kept.realm)),
             Self::Ports(_) => None,
         }
     }
@@ -114,7 +114,7 @@ pub struct KeptSession {
 
 /// A mapping that was asked for (RFC 6887).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptAsked {
+pub struct KeptMapping {
     /// The subscriber's endpoint.
     pub inside: Endpoint,
     /// Its tags.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::{Config, Filtering, PoolAddress, Prefix, SECOND, StaticForward};
-use crate::explicit::{RemoteFilter, Stands, Wanted};
+use crate::explicit::{ExplicitMapping, MappingRequest, RemoteFilter};
 use crate::nat::Nat;
 use crate::reason::Reason;
 use crate::session::tick;
@@ -63,7 +63,8 @@ pub(super) fn up(nat: &mut Nat, host: u32, port: u16, now: u64) -> Option<Endpoi
 
 /// Ask for a mapping of a day, at this port if that can be had.
 pub(super) fn map(nat: &mut Nat, inside: Endpoint, port: Option<u16>, now: u64) -> Option<Endpoint> {
-    let wanted = Wanted { port, nonce: NONCE, ..Wanted::new(inside, 17, 0, now + 86_400 * SECOND) };
+    let wanted =
+        MappingRequest { port, nonce: NONCE, ..MappingRequest::new(inside, 17, 0, now + 86_400 * SECOND) };
     nat.map(&wanted, now).ok()
 }
 
@@ -81,7 +82,7 @@ fn records(nat: &Nat, now: u64) -> Vec<Record> {
 }
 
 /// A NAT of these records, and what it left out.
-fn restored(config: Config, records: &[Record], past: Past) -> (Nat, Vec<Lost>) {
+fn restored(config: Config, records: &[Record], past: ImportClock) -> (Nat, Vec<SkipReason>) {
     let mut nat = Nat::new(config).unwrap();
     let mut lost = Vec::new();
     for record in records {
@@ -126,7 +127,7 @@ fn translations_next_hops_and_idle_times_go_on() {
     let before = [0, 1, 2].map(|host| up(&mut nat, host, 7, 100 * SECOND).unwrap());
     let kept = records(&nat, 200 * SECOND);
     // Another clock, which begins anew, and another secret.
-    let past = Past { passed: 50 * SECOND, now: SECOND };
+    let past = ImportClock { passed: 50 * SECOND, now: SECOND };
     let (mut nat, lost) = restored(Config { seed: [9; 32], ..config() }, &kept, past);
     assert_eq!((lost, nat.session_count(), nat.subscriber_count()), (vec![], 3, 3));
     let (verdict, _, to) = send(&mut nat, Side::Outside, SERVER, before[1], 2 * SECOND);
@@ -152,7 +153,7 @@ fn ports_go_on_resting_and_no_longer() {
         pass(&mut nat, ended - 301, ended + 1);
         assert_eq!(nat.session_count(), 0, "it ended");
         pass(&mut nat, ended + 1, written);
-        let past = Past { passed: passed * SECOND, now: 3 * SECOND };
+        let past = ImportClock { passed: passed * SECOND, now: 3 * SECOND };
         let (mut nat, lost) = restored(config(), &records(&nat, written * SECOND), past);
         assert_eq!(lost, []);
         // Somebody wants just that port, so long after it was free.
@@ -176,11 +177,11 @@ fn what_is_over_meanwhile_rests_from_its_end_and_is_logged() {
     let outside = up(&mut nat, 0, 8, 100 * SECOND).unwrap();
     let kept = records(&nat, 110 * SECOND);
     // It ended 30 s ago.
-    let past = Past { passed: 320 * SECOND, now: SECOND };
+    let past = ImportClock { passed: 320 * SECOND, now: SECOND };
     let (mut nat, lost) = restored(config(), &kept, past);
-    assert_eq!((lost, nat.session_count(), nat.subscriber_count()), (vec![Lost::Expired], 0, 1));
+    assert_eq!((lost, nat.session_count(), nat.subscriber_count()), (vec![SkipReason::Expired], 0, 1));
     let events: Vec<_> = std::iter::from_fn(|| nat.pop_event()).map(|event| event.what).collect();
-    let [crate::What::SessionEnded(record, volume)] = events[..] else { panic!("{events:?}") };
+    let [crate::EventKind::SessionEnded(record, volume)] = events[..] else { panic!("{events:?}") };
     assert_eq!((record.outside, volume.packets_up), (outside, 1));
     let ask = |nat: &mut Nat, port, now| {
         map(nat, Endpoint::new(HOST, port), Some(outside.port), now) == Some(outside)
@@ -203,7 +204,7 @@ fn what_does_not_fit_any_more_is_left_out_with_its_reason() {
         .filter_map(|record| if let Record::Session(kept) = record { Some(*kept) } else { None })
         .partition(|kept| !kept.forward);
     assert_eq!((sessions.len(), forwarded.len()), (4, 1));
-    let past = Past { passed: 0, now: SECOND };
+    let past = ImportClock { passed: 0, now: SECOND };
     let same = Config { static_forwards: vec![forward(1100, 9)], ..config() };
     let try_with = |config: Config| {
         let (nat, lost) = restored(config, &kept, past);
@@ -211,31 +212,31 @@ fn what_does_not_fit_any_more_is_left_out_with_its_reason() {
     };
     assert_eq!(try_with(same.clone()), (5, vec![]));
     // Fewer sessions, fewer subscribers.
-    assert_eq!(try_with(Config { sessions: 2, ..same.clone() }), (2, vec![Lost::Full; 3]));
+    assert_eq!(try_with(Config { sessions: 2, ..same.clone() }), (2, vec![SkipReason::Full; 3]));
     let (count, lost) = try_with(Config { subscribers: 2, ..same.clone() });
-    assert_eq!((count, lost), (2, vec![Lost::Full; 6]));
+    assert_eq!((count, lost), (2, vec![SkipReason::Full; 6]));
     // Another prefix inside: none of them is a subscriber.
     let inside = vec![Prefix::new(Ipv4Addr::new(192, 168, 0, 0), 16)];
-    assert_eq!(try_with(Config { inside, ..config() }), (0, vec![Lost::NotInside; 10]));
+    assert_eq!(try_with(Config { inside, ..config() }), (0, vec![SkipReason::NotInside; 10]));
     // The forward is not there any more.
-    assert_eq!(try_with(config()), (4, vec![Lost::Forward]));
+    assert_eq!(try_with(config()), (4, vec![SkipReason::Forward]));
     // Another forward has a port that is in use.
     let taken = StaticForward {
         outside: (Ipv4Addr::from_bits(sessions[0].outside.address), sessions[0].outside.port),
         ..forward(0, 77)
     };
     let config_of = |forwards| Config { static_forwards: forwards, ..config() };
-    assert_eq!(try_with(config_of(vec![forward(1100, 9), taken])), (4, vec![Lost::Forward]));
+    assert_eq!(try_with(config_of(vec![forward(1100, 9), taken])), (4, vec![SkipReason::Forward]));
     // Addresses that are gone, and blocks that are cut otherwise.
     let other = vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))];
     let (count, lost) = try_with(Config { pool: other, ..config() });
-    assert_eq!((count, lost), (0, [vec![Lost::Pool; 8], vec![Lost::Forward]].concat()));
+    assert_eq!((count, lost), (0, [vec![SkipReason::Pool; 8], vec![SkipReason::Forward]].concat()));
     let (count, lost) = try_with(Config { ports_per_block: 128, ..same.clone() });
-    assert_eq!((count, lost), (1, vec![Lost::Pool; 8]));
+    assert_eq!((count, lost), (1, vec![SkipReason::Pool; 8]));
     // Told twice.
     let twice = [kept.clone(), kept.clone()].concat();
     let (nat, lost) = restored(same, &twice, past);
-    assert_eq!((nat.session_count(), lost), (5, vec![Lost::Conflict; 10]));
+    assert_eq!((nat.session_count(), lost), (5, vec![SkipReason::Conflict; 10]));
 }
 
 #[test]
@@ -248,8 +249,8 @@ fn the_ports_of_sessions_that_are_left_out_rest() {
     let pool = PoolAddress { address: Ipv4Addr::from_bits(outside.address), ports: first..=first + 63 };
     let inside = vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 32)];
     let other = Config { inside, pool: vec![pool], ..config() };
-    let (mut nat, lost) = restored(other, &kept, Past { passed: 0, now: SECOND });
-    assert_eq!(lost, [Lost::NotInside; 2]);
+    let (mut nat, lost) = restored(other, &kept, ImportClock { passed: 0, now: SECOND });
+    assert_eq!(lost, [SkipReason::NotInside; 2]);
     let ask = |nat: &mut Nat, port, now| {
         map(nat, Endpoint::new(HOST + 1, port), Some(outside.port), now).unwrap() == outside
     };
@@ -262,10 +263,11 @@ fn the_ports_of_sessions_that_are_left_out_rest() {
 fn a_mapping_that_was_asked_for_ends_in_time_after_a_restart() {
     let mut nat = Nat::new(config()).unwrap();
     let inside = Endpoint::new(HOST, 7);
-    let wanted = Wanted { nonce: NONCE, ..Wanted::new(inside, 17, 0, 111 * SECOND) };
+    let wanted = MappingRequest { nonce: NONCE, ..MappingRequest::new(inside, 17, 0, 111 * SECOND) };
     nat.map(&wanted, SECOND).unwrap();
     // Ten seconds are left.
-    let (mut nat, lost) = restored(config(), &records(&nat, 101 * SECOND), Past { passed: 0, now: SECOND });
+    let (mut nat, lost) =
+        restored(config(), &records(&nat, 101 * SECOND), ImportClock { passed: 0, now: SECOND });
     assert_eq!(lost, []);
     pass(&mut nat, 1, 10);
     assert!(nat.explicit(inside, 17, 0).is_some());
@@ -279,8 +281,8 @@ fn a_mapping_that_ended_meanwhile_ends_in_the_log() {
     let mut nat = Nat::new(logged.clone()).unwrap();
     let outside = map(&mut nat, Endpoint::new(HOST, 7), None, SECOND).unwrap();
     let (mut nat, _) =
-        restored(logged, &records(&nat, SECOND), Past { passed: 86_401 * SECOND, now: SECOND });
-    let ended = |what| matches!(what, crate::What::SessionEnded(record, _) if record.outside == outside);
+        restored(logged, &records(&nat, SECOND), ImportClock { passed: 86_401 * SECOND, now: SECOND });
+    let ended = |what| matches!(what, crate::EventKind::SessionEnded(record, _) if record.outside == outside);
     assert_eq!(std::iter::from_fn(|| nat.pop_event()).filter(|event| ended(event.what)).count(), 1);
 }
 
@@ -294,10 +296,10 @@ fn whom_a_subscriber_talks_to_is_logged_with_sessions_only() {
     session.up = (1 << 25) << 38 | (1 << 25);
     for log_sessions in [false, true] {
         let (mut nat, lost) =
-            restored(Config { log_sessions, ..config() }, &kept, Past { passed: 0, now: SECOND });
+            restored(Config { log_sessions, ..config() }, &kept, ImportClock { passed: 0, now: SECOND });
         assert_eq!(lost, []);
         up(&mut nat, 0, 7, SECOND).unwrap();
-        let interim = |what| matches!(what, crate::What::SessionInterim(..));
+        let interim = |what| matches!(what, crate::EventKind::SessionInterim(..));
         let told = std::iter::from_fn(|| nat.pop_event()).filter(|event| interim(event.what)).count();
         assert_eq!((told, nat.session_count()), (usize::from(log_sessions), 1));
         assert!(nat.sessions().all(|(_, one)| one.volume().packets_up == 0), "they begin anew");
@@ -310,9 +312,9 @@ fn the_port_of_a_mapping_that_ended_meanwhile_rests_from_its_end() {
     let outside = map(&mut nat, Endpoint::new(HOST, 7), None, SECOND).unwrap();
     let kept = records(&nat, SECOND);
     for (since, rests) in [(60, true), (241, false)] {
-        let past = Past { passed: (86_400 + since) * SECOND, now: SECOND };
+        let past = ImportClock { passed: (86_400 + since) * SECOND, now: SECOND };
         let (mut nat, lost) = restored(config(), &kept, past);
-        assert_eq!(lost, [Lost::Expired; 2]);
+        assert_eq!(lost, [SkipReason::Expired; 2]);
         let given = map(&mut nat, Endpoint::new(HOST, 8), Some(outside.port), SECOND).unwrap();
         assert_eq!(given != outside, rests, "{given} {since} s after it ended");
     }
@@ -327,12 +329,13 @@ fn what_was_asked_for_stays_as_long_as_it_was_to() {
     up(&mut nat, 0, 7, SECOND).unwrap();
     let friend = RemoteFilter { network: Prefix::new(Ipv4Addr::from_bits(SERVER.address), 32), port: 54 };
     let until = 3_001 * SECOND;
-    let wanted = Wanted { nonce: NONCE, filters: &[friend], ..Wanted::new(inside, 17, 0, until) };
+    let wanted =
+        MappingRequest { nonce: NONCE, filters: &[friend], ..MappingRequest::new(inside, 17, 0, until) };
     let outside = nat.map(&wanted, SECOND).unwrap();
     // A session that is to live on without packets.
-    nat.peer(&Wanted::new(other, 17, 0, until), SERVER, SECOND).unwrap();
+    nat.peer(&MappingRequest::new(other, 17, 0, until), SERVER, SECOND).unwrap();
     let kept = records(&nat, SECOND);
-    assert_eq!(kept.iter().filter(|one| matches!(one, Record::Asked(_))).count(), 1);
+    assert_eq!(kept.iter().filter(|one| matches!(one, Record::Mapping(_))).count(), 1);
     for swapped in [false, true] {
         let mut kept = kept.clone();
         if swapped {
@@ -340,15 +343,17 @@ fn what_was_asked_for_stays_as_long_as_it_was_to() {
             kept.swap(1, 2);
             kept.swap(2, 3);
         }
-        let past = Past { passed: 1_000 * SECOND, now: SECOND };
+        let past = ImportClock { passed: 1_000 * SECOND, now: SECOND };
         let (mut nat, lost) = restored(strict.clone(), &kept, past);
         // The session of the first was over by its own time, and the mapping is there.
-        assert_eq!((lost, nat.session_count()), (vec![Lost::Expired], 1), "{swapped}");
+        assert_eq!((lost, nat.session_count()), (vec![SkipReason::Expired], 1), "{swapped}");
         let from = |port| Endpoint::new(SERVER.address, port);
         let (verdict, ..) = send(&mut nat, Side::Outside, from(55), outside, SECOND);
         assert_eq!(verdict, Verdict::Drop(Reason::Filtered), "its filter");
         assert!(matches!(send(&mut nat, Side::Outside, from(54), outside, SECOND).0, Verdict::Forward(_)));
-        let Some(Stands::Asked(_, explicit)) = nat.explicit(inside, 17, 0) else { panic!("it is there") };
+        let Some(ExplicitMapping::Requested(_, explicit)) = nat.explicit(inside, 17, 0) else {
+            panic!("it is there")
+        };
         assert!(explicit.nonce == NONCE && explicit.until.abs_diff(2_001 * SECOND) < SECOND);
         pass(&mut nat, 1, 1_999);
         assert!(nat.explicit(inside, 17, 0).is_some() && nat.session_count() == 1);
@@ -356,7 +361,8 @@ fn what_was_asked_for_stays_as_long_as_it_was_to() {
         assert!(nat.explicit(inside, 17, 0).is_none() && nat.session_count() == 0);
         nat.audit().unwrap();
         // All of it was over meanwhile.
-        let (mut nat, _) = restored(strict.clone(), &kept, Past { passed: 4_000 * SECOND, now: SECOND });
+        let (mut nat, _) =
+            restored(strict.clone(), &kept, ImportClock { passed: 4_000 * SECOND, now: SECOND });
         pass(&mut nat, 1, 3);
         assert_eq!((nat.explicit(inside, 17, 0), nat.session_count()), (None, 0));
     }
@@ -419,9 +425,9 @@ proptest! {
                 }
                 Step::Restart(seconds) => {
                     let kept = records(&nat, now);
-                    let past = Past { passed: seconds * SECOND, now: 5 * SECOND };
+                    let past = ImportClock { passed: seconds * SECOND, now: 5 * SECOND };
                     let (mut other, lost) = restored(Config { seed: [8; 32], ..config() }, &kept, past);
-                    prop_assert!(lost.iter().all(|lost| *lost == Lost::Expired), "{:?}", lost);
+                    prop_assert!(lost.iter().all(|lost| *lost == SkipReason::Expired), "{:?}", lost);
                     // The first waits as long as the second was not there.
                     for _ in 0..seconds {
                         now += SECOND;
@@ -434,7 +440,7 @@ proptest! {
                     for (one, _) in &known {
                         let (inside, outside) = (one.inside(), one.outside());
                         if one.state() == State::Pinned {
-                            let Some(Stands::Asked(is, explicit)) = other.explicit(inside, 17, 0) else {
+                            let Some(ExplicitMapping::Requested(is, explicit)) = other.explicit(inside, 17, 0) else {
                                 return Err(TestCaseError::fail("a mapping is gone"));
                             };
                             prop_assert_eq!((is, explicit.nonce), (outside, NONCE));
@@ -469,7 +475,7 @@ proptest! {
             config.deterministic = Some(Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 29));
         }
         let mut nat = Nat::new(config).unwrap();
-        let past = Past { passed: passed * SECOND, now: 2 * SECOND };
+        let past = ImportClock { passed: passed * SECOND, now: 2 * SECOND };
         for (kind, host, realm, port, bits, idle, how) in records {
             let (inside, realm) = (Endpoint::new(HOST + host, port), u32::from(realm) << 12);
             let outside = Endpoint::new(0xcb00_7101 + (bits as u32 & 1), 1024 + port);
@@ -480,7 +486,7 @@ proptest! {
                     first: std::array::from_fn(|at| 1024 + 64 * ((bits >> (at * 3)) as u16 % 8)),
                     blocks: how % 9, size: 64, idle,
                 }),
-                4 => Record::Asked(KeptAsked {
+                4 => Record::Mapping(KeptMapping {
                     inside, realm, protocol: if how & 1 == 0 { 6 } else { 17 },
                     left: idle % 1_000_000, nonce: NONCE, lets_in: [(host, how % 33, port); 8], filters: how % 9,
                 }),

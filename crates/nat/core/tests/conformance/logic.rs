@@ -1,8 +1,8 @@
 //! The NAT's logic carries a case.
 
-use super::play::{Carrier, Seen, Sent, endpoint};
+use super::play::{Carrier, PacketOutcome, Sent, endpoint};
 use nat_core::config::{Config, SECOND};
-use nat_core::{Endpoint, Frame, Nat, Side, Verdict, What};
+use nat_core::{Endpoint, EventKind, Frame, Nat, Side, Verdict};
 use std::collections::HashMap;
 
 const BEGIN: u64 = 1_000 * SECOND;
@@ -22,14 +22,14 @@ impl Logic {
     fn log(&mut self) {
         while let Some(event) = self.nat.pop_event() {
             let kind = match event.what {
-                What::SessionCreated(_) => "session+",
-                What::SessionEnded(..) => "session-",
-                What::SessionInterim(..) => "interim",
-                What::BlockAllocated(_) => "block+",
-                What::BlockReleased(_) => "block-",
-                What::MappingCreated(_) => "mapping+",
-                What::MappingDeleted(_) => "mapping-",
-                What::Refused(_, of, _) => {
+                EventKind::SessionCreated(_) => "session+",
+                EventKind::SessionEnded(..) => "session-",
+                EventKind::SessionInterim(..) => "interim",
+                EventKind::BlockAllocated(_) => "block+",
+                EventKind::BlockReleased(_) => "block-",
+                EventKind::MappingCreated(_) => "mapping+",
+                EventKind::MappingDeleted(_) => "mapping-",
+                EventKind::Refused(_, of, _) => {
                     *self.logged.entry(format!("refused-of-{of}")).or_default() += 1;
                     "refused"
                 }
@@ -50,7 +50,7 @@ impl Carrier for Logic {
         }
     }
 
-    fn send(&mut self, side: Side, mut frame: Vec<u8>) -> Seen {
+    fn send(&mut self, side: Side, mut frame: Vec<u8>) -> PacketOutcome {
         let verdict = {
             let mut frames = [Frame::new(&mut frame)];
             self.nat.process(side, &mut frames, self.now);
@@ -60,11 +60,15 @@ impl Carrier for Logic {
             Verdict::Forward(forward) => {
                 let is_ip = |three: &[u8]| three[..2] == [8, 0] && three[2] >> 4 == 4;
                 let l3 = frame.windows(3).position(is_ip).unwrap() + 2;
-                Seen::Forwarded(Sent { to: forward.to, ip: frame[l3..].to_vec(), realm: forward.realm })
+                PacketOutcome::Forwarded(Sent {
+                    to: forward.to,
+                    ip: frame[l3..].to_vec(),
+                    realm: forward.realm,
+                })
             }
-            Verdict::Drop(reason) => Seen::Dropped(reason.name().into()),
+            Verdict::Drop(reason) => PacketOutcome::Dropped(reason.name().into()),
             // In pieces, of which the first is told here.
-            Verdict::Held => self.sent().map_or(Seen::Held, Seen::Forwarded),
+            Verdict::Held => self.sent().map_or(PacketOutcome::Held, PacketOutcome::Forwarded),
             Verdict::Pending => panic!("undecided"),
         }
     }

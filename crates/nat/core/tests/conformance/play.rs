@@ -31,7 +31,7 @@ pub struct Sent {
 }
 
 /// What becomes of a packet that goes in.
-pub enum Seen {
+pub enum PacketOutcome {
     Forwarded(Sent),
     Dropped(String),
     Held,
@@ -42,7 +42,7 @@ pub trait Carrier {
     /// Let so many nanoseconds of the case have passed.
     fn pass(&mut self, until: u64);
     /// A frame comes in.
-    fn send(&mut self, side: Side, frame: Vec<u8>) -> Seen;
+    fn send(&mut self, side: Side, frame: Vec<u8>) -> PacketOutcome;
     /// What the NAT itself sends next.
     fn sent(&mut self) -> Option<Sent>;
     /// Whether a condition holds that packets do not show. `None`: there is no telling here.
@@ -86,11 +86,11 @@ fn configure(config: &mut Config, key: &str, value: &str) {
         "mss" => config.mss = Some(number() as u16),
         "mtu" => config.mtu.outside = number() as u16,
         "mtu.inside" => config.mtu.inside = number() as u16,
-        "outside" => config.guard.outside.push(prefix(value)),
+        "outside" => config.packet_filter.outside.push(prefix(value)),
         "inside" => config.inside = value.split(',').map(prefix).collect(),
-        "nobody" => config.guard.nobody.push(value.parse().unwrap()),
+        "non_host_addresses" => config.packet_filter.non_host_addresses.push(value.parse().unwrap()),
         "options" => {
-            config.guard.options = match value {
+            config.packet_filter.options = match value {
                 "any" => IpOptions::Any,
                 "none" => IpOptions::None,
                 _ => IpOptions::NoSourceRoute,
@@ -107,7 +107,7 @@ fn configure(config: &mut Config, key: &str, value: &str) {
             let (source, destination) = (prefix(parts[2]), prefix(parts[3]));
             let ports = parts.get(4).map(|port| port.parse().unwrap()..=port.parse().unwrap());
             let permit = key == "permit";
-            config.guard.rules.push(Rule { permit, from, protocol, source, destination, ports });
+            config.packet_filter.rules.push(Rule { permit, from, protocol, source, destination, ports });
         }
         "exempt" => config.exempt.push(Exemption { destination: prefix(value), ports: None }),
         "deterministic" => config.deterministic = Some(prefix(value)),
@@ -179,12 +179,12 @@ impl<C: Carrier> Player<C> {
         let packet =
             Packet::parse(&filled(what, &self.vars)).unwrap_or_else(|error| panic!("{what}: {error}"));
         match self.nat.send(side, packet.frame()) {
-            Seen::Forwarded(sent) => {
+            PacketOutcome::Forwarded(sent) => {
                 let to = if sent.to == side { "back " } else { "" };
                 format!("{to}{}", text(&sent.ip, sent.realm))
             }
-            Seen::Dropped(reason) => format!("drop {reason}"),
-            Seen::Held => "held".into(),
+            PacketOutcome::Dropped(reason) => format!("drop {reason}"),
+            PacketOutcome::Held => "held".into(),
         }
     }
 

@@ -30,7 +30,7 @@ pub enum Event {
         /// What it had.
         address: Ipv4Addr,
         /// Why.
-        why: Lost,
+        why: LossReason,
     },
     /// It asked for an address and a server said no. It tries to get another.
     Refused {
@@ -53,7 +53,7 @@ pub enum Event {
 /// Why an address was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lost {
+pub enum LossReason {
     /// The lease's time passed.
     Expired,
     /// A server said no when it was to be renewed (DHCPNAK).
@@ -66,7 +66,7 @@ pub enum Lost {
 
 /// An address that a client had: it asks for it again when it comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownAddress {
     /// Who.
     #[serde(with = "mac")]
     pub mac: Mac,

@@ -3,8 +3,8 @@
 use super::message::{Kind, Reply, Request};
 use super::shared::Shared;
 use super::terms::{Terms, Times};
-use super::wire::Way;
-use super::{Event, Ignored, Lost, SECOND};
+use super::wire::Endpoints;
+use super::{Event, IgnoreReason, LossReason, SECOND};
 use packet::Mac;
 use rand::Rng;
 use std::net::Ipv4Addr;
@@ -95,7 +95,7 @@ impl Client {
     /// Its time has come.
     pub(super) fn wake(&mut self, now: u64, shared: &mut Shared) {
         if self.lease().is_some() && now >= self.times.end {
-            self.lose(Lost::Expired, now, shared);
+            self.lose(LossReason::Expired, now, shared);
         }
         match self.state {
             State::Rebooting if self.sent >= REBOOTS => self.state = State::Init,
@@ -170,7 +170,7 @@ impl Client {
         if !matches!(request, Request::Select { .. }) {
             self.secs = u16::try_from(now.saturating_sub(self.began) / SECOND).unwrap_or(u16::MAX);
         }
-        shared.send(&Way { mac: self.mac, source, server }, request, self.xid, self.secs);
+        shared.send(&Endpoints { mac: self.mac, source, server }, request, self.xid, self.secs);
     }
 
     /// A server says something.
@@ -180,24 +180,24 @@ impl Client {
         from: Mac,
         now: u64,
         shared: &mut Shared,
-    ) -> Result<(), Ignored> {
+    ) -> Result<(), IgnoreReason> {
         if matches!(self.state, State::Init | State::InitReboot | State::Bound) {
-            return Err(Ignored::Unexpected);
+            return Err(IgnoreReason::Unexpected);
         }
         if reply.xid != self.xid {
-            return Err(Ignored::OtherExchange);
+            return Err(IgnoreReason::OtherExchange);
         }
         // Any server may speak for an address that is asked for without naming one.
         let chosen =
             matches!(self.state, State::Requesting | State::Renewing).then_some(self.terms).flatten();
         if chosen.is_some_and(|terms| terms.server != reply.server) {
-            return Err(Ignored::OtherServer);
+            return Err(IgnoreReason::OtherServer);
         }
         match (self.state, reply.kind) {
             (State::Selecting, Kind::Offer) => {
                 // It goes on listening: a rogue server that answers first takes no other server's place.
                 let terms = Terms::of(reply, &shared.config).inspect_err(|why| {
-                    if *why == Ignored::BadAddress {
+                    if *why == IgnoreReason::BadAddress {
                         let Reply { address, server, .. } = *reply;
                         shared.tell(Event::Unfit { mac: self.mac, address, server });
                     }
@@ -208,7 +208,7 @@ impl Client {
                 self.send(now, shared);
                 Ok(())
             }
-            (State::Selecting, _) | (_, Kind::Offer) => Err(Ignored::Unexpected),
+            (State::Selecting, _) | (_, Kind::Offer) => Err(IgnoreReason::Unexpected),
             (_, Kind::Ack) => self.acknowledged(reply, from, now, shared),
             (_, Kind::Nak) => {
                 self.refused(now, shared);
@@ -223,11 +223,11 @@ impl Client {
         from: Mac,
         now: u64,
         shared: &mut Shared,
-    ) -> Result<(), Ignored> {
+    ) -> Result<(), IgnoreReason> {
         let asked_for =
             if self.state == State::Rebooting { self.wanted } else { self.terms.map(|t| t.address) };
         if asked_for != Some(reply.address) {
-            return Err(Ignored::OtherAddress);
+            return Err(IgnoreReason::OtherAddress);
         }
         let terms = Terms::of(reply, &shared.config)?;
         if shared.is_free(terms.address, self.mac).is_err() {
@@ -252,7 +252,7 @@ impl Client {
     /// The server rejected the request: what it had is over, and it begins again, later each time.
     fn refused(&mut self, now: u64, shared: &mut Shared) {
         if self.lease().is_some() {
-            self.lose(Lost::Refused, now, shared);
+            self.lose(LossReason::Refused, now, shared);
         } else if let Some(address) = self.terms.map(|terms| terms.address).or(self.wanted) {
             shared.tell(Event::Refused { mac: self.mac, address });
         }
@@ -272,7 +272,7 @@ impl Client {
     }
 
     /// What it has is over.
-    fn lose(&mut self, why: Lost, now: u64, shared: &mut Shared) {
+    fn lose(&mut self, why: LossReason, now: u64, shared: &mut Shared) {
         if let Some(address) = self.lease().map(|terms| terms.address) {
             shared.frees(self.mac, address);
             shared.tell(Event::Lost { mac: self.mac, address, why });
@@ -283,7 +283,7 @@ impl Client {
     /// Somebody else has its address. False: it has none.
     pub(super) fn conflict(&mut self, now: u64, shared: &mut Shared) -> bool {
         let Some(terms) = self.lease().copied() else { return false };
-        self.lose(Lost::Conflict, now, shared);
+        self.lose(LossReason::Conflict, now, shared);
         shared.forget(self.mac);
         self.decline(&terms, now, shared);
         true
@@ -304,7 +304,7 @@ impl Client {
             self.xid = shared.random.random();
             self.began = now;
             self.say(&Request::Release { address, server }, now, shared);
-            self.lose(Lost::Released, now, shared);
+            self.lose(LossReason::Released, now, shared);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! DHCP messages: those that a client sends, and what it needs of those that it gets.
 
-use super::{Config, Ignored};
+use super::{Config, IgnoreReason};
 use dhcproto::v4::{DhcpOption, Flags, HType, Message, MessageType, Opcode, OptionCode, borrowed};
 use dhcproto::{Encodable, Encoder};
 use packet::Mac;
@@ -103,21 +103,21 @@ pub(super) fn client(payload: &[u8]) -> Option<Mac> {
 
 impl Reply {
     /// Read one: what the fixed fields and the options field say.
-    pub(super) fn parse(payload: &[u8]) -> Result<Self, Ignored> {
-        let mac = client(payload).ok_or(Ignored::Malformed)?;
-        let message = borrowed::Message::new(payload).map_err(|_| Ignored::Malformed)?;
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, IgnoreReason> {
+        let mac = client(payload).ok_or(IgnoreReason::Malformed)?;
+        let message = borrowed::Message::new(payload).map_err(|_| IgnoreReason::Malformed)?;
         let (mut kind, mut server, mut mask, mut router) = (None, None, None, None);
         let (mut lease, mut t1, mut t2) = (None, None, None);
         for option in message.opts() {
             let data = option.data();
-            let number = || data.try_into().map(u32::from_be_bytes).map_err(|_| Ignored::Malformed);
+            let number = || data.try_into().map(u32::from_be_bytes).map_err(|_| IgnoreReason::Malformed);
             match option.code() {
                 OptionCode::MessageType => {
                     kind = Some(match data {
                         [2] => Kind::Offer,
                         [5] => Kind::Ack,
                         [6] => Kind::Nak,
-                        _ => return Err(Ignored::Malformed),
+                        _ => return Err(IgnoreReason::Malformed),
                     });
                 }
                 OptionCode::ServerIdentifier => server = Some(number()?.into()),
@@ -129,8 +129,8 @@ impl Reply {
                 _ => {}
             }
         }
-        let kind = kind.ok_or(Ignored::Malformed)?;
-        let server = server.ok_or(Ignored::Malformed)?;
+        let kind = kind.ok_or(IgnoreReason::Malformed)?;
+        let server = server.ok_or(IgnoreReason::Malformed)?;
         Ok(Self {
             kind,
             xid: message.xid(),

@@ -18,11 +18,11 @@ mod verdict;
 mod wire;
 
 pub use config::Config;
-pub use event::{Event, Known, Lost};
+pub use event::{Event, KnownAddress, LossReason};
 pub use machine::State;
 pub use set::{AddError, Clients};
 pub use terms::Terms;
-pub use verdict::{Ignored, Verdict};
+pub use verdict::{IgnoreReason, Verdict};
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;

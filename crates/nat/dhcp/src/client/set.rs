@@ -3,7 +3,7 @@
 use super::machine::{Client, State};
 use super::message::{self, Reply};
 use super::shared::Shared;
-use super::{Config, Event, Ignored, Known, Terms, Verdict, wire};
+use super::{Config, Event, IgnoreReason, KnownAddress, Terms, Verdict, wire};
 use crate::mac;
 use packet::Mac;
 use rand::Rng;
@@ -33,30 +33,35 @@ pub struct Clients {
     /// the next one must be known exactly.
     due: BTreeSet<(u64, Mac)>,
     shared: Shared,
-    ignored: [u64; Ignored::NAMES.len()],
+    ignored: [u64; IgnoreReason::NAMES.len()],
 }
 
 impl Clients {
     /// None yet. Who knows the seed knows the `xid` of all exchanges: take a random one.
     pub fn new(config: Config, seed: u64) -> Self {
         let shared = Shared::new(config, seed);
-        Self { clients: HashMap::new(), due: BTreeSet::new(), shared, ignored: [0; Ignored::NAMES.len()] }
+        Self {
+            clients: HashMap::new(),
+            due: BTreeSet::new(),
+            shared,
+            ignored: [0; IgnoreReason::NAMES.len()],
+        }
     }
 
     /// What clients had before, as [`known`](Self::known) gave it: when they are added they ask for it again.
-    pub fn remember(&mut self, known: impl IntoIterator<Item = Known>) {
+    pub fn remember(&mut self, known: impl IntoIterator<Item = KnownAddress>) {
         for known in known.into_iter().take(self.shared.config.most) {
             self.shared.known.insert(known.mac, known);
         }
     }
 
     /// What clients have and had, those that are gone included; in no order.
-    pub fn known(&self) -> impl Iterator<Item = &Known> {
+    pub fn known(&self) -> impl Iterator<Item = &KnownAddress> {
         self.shared.known.values()
     }
 
     /// What one client has or had.
-    pub fn known_of(&self, mac: Mac) -> Option<&Known> {
+    pub fn known_of(&self, mac: Mac) -> Option<&KnownAddress> {
         self.shared.known.get(&mac)
     }
 
@@ -116,7 +121,7 @@ impl Clients {
         }
         let heard = Reply::parse(payload).and_then(|reply| {
             self.with(mac, |client, shared| client.hear(&reply, header.source, now, shared))
-                .unwrap_or(Err(Ignored::Malformed))
+                .unwrap_or(Err(IgnoreReason::Malformed))
         });
         match heard {
             Ok(()) => Verdict::Accepted,
@@ -184,7 +189,7 @@ impl Clients {
 
     /// Messages that nothing was done about, by reason.
     pub fn ignored(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Ignored::NAMES.into_iter().zip(self.ignored)
+        IgnoreReason::NAMES.into_iter().zip(self.ignored)
     }
 
     /// Do something with a client, and keep its time.

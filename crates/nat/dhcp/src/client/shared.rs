@@ -1,8 +1,8 @@
 //! What the clients of a set share.
 
 use super::message::{self, Request};
-use super::wire::{self, Way};
-use super::{Config, Event, Ignored, Known};
+use super::wire::{self, Endpoints};
+use super::{Config, Event, IgnoreReason, KnownAddress};
 use packet::Mac;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub events: VecDeque<Event>,
     /// Who has an address.
     pub holders: HashMap<Ipv4Addr, Mac>,
-    pub known: HashMap<Mac, Known>,
+    pub known: HashMap<Mac, KnownAddress>,
 }
 
 impl Shared {
@@ -35,7 +35,7 @@ impl Shared {
     }
 
     /// Send a request.
-    pub(super) fn send(&mut self, way: &Way, request: &Request, xid: u32, secs: u16) {
+    pub(super) fn send(&mut self, way: &Endpoints, request: &Request, xid: u32, secs: u16) {
         let message = message::request(request, way.mac, xid, secs, &self.config);
         self.frames.extend(message.and_then(|message| wire::frame(way, &self.config.tags, &message)));
     }
@@ -46,9 +46,9 @@ impl Shared {
     }
 
     /// Whether no other client has it.
-    pub(super) fn is_free(&self, address: Ipv4Addr, mac: Mac) -> Result<(), Ignored> {
+    pub(super) fn is_free(&self, address: Ipv4Addr, mac: Mac) -> Result<(), IgnoreReason> {
         match self.holders.get(&address) {
-            Some(holder) if *holder != mac => Err(Ignored::Taken),
+            Some(holder) if *holder != mac => Err(IgnoreReason::Taken),
             _ => Ok(()),
         }
     }
@@ -57,7 +57,7 @@ impl Shared {
     pub(super) fn holds(&mut self, mac: Mac, address: Ipv4Addr) {
         self.holders.insert(address, mac);
         if self.known.len() < self.config.most || self.known.contains_key(&mac) {
-            self.known.insert(mac, Known { mac, address, bound: true });
+            self.known.insert(mac, KnownAddress { mac, address, bound: true });
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a server gives, and whether that can be.
 
 use super::message::Reply;
-use super::{Config, Ignored, SECOND};
+use super::{Config, IgnoreReason, SECOND};
 use crate::lease::of_a_host;
 use rand::Rng;
 use std::net::Ipv4Addr;
@@ -28,20 +28,20 @@ pub struct Terms {
 
 impl Terms {
     /// What a reply offers.
-    pub(super) fn of(reply: &Reply, config: &Config) -> Result<Self, Ignored> {
+    pub(super) fn of(reply: &Reply, config: &Config) -> Result<Self, IgnoreReason> {
         let (address, server) = (reply.address, reply.server);
-        let seconds = reply.lease.ok_or(Ignored::Malformed)?;
+        let seconds = reply.lease.ok_or(IgnoreReason::Malformed)?;
         if !of_a_host(server) {
-            return Err(Ignored::Malformed);
+            return Err(IgnoreReason::Malformed);
         }
         let router = reply.router.filter(|router| of_a_host(*router));
         let edge = reply.mask.is_some_and(|mask| is_edge(address, mask));
         let one = of_a_host(address) && config.allows(address);
         if !one || address == server || Some(address) == router || edge {
-            return Err(Ignored::BadAddress);
+            return Err(IgnoreReason::BadAddress);
         }
         if seconds == 0 || seconds < config.least_lease {
-            return Err(Ignored::ShortLease);
+            return Err(IgnoreReason::ShortLease);
         }
         let seconds = (seconds != INFINITE).then_some(seconds);
         Ok(Self { address, mask: reply.mask, router, server, seconds })

@@ -8,12 +8,12 @@ pub enum Verdict {
     /// One that a client acted on.
     Accepted,
     /// One that nothing was done about.
-    Ignored(Ignored),
+    Ignored(IgnoreReason),
 }
 
 /// Why nothing was done about a server's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Ignored {
+pub enum IgnoreReason {
     /// No DHCP message that can be used.
     #[error("malformed")]
     Malformed,
@@ -40,7 +40,7 @@ pub enum Ignored {
     Taken,
 }
 
-impl Ignored {
+impl IgnoreReason {
     /// The names in counters, in the order of the variants: `Ignored::NAMES[ignored as usize]`.
     pub const NAMES: [&'static str; 8] = [
         "malformed",

@@ -14,7 +14,7 @@ const SERVER: u16 = 67;
 
 /// From whom and to whom a message goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct Endpoints {
     pub mac: Mac,
     pub source: Ipv4Addr,
     /// The server and the hardware address behind which it is; none: everybody.
@@ -22,7 +22,7 @@ pub(super) struct Way {
 }
 
 /// The frame of a message.
-pub(super) fn frame(way: &Way, tags: &Tags, message: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn frame(way: &Endpoints, tags: &Tags, message: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(udp::LEN + message.len()).ok()?;
     let (destination, to) = way.server.unwrap_or((ethernet::BROADCAST, Ipv4Addr::BROADCAST));
     let least = ipv4::LEN + usize::from(length);

@@ -1,6 +1,6 @@
 //! ISC's `dhcpd.leases` (dhcpd.leases(5)): a block each time a lease changes; an address's last block counts.
 
-use super::{CLIENT_ID, Ended, Faults, Lease, Record, Wrong, civil, hostname, of_a_host};
+use super::{CLIENT_ID, Faults, Lease, LeaseEnd, Record, SyntaxError, civil, hostname, of_a_host};
 use crate::mac;
 use packet::Mac;
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ const OTHERS: [&str; 13] = [
 
 /// Where in the text we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Within {
+enum ParserState {
     #[default]
     Statement,
     /// A statement too long to be kept: until it or its line ends.
@@ -44,14 +44,14 @@ struct Block {
     line: u64,
     /// Whether it said when it ends.
     ends: bool,
-    free: Option<Ended>,
-    wrong: Option<Wrong>,
+    free: Option<LeaseEnd>,
+    wrong: Option<SyntaxError>,
 }
 
 /// Reads `dhcpd.leases`. Holds one statement and one block.
 #[derive(Debug, Default)]
 pub struct Isc {
-    within: Within,
+    within: ParserState,
     statement: Vec<u8>,
     /// Where in the statement its last line begins.
     last_line: usize,
@@ -72,18 +72,19 @@ impl Isc {
 
     /// The file ends.
     pub fn finish(&mut self) {
-        if self.depth > 0 || self.within != Within::Statement || !self.statement.trim_ascii().is_empty() {
-            self.fault(Wrong::CutOff);
+        if self.depth > 0 || self.within != ParserState::Statement || !self.statement.trim_ascii().is_empty()
+        {
+            self.fault(SyntaxError::CutOff);
         }
         *self = Self { lines: self.lines, faults: std::mem::take(&mut self.faults), ..Self::default() };
     }
 
-    fn fault(&mut self, wrong: Wrong) {
+    fn fault(&mut self, wrong: SyntaxError) {
         self.faults.add(self.lines + 1, wrong);
     }
 
     fn byte(&mut self, byte: u8, found: &mut impl FnMut(Record)) {
-        use Within::{Comment, Escaped, Quoted, Skipped, Statement};
+        use ParserState::{Comment, Escaped, Quoted, Skipped, Statement};
         match (self.within, byte) {
             (_, b'\n') => return self.line_ends(),
             (Comment, _) => return,
@@ -113,7 +114,7 @@ impl Isc {
             return;
         }
         if self.statement.len() == STATEMENT {
-            self.fault(Wrong::TooLong);
+            self.fault(SyntaxError::TooLong);
             self.forget();
             self.within = Skipped;
         } else {
@@ -124,17 +125,19 @@ impl Isc {
     /// Strings never go on in the next line, for the server escapes what is not printable.
     fn line_ends(&mut self) {
         match self.within {
-            Within::Quoted | Within::Escaped => {
-                self.fault(Wrong::Syntax);
+            ParserState::Quoted | ParserState::Escaped => {
+                self.fault(SyntaxError::Syntax);
                 self.forget();
             }
-            Within::Statement | Within::Comment | Within::Skipped if !self.statement.is_empty() => {
+            ParserState::Statement | ParserState::Comment | ParserState::Skipped
+                if !self.statement.is_empty() =>
+            {
                 self.statement.push(b' ');
                 self.last_line = self.statement.len();
             }
             _ => {}
         }
-        self.within = Within::Statement;
+        self.within = ParserState::Statement;
         self.lines += 1;
     }
 
@@ -151,7 +154,7 @@ impl Isc {
                     block.wrong.get_or_insert(wrong);
                 }
             }
-            None if self.depth == 0 && !known(&statement) => self.fault(Wrong::Syntax),
+            None if self.depth == 0 && !known(&statement) => self.fault(SyntaxError::Syntax),
             _ => {}
         }
         self.statement = statement;
@@ -175,13 +178,13 @@ impl Isc {
         let head = if is_lease(last_line) { last_line } else { statement.trim_ascii() };
         if !is_lease(head) {
             if self.depth == 0 && !known(head) {
-                self.fault(Wrong::Syntax);
+                self.fault(SyntaxError::Syntax);
             }
             self.depth = self.depth.saturating_add(1);
             return;
         }
         if self.depth > 0 || head.len() < statement.trim_ascii().len() {
-            self.fault(Wrong::CutOff);
+            self.fault(SyntaxError::CutOff);
         }
         self.depth = 1;
         let address = str::from_utf8(&head[LEASE.len()..]).ok().and_then(|text| text.trim().parse().ok());
@@ -192,13 +195,13 @@ impl Isc {
             hostname: None,
             expires: None,
         };
-        let wrong = (!address.is_some_and(of_a_host)).then_some(Wrong::Address);
+        let wrong = (!address.is_some_and(of_a_host)).then_some(SyntaxError::Address);
         self.block = Some(Block { lease, line: self.lines + 1, ends: false, free: None, wrong });
     }
 
     fn block_ends(&mut self, unfinished: bool, found: &mut impl FnMut(Record)) {
         if self.depth == 0 || (unfinished && self.depth == 1 && self.block.is_none()) {
-            self.fault(Wrong::Syntax);
+            self.fault(SyntaxError::Syntax);
         }
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
@@ -206,7 +209,7 @@ impl Isc {
         }
         if let Some(block) = self.block.take() {
             let line = block.line;
-            match if unfinished { Err(Wrong::Syntax) } else { block.record() } {
+            match if unfinished { Err(SyntaxError::Syntax) } else { block.record() } {
                 Ok(record) => found(record),
                 Err(wrong) => self.faults.add(line, wrong),
             }
@@ -228,7 +231,7 @@ fn known(statement: &[u8]) -> bool {
 
 impl Block {
     /// Take what a statement of it says.
-    fn says(&mut self, statement: &[u8]) -> Result<(), Wrong> {
+    fn says(&mut self, statement: &[u8]) -> Result<(), SyntaxError> {
         let statement = statement.trim_ascii();
         let after = |name: &str| {
             let rest = statement.strip_prefix(name.as_bytes())?;
@@ -237,53 +240,54 @@ impl Block {
         if let Some(state) = after("binding").and_then(|rest| rest.strip_prefix(b"state ")) {
             self.free = match state.trim_ascii() {
                 b"active" => None,
-                b"free" | b"backup" | b"released" | b"reset" => Some(Ended::Released),
-                b"expired" => Some(Ended::Expired),
-                b"abandoned" => Some(Ended::Declined),
-                _ => return Err(Wrong::State),
+                b"free" | b"backup" | b"released" | b"reset" => Some(LeaseEnd::Released),
+                b"expired" => Some(LeaseEnd::Expired),
+                b"abandoned" => Some(LeaseEnd::Declined),
+                _ => return Err(SyntaxError::State),
             };
         } else if statement == b"abandoned" {
-            self.free = Some(Ended::Declined);
+            self.free = Some(LeaseEnd::Declined);
         } else if let Some(time) = after("ends") {
             self.lease.expires = date(time)?;
             self.ends = true;
         } else if let Some(hardware) = after("hardware") {
-            let text = str::from_utf8(hardware).map_err(|_| Wrong::Hardware)?;
+            let text = str::from_utf8(hardware).map_err(|_| SyntaxError::Hardware)?;
             if let Some(mac) = text.strip_prefix("ethernet ") {
                 let mac = mac::bytes(mac.trim(), 6).and_then(|bytes| Mac::try_from(bytes).ok());
-                self.lease.hardware = Some(mac.ok_or(Wrong::Hardware)?);
+                self.lease.hardware = Some(mac.ok_or(SyntaxError::Hardware)?);
             }
         } else if let Some(id) = after("uid") {
             let id = match unquoted(id) {
                 Some(id) => id,
-                None => {
-                    str::from_utf8(id).ok().and_then(|id| mac::bytes(id, CLIENT_ID)).ok_or(Wrong::Hardware)?
-                }
+                None => str::from_utf8(id)
+                    .ok()
+                    .and_then(|id| mac::bytes(id, CLIENT_ID))
+                    .ok_or(SyntaxError::Hardware)?,
             };
             if id.len() > CLIENT_ID {
-                return Err(Wrong::Hardware);
+                return Err(SyntaxError::Hardware);
             }
             self.lease.client_id = Some(id);
         } else if let Some(name) = after("client-hostname") {
-            self.lease.hostname = hostname(&unquoted(name).ok_or(Wrong::Syntax)?);
+            self.lease.hostname = hostname(&unquoted(name).ok_or(SyntaxError::Syntax)?);
         }
         Ok(())
     }
 
     /// What it says of its address.
-    fn record(self) -> Result<Record, Wrong> {
+    fn record(self) -> Result<Record, SyntaxError> {
         match (self.wrong, self.free) {
             (Some(wrong), _) => Err(wrong),
             (None, Some(why)) => Ok(Record::Free(self.lease.address, why)),
             (None, None) if self.ends => Ok(Record::Leased(self.lease)),
-            (None, None) => Err(Wrong::Missing),
+            (None, None) => Err(SyntaxError::Missing),
         }
     }
 }
 
 /// `never`, `epoch SECONDS`, or the number of the weekday, date and time in UTC.
-fn date(text: &[u8]) -> Result<Option<u64>, Wrong> {
-    let text = str::from_utf8(text).map_err(|_| Wrong::Time)?;
+fn date(text: &[u8]) -> Result<Option<u64>, SyntaxError> {
+    let text = str::from_utf8(text).map_err(|_| SyntaxError::Time)?;
     let mut words = text.split_whitespace();
     let time = match (words.next(), words.next(), words.next(), words.next()) {
         (Some("never"), None, ..) => return Ok(None),
@@ -291,7 +295,7 @@ fn date(text: &[u8]) -> Result<Option<u64>, Wrong> {
         (Some(_weekday), Some(date), Some(time), None) => civil::seconds(date, time),
         _ => None,
     };
-    time.map(Some).ok_or(Wrong::Time)
+    time.map(Some).ok_or(SyntaxError::Time)
 }
 
 /// What stands between quotes, without its escapes: `\"`, `\\`, `\001`, `\x01`. `None`: it is not quoted.

@@ -1,7 +1,7 @@
 //! Kea's memfile, `kea-leases4.csv`: a header, then a line each time a lease changes; an address's last line counts.
 
 use super::lines::{Line, Lines};
-use super::{CLIENT_ID, Ended, Faults, Lease, Record, Wrong, hostname, of_a_host};
+use super::{CLIENT_ID, Faults, Lease, LeaseEnd, Record, SyntaxError, hostname, of_a_host};
 use crate::mac;
 use packet::Mac;
 use std::net::Ipv4Addr;
@@ -34,10 +34,10 @@ impl Default for Columns {
 
 impl Columns {
     /// By the names in a header; a column that is not there is none of a line's.
-    fn of(header: &str) -> Result<Self, Wrong> {
+    fn of(header: &str) -> Result<Self, SyntaxError> {
         let names: Vec<&str> = header.split(',').take(COLUMNS).map(str::trim).collect();
         let at = |name: &str| names.iter().position(|found| *found == name);
-        let needed = |name: &str| at(name).ok_or(Wrong::Missing);
+        let needed = |name: &str| at(name).ok_or(SyntaxError::Missing);
         Ok(Self {
             address: needed("address")?,
             hardware: needed("hwaddr")?,
@@ -63,7 +63,7 @@ impl Kea {
     pub fn feed(&mut self, bytes: &[u8], found: &mut impl FnMut(Record)) {
         let Self { lines, columns, faults } = self;
         lines.feed(bytes, |number, line| {
-            let Line::Whole(line) = line else { return faults.add(number, Wrong::TooLong) };
+            let Line::Whole(line) = line else { return faults.add(number, SyntaxError::TooLong) };
             match read(line, columns) {
                 Ok(Some(record)) => found(record),
                 Ok(None) => {}
@@ -75,15 +75,15 @@ impl Kea {
     /// The file ends.
     pub fn finish(&mut self) {
         if let Some(line) = self.lines.cut_off() {
-            self.faults.add(line, Wrong::CutOff);
+            self.faults.add(line, SyntaxError::CutOff);
         }
     }
 }
 
 /// What a line says; nothing, if it is empty or a header.
-fn read(line: &[u8], columns: &mut Columns) -> Result<Option<Record>, Wrong> {
+fn read(line: &[u8], columns: &mut Columns) -> Result<Option<Record>, SyntaxError> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let line = str::from_utf8(line).map_err(|_| Wrong::Syntax)?;
+    let line = str::from_utf8(line).map_err(|_| SyntaxError::Syntax)?;
     if line.is_empty() {
         return Ok(None);
     }
@@ -93,11 +93,11 @@ fn read(line: &[u8], columns: &mut Columns) -> Result<Option<Record>, Wrong> {
     }
     let fields: Vec<&str> = line.split(',').take(COLUMNS).collect();
     let field = |at: usize| fields.get(at).copied();
-    let needed = |at: usize| field(at).ok_or(Wrong::Missing);
+    let needed = |at: usize| field(at).ok_or(SyntaxError::Missing);
 
-    let address: Ipv4Addr = needed(columns.address)?.parse().map_err(|_| Wrong::Address)?;
+    let address: Ipv4Addr = needed(columns.address)?.parse().map_err(|_| SyntaxError::Address)?;
     if !of_a_host(address) {
-        return Err(Wrong::Address);
+        return Err(SyntaxError::Address);
     }
     let lifetime = number(needed(columns.lifetime)?)?;
     let expires = number(needed(columns.expires)?)?;
@@ -105,31 +105,31 @@ fn read(line: &[u8], columns: &mut Columns) -> Result<Option<Record>, Wrong> {
     let client_id = bytes(needed(columns.client_id)?, CLIENT_ID)?;
     match field(columns.state).unwrap_or("0") {
         // A released lease is one of no time.
-        "0" if lifetime == 0 => Ok(Some(Record::Free(address, Ended::Released))),
+        "0" if lifetime == 0 => Ok(Some(Record::Free(address, LeaseEnd::Released))),
         "0" => {
             let expires = (lifetime != INFINITE).then_some(expires);
             let hostname = field(columns.hostname).and_then(|name| hostname(&unescaped(name)));
             Ok(Some(Record::Leased(Lease { address, hardware, client_id, hostname, expires })))
         }
-        "1" => Ok(Some(Record::Free(address, Ended::Declined))),
-        "2" => Ok(Some(Record::Free(address, Ended::Expired))),
+        "1" => Ok(Some(Record::Free(address, LeaseEnd::Declined))),
+        "2" => Ok(Some(Record::Free(address, LeaseEnd::Expired))),
         // Kea 2.7 and later keep a released lease in a state of its own.
-        "3" => Ok(Some(Record::Free(address, Ended::Released))),
-        _ => Err(Wrong::State),
+        "3" => Ok(Some(Record::Free(address, LeaseEnd::Released))),
+        _ => Err(SyntaxError::State),
     }
 }
 
-fn number(text: &str) -> Result<u64, Wrong> {
+fn number(text: &str) -> Result<u64, SyntaxError> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten().ok_or(Wrong::Time)
+    digits.then(|| text.parse().ok()).flatten().ok_or(SyntaxError::Time)
 }
 
 /// Hexadecimal digits, or nothing.
-fn bytes(text: &str, most: usize) -> Result<Option<Vec<u8>>, Wrong> {
+fn bytes(text: &str, most: usize) -> Result<Option<Vec<u8>>, SyntaxError> {
     if text.is_empty() {
         return Ok(None);
     }
-    mac::bytes(text, most).map(Some).ok_or(Wrong::Hardware)
+    mac::bytes(text, most).map(Some).ok_or(SyntaxError::Hardware)
 }
 
 /// With what Kea escaped as it was: `&#x2c` is a comma.

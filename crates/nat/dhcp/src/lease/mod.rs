@@ -10,7 +10,7 @@ mod table;
 
 pub use isc::Isc;
 pub use kea::Kea;
-pub use table::{Ended, LeaseEvent, Table};
+pub use table::{LeaseEnd, LeaseEvent, Table};
 
 use packet::Mac;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub enum Record {
     /// It is leased.
     Leased(Lease),
     /// It is not.
-    Free(Ipv4Addr, Ended),
+    Free(Ipv4Addr, LeaseEnd),
 }
 
 impl Record {
@@ -80,7 +80,7 @@ impl Record {
 
 /// Why a part of a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Wrong {
+pub enum SyntaxError {
     /// Longer than any server writes.
     #[error("the line is too long")]
     TooLong,
@@ -114,7 +114,7 @@ pub struct Fault {
     /// Counted from 1.
     pub line: u64,
     /// What is wrong with it.
-    pub wrong: Wrong,
+    pub wrong: SyntaxError,
 }
 
 /// What could not be read: all counted, the latest kept.
@@ -126,7 +126,7 @@ pub struct Faults {
 
 impl Faults {
     /// One more.
-    pub(crate) fn add(&mut self, line: u64, wrong: Wrong) {
+    pub(crate) fn add(&mut self, line: u64, wrong: SyntaxError) {
         self.count += 1;
         if self.latest.len() == FAULTS {
             self.latest.pop_front();

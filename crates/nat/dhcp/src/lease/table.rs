@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 /// Why a lease ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum LeaseEnd {
     /// The client gave it back, or the server freed it.
     Released,
     /// The client found that somebody else has the address.
@@ -29,7 +29,7 @@ pub enum LeaseEvent {
     /// It has it for longer, or under another name.
     Renewed(Lease),
     /// It no longer has it.
-    Ended(Lease, Ended),
+    Ended(Lease, LeaseEnd),
 }
 
 /// What is leased. An event is of what is new only, however often a file says it.
@@ -59,7 +59,7 @@ impl Table {
             }
             // Old news: it ended when its time passed, whoever has the address since was written later.
             Record::Leased(lease) if lease.expires.is_some_and(|at| at <= now) => {
-                self.end(lease.address, Ended::Expired, &mut event);
+                self.end(lease.address, LeaseEnd::Expired, &mut event);
             }
             Record::Leased(lease) => self.leased(lease, &mut event),
         }
@@ -78,7 +78,7 @@ impl Table {
                 if before.same_client(&lease) {
                     event(LeaseEvent::Renewed(lease));
                 } else {
-                    event(LeaseEvent::Ended(before, Ended::Reassigned));
+                    event(LeaseEvent::Ended(before, LeaseEnd::Reassigned));
                     event(LeaseEvent::Granted(lease));
                 }
             }
@@ -94,7 +94,7 @@ impl Table {
         self.ends.extend(ends.map(|at| (at, address)));
     }
 
-    fn end(&mut self, address: Ipv4Addr, why: Ended, event: &mut impl FnMut(LeaseEvent)) {
+    fn end(&mut self, address: Ipv4Addr, why: LeaseEnd, event: &mut impl FnMut(LeaseEvent)) {
         if let Some(lease) = self.leases.remove(&address) {
             if let Some(at) = lease.expires {
                 self.ends.remove(&(at, address));
@@ -108,7 +108,7 @@ impl Table {
         while let Some((at, address)) = self.ends.first().copied().filter(|(at, _)| *at <= now) {
             self.ends.remove(&(at, address));
             if let Some(lease) = self.leases.remove(&address) {
-                event(LeaseEvent::Ended(lease, Ended::Expired));
+                event(LeaseEvent::Ended(lease, LeaseEnd::Expired));
             }
         }
     }

@@ -40,9 +40,9 @@ fn kea_says() -> Vec<Record> {
     vec![
         Record::Leased(first),
         Record::Leased(lease(2, Some(2000))),
-        Record::Free(address(1), Ended::Released),
-        Record::Free(address(3), Ended::Declined),
-        Record::Free(address(4), Ended::Expired),
+        Record::Free(address(1), LeaseEnd::Released),
+        Record::Free(address(3), LeaseEnd::Declined),
+        Record::Free(address(4), LeaseEnd::Expired),
         Record::Leased(lease(5, None)),
     ]
 }
@@ -138,8 +138,8 @@ fn isc_says() -> Vec<Record> {
         Record::Leased(first),
         Record::Leased(lease(2, Some(2000))),
         Record::Leased(third),
-        Record::Free(Ipv4Addr::new(192, 0, 2, 1), Ended::Released),
-        Record::Free(Ipv4Addr::new(192, 0, 2, 6), Ended::Declined),
+        Record::Free(Ipv4Addr::new(192, 0, 2, 1), LeaseEnd::Released),
+        Record::Free(Ipv4Addr::new(192, 0, 2, 6), LeaseEnd::Declined),
     ]
 }
 
@@ -228,7 +228,7 @@ fn only_what_is_new_is_an_event() {
     );
     assert_eq!(events(&mut table, 300, vec![Record::Leased(lease(1, Some(300)))]), [""; 0]);
     assert_eq!(
-        events(&mut table, 300, vec![Record::Free(Ipv4Addr::new(192, 0, 2, 1), Ended::Released)]),
+        events(&mut table, 300, vec![Record::Free(Ipv4Addr::new(192, 0, 2, 1), LeaseEnd::Released)]),
         [""; 0]
     );
     assert_eq!((table.next_end(), table.is_empty()), (None, true));
@@ -237,9 +237,9 @@ fn only_what_is_new_is_an_event() {
 #[test]
 fn faults_are_all_counted_and_the_latest_kept() {
     let mut faults = Faults::default();
-    (1..=20).for_each(|line| faults.add(line, Wrong::Time));
+    (1..=20).for_each(|line| faults.add(line, SyntaxError::Time));
     let mut other = Faults::default();
-    (1..=20).for_each(|line| other.add(line + 100, Wrong::State));
+    (1..=20).for_each(|line| other.add(line + 100, SyntaxError::State));
     faults.append(other);
     assert_eq!(faults.count(), 40);
     assert_eq!(faults.latest().map(|fault| fault.line).collect::<Vec<_>>(), (105..=120).collect::<Vec<_>>());
@@ -332,7 +332,7 @@ proptest! {
             table.expire(now, &mut told);
             let given = Lease { hardware: Some([2, 0, 0, 0, 0, kind % 2]), ..lease(last, Some(now + time)) };
             let record = match kind {
-                3 => Record::Free(given.address, Ended::Released),
+                3 => Record::Free(given.address, LeaseEnd::Released),
                 _ => Record::Leased(given),
             };
             table.apply(record, now, &mut told);

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::lease::Ended;
+use crate::lease::LeaseEnd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -304,7 +304,7 @@ fn why_a_lease_ended() {
         told.push((lease.address.octets()[3], why));
     };
     assert!(!rig.watcher.poll(2000, &mut ended).unwrap());
-    assert_eq!(told, [(1, Ended::Released), (2, Ended::Declined), (3, Ended::Expired)]);
+    assert_eq!(told, [(1, LeaseEnd::Released), (2, LeaseEnd::Declined), (3, LeaseEnd::Expired)]);
 }
 
 /// A server that writes and cleans up while we read, without a pause: whenever we look, nothing is lost or repeated.

@@ -1,13 +1,13 @@
 //! The NAT, as the PCP server asks it.
 
 use nat_core::config::{Prefix, SECOND};
-use nat_core::{Endpoint, Nat, Reason, RemoteFilter, Stands, Unmapped, Wanted};
-use nat_pcp::{Client, Explicit, Granted, Inside, Map, Mappings, Nonce, Origin, Peer, Refusal};
+use nat_core::{Endpoint, ExplicitMapping, MappingError, MappingRequest, Nat, Reason, RemoteFilter};
+use nat_pcp::{Client, Explicit, Inside, Map, MappingGrant, Mappings, Nonce, Origin, Peer, Refusal};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The NAT at a time.
 #[derive(Debug)]
-pub struct At<'a> {
+pub struct NatMappings<'a> {
     pub nat: &'a mut Nat,
     pub now: u64,
 }
@@ -20,7 +20,7 @@ fn address(end: Endpoint) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(end.address), end.port)
 }
 
-impl At<'_> {
+impl NatMappings<'_> {
     fn until(&self, lifetime_s: u32) -> u64 {
         self.now.saturating_add(u64::from(lifetime_s) * SECOND)
     }
@@ -31,13 +31,13 @@ impl At<'_> {
     }
 }
 
-impl Mappings for At<'_> {
+impl Mappings for NatMappings<'_> {
     fn explicit(&self, inside: Inside) -> Option<Explicit> {
         Some(match self.nat.explicit(endpoint(&inside), inside.protocol, inside.client.realm)? {
-            Stands::Static(outside) => {
+            ExplicitMapping::Static(outside) => {
                 Explicit { origin: Origin::Static, external: address(outside), lifetime_s: u32::MAX }
             }
-            Stands::Asked(outside, explicit) => Explicit {
+            ExplicitMapping::Requested(outside, explicit) => Explicit {
                 origin: Origin::Pcp(explicit.nonce),
                 external: address(outside),
                 lifetime_s: self.left(explicit.until),
@@ -49,13 +49,13 @@ impl Mappings for At<'_> {
         self.nat.explicit_count(client.address.to_bits(), client.realm) as u32
     }
 
-    fn map(&mut self, map: Map) -> Result<Granted, Refusal> {
+    fn map(&mut self, map: Map) -> Result<MappingGrant, Refusal> {
         let filter = |filter: &nat_pcp::Filter| RemoteFilter {
             network: Prefix::new(filter.address, filter.prefix),
             port: filter.port,
         };
         let filters: Vec<RemoteFilter> = map.filters.add.iter().map(filter).collect();
-        let wanted = Wanted {
+        let wanted = MappingRequest {
             address: map.address.map(Ipv4Addr::to_bits),
             port: map.port,
             exact: map.exact,
@@ -65,7 +65,7 @@ impl Mappings for At<'_> {
             ..self.wanted(&map.inside, map.lifetime_s)
         };
         let outside = self.nat.map(&wanted, self.now).map_err(refusal)?;
-        Ok(Granted { external: address(outside), lifetime_s: map.lifetime_s })
+        Ok(MappingGrant { external: address(outside), lifetime_s: map.lifetime_s })
     }
 
     fn delete(&mut self, inside: Inside) {
@@ -77,8 +77,8 @@ impl Mappings for At<'_> {
         self.nat.unmap_all(client.address.to_bits(), client.realm, protocol, &nonce, self.now);
     }
 
-    fn peer(&mut self, peer: Peer) -> Result<Granted, Refusal> {
-        let wanted = Wanted {
+    fn peer(&mut self, peer: Peer) -> Result<MappingGrant, Refusal> {
+        let wanted = MappingRequest {
             address: peer.address.map(Ipv4Addr::to_bits),
             port: peer.port,
             // RFC 6887 section 12.2: at another endpoint the connection that it is for could not go on.
@@ -88,24 +88,24 @@ impl Mappings for At<'_> {
         };
         let remote = Endpoint::new(peer.remote.ip().to_bits(), peer.remote.port());
         let (outside, until) = self.nat.peer(&wanted, remote, self.now).map_err(refusal)?;
-        Ok(Granted { external: address(outside), lifetime_s: self.left(until) })
+        Ok(MappingGrant { external: address(outside), lifetime_s: self.left(until) })
     }
 }
 
-impl At<'_> {
-    fn wanted(&self, inside: &Inside, lifetime_s: u32) -> Wanted<'static> {
-        Wanted::new(endpoint(inside), inside.protocol, inside.client.realm, self.until(lifetime_s))
+impl NatMappings<'_> {
+    fn wanted(&self, inside: &Inside, lifetime_s: u32) -> MappingRequest<'static> {
+        MappingRequest::new(endpoint(inside), inside.protocol, inside.client.realm, self.until(lifetime_s))
     }
 }
 
-fn refusal(why: Unmapped) -> Refusal {
+fn refusal(why: MappingError) -> Refusal {
     match why {
-        Unmapped::Taken => Refusal::CannotProvideExternal,
-        Unmapped::Filters => Refusal::ExcessiveRemotePeers,
-        Unmapped::NotThere => Refusal::NotThere,
-        Unmapped::Refused(Reason::SubscriberSessions | Reason::SubscriberPorts) => Refusal::Quota,
-        Unmapped::Refused(Reason::NoPublicAddress) => Refusal::NetworkFailure,
-        Unmapped::Refused(
+        MappingError::Taken => Refusal::CannotProvideExternal,
+        MappingError::Filters => Refusal::ExcessiveRemotePeers,
+        MappingError::NotThere => Refusal::NotThere,
+        MappingError::Refused(Reason::SubscriberSessions | Reason::SubscriberPorts) => Refusal::Quota,
+        MappingError::Refused(Reason::NoPublicAddress) => Refusal::NetworkFailure,
+        MappingError::Refused(
             Reason::NotInside
             | Reason::Protocol
             | Reason::NoMapping
@@ -115,6 +115,6 @@ fn refusal(why: Unmapped) -> Refusal {
             | Reason::Land
             | Reason::Acl,
         ) => Refusal::NotAuthorized,
-        Unmapped::Refused(_) => Refusal::NoResources,
+        MappingError::Refused(_) => Refusal::NoResources,
     }
 }

@@ -2,7 +2,7 @@
 
 mod mappings;
 
-use self::mappings::At;
+use self::mappings::NatMappings;
 use ::protocol::problem::Problem;
 use ::protocol::unit::Interval;
 use nat_core::{Forward, Headers, Hop, Nat, Realm, Side, key};
@@ -134,7 +134,7 @@ impl Answers {
         let source = headers.source();
         let client = Client { address: Ipv4Addr::from_bits(source.address), realm };
         let datagram = payload(frame.get(l4.into()..end.into()).unwrap_or(&[]));
-        let mappings = &mut At { nat, now };
+        let mappings = &mut NatMappings { nat, now };
         let Some(answer) = self.server.answer(now_ms, client, datagram, mappings) else { return };
         let from = SocketAddrV4::new(self.own, SERVER_PORT);
         let head = head(from, SocketAddrV4::new(client.address, source.port), &answer);

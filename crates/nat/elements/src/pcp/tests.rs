@@ -1,6 +1,6 @@
 use super::*;
-use crate::testing::{NOW, config, inside};
 use nat_core::config::SECOND;
+use nat_core::testing::{NOW, config, inside};
 use nat_core::{Endpoint, Frame, Verdict};
 use nat_pcp::testing::{Ask, filter, option, prefer_failure, third_party};
 use nat_pcp::{Nonce, ResultCode};
@@ -22,7 +22,7 @@ struct Box {
 
 /// What a client reads in an answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Answered {
     code: u8,
     lifetime_s: u32,
     epoch: u32,
@@ -56,7 +56,7 @@ impl Box {
         Some(packet[28..].to_vec())
     }
 
-    fn told(&mut self, ask: &Ask, options: &[Vec<u8>]) -> Told {
+    fn told(&mut self, ask: &Ask, options: &[Vec<u8>]) -> Answered {
         let from = SocketAddrV4::new(ask.client, 40_000);
         let answer = self.asked(from, TAGS, &ask.bytes(options)).unwrap();
         let word = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().unwrap());
@@ -64,7 +64,7 @@ impl Box {
             let port = u16::from_be_bytes(answer[42..44].try_into().unwrap());
             SocketAddrV4::new(Ipv4Addr::from_bits(word(56)), port)
         });
-        Told { code: answer[3], lifetime_s: word(4), epoch: word(8), outside }
+        Answered { code: answer[3], lifetime_s: word(4), epoch: word(8), outside }
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -95,12 +95,12 @@ fn a_stranger_gets_in_for_as_long_as_the_mapping_lives() {
     let mut box_ = Box::new("{}");
     let told = box_.told(&map(1, 5000, 600, 1), &[]);
     let outside = told.outside.unwrap();
-    assert_eq!(told, Told { code: 0, lifetime_s: 600, epoch: 0, outside: Some(outside) });
+    assert_eq!(told, Answered { code: 0, lifetime_s: 600, epoch: 0, outside: Some(outside) });
     assert!(box_.lets_in(STRANGER, outside));
     // It lives on when it is asked for again, and goes when it is given up.
     box_.wait(400);
     let again = box_.told(&map(1, 5000, 600, 1), &[]);
-    assert_eq!(again, Told { code: 0, lifetime_s: 600, epoch: 400, outside: Some(outside) });
+    assert_eq!(again, Answered { code: 0, lifetime_s: 600, epoch: 400, outside: Some(outside) });
     box_.wait(400);
     assert!(box_.lets_in(STRANGER, outside));
     assert_eq!(box_.told(&map(1, 5000, 0, 1), &[]).code, 0);
@@ -117,7 +117,7 @@ fn a_stranger_gets_in_for_as_long_as_the_mapping_lives() {
 #[test]
 fn what_is_not_granted_is_told_why() {
     let mut box_ = Box::new(r#"{"mappings_per_subscriber": 2, "lifetime": {"least": "10s", "most": "1h"}}"#);
-    let code = |told: Told| ResultCode::NAMES[usize::from(told.code)];
+    let code = |told: Answered| ResultCode::NAMES[usize::from(told.code)];
     let first = box_.told(&map(1, 5000, u32::MAX, 1), &[]);
     assert_eq!((first.code, first.lifetime_s), (0, 3_600));
     assert_eq!(box_.told(&map(1, 5001, 1, 1), &[]).lifetime_s, 10);
@@ -285,8 +285,10 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 fn explicit(nat: &Nat, last: u8, port: u16) -> Option<(Endpoint, Nonce, u64)> {
     let end = Endpoint::new(inside(last, port).ip().to_bits(), port);
     match nat.explicit(end, 17, TAGS)? {
-        nat_core::Stands::Asked(outside, explicit) => Some((outside, explicit.nonce, explicit.until)),
-        nat_core::Stands::Static(_) => None,
+        nat_core::ExplicitMapping::Requested(outside, explicit) => {
+            Some((outside, explicit.nonce, explicit.until))
+        }
+        nat_core::ExplicitMapping::Static(_) => None,
     }
 }
 

@@ -14,7 +14,7 @@ const LOOKS: usize = 64;
 
 /// What a slot has: its site, that one's virtual MAC address, and its public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Assigned {
+pub struct SlotAssignment {
     /// Whose it is.
     pub site: Site,
     /// The site's virtual MAC address.
@@ -29,12 +29,12 @@ pub struct SlotUpdate {
     /// Which, of this worker's.
     pub slot: u32,
     /// What it has.
-    pub assigned: Option<Assigned>,
+    pub assigned: Option<SlotAssignment>,
 }
 
 /// What a worker tells: nothing goes by a slot any more that was to have nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vacated {
+pub struct SlotRelease {
     /// Which worker.
     pub worker: usize,
     /// Its slot.
@@ -45,9 +45,9 @@ pub struct Vacated {
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     /// What it is to have.
-    wanted: Option<Assigned>,
+    wanted: Option<SlotAssignment>,
     /// What its worker has been told, until that says that it has ended; and whether it was told to end it.
-    told: Option<(Assigned, bool)>,
+    told: Option<(SlotAssignment, bool)>,
     /// Its worker and its slot there, which it keeps so that ports rest (RFC 6888 REQ-8) that it had.
     slot: Option<(usize, u32)>,
     /// Whether it is among those that wait for an address.
@@ -90,7 +90,7 @@ impl Assignments {
     pub fn follow(&mut self, public: &Public, ownership: &Ownership) {
         let Public { site, number, mac, address } = *public;
         let Some(line) = self.lines.get_mut(number as usize) else { return };
-        line.wanted = address.map(|address| Assigned { site, mac, address });
+        line.wanted = address.map(|address| SlotAssignment { site, mac, address });
         if let (Some((told, ends @ false)), Some((worker, slot))) = (&mut line.told, line.slot) {
             if line.wanted == Some(*told) {
                 return;
@@ -110,7 +110,7 @@ impl Assignments {
     }
 
     /// A worker says that nothing goes by a slot any more.
-    pub fn vacated(&mut self, Vacated { worker, slot }: Vacated) {
+    pub fn vacated(&mut self, SlotRelease { worker, slot }: SlotRelease) {
         let number = self.workers.get(worker).and_then(|worker| worker.numbers.get(slot as usize));
         let Some(line) = number.and_then(|number| self.lines.get_mut(*number as usize)) else { return };
         if let (Some((told, true)), true) = (line.told, line.slot == Some((worker, slot))) {

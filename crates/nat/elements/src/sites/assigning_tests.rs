@@ -1,8 +1,8 @@
 use super::*;
 use crate::public::PublicAddresses;
 use crate::shared::SlotEnd;
-use crate::testing::{NOW, datagram};
 use nat_core::config::SECOND;
+use nat_core::testing::{NOW, datagram};
 use nat_core::{Config, Endpoint, Frame, Nat, Side, SiteBy, SiteConfig, Verdict};
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -35,7 +35,7 @@ struct Net {
     assignments: Assignments,
     tell: Vec<SyncSender<SlotUpdate>>,
     workers: Vec<(PublicAddresses, Nat)>,
-    heard: Receiver<Vacated>,
+    heard: Receiver<SlotRelease>,
     /// What numbers' sites have, as the DHCP clients say.
     has: HashMap<u32, (Site, Ipv4Addr)>,
     /// Endpoints that packets left with, and whose they were.
@@ -276,8 +276,8 @@ fn an_address_moves_to_another_worker_when_nothing_goes_by_it() {
     assert_eq!(net.workers[0].1.session_count(), 1, "it has heard of it, and is to end it");
     net.settle();
     let ended = std::iter::from_fn(|| net.workers[0].1.pop_event()).map(|event| event.what);
-    let released =
-        ended.filter(|what| matches!(what, nat_core::What::BlockReleased(one) if one.outside == public(1)));
+    let released = ended
+        .filter(|what| matches!(what, nat_core::EventKind::BlockReleased(one) if one.outside == public(1)));
     assert_eq!((released.count(), net.worker_of(public(1))), (1, Some(1)));
     net.up(4 * second + 1, 5000).unwrap();
     net.down(1).unwrap();

@@ -7,7 +7,7 @@ use super::options::Macs;
 use nat_core::config::Prefix;
 use nat_core::{Mac, Site, SiteBy};
 use nat_dhcp::Clients;
-use nat_dhcp::client::{Config, Event, Known, Lost, State};
+use nat_dhcp::client::{Config, Event, KnownAddress, LossReason, State};
 use packet::ethernet::Tags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -211,7 +211,7 @@ impl Leasing {
             line.site = Some(site);
             self.sites.insert(site, Entry { number: Some(number), ..Entry::NEW });
             self.rest(number);
-            self.clients.remember([Known { mac, address, bound }]);
+            self.clients.remember([KnownAddress { mac, address, bound }]);
             taken.push(*one);
         }
         taken
@@ -225,7 +225,7 @@ impl Leasing {
 
     fn known_of(&self, number: u32) -> Option<KnownSite> {
         let site = self.numbers.get(number as usize)?.site?;
-        let Known { mac, address, bound } = *self.clients.known_of(self.settings.macs.of(number))?;
+        let KnownAddress { mac, address, bound } = *self.clients.known_of(self.settings.macs.of(number))?;
         Some(KnownSite { inside: Ipv4Addr::from_bits(site.inside), realm: site.realm, mac, address, bound })
     }
 
@@ -547,12 +547,12 @@ pub fn text(site: Site, by: SiteBy) -> String {
     if tags.is_empty() { inside } else { format!("{inside} of VLAN {}", tags.join(".")) }
 }
 
-fn reason(why: Lost) -> &'static str {
+fn reason(why: LossReason) -> &'static str {
     match why {
-        Lost::Expired => "the lease is over",
-        Lost::Refused => "the DHCP server refused to renew it",
-        Lost::Conflict => "it was declined",
-        Lost::Released => "it was released, as the site has no subscriber any more",
+        LossReason::Expired => "the lease is over",
+        LossReason::Refused => "the DHCP server refused to renew it",
+        LossReason::Conflict => "it was declined",
+        LossReason::Released => "it was released, as the site has no subscriber any more",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Public addresses by DHCP as an element: a client for each subscriber site, at a virtual MAC address of its own.
 //!
 //! ```text
-//!  nat ──(subscribers come and go)──▶ nat-sites ──(a site has an address, or none)──▶ the conntrack of its worker
+//!  nat ──(subscribers come and go)──▶ nat-sites ──(a site has an address, or none)──▶ the nat44 of its worker
 //!                                        ◀──(nothing goes by what it had any more)──
 //!                 validity.local ──▶ nat-sites ──▶ nat-host
 //!                                        └─ tx ──▶ the outside port
@@ -91,7 +91,7 @@ impl ElementKind for Options {
         let shared = Shared::of(cx)?;
         let (agree, end) = (shared.agree(self.sites.config()), shared.site_end());
         if !agree {
-            return Err(cx.fault("sites", "conntrack has it otherwise"));
+            return Err(cx.fault("sites", "nat44 has it otherwise"));
         }
         let Some(end) = end else {
             return Err(cx.fault("sites", "a graph can have one of it, and this is another"));

@@ -77,7 +77,7 @@ impl SiteOptions {
 pub struct Options {
     /// The outside port.
     pub port: String,
-    /// What a site is, and how many there may be: as `conntrack` has it.
+    /// What a site is, and how many there may be: as `nat44` has it.
     pub sites: SiteOptions,
     /// The virtual MAC address of the first site; each further one has the next. Default 02:4e:44:00:00:00.
     #[serde(default = "first_mac")]

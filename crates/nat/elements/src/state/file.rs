@@ -55,7 +55,7 @@ impl Totals {
             Record::Subscriber(_) => self.subscribers += 1,
             Record::Ports(_) => self.ports += 1,
             Record::Session(_) => self.sessions += 1,
-            Record::Asked(_) => self.asked += 1,
+            Record::Mapping(_) => self.asked += 1,
         }
     }
 

@@ -3,8 +3,8 @@
 use super::file::{Header, Reader, StateError, Totals};
 use super::keeper::wall_ms;
 use crate::log::Log;
-use crate::neighbours::is_of_one;
-use nat_core::state::{Lost, Past, Record};
+use nat_core::neighbours::is_of_one;
+use nat_core::state::{ImportClock, Record, SkipReason};
 use nat_core::{Endpoint, Hop, Mac, Nat, Ownership, Realm};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ pub fn restore(
 ) -> Tally {
     let hops: HashMap<(u32, Realm), Hop> =
         bound.iter().map(|one| ((one.inside, one.realm), one.hop)).collect();
-    let past = Past { passed: survey.passed, now };
+    let past = ImportClock { passed: survey.passed, now };
     let mut tally = Tally { age_s: survey.passed / 1_000_000_000, ..Tally::default() };
     let mut read = 0u64;
     let read_all = survey.read(&mut |record| {
@@ -135,9 +135,9 @@ pub fn restore(
             (Record::Subscriber(_), Ok(())) => tally.subscribers += 1,
             (Record::Session(_), Ok(())) => tally.sessions += 1,
             // What it is of was left out and is counted, or its time is over.
-            (Record::Asked(_), Err(_)) => {}
-            (_, Err(lost)) => *tally.left_out.entry(Lost::name(lost)).or_default() += 1,
-            (Record::Ports(_) | Record::Asked(_), Ok(())) => {}
+            (Record::Mapping(_), Err(_)) => {}
+            (_, Err(lost)) => *tally.left_out.entry(SkipReason::name(lost)).or_default() += 1,
+            (Record::Ports(_) | Record::Mapping(_), Ok(())) => {}
         }
         read += 1;
         if read.is_multiple_of(PACE)

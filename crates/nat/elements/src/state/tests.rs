@@ -1,10 +1,10 @@
 use super::file::{MOST, Totals, Writer};
 use super::*;
 use crate::log::{Log, LogOptions};
-use crate::testing::{NOW, REMOTE, hop_in, inside, send};
 use ::element::kind::Endings;
 use nat_core::config::{PoolAddress, SECOND};
-use nat_core::event::What;
+use nat_core::event::EventKind;
+use nat_core::testing::{NOW, REMOTE, hop_in, inside, send};
 use nat_core::{Config, Endpoint, Nat, Ownership};
 use std::collections::BTreeSet;
 use std::fs;
@@ -191,10 +191,10 @@ fn a_log_that_is_new_is_told_of_what_goes_on() {
         let (mut blocks, mut begun) = (BTreeSet::new(), BTreeSet::new());
         while let Some(event) = nat.pop_event() {
             match event.what {
-                What::BlockAllocated(block) => {
+                EventKind::BlockAllocated(block) => {
                     assert!(blocks.insert((block.inside, block.outside, block.ports)))
                 }
-                What::SessionCreated(one) => assert!(begun.insert(format!("{one:?}"))),
+                EventKind::SessionCreated(one) => assert!(begun.insert(format!("{one:?}"))),
                 other => panic!("{other:?}"),
             }
         }

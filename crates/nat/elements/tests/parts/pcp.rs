@@ -60,7 +60,7 @@ fn ask(number: u8, port: u16, lifetime_s: u32, nonce: u8) -> Ask {
 fn served(name: &str, more: &Value) -> Value {
     let mut graph = graph(name, "203.0.113.16/30", more);
     graph["elements"]["in-validity"]["pcp"] = json!(true);
-    graph["elements"]["conntrack"]["pcp"] = json!({"lifetime": {"least": "1s"}});
+    graph["elements"]["nat44"]["pcp"] = json!({"lifetime": {"least": "1s"}});
     graph
 }
 
@@ -103,7 +103,7 @@ fn asks_and_is_reached(name: &str, more: &Value) {
         let before = count(&run.observe(), "filtered");
         far.send(&[datagram(STRANGER, 7_001, (outside, OUTSIDE), 1)]);
         while count(&run.observe(), "filtered") == before {
-            assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "conntrack"));
+            assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "nat44"));
             std::thread::yield_now();
         }
     }
@@ -114,7 +114,7 @@ fn asks_and_is_reached(name: &str, more: &Value) {
     let before = count(&run.observe(), "filtered");
     let mut stranger = 10_000;
     while count(&run.observe(), "filtered") == before {
-        assert!(Instant::now() < end, "it does not end: {:?}", dropped(&run.observe(), "conntrack"));
+        assert!(Instant::now() < end, "it does not end: {:?}", dropped(&run.observe(), "nat44"));
         // Who got in before may go on, so that it is another one each time.
         far.send(&[datagram(STRANGER, stranger, (outside, OUTSIDE), 1)]);
         stranger += 1;
@@ -123,7 +123,7 @@ fn asks_and_is_reached(name: &str, more: &Value) {
     // What is no request gets no answer, and is counted.
     near.send(&[carrying(subscriber(9), 4_000, (SocketAddr::new(BOX.into(), 5351), INSIDE), &[2, 0x81])]);
     while count(&run.observe(), "pcp_noise") == 0 {
-        assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "conntrack"));
+        assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "nat44"));
         std::thread::yield_now();
     }
     assert!(near.take_soon(1).is_empty());
@@ -131,7 +131,7 @@ fn asks_and_is_reached(name: &str, more: &Value) {
 }
 
 fn count(view: &dyn GraphView, reason: &str) -> u64 {
-    dropped(view, "conntrack").get(reason).copied().unwrap_or(0)
+    dropped(view, "nat44").get(reason).copied().unwrap_or(0)
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn a_subscriber_asks_for_a_mapping_and_a_stranger_reaches_it() {
 fn each_worker_answers_its_own_subscribers() {
     let replicas = json!({"count": 2, "affinity": "owner"});
     let more = json!({
-        "replicas": {"nat": replicas, "conntrack": replicas},
+        "replicas": {"subscribers": replicas, "nat44": replicas},
         "placement": [
-            {"elements": ["inside.rx", "outside.rx", "nat#0", "conntrack#0"]},
-            {"elements": ["nat#1", "conntrack#1"]},
+            {"elements": ["inside.rx", "outside.rx", "subscribers#0", "nat44#0"]},
+            {"elements": ["subscribers#1", "nat44#1"]},
         ],
     });
     asks_and_is_reached("nat-pcp-two", &more);

@@ -24,9 +24,9 @@ fn by_dhcp(name: &str, known: &str) -> Value {
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
             "out-validity": {"kind": "validity", "port": "outside", "dhcp": true, "own_mac": true, "macs": {"count": 4}},
-            "nat": {"kind": "nat", "most_subscribers": 100},
-            "conntrack": {
-                "kind": "conntrack", "inside": "inside", "outside": "outside",
+            "subscribers": {"kind": "subscriber-table", "most_subscribers": 100},
+            "nat44": {
+                "kind": "nat44", "inside": "inside", "outside": "outside",
                 "sites": {"most": 4, "by": "prefix", "prefix": 30}, "sessions": 4096, "most_subscribers": 100,
             },
             "in-host": {"kind": "nat-host", "port": "inside"},
@@ -38,11 +38,11 @@ fn by_dhcp(name: &str, known: &str) -> Value {
         },
         "edges": [
             "inside.rx -> in-validity",
-            "in-validity.out -> nat -> conntrack",
+            "in-validity.out -> subscribers -> nat44",
             "outside.rx -> out-validity",
-            "out-validity.out -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
+            "out-validity.out -> nat44",
+            "nat44.outside -> outside.tx",
+            "nat44.inside -> inside.tx",
             "in-validity.local -> in-host -> inside.tx",
             "out-validity.local -> sites",
             "sites.out -> out-host -> outside.tx",
@@ -177,7 +177,7 @@ fn a_site_has_its_address_loses_it_and_has_it_again_after_a_restart() {
     let dropped = |reason: &str| {
         let all = run.observe().elements();
         all.iter()
-            .find(|one| one.name == "conntrack")
+            .find(|one| one.name == "nat44")
             .map_or(0, |one| one.drops.get(reason).copied().unwrap_or(0))
     };
     world.until("it keeps its address", |_| (sites(0)[0].address.is_none()).then_some(()));
@@ -193,7 +193,7 @@ fn a_site_has_its_address_loses_it_and_has_it_again_after_a_restart() {
     while !world.end.take_soon(64).is_empty() {}
     world.heard.clear();
     refused(&mut world);
-    let status = || run.view().request("conntrack", nat_elements::control::Status, PATIENCE).unwrap();
+    let status = || run.view().request("nat44", nat_elements::control::Status, PATIENCE).unwrap();
     world.until("sessions are left", |_| (status().sessions == 0 && status().addresses == 0).then_some(()));
     assert!(
         world.heard.iter().all(|frame| from(frame, 1).is_none()),

@@ -47,7 +47,7 @@ pub fn payload(mtu: usize, ipv6: bool) -> usize {
 pub struct BadLength(pub usize);
 
 /// Where messages go that are complete, with the number of events in each.
-pub type Out<'a> = &'a mut dyn FnMut(&[u8], u32);
+pub type MessageSink<'a> = &'a mut dyn FnMut(&[u8], u32);
 
 /// Makes messages of events. Each call is told the time, and a place for the messages that are complete.
 #[derive(Debug)]
@@ -79,21 +79,21 @@ impl Exporter {
     }
 
     /// Write an event.
-    pub fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>) {
+    pub fn event(&mut self, now_ms: u64, event: &Event, out: MessageSink<'_>) {
         let template = Template::of(event);
         self.write(now_ms, template, out, |this, to| record(to, template, event, this.instance));
         self.message.events += 1;
     }
 
     /// Write that `total` events were lost since the start.
-    pub fn lost(&mut self, now_ms: u64, total: u64, out: Out<'_>) {
+    pub fn lost(&mut self, now_ms: u64, total: u64, out: MessageSink<'_>) {
         self.write(now_ms, Template::LOST, out, |this, to| {
             template::lost(to, this.domain, now_ms, total);
         });
     }
 
     /// Complete the message that was begun, and send templates again when it is time.
-    pub fn flush(&mut self, now_ms: u64, out: Out<'_>) {
+    pub fn flush(&mut self, now_ms: u64, out: MessageSink<'_>) {
         self.refresh(now_ms, out);
         self.finish(now_ms, out);
     }
@@ -102,7 +102,7 @@ impl Exporter {
         &mut self,
         now_ms: u64,
         template: Template,
-        out: Out<'_>,
+        out: MessageSink<'_>,
         body: impl FnOnce(&Config, &mut Vec<u8>),
     ) {
         self.refresh(now_ms, out);
@@ -114,7 +114,7 @@ impl Exporter {
         self.message.records += 1;
     }
 
-    fn refresh(&mut self, now_ms: u64, out: Out<'_>) {
+    fn refresh(&mut self, now_ms: u64, out: MessageSink<'_>) {
         if self.announced == 0 {
             self.refreshed_ms = now_ms;
         } else if self.config.refresh_ms > 0
@@ -129,7 +129,7 @@ impl Exporter {
         }
     }
 
-    fn announce(&mut self, now_ms: u64, template: Template, out: Out<'_>) {
+    fn announce(&mut self, now_ms: u64, template: Template, out: MessageSink<'_>) {
         let mut bytes = Vec::with_capacity(80);
         describe(&mut bytes, template);
         self.room(now_ms, template.set(), bytes.len(), out);
@@ -138,13 +138,13 @@ impl Exporter {
     }
 
     /// Begin a new message where this one has no room for `len` bytes more in such a set.
-    fn room(&mut self, now_ms: u64, set: u16, len: usize, out: Out<'_>) {
+    fn room(&mut self, now_ms: u64, set: u16, len: usize, out: MessageSink<'_>) {
         if !self.message.fits(set, len) {
             self.finish(now_ms, out);
         }
     }
 
-    fn finish(&mut self, now_ms: u64, out: Out<'_>) {
+    fn finish(&mut self, now_ms: u64, out: MessageSink<'_>) {
         let Message { records, events, .. } = self.message;
         if let Some(bytes) = self.message.finish(now_ms, self.sequence, self.config.domain) {
             out(bytes, events);

@@ -1,6 +1,6 @@
 //! The templates of RFC 8158, and records by them. Template and record are written from one list of fields, so that they agree.
 
-use crate::event::{Endpoint, Event, Quota, Tags, Volume, What};
+use crate::event::{Endpoint, Event, EventKind, Quota, Tags, Volume};
 use std::net::Ipv4Addr;
 
 /// Values of `natEvent` (element 230).
@@ -182,14 +182,16 @@ impl Template {
 
     pub fn of(event: &Event) -> Self {
         let (kind, tags) = match event.what {
-            What::SessionCreated(session) => (Kind::SessionCreate, session.tags),
-            What::SessionDeleted(session, _) => (Kind::SessionDelete, session.tags),
-            What::SessionInterim(session, _) => (Kind::SessionInterim, session.tags),
-            What::MappingCreated(mapping) | What::MappingDeleted(mapping) => (Kind::Mapping, mapping.tags),
-            What::BlockAllocated(block) | What::BlockReleased(block) => (Kind::Block, block.tags),
-            What::AddressesExhausted { .. } => (Kind::Addresses, Tags::default()),
-            What::PortsExhausted { .. } => (Kind::Ports, Tags::default()),
-            What::QuotaExceeded(quota) => match quota {
+            EventKind::SessionCreated(session) => (Kind::SessionCreate, session.tags),
+            EventKind::SessionDeleted(session, _) => (Kind::SessionDelete, session.tags),
+            EventKind::SessionInterim(session, _) => (Kind::SessionInterim, session.tags),
+            EventKind::MappingCreated(mapping) | EventKind::MappingDeleted(mapping) => {
+                (Kind::Mapping, mapping.tags)
+            }
+            EventKind::BlockAllocated(block) | EventKind::BlockReleased(block) => (Kind::Block, block.tags),
+            EventKind::AddressesExhausted { .. } => (Kind::Addresses, Tags::default()),
+            EventKind::PortsExhausted { .. } => (Kind::Ports, Tags::default()),
+            EventKind::QuotaExceeded(quota) => match quota {
                 Quota::Sessions { .. } => (Kind::QuotaSessions, Tags::default()),
                 Quota::Mappings { .. } => (Kind::QuotaMappings, Tags::default()),
                 Quota::Subscribers { .. } => (Kind::QuotaSubscribers, Tags::default()),
@@ -288,7 +290,7 @@ struct Values {
 }
 
 impl Values {
-    fn of(what: What) -> Self {
+    fn of(what: EventKind) -> Self {
         let nowhere = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0 };
         let nothing = Self {
             event: NatEvent::QuotaExceeded,
@@ -336,24 +338,24 @@ impl Values {
         };
         let (nobody, untagged) = (Ipv4Addr::UNSPECIFIED, Tags::default());
         match what {
-            What::SessionCreated(it) => session(NatEvent::Nat44SessionCreate, it, Volume::default()),
-            What::SessionDeleted(it, volume) | What::SessionInterim(it, volume) => {
+            EventKind::SessionCreated(it) => session(NatEvent::Nat44SessionCreate, it, Volume::default()),
+            EventKind::SessionDeleted(it, volume) | EventKind::SessionInterim(it, volume) => {
                 session(NatEvent::Nat44SessionDelete, it, volume)
             }
-            What::MappingCreated(it) => mapping(NatEvent::Nat44BibCreate, it),
-            What::MappingDeleted(it) => mapping(NatEvent::Nat44BibDelete, it),
-            What::BlockAllocated(it) => block(NatEvent::PortBlockAllocation, it),
-            What::BlockReleased(it) => block(NatEvent::PortBlockDeallocation, it),
-            What::AddressesExhausted { pool } => {
+            EventKind::MappingCreated(it) => mapping(NatEvent::Nat44BibCreate, it),
+            EventKind::MappingDeleted(it) => mapping(NatEvent::Nat44BibDelete, it),
+            EventKind::BlockAllocated(it) => block(NatEvent::PortBlockAllocation, it),
+            EventKind::BlockReleased(it) => block(NatEvent::PortBlockDeallocation, it),
+            EventKind::AddressesExhausted { pool } => {
                 Self { event: NatEvent::AddressesExhausted, number: pool, ..nothing }
             }
-            What::PortsExhausted { outside, protocol } => Self {
+            EventKind::PortsExhausted { outside, protocol } => Self {
                 event: NatEvent::PortsExhausted,
                 outside: Endpoint { address: outside, port: 0 },
                 protocol,
                 ..nothing
             },
-            What::QuotaExceeded(it) => match it {
+            EventKind::QuotaExceeded(it) => match it {
                 Quota::Sessions { limit } => quota(QuotaEvent::Sessions, limit, nobody, untagged),
                 Quota::Mappings { limit } => quota(QuotaEvent::Bib, limit, nobody, untagged),
                 Quota::Subscribers { limit } => quota(QuotaEvent::Subscribers, limit, nobody, untagged),

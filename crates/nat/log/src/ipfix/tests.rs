@@ -1,6 +1,6 @@
 use super::*;
 use crate::event_tests::event;
-use crate::{Block, Endpoint, Mapping, Quota, Session, Tags, Volume, What};
+use crate::{Block, Endpoint, EventKind, Mapping, Quota, Session, Tags, Volume};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -30,7 +30,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The only message of one event: what it is after its header, without the spaces of `want`.
-fn golden(what: What, want: &str) {
+fn golden(what: EventKind, want: &str) {
     let got = messages(Config::default(), &[Event { at_ms: AT, what }]);
     assert_eq!(got.len(), 1);
     let want: String = want.split_whitespace().collect();
@@ -42,7 +42,7 @@ fn golden(what: What, want: &str) {
 #[test]
 fn a_session_is_created() {
     golden(
-        What::SessionCreated(session(Tags::default())),
+        EventKind::SessionCreated(session(Tags::default())),
         "0002 0030 0100 000a
          0143 0008 00e6 0001 01cf 0004
          0008 0004 00e1 0004 0004 0001 0007 0002 00e3 0002
@@ -57,7 +57,7 @@ fn a_session_is_created() {
 #[test]
 fn a_session_behind_two_tags_is_deleted() {
     golden(
-        What::SessionDeleted(
+        EventKind::SessionDeleted(
             session(Tags { outer: 100, inner: 7 }),
             Volume { packets_up: 3, bytes_up: 180, packets_down: 4, bytes_down: 5000 },
         ),
@@ -79,7 +79,7 @@ fn a_session_behind_two_tags_is_deleted() {
 #[test]
 fn a_session_that_goes_on_is_a_flow_without_event() {
     golden(
-        What::SessionInterim(
+        EventKind::SessionInterim(
             session(Tags::default()),
             Volume { packets_up: 3, bytes_up: 180, packets_down: 4, bytes_down: 5000 },
         ),
@@ -103,8 +103,8 @@ fn a_mapping_is_created_and_deleted() {
          0143 0008 00e6 0001 01cf 0004
          0008 0004 00e1 0004 0004 0001 0007 0002 00e3 0002 ";
     let rest = "00000001 0a000007 c0000201 11 9c40 0400";
-    golden(What::MappingCreated(mapping), &format!("{template} 0106 001e 0000018bcfe568fa 08 {rest}"));
-    golden(What::MappingDeleted(mapping), &format!("{template} 0106 001e 0000018bcfe568fa 09 {rest}"));
+    golden(EventKind::MappingCreated(mapping), &format!("{template} 0106 001e 0000018bcfe568fa 08 {rest}"));
+    golden(EventKind::MappingDeleted(mapping), &format!("{template} 0106 001e 0000018bcfe568fa 09 {rest}"));
 }
 
 #[test]
@@ -115,19 +115,19 @@ fn a_port_block_is_allocated_and_released() {
          0143 0008 00e6 0001 01cf 0004
          0008 0004 00e1 0004 0169 0002 016a 0002 00f3 0002";
     let rest = "00000001 0a000007 c0000201 0400 05ff 0064";
-    golden(What::BlockAllocated(block), &format!("{template} 010a 001f 0000018bcfe568fa 10 {rest}"));
-    golden(What::BlockReleased(block), &format!("{template} 010a 001f 0000018bcfe568fa 11 {rest}"));
+    golden(EventKind::BlockAllocated(block), &format!("{template} 010a 001f 0000018bcfe568fa 10 {rest}"));
+    golden(EventKind::BlockReleased(block), &format!("{template} 010a 001f 0000018bcfe568fa 11 {rest}"));
 }
 
 #[test]
 fn resources_are_exhausted() {
     golden(
-        What::AddressesExhausted { pool: 3 },
+        EventKind::AddressesExhausted { pool: 3 },
         "0002 0018 010c 0004 0143 0008 00e6 0001 01cf 0004 011b 0004
          010c 0015 0000018bcfe568fa 03 00000001 00000003",
     );
     golden(
-        What::PortsExhausted { outside: OUTSIDE.address, protocol: 17 },
+        EventKind::PortsExhausted { outside: OUTSIDE.address, protocol: 17 },
         "0002 001c 010f 0005 0143 0008 00e6 0001 01cf 0004 00e1 0004 0004 0001
          010f 0016 0000018bcfe568fa 0c 00000001 c0000201 11",
     );
@@ -137,7 +137,7 @@ fn resources_are_exhausted() {
 fn limits_are_met() {
     let of_nat = |quota, set: &str, element: &str, value: &str| {
         golden(
-            What::QuotaExceeded(quota),
+            EventKind::QuotaExceeded(quota),
             &format!(
                 "0002 001c {set} 0005 0143 0008 00e6 0001 01cf 0004 01d2 0004 {element} 0004
                  {set} 0019 0000018bcfe568fa 0d 00000001 {value} 000003e8"
@@ -150,7 +150,7 @@ fn limits_are_met() {
     of_nat(Quota::Subscribers { limit }, "011b", "01da", "00000004");
     let of_one = |quota, set: &str, element: &str, value: &str| {
         golden(
-            What::QuotaExceeded(quota),
+            EventKind::QuotaExceeded(quota),
             &format!(
                 "0002 0020 {set} 0006 0143 0008 00e6 0001 01cf 0004 01d2 0004 {element} 0004 0008 0004
                  {set} 001d 0000018bcfe568fa 0d 00000001 {value} 000003e8 0a000007"
@@ -192,15 +192,15 @@ fn bytes_per_event() {
         last: 1535,
     };
     let near = |bytes: f64, want: f64| assert!((bytes - want).abs() < 0.1, "{bytes} and not {want}");
-    near(per_event(What::SessionCreated(session(Tags::default()))), 33.1);
-    near(per_event(What::SessionDeleted(session(Tags::default()), Volume::default())), 66.2);
-    near(per_event(What::BlockAllocated(block)), 25.8);
+    near(per_event(EventKind::SessionCreated(session(Tags::default()))), 33.1);
+    near(per_event(EventKind::SessionDeleted(session(Tags::default()), Volume::default())), 66.2);
+    near(per_event(EventKind::BlockAllocated(block)), 25.8);
 }
 
 #[test]
 fn templates_come_again_after_the_interval_and_after_a_restart() {
     let mut exporter = Exporter::new(Config::default()).expect("a configuration");
-    let event = Event { at_ms: AT, what: What::SessionCreated(session(Tags::default())) };
+    let event = Event { at_ms: AT, what: EventKind::SessionCreated(session(Tags::default())) };
     let say = |exporter: &mut Exporter, now_ms, events: usize| {
         let mut sets = Vec::new();
         let mut out = |message: &[u8], _: u32| sets.extend(parse(message).1);

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test file uses some of it
 
-use nat_log::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
+use nat_log::{Block, Endpoint, Event, EventKind, Mapping, Quota, Session, Tags, Volume};
 use std::net::Ipv4Addr;
 
 /// 2023-11-14 22:13:20.250 UTC.
@@ -23,20 +23,20 @@ pub fn events() -> Vec<Event> {
     let block = Block { inside, tags: untagged, outside, first: 1024, last: 1535 };
     let limit = 1000;
     [
-        What::SessionCreated(session(one)),
-        What::SessionDeleted(session(two), volume),
-        What::SessionInterim(session(untagged), volume),
-        What::MappingCreated(mapping),
-        What::MappingDeleted(mapping),
-        What::BlockAllocated(block),
-        What::BlockReleased(block),
-        What::AddressesExhausted { pool: 3 },
-        What::PortsExhausted { outside, protocol: 17 },
-        What::QuotaExceeded(Quota::Sessions { limit }),
-        What::QuotaExceeded(Quota::Mappings { limit }),
-        What::QuotaExceeded(Quota::Subscribers { limit }),
-        What::QuotaExceeded(Quota::PerSubscriber { limit, inside, tags: untagged }),
-        What::QuotaExceeded(Quota::Fragments { limit, inside, tags: untagged }),
+        EventKind::SessionCreated(session(one)),
+        EventKind::SessionDeleted(session(two), volume),
+        EventKind::SessionInterim(session(untagged), volume),
+        EventKind::MappingCreated(mapping),
+        EventKind::MappingDeleted(mapping),
+        EventKind::BlockAllocated(block),
+        EventKind::BlockReleased(block),
+        EventKind::AddressesExhausted { pool: 3 },
+        EventKind::PortsExhausted { outside, protocol: 17 },
+        EventKind::QuotaExceeded(Quota::Sessions { limit }),
+        EventKind::QuotaExceeded(Quota::Mappings { limit }),
+        EventKind::QuotaExceeded(Quota::Subscribers { limit }),
+        EventKind::QuotaExceeded(Quota::PerSubscriber { limit, inside, tags: untagged }),
+        EventKind::QuotaExceeded(Quota::Fragments { limit, inside, tags: untagged }),
     ]
     .into_iter()
     .map(|what| Event { at_ms: AT, what })

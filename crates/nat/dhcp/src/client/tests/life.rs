@@ -59,7 +59,7 @@ fn t1_t2_and_the_end() {
         states.push(clients.state(MAC).unwrap());
         times.push(seconds(now - renewed));
         if let Some(event) = clients.event() {
-            assert_eq!(event, Event::Lost { mac: MAC, address: ADDRESS, why: Lost::Expired });
+            assert_eq!(event, Event::Lost { mac: MAC, address: ADDRESS, why: LossReason::Expired });
             break now;
         }
         let sent = one(&mut clients);
@@ -88,9 +88,9 @@ fn another_server_may_rebind_but_not_renew() {
     let renew = one(&mut clients);
     let other = Says { server: OTHER, ..Says::to(&renew, MessageType::Ack) };
     let now = clients.next_due().unwrap() - 1;
-    assert_eq!(clients.receive(&other.frame(), now), Verdict::Ignored(Ignored::OtherServer));
+    assert_eq!(clients.receive(&other.frame(), now), Verdict::Ignored(IgnoreReason::OtherServer));
     let nak = Says { server: OTHER, ..Says::to(&renew, MessageType::Nak) };
-    assert_eq!(clients.receive(&nak.frame(), now), Verdict::Ignored(Ignored::OtherServer));
+    assert_eq!(clients.receive(&nak.frame(), now), Verdict::Ignored(IgnoreReason::OtherServer));
     let rebind = loop {
         wait(&mut clients);
         let sent = one(&mut clients);
@@ -168,7 +168,7 @@ fn an_offer_that_is_not_confirmed_is_asked_for_four_times() {
     assert_ne!(again.message.xid(), discover.message.xid());
     // An offer of the exchange before.
     let late = Says::to(&discover, MessageType::Offer);
-    assert_eq!(clients.receive(&late.frame(), 0), Verdict::Ignored(Ignored::OtherExchange));
+    assert_eq!(clients.receive(&late.frame(), 0), Verdict::Ignored(IgnoreReason::OtherExchange));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_known_client_asks_for_what_it_had() {
     bind(&mut before, 0, |_| ()).unwrap();
     let kept = serde_json::to_string(&before.known().collect::<Vec<_>>()).unwrap();
     assert_eq!(kept, r#"[{"mac":"02:00:00:00:00:01","address":"198.51.100.77","bound":true}]"#);
-    let known: Vec<Known> = serde_json::from_str(&kept).unwrap();
+    let known: Vec<KnownAddress> = serde_json::from_str(&kept).unwrap();
 
     let mut clients = Clients::new(config(), 8);
     clients.remember(known.clone());
@@ -190,7 +190,7 @@ fn a_known_client_asks_for_what_it_had() {
     assert_eq!(request.message.ciaddr(), Ipv4Addr::UNSPECIFIED);
     assert_eq!(clients.state(MAC), Some(State::Rebooting));
     let other = Says { address: OTHER, ..Says::to(&request, MessageType::Ack) };
-    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(Ignored::OtherAddress));
+    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(IgnoreReason::OtherAddress));
     assert_eq!(clients.receive(&Says::to(&request, MessageType::Ack).frame(), 0), Verdict::Accepted);
     assert!(matches!(clients.event(), Some(Event::Acquired { lease, .. }) if lease.address == ADDRESS));
 
@@ -228,7 +228,7 @@ fn a_nak_ends_a_lease() {
     let now = wait(&mut clients);
     let renew = one(&mut clients);
     assert_eq!(clients.receive(&Says::to(&renew, MessageType::Nak).frame(), now), Verdict::Accepted);
-    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: Lost::Refused }));
+    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: LossReason::Refused }));
     assert_eq!((clients.event(), clients.known().count(), clients.holder(ADDRESS)), (None, 0, None));
     wait(&mut clients);
     assert_eq!(one(&mut clients).wanted(), None);
@@ -255,7 +255,7 @@ fn a_conflict_is_declined() {
     assert!(!clients.conflict(MAC, 0));
     bind(&mut clients, 0, |_| ()).unwrap();
     assert!(clients.conflict(MAC, SECOND));
-    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: Lost::Conflict }));
+    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: LossReason::Conflict }));
     let decline = one(&mut clients);
     assert_eq!((decline.kind(), decline.is_broadcast()), (MessageType::Decline, true));
     assert_eq!((decline.wanted(), decline.server()), (Some(ADDRESS), Some(SERVER)));
@@ -273,7 +273,7 @@ fn who_declines_each_time_asks_less_and_less() {
         bind(&mut clients, now, |_| ()).unwrap();
         assert!(clients.conflict(MAC, now));
         assert_eq!(one(&mut clients).kind(), MessageType::Decline);
-        assert!(matches!(clients.event(), Some(Event::Lost { why: Lost::Conflict, .. })));
+        assert!(matches!(clients.event(), Some(Event::Lost { why: LossReason::Conflict, .. })));
         let due = clients.next_due().unwrap();
         assert!(
             (least..=least.max(8.0) + 2.0).contains(&seconds(due - now)),
@@ -295,7 +295,7 @@ fn what_no_client_may_have_is_neither_taken_nor_declined() {
     let never = vec![Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255), OTHER..=OTHER];
     for wrong in [Ipv4Addr::new(10, 0, 0, 0), Ipv4Addr::new(10, 255, 255, 255), OTHER] {
         let mut clients = Clients::new(Config { never: never.clone(), ..config() }, 7);
-        clients.remember([Known { mac: MAC, address: wrong, bound: true }]);
+        clients.remember([KnownAddress { mac: MAC, address: wrong, bound: true }]);
         clients.add(MAC, 0).unwrap();
         clients.advance(0);
         let discover = one(&mut clients);
@@ -305,7 +305,7 @@ fn what_no_client_may_have_is_neither_taken_nor_declined() {
         let offer =
             Says { address: wrong, server: rogue, more: vec![], ..Says::to(&discover, MessageType::Offer) };
         for _ in 0..2 {
-            assert_eq!(clients.receive(&offer.frame(), 0), Verdict::Ignored(Ignored::BadAddress));
+            assert_eq!(clients.receive(&offer.frame(), 0), Verdict::Ignored(IgnoreReason::BadAddress));
             let unfit = Event::Unfit { mac: MAC, address: wrong, server: rogue };
             assert_eq!((clients.event(), clients.transmit()), (Some(unfit), None));
         }
@@ -326,7 +326,7 @@ fn a_release_gives_back_and_is_remembered() {
     assert_eq!((release.kind(), release.to, release.destination), (MessageType::Release, GATE, SERVER));
     assert_eq!((release.source, release.message.ciaddr()), (ADDRESS, ADDRESS));
     assert_eq!((release.wanted(), release.server()), (None, Some(SERVER)));
-    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: Lost::Released }));
+    assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: LossReason::Released }));
     assert_eq!((clients.len(), clients.next_due(), clients.holder(ADDRESS)), (0, None, None));
     assert!(!clients.release(MAC, SECOND));
     // It comes back, and would like the same.

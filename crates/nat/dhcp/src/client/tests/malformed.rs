@@ -15,7 +15,7 @@ fn offered(change: impl Fn(&mut Says)) -> Verdict {
     assert_eq!(clients.transmit().is_some(), taken);
     assert_eq!(clients.state(MAC), Some(if taken { State::Requesting } else { State::Selecting }));
     if let Verdict::Ignored(why) = verdict {
-        assert_eq!(clients.ignored().nth(why as usize), Some((Ignored::NAMES[why as usize], 1)));
+        assert_eq!(clients.ignored().nth(why as usize), Some((IgnoreReason::NAMES[why as usize], 1)));
     }
     verdict
 }
@@ -36,7 +36,7 @@ fn addresses_that_no_host_can_have_are_refused() {
     ] {
         let address = address.parse().unwrap();
         let verdict = offered(|says| says.address = address);
-        assert_eq!(verdict, Verdict::Ignored(Ignored::BadAddress), "{address}");
+        assert_eq!(verdict, Verdict::Ignored(IgnoreReason::BadAddress), "{address}");
     }
     let with = |address: &str, mask: &str| {
         let (address, mask) = (address.parse().unwrap(), mask.parse().unwrap());
@@ -45,20 +45,20 @@ fn addresses_that_no_host_can_have_are_refused() {
             says.more = vec![DhcpOption::SubnetMask(mask)];
         })
     };
-    assert_eq!(with("198.51.100.191", "255.255.255.192"), Verdict::Ignored(Ignored::BadAddress));
-    assert_eq!(with("198.51.100.128", "255.255.255.192"), Verdict::Ignored(Ignored::BadAddress));
+    assert_eq!(with("198.51.100.191", "255.255.255.192"), Verdict::Ignored(IgnoreReason::BadAddress));
+    assert_eq!(with("198.51.100.128", "255.255.255.192"), Verdict::Ignored(IgnoreReason::BadAddress));
     // Networks of two and of one have no broadcast address (RFC 3021); a mask with holes says nothing.
     for mask in ["255.255.255.254", "255.255.255.255", "255.0.255.0", "0.0.0.0"] {
         assert_eq!(with("198.51.100.255", mask), Verdict::Accepted, "{mask}");
     }
     let router = offered(|says| says.more = vec![DhcpOption::Router(vec![ADDRESS])]);
-    assert_eq!(router, Verdict::Ignored(Ignored::BadAddress));
+    assert_eq!(router, Verdict::Ignored(IgnoreReason::BadAddress));
 }
 
 #[test]
 fn lease_times_have_a_limit() {
     for seconds in [0, 1, 59] {
-        assert_eq!(offered(|says| says.lease = seconds), Verdict::Ignored(Ignored::ShortLease));
+        assert_eq!(offered(|says| says.lease = seconds), Verdict::Ignored(IgnoreReason::ShortLease));
     }
     for seconds in [60, u32::MAX - 1, u32::MAX] {
         assert_eq!(offered(|says| says.lease = seconds), Verdict::Accepted);
@@ -70,13 +70,13 @@ fn lease_times_have_a_limit() {
 
 #[test]
 fn what_is_not_for_this_exchange_is_ignored() {
-    assert_eq!(offered(|says| says.xid ^= 1), Verdict::Ignored(Ignored::OtherExchange));
+    assert_eq!(offered(|says| says.xid ^= 1), Verdict::Ignored(IgnoreReason::OtherExchange));
     assert_eq!(offered(|says| says.mac[5] ^= 2), Verdict::NotOurs);
-    assert_eq!(offered(|says| says.kind = MessageType::Ack), Verdict::Ignored(Ignored::Unexpected));
-    assert_eq!(offered(|says| says.kind = MessageType::Nak), Verdict::Ignored(Ignored::Unexpected));
-    assert_eq!(offered(|says| says.kind = MessageType::Discover), Verdict::Ignored(Ignored::Malformed));
+    assert_eq!(offered(|says| says.kind = MessageType::Ack), Verdict::Ignored(IgnoreReason::Unexpected));
+    assert_eq!(offered(|says| says.kind = MessageType::Nak), Verdict::Ignored(IgnoreReason::Unexpected));
+    assert_eq!(offered(|says| says.kind = MessageType::Discover), Verdict::Ignored(IgnoreReason::Malformed));
     for server in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)] {
-        assert_eq!(offered(|says| says.server = server), Verdict::Ignored(Ignored::Malformed));
+        assert_eq!(offered(|says| says.server = server), Verdict::Ignored(IgnoreReason::Malformed));
     }
 }
 
@@ -103,7 +103,7 @@ fn what_was_not_asked_for_changes_nothing_while_bound() {
     for kind in [MessageType::Offer, MessageType::Ack, MessageType::Nak] {
         for xid in [0, 1] {
             let says = Says { kind, xid, mac: MAC, address: OTHER, server: OTHER, lease: 60, more: vec![] };
-            assert_eq!(clients.receive(&says.frame(), 0), Verdict::Ignored(Ignored::Unexpected));
+            assert_eq!(clients.receive(&says.frame(), 0), Verdict::Ignored(IgnoreReason::Unexpected));
         }
     }
     assert_eq!((clients.event(), clients.transmit(), clients.next_due()), (None, None, due));
@@ -118,16 +118,16 @@ fn the_chosen_server_must_give_what_it_offered() {
     let request = one(&mut clients);
     let ack = Says::to(&request, MessageType::Ack);
     let other = Says { server: OTHER, ..ack.clone() };
-    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(Ignored::OtherServer));
+    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(IgnoreReason::OtherServer));
     let other = Says { kind: MessageType::Nak, ..other };
-    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(Ignored::OtherServer));
+    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(IgnoreReason::OtherServer));
     let other = Says { address: OTHER, ..ack.clone() };
-    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(Ignored::OtherAddress));
+    assert_eq!(clients.receive(&other.frame(), 0), Verdict::Ignored(IgnoreReason::OtherAddress));
     let short = Says { lease: 1, ..ack.clone() };
-    assert_eq!(clients.receive(&short.frame(), 0), Verdict::Ignored(Ignored::ShortLease));
+    assert_eq!(clients.receive(&short.frame(), 0), Verdict::Ignored(IgnoreReason::ShortLease));
     assert_eq!(clients.event(), None);
     assert_eq!(clients.receive(&ack.frame(), 0), Verdict::Accepted);
-    assert_eq!(clients.receive(&ack.frame(), 0), Verdict::Ignored(Ignored::Unexpected), "a second time");
+    assert_eq!(clients.receive(&ack.frame(), 0), Verdict::Ignored(IgnoreReason::Unexpected), "a second time");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn fields_that_no_reply_has() {
     }
     let mut bad = good.clone();
     bad[236] ^= 1;
-    assert_eq!(clients.receive(&in_frame(MAC, &bad), 0), Verdict::Ignored(Ignored::Malformed));
+    assert_eq!(clients.receive(&in_frame(MAC, &bad), 0), Verdict::Ignored(IgnoreReason::Malformed));
     let option = |bytes: &[u8]| [&good[..240], bytes, &[255]].concat();
     for options in [
         &[][..],
@@ -158,7 +158,7 @@ fn fields_that_no_reply_has() {
         &[53, 1, 2, 54, 4, 198, 51, 100, 1, 1, 1, 1],
     ] {
         let verdict = clients.receive(&in_frame(MAC, &option(options)), 0);
-        assert_eq!(verdict, Verdict::Ignored(Ignored::Malformed), "{options:?}");
+        assert_eq!(verdict, Verdict::Ignored(IgnoreReason::Malformed), "{options:?}");
     }
     let least = option(&[53, 1, 2, 54, 4, 198, 51, 100, 1, 51, 4, 0, 0, 14, 16]);
     assert_eq!(clients.receive(&in_frame(MAC, &least), 0), Verdict::Accepted);
