@@ -111,6 +111,7 @@ CODES: dict[str, str] = {
     "ND-99-22": "No subscriber had an outside address and port at that time, by the logs",
     "ND-99-23": "The logs do not tell which of several subscribers had an outside address and port",
     "ND-99-24": "It is not known who had an outside address and port: records are or may be missing",
+    "ND-99-30": "A conformance test failed",
     "ND-104-01": "Not JSON",
     "ND-104-02": "An unknown key",
     "ND-104-03": "A missing key",
@@ -155,6 +156,7 @@ CODES: dict[str, str] = {
     "ND-104-54": "A study without a proven winner to apply",
     "ND-104-55": "There is no experience of tuning, or it cannot be read",
     "ND-104-60": "A secret is missing",
+    "ND-104-70": "A conformance test file that cannot be played",
     "ND-105-20": "Interrupted",
 }
 

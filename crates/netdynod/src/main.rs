@@ -62,7 +62,7 @@ enum Command {
     /// Answer load: echo or swallow what comes, and count it.
     Reflect(reflect::Reflect),
     /// Play conformance tests against a SIP server: a request as JSON on standard input, verdicts as JSON on standard output.
-    SipConformance,
+    SipConformance(sip_conformance::Arguments),
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -118,8 +118,8 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
                 return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
             }
         }
-        Some(Command::SipConformance) => {
-            if let Err(e) = sip_conformance::run() {
+        Some(Command::SipConformance(args)) => {
+            if let Err(e) = sip_conformance::run(args) {
                 tell(&format!("error {e}"));
                 return Ok(EXIT_INPUT.into());
             }

@@ -2,6 +2,7 @@
 //!
 //! The request comes on standard input, since it has passwords, which everybody could read among the arguments.
 
+use clap::Args;
 use run::SetupError;
 use serde_json::json;
 use sip_conformance::Request;
@@ -10,8 +11,22 @@ use std::io::Read;
 /// Largest request, bytes.
 const LONGEST: u64 = 16 << 20;
 
+/// What to do in place of playing tests.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// List the messages of RFC 4475 that a request may name.
+    #[arg(long)]
+    messages: bool,
+}
+
 /// Plays the tests. Standard output gets a line `{"outcome": …}` for each test as it ends, and `{"report": …}` at the end.
-pub fn run() -> Result<(), SetupError> {
+pub fn run(args: &Arguments) -> Result<(), SetupError> {
+    // Who started it may have closed its output.
+    let print = |line: serde_json::Value| drop(crate::print(&format!("{line}\n")));
+    if args.messages {
+        print(json!(sip_conformance::torture::MESSAGES));
+        return Ok(());
+    }
     let wrong = |code, what: String| {
         SetupError::new(code, "sip-conformance", what, "See `netdyno sip conformance --help`")
     };
@@ -20,8 +35,6 @@ pub fn run() -> Result<(), SetupError> {
     read.map_err(|error| wrong("ND-104-10", format!("standard input cannot be read: {error}")))?;
     let request: Request =
         serde_json::from_str(&text).map_err(|error| wrong("ND-104-10", error.to_string()))?;
-    // Who started it may have closed its output.
-    let print = |line: serde_json::Value| drop(crate::print(&format!("{line}\n")));
     let report = sip_conformance::run(&request, |outcome| {
         print(json!({"outcome": {"id": outcome.id, "verdict": outcome.verdict}}));
     });

@@ -66,20 +66,32 @@ pub struct Report {
     pub tests: Vec<Outcome>,
 }
 
+/// Tests in a row without any answer after which the others are not played.
+const PATIENCE: u32 = 3;
+/// Why a test was not played.
+const SILENT: &str = "not played: the server answered nothing in the tests before";
+
 /// Plays the tests of a request one after the other. `progress` gets each result as it comes.
 pub fn run(request: &Request, mut progress: impl FnMut(&Outcome)) -> Result<Report, FileError> {
     let plans = request.tests.iter().map(Test::plan).collect::<Result<Vec<_>, _>>()?;
     let mut tests = Vec::new();
+    let messages =
+        request.torture.iter().map(|name| torture::Message::of(name).ok_or_else(|| FileError::torture(name)));
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
+    let mut silent = 0;
+    let mut play = |outcome: &dyn Fn(bool) -> Outcome| {
+        let outcome = outcome(silent < PATIENCE);
+        let heard = outcome.ladder.iter().any(|arrow| arrow.from == "server");
+        // A test that lacks an option of the run sends nothing.
+        silent = if heard { 0 } else { silent + u32::from(!outcome.ladder.is_empty()) };
+        progress(&outcome);
+        tests.push(outcome);
+    };
     for (test, plan) in request.tests.iter().zip(plans) {
-        let outcome = play::play(request, test, &plan);
-        progress(&outcome);
-        tests.push(outcome);
+        play(&|answers| if answers { play::play(request, test, &plan) } else { play::unplayed(test) });
     }
-    for name in &request.torture {
-        let message = torture::Message::of(name).ok_or_else(|| FileError::torture(name))?;
-        let outcome = torture::play(request, message);
-        progress(&outcome);
-        tests.push(outcome);
+    for message in messages {
+        play(&|answers| if answers { torture::play(request, message) } else { torture::unplayed(message) });
     }
     let server = address::host_port(request.server);
     Ok(Report { server, transport: request.transport, tests })

@@ -10,7 +10,7 @@ use crate::file::{Account, Request, Test, Transport};
 use crate::ladder::{Arrow, hidden, summary};
 use crate::names::{Identity, Names, Saved, random};
 use crate::step::{Auth, Plan, Send, Step};
-use crate::{Outcome, Verdict};
+use crate::{Outcome, SILENT, Verdict};
 use sip_core::message::{Message, Name};
 use sip_core::{Method, transaction};
 use std::collections::{HashMap, HashSet};
@@ -92,15 +92,21 @@ pub(crate) fn play(request: &Request, test: &Test, plan: &Plan) -> Outcome {
         Err(Stop::Fail(reason)) => (Verdict::Fail, reason),
         Err(Stop::Inconclusive(reason)) => (Verdict::Inconclusive, reason),
     };
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Outcome { verdict, reason, duration_ms, ladder, ..unplayed(test) }
+}
+
+/// The result of a test that is not played, since the server is silent.
+pub(crate) fn unplayed(test: &Test) -> Outcome {
     Outcome {
         id: test.id.clone(),
         title: test.title.clone(),
         role: test.role.clone(),
         clause: test.clause.clone(),
-        verdict,
-        reason,
-        duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
-        ladder,
+        verdict: Verdict::Inconclusive,
+        reason: SILENT.into(),
+        duration_ms: 0,
+        ladder: Vec::new(),
     }
 }
 

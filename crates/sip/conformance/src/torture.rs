@@ -9,7 +9,8 @@ use crate::draft::via;
 use crate::file::{Request, Transport};
 use crate::ladder::{Arrow, hidden, summary};
 use crate::names::{Identity, branch, random};
-use crate::{Outcome, Verdict};
+use crate::{Outcome, SILENT, Verdict};
+use serde::Serialize;
 use sip_core::message::{Message as Sip, Name};
 use sip_core::{Method, transaction};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ enum Reaction {
 }
 
 /// A message of RFC 4475.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Message {
     /// Name in RFC 4475.
     pub name: &'static str,
@@ -39,7 +40,9 @@ pub struct Message {
     pub section: &'static str,
     /// What is special.
     pub title: &'static str,
+    #[serde(skip)]
     reaction: Reaction,
+    #[serde(skip)]
     bytes: &'static [u8],
 }
 
@@ -214,15 +217,21 @@ pub(crate) fn play(request: &Request, message: &Message) -> Outcome {
     });
     let (verdict, reason) =
         result.unwrap_or_else(|error| (Verdict::Inconclusive, format!("the socket failed: {error}")));
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Outcome { verdict, reason, duration_ms, ladder, ..unplayed(message) }
+}
+
+/// The result of a message that is not sent, since the server is silent.
+pub(crate) fn unplayed(message: &Message) -> Outcome {
     Outcome {
         id: format!("T-{}", message.name),
         title: message.title.into(),
         role: "torture".into(),
         clause: format!("RFC 4475 {}", message.section),
-        verdict,
-        reason,
-        duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
-        ladder,
+        verdict: Verdict::Inconclusive,
+        reason: SILENT.into(),
+        duration_ms: 0,
+        ladder: Vec::new(),
     }
 }
 

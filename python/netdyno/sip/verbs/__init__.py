@@ -11,6 +11,7 @@ VERBS = {
     "call": ".load:call",
     "load": ".load:load",
     "search": ".search:search",
+    "conformance": ".conformance:conformance",
 }
 
 app = typer.Typer(
