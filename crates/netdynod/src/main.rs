@@ -2,6 +2,7 @@
 
 mod caller;
 mod clock;
+mod conformance;
 mod connection;
 mod connection_limit;
 mod core;
@@ -26,7 +27,6 @@ mod serve;
 mod server;
 mod session;
 mod signals;
-mod sip_conformance;
 mod stream;
 mod systems;
 mod token;
@@ -62,7 +62,7 @@ enum Command {
     /// Answer load: echo or swallow what comes, and count it.
     Reflect(reflect::Reflect),
     /// Play conformance tests against a SIP server: a request as JSON on standard input, verdicts as JSON on standard output.
-    SipConformance(sip_conformance::Arguments),
+    SipConformance(conformance::Arguments),
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -119,7 +119,7 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
             }
         }
         Some(Command::SipConformance(args)) => {
-            if let Err(e) = sip_conformance::run(args) {
+            if let Err(e) = conformance::run(args) {
                 tell(&format!("error {e}"));
                 return Ok(EXIT_INPUT.into());
             }

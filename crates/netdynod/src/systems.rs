@@ -1,6 +1,7 @@
 //! What this program is made of: the platform, and the systems on it. A system has one line here.
 
 use profile::Transport;
+pub use sip_conformance as sip;
 use sockets::Sockets;
 use stream::Dpdk;
 use system::Registry;

@@ -1,6 +1,5 @@
 //! What a run is asked for: server, accounts, and tests.
 
-use crate::step::{self, Plan, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
@@ -116,29 +115,5 @@ pub struct FileError {
 impl FileError {
     pub(crate) fn torture(name: &str) -> Self {
         Self { at: "torture".into(), what: format!("RFC 4475 has no message {name}") }
-    }
-}
-
-impl Test {
-    /// Reads the steps.
-    pub(crate) fn plan(&self) -> Result<Plan, FileError> {
-        let wrong = |place: String, what: String| FileError { at: format!("{} {place}", self.id), what };
-        for need in &self.needs {
-            if !["password", "other", "nonce_lifetime"].contains(&need.as_str()) {
-                return Err(wrong("needs".into(), format!("{need} is no option of a run")));
-            }
-        }
-        if self.agents.is_empty() {
-            return Err(wrong("agents".into(), "a test needs a user agent".into()));
-        }
-        let read = |list: &[Map<String, Value>], name: &str| {
-            let mut steps = Vec::<Step>::new();
-            for (at, one) in list.iter().enumerate() {
-                let read = step::read(one, &self.agents);
-                steps.extend(read.map_err(|what| wrong(format!("{name} {}", at + 1), what))?);
-            }
-            Ok(steps)
-        };
-        Ok(Plan { setup: read(&self.setup, "setup")?, steps: read(&self.steps, "step")? })
     }
 }

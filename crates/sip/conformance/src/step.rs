@@ -1,6 +1,7 @@
 //! Steps of a test file.
 
 use crate::check::Check;
+use crate::file::{FileError, Test};
 use crate::wait::Wait;
 use serde_json::{Map, Value};
 
@@ -379,4 +380,28 @@ fn accepted(agent: &str, text: String) -> Vec<Step> {
         otherwise: None,
     };
     vec![Step::Send(send), Step::Expect(expect)]
+}
+
+impl Test {
+    /// Reads the steps.
+    pub(crate) fn plan(&self) -> Result<Plan, FileError> {
+        let wrong = |place: String, what: String| FileError { at: format!("{} {place}", self.id), what };
+        for need in &self.needs {
+            if !["password", "other", "nonce_lifetime"].contains(&need.as_str()) {
+                return Err(wrong("needs".into(), format!("{need} is no option of a run")));
+            }
+        }
+        if self.agents.is_empty() {
+            return Err(wrong("agents".into(), "a test needs a user agent".into()));
+        }
+        let all = |list: &[Map<String, Value>], name: &str| {
+            let mut steps = Vec::<Step>::new();
+            for (at, one) in list.iter().enumerate() {
+                let read = read(one, &self.agents);
+                steps.extend(read.map_err(|what| wrong(format!("{name} {}", at + 1), what))?);
+            }
+            Ok(steps)
+        };
+        Ok(Plan { setup: all(&self.setup, "setup")?, steps: all(&self.steps, "step")? })
+    }
 }

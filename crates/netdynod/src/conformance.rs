@@ -2,10 +2,10 @@
 //!
 //! The request comes on standard input, since it has passwords, which everybody could read among the arguments.
 
+use crate::systems::sip::{self, Request};
 use clap::Args;
 use run::SetupError;
 use serde_json::json;
-use sip_conformance::Request;
 use std::io::Read;
 
 /// Largest request, bytes.
@@ -24,7 +24,7 @@ pub fn run(args: &Arguments) -> Result<(), SetupError> {
     // Who started it may have closed its output.
     let print = |line: serde_json::Value| drop(crate::print(&format!("{line}\n")));
     if args.messages {
-        print(json!(sip_conformance::torture::MESSAGES));
+        print(json!(sip::torture::MESSAGES));
         return Ok(());
     }
     let wrong = |code, what: String| {
@@ -35,7 +35,7 @@ pub fn run(args: &Arguments) -> Result<(), SetupError> {
     read.map_err(|error| wrong("ND-104-10", format!("standard input cannot be read: {error}")))?;
     let request: Request =
         serde_json::from_str(&text).map_err(|error| wrong("ND-104-10", error.to_string()))?;
-    let report = sip_conformance::run(&request, |outcome| {
+    let report = sip::run(&request, |outcome| {
         print(json!({"outcome": {"id": outcome.id, "verdict": outcome.verdict}}));
     });
     let report = report.map_err(|error| wrong("ND-104-04", error.to_string()))?;
