@@ -32,6 +32,7 @@ pytestmark = root
 TUNABLES: dict[str, dict[str, Any]] = {
     "graph": {"graph": L2FWD | {"description": "again"}},
     "kernel-nat": {"public": "10.8.0.2"},
+    "kamailio": {"role": "redirect"},
     "mosquitto": {"max_inflight_messages": 100},
     "nginx": {"worker_processes": 2},
     "reflector": {"mode": "sink"},
