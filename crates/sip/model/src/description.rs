@@ -48,7 +48,10 @@ const DELAYS: &[Delay] = &[
         about: "session disconnect delay (SDD, RFC 6076 section 4.4): from BYE to its 200",
     },
     Delay { name: "redirect", about: "redirect delay: from INVITE to a 3xx" },
-    Delay { name: "response", about: "from any other request to its final response" },
+    Delay {
+        name: "response",
+        about: "from any other request, or a REGISTER or BYE that was rejected, to its final response",
+    },
 ];
 
 /// Counters, by their place in [`DESCRIPTION`].

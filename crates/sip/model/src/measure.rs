@@ -53,7 +53,8 @@ pub(crate) fn finished(
             if status.is_none_or(|status| status >= 400) {
                 cx.count(at, counter::REGISTRATIONS_INEFFECTIVE);
             }
-            delay::REGISTRATION
+            // section 4.1: the delay of a registration is that of a successful one
+            delay::RESPONSE
         }
         (Method::Invite, status) if session => {
             match status {
@@ -81,7 +82,6 @@ pub(crate) fn finished(
             }
             delay::SESSION_DISCONNECT
         }
-        (Method::Bye, _) => delay::SESSION_DISCONNECT,
         _ => delay::RESPONSE,
     }
 }

@@ -377,7 +377,11 @@ impl UserAgent {
                 let session = self.in_session();
                 measure::finished(cx, &overdue, None, if invite { !session } else { session }, self.asked());
                 let (method, t) = (overdue.method, overdue.first);
-                let timer = if invite { "Timer B" } else { "Timer F" };
+                let timer = match (invite, overdue.provisional) {
+                    (true, true) => "Timer C",
+                    (true, false) => "Timer B",
+                    (false, _) => "Timer F",
+                };
                 cx.failure(t, Failure::Unanswered, || {
                     format!("no final response to {method} before {timer}")
                 });
@@ -401,7 +405,8 @@ impl UserAgent {
         if invited.expires <= cx.now {
             // section 13.3.1.4: without its ACK the session is over
             invited.settle();
-            self.fail(cx, Failure::Unanswered, || "no ACK to our 200 in time (64 × T1)".into());
+            let status = invited.status;
+            self.fail(cx, Failure::Unanswered, || format!("no ACK to our {status} in time (64 × T1)"));
             return false;
         }
         if invited.resend <= cx.now {

@@ -121,7 +121,9 @@ impl UserAgent {
                     measure::alerted(cx, invite);
                 }
             }
-            self.extend(cx.now);
+            if method == Method::Invite {
+                self.extend(cx.now);
+            }
             if code > 100 {
                 cx.count(first, counter::PROVISIONAL_RESPONSES);
                 self.tell(Event::Response { method, status: code, first, delay: 0 });

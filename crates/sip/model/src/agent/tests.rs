@@ -139,6 +139,8 @@ fn a_challenge_that_comes_again_is_a_failure() {
     }
     assert_eq!(bench.end, Some(FlowEnd::Failed));
     assert_eq!(counter(&bench, "registrations_ineffective"), 1);
+    // a rejection is no registration, however quick
+    assert_eq!((delays(&bench, "registration").len(), delays(&bench, "response").len()), (0, 1));
     assert_eq!(bench.measured().failures[Failure::Rejected as usize], 1);
     assert!(bench.examples[0].contains("REGISTER was answered with 401"), "{:?}", bench.examples);
 }
