@@ -157,6 +157,7 @@ CODES: dict[str, str] = {
     "ND-104-55": "There is no experience of tuning, or it cannot be read",
     "ND-104-60": "A secret is missing",
     "ND-104-70": "A conformance test file that cannot be played",
+    "ND-104-71": "A capture without SIP messages that can be shown, or no capture",
     "ND-105-20": "Interrupted",
 }
 

@@ -7,10 +7,8 @@ from html import escape
 
 from netdyno.escape import lines, visible
 from netdyno.sip.conformance.ladder import parties
-from netdyno.sip.conformance.suite import Arrow, Outcome, Report
-
-COLUMN, ROW, LEFT, TOP = 260, 30, 90, 40
-"""Pixels between parties and messages, and before the first of them."""
+from netdyno.sip.conformance.suite import Outcome, Report
+from netdyno.sip.ladder.drawing import svg
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222;
@@ -18,7 +16,6 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222;
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top }
 .pass { color: #17692b } .fail { color: #a31515; font-weight: 600 } .inconclusive { color: #8a5a00 }
-svg { max-width: 100%; height: auto; font: 12px ui-monospace, monospace }
 summary { cursor: pointer } pre { background: #f5f5f5; padding: .6rem; overflow-x: auto; font-size: 12px }
 @media (prefers-color-scheme: dark) {
   body { background: #16181b; color: #ddd } td, th { border-color: #3a3d42 } pre { background: #22252a }
@@ -31,41 +28,20 @@ def _text(text: str) -> str:
     return escape(visible(text))
 
 
-def _svg(ladder: list[Arrow]) -> str:
-    columns = {name: LEFT + at * COLUMN for at, name in enumerate(parties(ladder))}
-    wide, high = LEFT + (len(columns) - 1) * COLUMN + 60, TOP + (len(ladder) + 1) * ROW
-    drawn = [f'<svg viewBox="0 0 {wide} {high}" width="{wide}" role="img" aria-label="messages in order">']
-    for name, x in columns.items():
-        drawn.append(f'<text x="{x}" y="20" text-anchor="middle" fill="currentColor">{_text(name)}</text>')
-        drawn.append(f'<path d="M{x} 28V{high}" stroke="currentColor" opacity=".35"/>')
-    for at, arrow in enumerate(ladder):
-        y, begin, end = TOP + (at + 1) * ROW, columns[arrow.source], columns[arrow.to]
-        tip = end - 8 if end > begin else end + 8
-        label = arrow.summary if len(arrow.summary) <= 34 else f"{arrow.summary[:33]}…"
-        dash = ' stroke-dasharray="5 4"' if arrow.again else ""
-        drawn.append(
-            f"<g><title>{escape(lines(arrow.text))}</title>"
-            f'<path d="M{begin} {y}H{end}M{tip} {y - 4}L{end} {y}'
-            f'L{tip} {y + 4}" stroke="currentColor" fill="none"{dash}/>'
-            f'<text x="{(begin + end) / 2:.0f}" y="{y - 5}" text-anchor="middle" fill="currentColor">'
-            f"{_text(label)}</text>"
-            f'<text x="4" y="{y}" fill="currentColor" opacity=".7">{arrow.at_ms:.0f} ms</text></g>'
-        )
-    return "".join([*drawn, "</svg>"])
-
-
 def _test(one: Outcome) -> Iterator[str]:
     state = " open" if one.verdict == "fail" else ""
     yield f'<details id="{_text(one.id)}"{state}><summary><b>{_text(one.id)}</b> {_text(one.title)} '
     yield f'<span class="{one.verdict}">{one.verdict}</span></summary>'
     yield f"<p>{_text(one.clause)}. {_text(one.reason)}</p>"
     if one.ladder:
-        yield _svg(one.ladder)
-        texts = "\n\n".join(
-            f"{arrow.at_ms:.0f} ms, {arrow.source} to {arrow.to}\n{arrow.text.replace(chr(13), '').strip()}"
-            for arrow in one.ladder
-        )
-        yield f"<details><summary>Messages</summary><pre>{escape(lines(texts))}</pre></details>"
+        name = f"{one.id}-message"
+        yield svg(one.ladder, parties(one.ladder), name)
+        yield "<details><summary>Messages</summary>"
+        for at, arrow in enumerate(one.ladder):
+            about = f"{arrow.at_ms:.0f} ms, {arrow.source} to {arrow.to}"
+            text = lines(f"{about}\n{arrow.text.replace(chr(13), '').strip()}")
+            yield f'<pre id="{_text(name)}-{at}" tabindex="-1">{escape(text)}</pre>'
+        yield "</details>"
     yield "</details>"
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from netdyno.core.daemon import program
 from netdyno.errors import CONFIGURATION, INVALID, PASS, THRESHOLD, Error
 from netdyno.reading import text as content
+from netdyno.sip.ladder.arrow import Arrow
 from netdyno.sip.uri import Server
 
 PURPOSES = Path(__file__).parent / "purpose"
@@ -58,19 +59,6 @@ class Target:
     other: Account | None = None
     t1_ms: int = 500
     nonce_lifetime: int | None = None
-
-
-class Arrow(BaseModel):
-    """A message of a test."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    at_ms: float
-    source: str = Field(alias="from")
-    to: str
-    summary: str
-    text: str
-    again: bool
 
 
 class Outcome(BaseModel):

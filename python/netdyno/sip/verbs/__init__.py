@@ -12,6 +12,7 @@ VERBS = {
     "load": ".load:load",
     "search": ".search:search",
     "conformance": ".conformance:conformance",
+    "ladder": ".ladder:ladder",
 }
 
 app = typer.Typer(

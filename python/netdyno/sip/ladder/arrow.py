@@ -1,0 +1,67 @@
+"""A message of a ladder diagram: time, parties, first line, and its text without credentials."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_SECRETS = re.compile(
+    rb'(\bresponse\s*=\s*")[^"]*'
+    rb"|(\bresponse\s*=\s*)(?!\")[^\s,;]+"
+    rb"|(^(?:Proxy-)?Authorization\s*:\s*(?!Digest\b)\S+)[^\r\n]+"
+    rb"|(\bsips?:[^@\s:;>]+:)[^@\s>]+(?=@)"
+    rb"|(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n|]+",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CSEQ = re.compile(rb"^CSeq\s*:\s*\d+\s+(\S+)", re.IGNORECASE | re.MULTILINE)
+HIDDEN = b"(hidden)"
+
+
+class Arrow(BaseModel):
+    """A message between two parties."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    at_ms: float
+    source: str = Field(alias="from")
+    to: str
+    summary: str
+    text: str
+    again: bool
+
+
+def hidden(message: bytes) -> bytes:
+    """A message without digest responses, other credentials, passwords in URIs, and SRTP keys."""
+
+    def keep(found: re.Match[bytes]) -> bytes:
+        before = next(part for part in found.groups() if part is not None)
+        return before + (b" " if before[-1:] not in b'"=: ' else b"") + HIDDEN
+
+    return _SECRETS.sub(keep, message)
+
+
+def summary(message: bytes) -> str:
+    """Start line without the SIP version; behind a status the method of CSeq."""
+    line = message.split(b"\r\n", 1)[0].split(b"\n", 1)[0]
+    if not line.startswith(b"SIP/2.0 "):
+        return line.removesuffix(b" SIP/2.0").decode("utf-8", "replace")
+    status = line.removeprefix(b"SIP/2.0 ").decode("utf-8", "replace").strip()
+    head = message.split(b"\r\n\r\n", 1)[0]
+    method = _CSEQ.search(head)
+    return f"{status} ({method[1].decode('utf-8', 'replace')})" if method else status
+
+
+def arrow(at_ms: float, source: str, to: str, message: bytes, again: bool) -> Arrow:
+    """The arrow of a message as it was on the wire."""
+    safe = hidden(message)
+    text = safe.decode("utf-8", "replace")
+    plain = {
+        "at_ms": at_ms,
+        "from": source,
+        "to": to,
+        "summary": summary(safe),
+        "text": text,
+        "again": again,
+    }
+    return Arrow.model_validate(plain)

@@ -1,0 +1,105 @@
+"""Messages by Call-ID: the ladder of each, how it ended, and which of its messages were sent again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from netdyno.sip.ladder.arrow import Arrow, arrow
+from netdyno.sip.ladder.capture import Message
+from netdyno.sip.ladder.text import parties
+
+_CALL_ID = re.compile(rb"^(?:Call-ID|i)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_CSEQ = re.compile(rb"^CSeq[ \t]*:[ \t]*(\d+)[ \t]+(\S+)", re.IGNORECASE | re.MULTILINE)
+CHALLENGES = (401, 407)
+
+
+@dataclass
+class Call:
+    """The messages of one Call-ID."""
+
+    call_id: str
+    began: float
+    """Seconds since 1970."""
+    arrows: list[Arrow] = field(default_factory=list)
+    answers: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The last status of each request, by sequence number and method; 0: none."""
+    _sent: set[tuple[str, str, bytes]] = field(default_factory=set)
+
+    def add(self, message: Message) -> None:
+        """One more message."""
+        key = (message.source, message.to, message.data)
+        again = message.transport == "udp" and key in self._sent
+        self._sent.add(key)
+        at = (message.at - self.began) * 1000
+        self.arrows.append(arrow(at, message.source, message.to, message.data, again))
+        found = _CSEQ.search(message.data)
+        if found is None:
+            return
+        request = int(found[1]), found[2].decode("utf-8", "replace")
+        if not message.data.startswith(b"SIP/2.0 "):
+            if request[1] != "ACK":
+                self.answers.setdefault(request, 0)
+            return
+        status = int(message.data[8:11])
+        self.answers[request] = max(status, self.answers.get(request, 0))
+
+    @property
+    def parties(self) -> list[str]:
+        """Its parties from left to right."""
+        return parties(self.arrows)
+
+    @property
+    def repeated(self) -> int:
+        """Messages that were sent again."""
+        return sum(one.again for one in self.arrows)
+
+    @property
+    def method(self) -> str:
+        """The method of its first request."""
+        return next((name for _, name in self.answers), "")
+
+    @property
+    def failures(self) -> list[str]:
+        """Requests that were rejected or not answered; a challenge that was answered is none."""
+        found = []
+        methods = [name for _, name in self.answers]
+        for at, ((_, method), status) in enumerate(self.answers.items()):
+            if status in CHALLENGES and method in methods[at + 1 :]:
+                continue
+            if status < 200:
+                found.append(f"{method}: no final response")
+            elif status >= 300:
+                found.append(f"{method}: {status}")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "call_id": self.call_id,
+            "began": datetime.fromtimestamp(self.began, UTC).isoformat(),
+            "parties": self.parties,
+            "failures": self.failures,
+            "repeated": self.repeated,
+            "messages": [one.model_dump(by_alias=True) for one in self.arrows],
+        }
+
+
+def calls(messages: Iterable[Message], wanted: Sequence[str] = (), most: int | None = None) -> list[Call]:
+    """At most `most` calls in order of their first message; their Call-IDs have one of `wanted` in them."""
+    found: dict[str, Call] = {}
+    for message in messages:
+        head = message.data.split(b"\r\n\r\n", 1)[0]
+        id_ = _CALL_ID.search(head)
+        name = id_[1].decode("utf-8", "replace") if id_ else ""
+        if name not in found:
+            if (wanted and not any(one in name for one in wanted)) or (
+                most is not None and len(found) >= most
+            ):
+                continue
+            found[name] = Call(name, message.at)
+        found[name].add(message)
+    return list(found.values())

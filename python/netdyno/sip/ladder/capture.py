@@ -1,0 +1,241 @@
+"""SIP messages of a capture (pcap, pcapng): UDP with fragments reassembled, TCP with segments reassembled."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import dpkt
+
+from netdyno import reading
+from netdyno.errors import Error
+
+LARGEST = 1 << 30
+"""Bytes of a capture file."""
+FLOWS = 65_536
+"""Streams and datagrams under way that are remembered; the oldest is forgotten first."""
+WAITING = 256
+"""Segments of a stream that wait for one before them."""
+HEAD = 64 * 1024
+"""Bytes of a message's head; a stream without an end of one by then is no SIP."""
+BODY = 4 << 20
+
+_START = re.compile(rb"[A-Za-z0-9.!%*_+`'~-]{1,64} [^\r\n]{1,8192} SIP/2\.0\r?\n|SIP/2\.0 [1-6]\d\d[ \r\n]")
+_LENGTH = re.compile(rb"^(?:Content-Length|l)[ \t]*:[ \t]*(\d{1,9})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_LINK = {
+    dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet,
+    dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL,
+    dpkt.pcap.DLT_LINUX_SLL2: dpkt.sll2.SLL2,
+    dpkt.pcap.DLT_NULL: dpkt.loopback.Loopback,
+    dpkt.pcap.DLT_LOOP: dpkt.loopback.Loopback,
+}
+_BARE = (dpkt.pcap.DLT_RAW, 12, 14, dpkt.pcap.DLT_IPV4, dpkt.pcap.DLT_IPV6)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A SIP message on the wire."""
+
+    at: float
+    """Seconds since 1970."""
+    source: str
+    to: str
+    transport: str
+    """`udp` or `tcp`."""
+    data: bytes
+
+
+@dataclass
+class Packets:
+    """Packets of a file."""
+
+    seen: int = 0
+    unreadable: int = 0
+    """Packets that end before their headers say, or are of another kind."""
+
+
+@dataclass
+class _Stream:
+    """One direction of a connection."""
+
+    next: int | None = None
+    buffer: bytearray = field(default_factory=bytearray)
+    later: dict[int, bytes] = field(default_factory=dict)
+    dead: bool = False
+
+
+def read(path: Path, packets: Packets | None = None) -> Iterator[Message]:
+    """The messages in order of time; raises for a file that is no capture."""
+    packets = packets or Packets()
+    data = io.BytesIO(reading.content(path, LARGEST))
+    try:
+        file = dpkt.pcap.UniversalReader(data)
+    except (ValueError, dpkt.Error) as e:
+        fix = "Give a pcap or pcapng file, as tcpdump, Wireshark and --capture write"
+        raise Error("ND-104-71", f"it is no capture: {e}", at=str(path), fix=fix) from e
+    link = file.datalink()
+    if link not in _LINK and link not in _BARE:
+        fix = "Capture on Ethernet, loopback or `any`"
+        raise Error("ND-104-71", f"packets of link type {link} cannot be read", at=str(path), fix=fix)
+    assembly = _Assembly()
+    for at, frame in _frames(file):
+        packets.seen += 1
+        try:
+            yield from assembly.packet(float(at), _network(link, frame))
+        except (dpkt.Error, ValueError, IndexError, AttributeError):
+            packets.unreadable += 1
+
+
+def _frames(file: Any) -> Iterator[tuple[float, bytes]]:
+    """Packets up to the end of the file, or to where it was cut."""
+    frames = iter(file)
+    while True:
+        try:
+            yield next(frames)
+        except (StopIteration, dpkt.Error, ValueError):
+            return
+
+
+def _network(link: int, frame: bytes) -> Any:
+    if link in _BARE:
+        return dpkt.ip6.IP6(frame) if frame[0] >> 4 == 6 else dpkt.ip.IP(frame)
+    return _LINK[link](frame).data
+
+
+class _Assembly:
+    """What waits for the rest of it."""
+
+    def __init__(self) -> None:
+        self.fragments: OrderedDict[Any, dict[int, bytes]] = OrderedDict()
+        self.ends: dict[Any, int] = {}
+        self.streams: OrderedDict[Any, _Stream] = OrderedDict()
+
+    def packet(self, at: float, ip: Any) -> Iterator[Message]:
+        if isinstance(ip, dpkt.ip.IP):
+            whole = self._whole4(ip)
+            protocol = ip.p
+        elif isinstance(ip, dpkt.ip6.IP6):
+            whole, protocol = self._whole6(ip)
+        else:
+            return
+        if whole is None:
+            return
+        source, to = str(ip_address(ip.src)), str(ip_address(ip.dst))
+        if protocol == dpkt.ip.IP_PROTO_UDP:
+            datagram = whole if isinstance(whole, dpkt.udp.UDP) else dpkt.udp.UDP(bytes(whole))
+            data = bytes(datagram.data)
+            if _START.match(data):
+                parties = _party(source, datagram.sport), _party(to, datagram.dport)
+                yield Message(at, *parties, "udp", data)
+        elif protocol == dpkt.ip.IP_PROTO_TCP:
+            segment = whole if isinstance(whole, dpkt.tcp.TCP) else dpkt.tcp.TCP(bytes(whole))
+            yield from self._segment(at, source, to, segment)
+
+    def _whole4(self, ip: Any) -> Any:
+        """The payload once all its fragments are there (RFC 791)."""
+        if not ip.mf and not ip.offset:
+            return ip.data
+        payload = bytes(ip.data)
+        return self._joined((ip.src, ip.dst, ip.id, ip.p), ip.offset, payload, bool(ip.mf))
+
+    def _whole6(self, ip: Any) -> tuple[Any, int]:
+        header = ip.extension_hdrs.get(dpkt.ip.IP_PROTO_FRAGMENT)
+        if header is None:
+            return ip.data, ip.p
+        payload = bytes(ip.data)
+        key = ip.src, ip.dst, header.id
+        return self._joined(key, header.frag_off * 8, payload, bool(header.m_flag)), header.nxt
+
+    def _joined(self, key: Any, offset: int, payload: bytes, more: bool) -> bytes | None:
+        parts = self.fragments.setdefault(key, {})
+        parts[offset] = payload
+        if not more:
+            self.ends[key] = offset + len(payload)
+        whole = bytearray()
+        for begin in sorted(parts):
+            if begin != len(whole):
+                break
+            whole += parts[begin]
+        if self.ends.get(key) == len(whole):
+            del self.fragments[key], self.ends[key]
+            return bytes(whole)
+        if len(self.fragments) > FLOWS:
+            oldest, _ = self.fragments.popitem(last=False)
+            self.ends.pop(oldest, None)
+        return None
+
+    def _segment(self, at: float, source: str, to: str, segment: Any) -> Iterator[Message]:
+        key = source, segment.sport, to, segment.dport
+        begins = bool(segment.flags & dpkt.tcp.TH_SYN)
+        stream = self.streams.get(key)
+        if stream is None or begins:
+            stream = self.streams[key] = _Stream()
+            if len(self.streams) > FLOWS:
+                self.streams.popitem(last=False)
+        data = bytes(segment.data)
+        if begins:
+            stream.next = (segment.seq + 1) & 0xFFFFFFFF
+            return
+        if not data or stream.dead:
+            return
+        if stream.next is None:
+            # the capture began later than the connection: wait for the first line of a message
+            if not _START.match(data.lstrip(b"\r\n")):
+                return
+            stream.next = segment.seq
+        self._append(stream, segment.seq, data)
+        parties = _party(source, segment.sport), _party(to, segment.dport)
+        for message in _messages(stream):
+            yield Message(at, *parties, "tcp", message)
+
+    def _append(self, stream: _Stream, sequence: int, data: bytes) -> None:
+        assert stream.next is not None
+        stream.later[sequence] = data
+        while stream.later:
+            ready = [one for one in stream.later if (stream.next - one) & 0xFFFFFFFF < 0x80000000]
+            if not ready:
+                break
+            for one in ready:
+                part = stream.later.pop(one)
+                skip = (stream.next - one) & 0xFFFFFFFF
+                if skip < len(part):
+                    stream.buffer += part[skip:]
+                    stream.next = (stream.next + len(part) - skip) & 0xFFFFFFFF
+        if len(stream.later) > WAITING:
+            # a segment is not in the capture: begin again where the next message does
+            stream.later.clear()
+            stream.buffer.clear()
+            stream.next = None
+
+
+def _messages(stream: _Stream) -> Iterator[bytes]:
+    """Whole messages at the front of a stream (RFC 3261 section 18.3)."""
+    while True:
+        blank = len(stream.buffer) - len(stream.buffer.lstrip(b"\r\n"))
+        del stream.buffer[:blank]
+        end = stream.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            stream.dead = len(stream.buffer) > HEAD
+            break
+        head = bytes(stream.buffer[: end + 2])
+        length = _LENGTH.search(head)
+        size = int(length[1]) if length else 0
+        if not _START.match(head) or size > BODY:
+            stream.dead = True
+            break
+        if len(stream.buffer) < end + 4 + size:
+            break
+        yield bytes(stream.buffer[: end + 4 + size])
+        del stream.buffer[: end + 4 + size]
+    if stream.dead:
+        stream.buffer.clear()
+
+
+def _party(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

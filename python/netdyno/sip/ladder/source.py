@@ -1,0 +1,53 @@
+"""Files that the messages of a ladder are read from: a capture, or what a run kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netdyno.errors import Error
+from netdyno.sip.ladder import calls as by_call
+from netdyno.sip.ladder.calls import Call
+from netdyno.sip.ladder.capture import Message, Packets, read
+from netdyno.store import Store
+
+
+@dataclass
+class Source:
+    """Captures of one run, or one file."""
+
+    path: Path
+    files: Sequence[Path]
+    packets: int = 0
+    messages: int = 0
+
+    def calls(self, wanted: Sequence[str], most: int | None) -> list[Call]:
+        """Its calls, by their first message."""
+        return by_call.calls(self._messages(), wanted, most)
+
+    def _messages(self) -> Iterator[Message]:
+        for file in self.files:
+            packets = Packets()
+            for message in read(file, packets):
+                self.messages += 1
+                yield message
+            self.packets += packets.seen
+
+
+def find(name: str) -> Source:
+    """A capture by its path, or a run by folder, id or `latest`."""
+    path = Path(name)
+    if path.is_file() and path.name != "result.json":
+        return Source(path, [path])
+    folder = path.parent if path.name == "result.json" else path
+    if not folder.is_dir() or not (folder / "result.json").is_file():
+        if path.suffix in (".pcap", ".pcapng", ".cap"):
+            raise Error("ND-104-20", "there is no such file", at=name, fix="Give the path of a capture")
+        with Store() as store:
+            folder = store.folder(store.resolve(name))
+    captures = sorted(folder.glob("capture*.pcapng"), key=lambda one: (len(one.name), one.name))
+    if not captures:
+        what, fix = "this run kept no packets", "Run it again with --capture"
+        raise Error("ND-104-71", what, at=str(folder), fix=fix)
+    return Source(folder, captures)

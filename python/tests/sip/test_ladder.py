@@ -1,0 +1,270 @@
+"""Ladders: captures of every shape give the messages that went over the wire, and no credentials."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dpkt
+import pytest
+
+from netdyno.cli import app
+from netdyno.errors import Error
+from netdyno.sip.ladder import page, text
+from netdyno.sip.ladder.arrow import hidden, summary
+from netdyno.sip.ladder.calls import calls
+from netdyno.sip.ladder.capture import Packets, read
+
+UAC, UAS = ("10.0.0.1", 5060), ("10.0.0.2", 5062)
+
+
+def message(start: str, cseq: str, call_id: str = "a@b", body: str = "", **fields: str) -> bytes:
+    more = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+    lines = [start, "Via: SIP/2.0/UDP x", f"Call-ID: {call_id}", f"CSeq: {cseq}", *more]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", body]).encode()
+
+
+INVITE = message("INVITE sip:bob@b SIP/2.0", "1 INVITE", body="v=0\r\n" * 40)
+RINGING = message("SIP/2.0 180 Ringing", "1 INVITE")
+OK = message("SIP/2.0 200 OK", "1 INVITE")
+ACK = message("ACK sip:bob@b SIP/2.0", "1 ACK")
+
+
+def address(host: str) -> bytes:
+    return bytes(int(part) for part in host.split("."))
+
+
+def ip(payload: bytes, source: str, to: str, protocol: int, **more: Any) -> Any:
+    packet = dpkt.ip.IP(src=address(source), dst=address(to), p=protocol, **more)
+    packet.data = payload
+    packet.len = 20 + len(payload)
+    return packet
+
+
+def udp(data: bytes, source: tuple[str, int] = UAC, to: tuple[str, int] = UAS) -> bytes:
+    datagram = dpkt.udp.UDP(sport=source[1], dport=to[1], ulen=8 + len(data))
+    datagram.data = data
+    return bytes(datagram)
+
+
+def frame(packet: Any) -> bytes:
+    return bytes(dpkt.ethernet.Ethernet(data=packet, type=0x0800))
+
+
+def tcp(data: bytes, seq: int, flags: int, source: tuple[str, int] = UAC, to: tuple[str, int] = UAS) -> bytes:
+    segment = dpkt.tcp.TCP(sport=source[1], dport=to[1], seq=seq & 0xFFFFFFFF, flags=flags, off=5)
+    segment.data = data
+    return frame(ip(bytes(segment), source[0], to[0], 6))
+
+
+def datagrams(*all_: tuple[bytes, bool]) -> list[bytes]:
+    """Frames of messages; True: from the caller."""
+    ways = {True: (UAC, UAS), False: (UAS, UAC)}
+    return [
+        frame(ip(udp(data, *ways[forth]), ways[forth][0][0], ways[forth][1][0], 17)) for data, forth in all_
+    ]
+
+
+def pcap(path: Path, frames: Sequence[bytes], gap: float = 0.1, ng: bool = False) -> Path:
+    with path.open("wb") as file:
+        writer = dpkt.pcapng.Writer(file) if ng else dpkt.pcap.Writer(file)
+        for at, one in enumerate(frames):
+            writer.writepkt(one, 1_700_000_000 + at * gap)
+    return path
+
+
+CALL = [(INVITE, True), (INVITE, True), (RINGING, False), (OK, False), (ACK, True)]
+
+
+@pytest.mark.parametrize("ng", [False, True])
+def test_a_call_over_udp(tmp_path: Path, ng: bool) -> None:
+    [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams(*CALL), ng=ng)))
+    assert call.parties == ["10.0.0.1:5060", "10.0.0.2:5062"]
+    assert [(one.summary, one.again) for one in call.arrows] == [
+        ("INVITE sip:bob@b", False),
+        ("INVITE sip:bob@b", True),
+        ("180 Ringing (INVITE)", False),
+        ("200 OK (INVITE)", False),
+        ("ACK sip:bob@b", False),
+    ]
+    assert [round(one.at_ms) for one in call.arrows] == [0, 100, 200, 300, 400]
+    assert (call.failures, call.repeated) == ([], 1)
+    shown = text.lines(call.arrows)
+    assert "INVITE sip:bob@b (repeated)" in shown[2] and shown[2].endswith(">|")
+    assert "|<" in shown[3]
+
+
+def test_fragments_are_joined_in_any_order(tmp_path: Path) -> None:
+    body = "a=padding\r\n" * 300
+    large = udp(message("INVITE sip:bob@b SIP/2.0", "1 INVITE", body=body))
+    cuts = [large[at : at + 1400] for at in range(0, len(large), 1400)]
+    frames = [
+        frame(ip(part, UAC[0], UAS[0], 17, id=7, mf=int(at < len(cuts) - 1), offset=at * 1400))
+        for at, part in enumerate(cuts)
+    ]
+    random.Random(1).shuffle(frames)
+    [call] = calls(read(pcap(tmp_path / "c.pcap", frames)))
+    assert call.arrows[0].text.endswith(body)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_segments_of_tcp_are_joined(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    stream = b"\r\n\r\n" + INVITE + ACK + INVITE.replace(b"a@b", b"c@d")
+    begin = 0xFFFFFF00
+    frames, at = [tcp(b"", begin - 1, dpkt.tcp.TH_SYN)], 0
+    pieces = []
+    while at < len(stream):
+        size = rng.randint(1, 200)
+        pieces.append(tcp(stream[at : at + size], begin + at, dpkt.tcp.TH_ACK))
+        at += size
+    # some come twice, and neighbours change places
+    pieces += rng.sample(pieces, 3)
+    for index in range(0, len(pieces) - 1, 2):
+        if rng.random() < 0.5:
+            pieces[index], pieces[index + 1] = pieces[index + 1], pieces[index]
+    found = calls(read(pcap(tmp_path / "c.pcap", frames + pieces)))
+    assert [(one.call_id, [arrow.summary for arrow in one.arrows]) for one in found] == [
+        ("a@b", ["INVITE sip:bob@b", "ACK sip:bob@b"]),
+        ("c@d", ["INVITE sip:bob@b"]),
+    ]
+    assert not any(arrow.again for one in found for arrow in one.arrows)
+
+
+def test_a_connection_that_was_up_before_is_read_from_the_next_message(tmp_path: Path) -> None:
+    frames = [tcp(b"rest of something\r\n\r\n", 100, 16), tcp(INVITE, 121, 16)]
+    [call] = calls(read(pcap(tmp_path / "c.pcap", frames)))
+    assert [one.summary for one in call.arrows] == ["INVITE sip:bob@b"]
+
+
+def test_other_packets_are_passed_over_and_a_cut_file_is_read_to_its_end(tmp_path: Path) -> None:
+    frames = [b"", b"\x00" * 20, frame(ip(udp(b"\x80" * 172), UAC[0], UAS[0], 17)), *datagrams(*CALL)]
+    path = pcap(tmp_path / "c.pcap", frames)
+    cut = path.read_bytes()[:-30]
+    path.write_bytes(cut)
+    packets = Packets()
+    found = list(read(path, packets))
+    assert [one.data for one in found[:4]] == [data for data, _ in CALL[:4]]
+    assert summary(found[4].data) == "ACK sip:bob@b" and len(found[4].data) == len(ACK) - 30
+    assert packets.seen == len(frames)
+
+
+def test_any_bytes_are_no_crash(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    frames = datagrams(*CALL)
+    broken = []
+    for _ in range(400):
+        one = bytearray(rng.choice(frames))
+        for _ in range(rng.randint(1, 6)):
+            one[rng.randrange(len(one))] = rng.randrange(256)
+        broken.append(bytes(one[: rng.randint(0, len(one))]))
+    for call in calls(read(pcap(tmp_path / "c.pcap", broken))):
+        text.lines(call.arrows)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "failures"),
+    [
+        (["401 Unauthorized"], ["REGISTER: 401"]),
+        (["486 Busy Here"], ["REGISTER: 486"]),
+        (["100 Trying"], ["REGISTER: no final response"]),
+        ([], ["REGISTER: no final response"]),
+        (["302 Moved", "200 OK"], ["REGISTER: 302"]),
+        (["200 OK"], []),
+    ],
+)
+def test_which_calls_failed(tmp_path: Path, statuses: list[str], failures: list[str]) -> None:
+    sent = [(message("REGISTER sip:b SIP/2.0", "1 REGISTER"), True)]
+    sent += [(message(f"SIP/2.0 {one}", "1 REGISTER"), False) for one in statuses]
+    [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams(*sent))))
+    assert call.failures == failures
+
+
+def test_a_challenge_that_is_answered_is_no_failure(tmp_path: Path) -> None:
+    sent = [
+        (message("REGISTER sip:b SIP/2.0", "1 REGISTER"), True),
+        (message("SIP/2.0 401 Unauthorized", "1 REGISTER"), False),
+        (message("REGISTER sip:b SIP/2.0", "2 REGISTER"), True),
+        (message("SIP/2.0 200 OK", "2 REGISTER"), False),
+    ]
+    [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams(*sent))))
+    assert call.failures == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Authorization: Digest username="u", response="SECRET"',
+        "Authorization: Digest username=u, response=SECRET, nc=1",
+        "Proxy-Authorization: Basic SECRET",
+        "authorization : Bearer SECRET",
+        "To: <sip:alice:SECRET@b>",
+        "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:SECRET|2^20",
+    ],
+)
+def test_credentials_are_hidden(line: str) -> None:
+    shown = hidden(f"X: 1\r\n{line}\r\nCSeq: 1 BYE\r\n\r\n".encode())
+    assert b"SECRET" not in shown
+    assert b"(hidden)" in shown and b"CSeq: 1 BYE" in shown
+
+
+def secret_capture(tmp_path: Path) -> Path:
+    given = 'Digest username="u", response="0123secret"'
+    sent = [(message("REGISTER sip:u:hush@b SIP/2.0", "1 REGISTER", Authorization=given), True), *CALL]
+    return pcap(tmp_path / "c.pcap", datagrams(*sent))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, html = str(secret_capture(tmp_path)), tmp_path / "page.html"
+    assert app.call(["sip", "ladder", path, "--messages"]) == 0
+    shown = capsys.readouterr().out
+    assert "REGISTER sip:u:(hidden)@b" in shown and "v=0" in shown
+    assert app.call(["sip", "ladder", path, "--json"]) == 0
+    document = capsys.readouterr().out
+    assert json.loads(document)["calls"][0]["repeated"] == 1
+    assert app.call(["sip", "ladder", path, "--html", str(html)]) == 0
+    drawn = html.read_text()
+    assert drawn.count('href="#call-0-') == 6 and 'id="call-0-5"' in drawn
+    assert all(word not in shown + document + drawn for word in ("0123secret", "hush"))
+    assert "인증 정보는" in drawn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--call-id", "zzz"], "no Call-ID"),
+        (["--failed", "--call-id", "a@b"], "no call failed"),
+        (["--limit", "0"], "--limit"),
+    ],
+)
+def test_what_cannot_be_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    path = pcap(tmp_path / "c.pcap", datagrams(*CALL))
+    assert app.call(["sip", "ladder", str(path), *arguments]) == 104
+    assert said in capsys.readouterr().err
+
+
+def test_files_that_are_no_capture(tmp_path: Path) -> None:
+    path = tmp_path / "c.pcap"
+    for content in (b"", b"hello", b"\xd4\xc3\xb2\xa1" + b"\xff" * 8):
+        path.write_bytes(content)
+        with pytest.raises(Error, match="no capture") as raised:
+            list(read(path))
+        assert raised.value.code == "ND-104-71"
+    empty = io.BytesIO()
+    dpkt.pcap.Writer(empty, linktype=147)
+    path.write_bytes(empty.getvalue())
+    with pytest.raises(Error, match="link type 147"):
+        list(read(path))
+
+
+def test_a_page_shows_what_a_server_wrote_as_text(tmp_path: Path) -> None:
+    evil = message("SIP/2.0 200 <script>alert(1)</script>", "1 INVITE", call_id="<img src=x>")
+    [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams((evil, False)))))
+    drawn = page.render("c.pcap", [call])
+    assert "<script>alert" not in drawn and "<img src=x>" not in drawn
