@@ -55,6 +55,7 @@ CODES: dict[str, str] = {
     "ND-91-28": "The virtual machine was lost",
     "ND-91-29": "A device under test stopped answering during a search",
     "ND-91-30": "A device under test answered at no load of a search",
+    "ND-91-31": "A SIP server cannot be reached",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",

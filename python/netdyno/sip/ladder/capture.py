@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import dpkt
 
 from netdyno import reading
 from netdyno.errors import Error
+from netdyno.sip.ladder.framing import START, Framer
 
 LARGEST = 1 << 30
 """Bytes of a capture file."""
@@ -22,12 +22,7 @@ FLOWS = 65_536
 """Streams and datagrams under way that are remembered; the oldest is forgotten first."""
 WAITING = 256
 """Segments of a stream that wait for one before them."""
-HEAD = 64 * 1024
-"""Bytes of a message's head; a stream without an end of one by then is no SIP."""
-BODY = 4 << 20
 
-_START = re.compile(rb"[A-Za-z0-9.!%*_+`'~-]{1,64} [^\r\n]{1,8192} SIP/2\.0\r?\n|SIP/2\.0 [1-6]\d\d[ \r\n]")
-_LENGTH = re.compile(rb"^(?:Content-Length|l)[ \t]*:[ \t]*(\d{1,9})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _LINK = {
     dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet,
     dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL,
@@ -65,9 +60,8 @@ class _Stream:
     """One direction of a connection."""
 
     next: int | None = None
-    buffer: bytearray = field(default_factory=bytearray)
+    framer: Framer = field(default_factory=Framer)
     later: dict[int, bytes] = field(default_factory=dict)
-    dead: bool = False
 
 
 def read(path: Path, packets: Packets | None = None) -> Iterator[Message]:
@@ -130,7 +124,7 @@ class _Assembly:
         if protocol == dpkt.ip.IP_PROTO_UDP:
             datagram = whole if isinstance(whole, dpkt.udp.UDP) else dpkt.udp.UDP(bytes(whole))
             data = bytes(datagram.data)
-            if _START.match(data):
+            if START.match(data):
                 parties = _party(source, datagram.sport), _party(to, datagram.dport)
                 yield Message(at, *parties, "udp", data)
         elif protocol == dpkt.ip.IP_PROTO_TCP:
@@ -182,19 +176,20 @@ class _Assembly:
         if begins:
             stream.next = (segment.seq + 1) & 0xFFFFFFFF
             return
-        if not data or stream.dead:
+        if not data or stream.framer.dead:
             return
         if stream.next is None:
             # the capture began later than the connection: wait for the first line of a message
-            if not _START.match(data.lstrip(b"\r\n")):
+            if not START.match(data.lstrip(b"\r\n")):
                 return
             stream.next = segment.seq
-        self._append(stream, segment.seq, data)
         parties = _party(source, segment.sport), _party(to, segment.dport)
-        for message in _messages(stream):
+        for message in stream.framer.messages(self._next(stream, segment.seq, data)):
             yield Message(at, *parties, "tcp", message)
 
-    def _append(self, stream: _Stream, sequence: int, data: bytes) -> None:
+    def _next(self, stream: _Stream, sequence: int, data: bytes) -> bytes:
+        """What follows what came before, with this segment."""
+        found = bytearray()
         assert stream.next is not None
         stream.later[sequence] = data
         while stream.later:
@@ -205,36 +200,14 @@ class _Assembly:
                 part = stream.later.pop(one)
                 skip = (stream.next - one) & 0xFFFFFFFF
                 if skip < len(part):
-                    stream.buffer += part[skip:]
+                    found += part[skip:]
                     stream.next = (stream.next + len(part) - skip) & 0xFFFFFFFF
         if len(stream.later) > WAITING:
             # a segment is not in the capture: begin again where the next message does
             stream.later.clear()
-            stream.buffer.clear()
+            stream.framer = Framer()
             stream.next = None
-
-
-def _messages(stream: _Stream) -> Iterator[bytes]:
-    """Whole messages at the front of a stream (RFC 3261 section 18.3)."""
-    while True:
-        blank = len(stream.buffer) - len(stream.buffer.lstrip(b"\r\n"))
-        del stream.buffer[:blank]
-        end = stream.buffer.find(b"\r\n\r\n")
-        if end < 0:
-            stream.dead = len(stream.buffer) > HEAD
-            break
-        head = bytes(stream.buffer[: end + 2])
-        length = _LENGTH.search(head)
-        size = int(length[1]) if length else 0
-        if not _START.match(head) or size > BODY:
-            stream.dead = True
-            break
-        if len(stream.buffer) < end + 4 + size:
-            break
-        yield bytes(stream.buffer[: end + 4 + size])
-        del stream.buffer[: end + 4 + size]
-    if stream.dead:
-        stream.buffer.clear()
+        return bytes(found)
 
 
 def _party(host: str, port: int) -> str:

@@ -13,6 +13,7 @@ VERBS = {
     "search": ".search:search",
     "conformance": ".conformance:conformance",
     "ladder": ".ladder:ladder",
+    "send": ".send:send",
 }
 
 app = typer.Typer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -191,7 +191,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         password=profile.password(given["password"]),
         expires=given["expires"],
         sdp_size=given["sdp_size"],
-        headers=_headers(given["header"] or []),
+        headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
         ca=str(given["cacert"].absolute()) if given["cacert"] else None,
         insecure=given["insecure"],
@@ -205,12 +205,11 @@ def seconds(text: str, option: str) -> float:
     return units.TIME.value(text, option) / 1e9
 
 
-def _headers(texts: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def header_fields(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Header fields as `NAME: VALUE`."""
     for text in texts:
         name, colon, value = text.partition(":")
-        if not colon or not name.strip():
+        if not colon or not name.strip() or not value.isprintable():
             fix = "Like -H 'X-Trunk: 7'"
             raise Error("ND-104-22", f"{text!r} is not NAME: VALUE", at="--header", fix=fix)
-        found[name.strip()] = value.strip()
-    return found
+        yield name.strip(), value.strip()

@@ -1,0 +1,1 @@
+"""Manual mode: one message composed, sent and answered."""
