@@ -8,9 +8,11 @@ RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iprout
     iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
     apache2/apache2 libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
     natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox
-    kamailio/kamailio kamailio-sqlite-modules)
+    kamailio/kamailio kamailio-sqlite-modules kamailio-postgres-modules kamailio-mysql-modules kamailio-tls-modules
+    postgresql mariadb-server/mariadbd knot/knotd ejabberd/ejabberdctl erlang-p1-sip openssl/openssl)
 [ "$(uname -m)" != x86_64 ] || RUN+=(qemu-system-x86/qemu-system-x86_64)
-SERVICES=(mosquitto nginx apache2 nfdump kea-dhcp4-server nftables kamailio) # packages of the above whose services would start by themselves
+SERVICES=(mosquitto nginx apache2 nfdump kea-dhcp4-server nftables kamailio postgresql mariadb-server/mariadb
+    knot ejabberd) # package, or package/service: those of the above whose services would start by themselves
 
 # ---------------------------------------------------------------------------------------- packages
 
@@ -39,7 +41,7 @@ known() { # is there such a package to install?
 }
 
 install() { # PACKAGE[/COMMAND]... : installs what is missing and starts no service
-    local need=() services=() package log
+    local need=() services=() package entry log
     have apt-get || die 92 "no apt-get here: install the equivalents of: ${*%%/*}"
     mapfile -t need < <(missing "$@")
     [ ${#need[@]} -gt 0 ] || return 0
@@ -47,7 +49,9 @@ install() { # PACKAGE[/COMMAND]... : installs what is missing and starts no serv
     say "installing ${need[*]}"
     for package in "${need[@]}"; do
         known "$package" || die 92 "the package $package is not to be had here; check the network and /etc/apt"
-        [[ " ${SERVICES[*]} " != *" $package "* ]] || services+=("$package")
+        for entry in "${SERVICES[@]}"; do
+            [ "${entry%%/*}" != "$package" ] || services+=("${entry##*/}")
+        done
     done
     [ ${#services[@]} = 0 ] || hold_services "${services[@]}"
     log=$(mktemp)

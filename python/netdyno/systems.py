@@ -125,7 +125,13 @@ SIP = System(
     verb="sip",
     verbs="netdyno.sip.verbs:app",
     after="graph",
-    duts={"kamailio": "netdyno.sip.dut.kamailio:Kamailio"},
+    duts={
+        "kamailio": "netdyno.sip.dut.kamailio:Kamailio",
+        "ejabberd": "netdyno.sip.dut.ejabberd:Ejabberd",
+        "knot": "netdyno.sip.dut.knot:Knot",
+        "mariadb": "netdyno.sip.dut.mariadb:Mariadb",
+        "postgresql": "netdyno.sip.dut.postgresql:Postgresql",
+    },
     demo=Demo(
         word="sip",
         about="a SIP server under registrations and calls",

@@ -30,7 +30,6 @@ def _anywhere() -> dict[str, str]:
     return {
         scheme.name: f"{scheme.name}://192.0.2.1" + ("" if scheme.port or scheme.carrier == "icmp" else ":7")
         for scheme in models.schemes()
-        if not scheme.tls
     }
 
 

@@ -77,7 +77,8 @@ class Server(Dut):
                 ) from e
 
     def _await(self) -> None:
-        until = time.monotonic() + START_TIMEOUT
+        timeout = self.start_timeout()
+        until = time.monotonic() + timeout
         while True:
             if not self.alive():
                 fix = "See its last words above"
@@ -88,11 +89,15 @@ class Server(Dut):
                 words = self.process.tail() if self.process else ""
                 raise Error(
                     "ND-92-25",
-                    f"{self.driver} does not serve after {START_TIMEOUT:g} s: {words or 'no log'}",
+                    f"{self.driver} does not serve after {timeout:g} s: {words or 'no log'}",
                     at=self.place.at,
                     fix="The machine may be overloaded, or the server's configuration wrong",
                 )
             time.sleep(0.02)
+
+    def start_timeout(self) -> float:
+        """Seconds within which it has to serve."""
+        return START_TIMEOUT
 
     def serving(self) -> bool:
         """Whether all its ports are open."""

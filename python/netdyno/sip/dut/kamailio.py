@@ -4,74 +4,33 @@ from __future__ import annotations
 
 import re
 import socket
-import sqlite3
 import subprocess
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import Field, model_validator
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings, url_host
-from netdyno.lab.dut.server import Server
+from netdyno.lab.dut.server import START_TIMEOUT, Server
+from netdyno.sip.dut import certificate
+from netdyno.sip.dut.database import PORTS, Database
 from netdyno.system import namespace
 from netdyno.system.process import find
 
 MODULES = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"), Path("/usr/local/lib64"))
-SQLITE_TABLES = Path("/usr/share/kamailio/db_sqlite/usrloc-create.sql")
 STATISTICS = re.compile(r"^([a-z]+):(\w+) = (-?\d+)$", re.M)
 ASK_TIMEOUT = 10.0
-
-_HEAD = """
-debug=1
-log_stderror=yes
-fork=yes
-children={children}
-tcp_children={children}
-auto_aliases=no
-{listens}
-alias="{domain}"
-mpath="{modules}/"
-{loads}
-modparam("ctl", "binrpc", "unix:{folder}/ctl")
-modparam("usrloc", "db_mode", {db_mode})
-{database}
-modparam("registrar", "max_expires", 86400)
-modparam("tm", "fr_timer", 5000)
-modparam("tm", "fr_inv_timer", 120000)
-"""
-_ROUTE = """
-request_route {{
-  if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
-  if (is_method("CANCEL")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
-  if (has_totag()) {{
-    if (loose_route()) {{ t_relay(); exit; }}
-    if (is_method("ACK")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
-    {sequential}
-    exit;
-  }}
-  t_check_trans();
-  if (is_method("REGISTER")) {{
-    {register_auth}
-    if (!save("location")) {{ sl_reply_error(); }}
-    exit;
-  }}
-  if (is_method("OPTIONS") && uri == myself && $rU == $null) {{ sl_send_reply("200", "OK"); exit; }}
-  {call_auth}
-  {record_route}
-  if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
-  {relay}
-}}
-"""
-_REGISTER_AUTH = """
-    if (!pv_www_authenticate("$td", "{password}", "0")) {{ www_challenge("$td", "0"); exit; }}
-"""
-_CALL_AUTH = """
-  if (is_method("INVITE|MESSAGE|SUBSCRIBE")) {{
-    if (!pv_proxy_authenticate("$fd", "{password}", "0")) {{ proxy_challenge("$fd", "0"); exit; }}
-    consume_credentials();
-  }}
-"""
+LOADED_PER_SECOND = 10_000
+"""Registrations that it reads at least from a database while it starts, also on a busy machine."""
+MEMORY_PER_USER = 2048
+"""Bytes of shared memory that a registration takes at most."""
+MODES = {"memory": 0, "write-through": 1, "write-back": 2, "only": 3}
+"""Its own numbers for how registrations are kept in a database."""
+_NAME = r"^[A-Za-z0-9.-]{1,253}$"
+_HOP = r"^sips?:[A-Za-z0-9.\[\]:-]{1,253}(;transport=(udp|tcp|tls))?$"
 
 
 class Options(Settings):
@@ -79,24 +38,68 @@ class Options(Settings):
 
     port: int = Field(default=5060, ge=1, le=65535)
     """Port that it listens on, by UDP and TCP."""
+    tls: bool = False
+    """Whether it listens for TLS too, on the port above, with a certificate of its own making."""
     role: Literal["proxy", "stateless-proxy", "redirect"] = "proxy"
     """What it does with a call: pass it on, with or without state, or redirect it. It is a registrar too."""
     record_route: bool = True
     """Whether it stays on the way of requests within a dialog."""
+    fork: Literal["parallel", "serial", "first"] = "parallel"
+    """How it calls a user with several contacts: all at once, one after the other, or one alone."""
     register_auth: bool = True
     """Whether it challenges registrations."""
     call_auth: bool = False
     """Whether it challenges calls and messages."""
     password: str = Field(default="secret", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     """The password of every user."""
-    domain: str = Field(default="example.net", pattern=r"^[A-Za-z0-9.-]{1,253}$")
+    domain: str = Field(default="example.net", pattern=_NAME)
     """The domain that it serves."""
-    location: Literal["memory", "sqlite-write-through", "sqlite-write-back"] = "memory"
-    """Where it keeps registrations."""
+    location: Literal[
+        "memory",
+        "sqlite-write-through",
+        "sqlite-write-back",
+        "sqlite-only",
+        "postgresql-write-through",
+        "postgresql-write-back",
+        "postgresql-only",
+        "mariadb-write-through",
+        "mariadb-write-back",
+        "mariadb-only",
+    ] = "memory"
+    """Where it keeps registrations: in memory, and written to a database at once or every minute; or in a
+    database only, which each request asks."""
+    credentials: Literal["configuration", "sqlite", "postgresql", "mariadb"] = "configuration"
+    """Where it looks passwords up."""
+    accounts: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Users with a password in a database: so many named `user0`, `callee0` and `resident0` on."""
+    database: str = Field(default="", pattern=r"^([A-Za-z0-9.:-]{1,253})?$")
+    """Address of a PostgreSQL or MariaDB server, such as one of the drivers `postgresql` and `mariadb`."""
+    users: int = Field(default=0, ge=0, le=1_000_000)
+    """Users, `resident0` on, who are registered when it starts; loaded into its database, or for `memory`
+    from a file that it reads at the start."""
+    hash_size: int = Field(default=10, ge=1, le=16)
+    """Its table of registrations has 2 to the power of this many chains."""
+    nameserver: str = Field(default="", pattern=r"^([0-9A-Fa-f.:]{2,45})?$")
+    """Address of the DNS server that it resolves next hops with; default: that of this machine."""
+    dns_cache: bool = True
+    """Whether it keeps answers of the DNS server, and tries the next server of a name where one is silent."""
+    next_hops: dict[Annotated[str, Field(pattern=_NAME)], Annotated[str, Field(pattern=_HOP)]] = Field(
+        default_factory=dict, max_length=1024
+    )
+    """Next hop by domain, in place of DNS: `{example.net: "sip:10.0.0.2:5060"}`."""
+    response_timeout_ms: int = Field(default=5000, ge=100, le=120_000)
+    """How long it waits for the first response of a next hop, ms, before it tries another."""
     worker_processes: int = Field(default=2, ge=1, le=64)
     """Processes that serve each transport."""
     shared_memory: int = Field(default=256, ge=32, le=65536)
-    """Memory for registrations and transactions, MiB."""
+    """Memory for registrations and transactions, MiB; `users` add to it."""
+
+    @model_validator(mode="after")
+    def _served(self) -> Options:
+        kinds = {self.location.partition("-")[0], self.credentials} & set(PORTS)
+        if kinds and not self.database:
+            raise ValueError(f"database: write the address of the {' and '.join(sorted(kinds))} server")
+        return self
 
 
 class Kamailio(Server):
@@ -104,61 +107,101 @@ class Kamailio(Server):
 
     driver: ClassVar[str] = "kamailio"
     Options = Options
+    _loading = 0.0
 
     def command(self) -> list[str]:
         o, folder = self.options, self.folder
         path = folder / "kamailio.cfg"
         path.write_text(self._configuration())
-        memory = ["-m", str(o.shared_memory), "-M", "16"]
-        return [find("kamailio", "kamailio"), "-f", str(path), "-DD", "-E", "-Y", str(folder), *memory]
+        if o.tls:
+            certificate.write(folder, self.place.address)
+        shared = o.shared_memory + o.users * MEMORY_PER_USER // 2**20
+        command = [find("kamailio", "kamailio"), "-f", str(path), "-DD", "-E", "-Y", str(folder)]
+        command += ["-m", str(shared), "-M", "16"]
+        return [*self._resolver(), *command]
+
+    def _resolver(self) -> list[str]:
+        """What makes it see a resolver configuration of its own, in a mount namespace of its own."""
+        o = self.options
+        if not o.nameserver:
+            return []
+        path = self.folder / "resolv.conf"
+        path.write_text(f"nameserver {o.nameserver}\noptions timeout:1 attempts:1\n")
+        script = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+        return [find("unshare", "util-linux"), "-m", "/bin/sh", "-c", script, str(path)]
+
+    def _databases(self) -> tuple[Database | None, Database | None]:
+        """The databases of registrations and of passwords."""
+        o = self.options
+        kind = o.location.partition("-")[0]
+        if kind == "memory":
+            kind = "sqlite" if o.users else ""
+        file = self.folder / "kamailio.sqlite"
+        location = Database(kind, file, o.database, PORTS.get(kind, 0)) if kind else None
+        kind = o.credentials
+        if kind == "configuration":
+            return location, None
+        return location, Database(kind, file, o.database, PORTS.get(kind, 0))
 
     def _configuration(self) -> str:
-        o, folder = self.options, self.folder
+        o = self.options
+        location, credentials = self._databases()
+        self._loading = 0.0
+        for database in filter(None, (location, credentials)):
+            users = o.users if database is location else 0
+            accounts = o.accounts if database is credentials else 0
+            self._loading += database.prepare(self.place, users, accounts, o.password)
         address = url_host(self.place.address)
-        listens = "\n".join(f"listen={kind}:{address}:{o.port}" for kind in ("udp", "tcp"))
-        names = ["kex", "tm", "tmx", "sl", "rr", "pv", "maxfwd", "usrloc", "registrar"]
-        names += ["textops", "siputils", "auth", "ctl"]
-        database = ""
-        if o.location != "memory":
-            names.insert(0, "db_sqlite")
-            file = folder / "location.sqlite"
-            _tables(file, self.place.at)
-            database = f'modparam("usrloc", "db_url", "sqlite://{file}")'
-        head = _HEAD.format(
-            children=o.worker_processes,
-            listens=listens,
-            domain=o.domain,
-            modules=_modules(self.place.at),
-            loads="\n".join(f'loadmodule "{name}.so"' for name in names),
-            folder=folder,
-            db_mode={"memory": 0, "sqlite-write-through": 1, "sqlite-write-back": 2}[o.location],
-            database=database,
-        )
-        relay = {
-            "proxy": "t_relay();",
-            "stateless-proxy": "forward();",
-            "redirect": 'sl_send_reply("302", "Moved Temporarily");',
-        }[o.role]
-        stateless = o.role == "stateless-proxy"
-        route = _ROUTE.format(
-            sequential="forward();" if stateless else 'sl_send_reply("404", "Not here");',
-            register_auth=_REGISTER_AUTH.format(password=o.password) if o.register_auth else "",
-            call_auth=_CALL_AUTH.format(password=o.password) if o.call_auth else "",
-            record_route='if (is_method("INVITE|SUBSCRIBE")) { record_route(); }' if o.record_route else "",
-            relay=relay,
-        )
-        if stateless:
-            # a stateless proxy has no transactions to look up
-            route = route.replace("t_check_trans();\n  if", "if", 1).replace("t_relay()", "forward()")
-            route = route.replace("if (t_check_trans()) { forward(); }", "forward();")
-        return head + route
+        listens = [f"{kind}:{address}:{o.port}" for kind in ("udp", "tcp")]
+        loads = ["kex", "tm", "tmx", "sl", "rr", "pv", "maxfwd", "usrloc", "registrar"]
+        loads += ["textops", "siputils", "auth", "ctl"]
+        loads = sorted({one.module for one in (location, credentials) if one}) + loads
+        if credentials:
+            loads.append("auth_db")
+        if o.tls:
+            listens.append(f"tls:{address}:{self._tls_port}")
+            loads.insert(0, "tls")
+        from_memory = o.location == "memory"
+        mode = MODES["write-back" if from_memory and location else o.location.partition("-")[2] or "memory"]
+        prefix, table = ("", '"subscriber"') if credentials else ("pv_", f'"{o.password}", "0"')
+        text: str = _template().render(
+            o=o, folder=self.folder, listens=listens, modules=_modules(self.place.at), loads=loads,
+            location={"mode": mode, "url": location.url if location else "", "only_read": from_memory},
+            credentials_url=credentials.url if credentials else "", stateless=o.role == "stateless-proxy",
+            www_check=f'{prefix}www_authenticate("$td", {table})',
+            proxy_check=f'{prefix}proxy_authenticate("$fd", {table})',
+        )  # fmt: skip
+        return text
+
+    @property
+    def _tls_port(self) -> int:
+        port: int = self.options.port
+        return port + 1 if port < 65535 else port - 1
+
+    def start_timeout(self) -> float:
+        """It reads the users before it serves."""
+        users: int = self.options.users
+        return START_TIMEOUT + users / LOADED_PER_SECOND
+
+    def serving(self) -> bool:
+        """Whether all its ports are open, and the users that were loaded are there."""
+        if not super().serving():
+            return False
+        o = self.options
+        if not o.users or o.location.endswith("-only"):
+            return True
+        there = self._ask().get("usrloc_registered_users", 0.0)
+        return bool(there >= o.users)
 
     def targets(self) -> dict[str, str]:
-        server = f"{url_host(self.place.address)}:{self.options.port}"
-        return {"sip": f"sip://{server}", "sip+tcp": f"sip+tcp://{server}"}
+        host = url_host(self.place.address)
+        server = f"{host}:{self.options.port}"
+        found = {"sip": f"sip://{server}", "sip+tcp": f"sip+tcp://{server}"}
+        return found | ({"sips": f"sips://{host}:{self._tls_port}"} if self.options.tls else {})
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
-        return [(socket.SOCK_DGRAM, self.options.port), (socket.SOCK_STREAM, self.options.port)]
+        found = [(socket.SOCK_DGRAM, self.options.port), (socket.SOCK_STREAM, self.options.port)]
+        return found + ([(socket.SOCK_STREAM, self._tls_port)] if self.options.tls else [])
 
     def version(self) -> str:
         program = find("kamailio", "kamailio")
@@ -167,7 +210,16 @@ class Kamailio(Server):
         return found.group(1) if found else "unknown"
 
     def counters(self) -> dict[str, float]:
-        """Its own statistics, as `kamcmd` shows them."""
+        """Its own statistics, as `kamcmd` shows them, and how long loading users took."""
+        found = self._ask()
+        if "core_rcv_requests" not in found:
+            what = "kamcmd does not answer as expected"
+            raise Error("ND-91-23", what, at=self.place.at, fix="Install Kamailio's module kex")
+        if self._loading:
+            found["loading_seconds"] = round(self._loading, 3)
+        return found
+
+    def _ask(self) -> dict[str, float]:
         command = [find("kamcmd", "kamailio"), "-s", f"unix:{self.folder}/ctl"]
         command += ["stats.get_statistics", "all"]
 
@@ -182,11 +234,14 @@ class Kamailio(Server):
             return done.stdout
 
         text = namespace.inside(self.place.namespace, ask)
-        found = {f"{group}_{name}": float(value) for group, name, value in STATISTICS.findall(text)}
-        if "core_rcv_requests" not in found:
-            what = "kamcmd does not answer as expected"
-            raise Error("ND-91-23", what, at=self.place.at, fix="Install Kamailio's module kex")
-        return found
+        return {f"{group}_{name}": float(value) for group, name, value in STATISTICS.findall(text)}
+
+
+@cache
+def _template() -> Any:
+    loader = PackageLoader("netdyno.sip", "dut")
+    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, autoescape=False)
+    return made.get_template("kamailio.cfg.j2")
 
 
 def _modules(at: str) -> Path:
@@ -196,16 +251,4 @@ def _modules(at: str) -> Path:
             if (folder / "tm.so").exists():
                 return folder
     what = "the modules of Kamailio are not found"
-    raise Error("ND-92-22", what, at=at, fix="Install the package kamailio")
-
-
-def _tables(file: Path, at: str) -> None:
-    """A database with the tables that Kamailio wants."""
-    version = SQLITE_TABLES.with_name("standard-create.sql")
-    try:
-        with sqlite3.connect(file) as database:
-            for script in (version, SQLITE_TABLES):
-                database.executescript(script.read_text())
-    except OSError as e:
-        what = f"no tables for SQLite: {e}"
-        raise Error("ND-92-22", what, at=at, fix="Install the package kamailio-sqlite-modules") from e
+    raise Error("ND-92-23", what, at=at, fix="Install the package kamailio")
