@@ -208,5 +208,6 @@ environment() {
     .venv/bin/python -m pip install --quiet --editable 'python[dev]' </dev/null ||
         die 92 "the Python packages could not be installed; check the network"
     .venv/bin/python -m compileall -q python/netdyno
+    env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c 'from netdyno.report import render; render.compile_templates()'
     echo "$stamp" >.venv/.stamp
 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from netdyno import escape, reading
@@ -25,6 +28,27 @@ def _shown(value: Any) -> Any:
     return escape.lines(value, ISOLATE + END) if plain else value
 
 
+class Compiled(FileSystemBytecodeCache):
+    """Compiled templates, beside our compiled modules: compiling them takes longer than filling them in."""
+
+    def __init__(self) -> None:
+        folder = Path(__file__).parent / "__pycache__"
+        self.writable = not sys.dont_write_bytecode and os.access(folder, os.W_OK)
+        super().__init__(str(folder))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep one, where files may be kept."""
+        if self.writable:
+            super().dump_bytecode(bucket)
+
+
+def compile_templates() -> None:
+    """Compile every template of the platform once, as an installation does with modules."""
+    every = templates()
+    for name in every.list_templates():
+        every.get_template(name)
+
+
 @cache
 def templates(package: str | None = None) -> Environment:
     """The templates of every page; with a system's package its own too."""
@@ -33,6 +57,7 @@ def templates(package: str | None = None) -> Environment:
         loader=ChoiceLoader([ours, PackageLoader(package, "template")]) if package else ours,
         autoescape=True,
         undefined=StrictUndefined,
+        bytecode_cache=Compiled(),
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
