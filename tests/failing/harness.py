@@ -100,12 +100,12 @@ def counted(case: Case, seen: GroupResult) -> None:
     else:
         assert counts.messages_delivered == 0
         assert case.shows or counts.messages_sent > 0, counts
+    # a request that is sent again, as CoAP does after 2 s, may be answered twice by a healthy server
+    repeated = {"duplicates": getattr(counts, "retransmissions", 0)}
     for counter in ("duplicates", "corrupted"):
         if counter not in case.may:
-            assert (getattr(counts, counter) > 0) == (counter in case.counts), (
-                counter,
-                counts,
-            )
+            excess = getattr(counts, counter) - repeated.get(counter, 0)
+            assert (excess > 0) == (counter in case.counts), (counter, counts)
     assert sum(error.count for error in seen.errors) == sum(kinds.values()), seen.errors
 
 
