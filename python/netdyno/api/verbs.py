@@ -116,8 +116,8 @@ def validate(what: str | Path | Mapping[str, Any] | Sequence[str]) -> Valid:
     each_of_them = variants(wanted, chosen.folder)
     profiles = {one.name: validation.as_run(one.leg, one.profile) for one in each_of_them}
     for name, answer in zip(profiles, validation.review(list(profiles.values())), strict=True):
-        for told, here in zip((found, advice), answer, strict=True):
-            told += [each | {"at": chosen.place(name, str(each.get("at") or ""))} for each in here]
+        for faults, here in zip((found, advice), answer, strict=True):
+            faults += [each | {"at": chosen.place(name, str(each.get("at") or ""))} for each in here]
     found += [*validation.of_links(each_of_them), *validation.of_duts(each_of_them)]
     if found:
         raise validation.error(found)
@@ -243,16 +243,16 @@ def _run_trials(
 class _SampleCallback(NullView):
     """Passes samples to the caller's function."""
 
-    def __init__(self, told: Sampled | None) -> None:
-        self._told = told
+    def __init__(self, on_sample: Sampled | None) -> None:
+        self._on_sample = on_sample
 
     def start(self, plan: Plan) -> None:
         """Nothing."""
 
     def sample(self, sample: dict[str, Any]) -> None:
         """A point of the series."""
-        if self._told:
-            self._told(sample)
+        if self._on_sample:
+            self._on_sample(sample)
 
 
 def _resolve(

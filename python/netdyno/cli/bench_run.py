@@ -57,11 +57,11 @@ def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messag
         validation.check(experiment, chosen.folder, place=chosen.place)
         _plan(schedule, estimate, outputs.json)
         return PASS
-    console.note(_said(schedule, estimate))
+    console.note(_summary(schedule, estimate))
     return execute(experiment, chosen.folder, outputs, None, chosen.place, schedule, given["resume"])
 
 
-def _said(search: Search, estimate: bench.Estimate) -> str:
+def _summary(search: Search, estimate: bench.Estimate) -> str:
     at = f" at {len(search.parts)} frame sizes" if len(search.parts) > 1 else ""
     longest = f"the longest of {search.request.seconds:g} s"
     return (
@@ -81,7 +81,7 @@ def _plan(search: Search, estimate: bench.Estimate, as_json: bool) -> None:
         about = {"kind": search.kind.name, "strategy": search.request.strategy, "notes": search.notes}
         console.document(about | {"trials": estimate.trials, "seconds": estimate.seconds, "parts": parts})
         return
-    console.line(_said(search, estimate))
+    console.line(_summary(search, estimate))
     console.table(
         ("frame", "highest load", "of line", "trials"),
         [

@@ -107,11 +107,11 @@ class Screen(Plain):
     def __init__(self, names: Sequence[str], live: Live) -> None:
         super().__init__(names)
         self._live = live
-        self._said: list[str] = []
+        self._lines: list[str] = []
 
     def say(self, line: str) -> None:
         """A line above the table."""
-        self._said.append(line)
+        self._lines.append(line)
 
     def take(self, stats: Mapping[str, Any]) -> None:
         """Redraw the table."""
@@ -121,7 +121,7 @@ class Screen(Plain):
             table.add_column(head, justify="right" if head in _HEADS[1:6] else "left")
         for way in WAYS:
             table.add_row(*_row(self._arrows[way], stats[way], rates[way]))
-        above: list[RenderableType] = [Text(line) for line in self._said[-5:]]
+        above: list[RenderableType] = [Text(line) for line in self._lines[-5:]]
         self._live.update(
             Group(*above, Text(f"{stats['elapsed']:.0f} s; Ctrl-C ends it", style="dim"), table)
         )

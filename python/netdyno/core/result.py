@@ -120,7 +120,7 @@ class LinkReport(Model):
     """Counters from b to a."""
 
 
-class Measured(Model):
+class MetricValue(Model):
     """One figure of a trial, from whatever measured it."""
 
     value: float
@@ -144,7 +144,7 @@ class Repetition(TrialResult):
     """How its capture went; none: nothing was captured."""
     links: list[LinkReport] = Field(default_factory=list)
     """Impaired links of the topology."""
-    metrics: dict[str, Measured] = Field(default_factory=dict)
+    metrics: dict[str, MetricValue] = Field(default_factory=dict)
     """What a workload or a simulation measured by itself; what the core measured is in `groups`."""
     counters: dict[str, float] = Field(default_factory=dict)
     """Of studies: by how much counters of the kernel moved."""

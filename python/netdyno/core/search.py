@@ -76,7 +76,7 @@ class SearchFinding(Model):
     """What could not be told apart, in words."""
 
 
-class SearchHeld(Model):
+class SearchLoadShare(Model):
     """What was measured at a share of the load that was found."""
 
     share: float
@@ -114,7 +114,7 @@ class SearchPart(Model):
     """By goal."""
     figures: dict[str, float] = Field(default_factory=dict)
     """What else was found, by name: delays in nanoseconds, times in seconds."""
-    held: list[SearchHeld] = Field(default_factory=list)
+    held: list[SearchLoadShare] = Field(default_factory=list)
     """What was measured at shares of the load that was found, where such were asked for."""
     trials: list[SearchTrial] = Field(default_factory=list)
     """In the order in which they ran."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from netdyno import errors, files, paths
 from netdyno.core import redaction
-from netdyno.core.result import Files, Leg, Measured, Repetition, Result
+from netdyno.core.result import Files, Leg, MetricValue, Repetition, Result
 from netdyno.core.wire import PhaseLengths, Reason, Validity
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
@@ -207,9 +207,9 @@ def _repetition(number: int, trial: TrialRecord, metrics: Mapping[str, Metric]) 
         phases=PhaseLengths(warmup=0.0, measure=seen.seconds, drain=0.0),
         validity=Validity(valid=seen.valid, reasons=reasons),
         metrics={
-            name: Measured(value=value, unit=metrics[name].unit, better=metrics[name].better)
+            name: MetricValue(value=value, unit=metrics[name].unit, better=metrics[name].better)
             if name in metrics
-            else Measured(value=value)
+            else MetricValue(value=value)
             for name, value in seen.metrics.items()
         },
         counters={name: moved for name, moved in seen.counters.items() if moved},

@@ -89,7 +89,7 @@ def profile(urls: Sequence[str], options: UrlOptions) -> dict[str, Any]:
         for what in (("errors", "loss") if _confirmed(group) else ("errors",))
     ]
     name = "-".join(dict.fromkeys(known[scheme.name].name for scheme in spoken))
-    said = "; ".join(_said(group, options) for group in groups)
+    said = "; ".join(_options_summary(group, options) for group in groups)
     made: dict[str, Any] = {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
     if options.requests is not None:
         made["phases"] = {"warmup": "0s", "measure": f"{max(_longest(group, options) for group in groups)}s"}
@@ -122,7 +122,7 @@ def _confirmed(group: dict[str, Any]) -> bool:
     return model.confirms(given)
 
 
-def _said(group: dict[str, Any], o: UrlOptions) -> str:
+def _options_summary(group: dict[str, Any], o: UrlOptions) -> str:
     """What the options come to, for the header of the run."""
     quick = models.of_group(group)[0].quick
     assert quick is not None, "it was made from a URL"

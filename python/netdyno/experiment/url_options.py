@@ -231,11 +231,11 @@ class UrlOptions:
         return [one for one in OPTIONS.values() if getattr(self, one.name) != DEFAULTS[one.name]]
 
 
-def _told(one: Field[Any]) -> UrlOption:
+def _url_option(one: Field[Any]) -> UrlOption:
     return UrlOption(one.name, **one.metadata)
 
 
-OPTIONS: Mapping[str, UrlOption] = {one.name: _told(one) for one in fields(UrlOptions)}
+OPTIONS: Mapping[str, UrlOption] = {one.name: _url_option(one) for one in fields(UrlOptions)}
 """By their names."""
 DEFAULTS: Mapping[str, Any] = {one.name: one.default for one in fields(UrlOptions)}
 """What they are when nothing is said."""

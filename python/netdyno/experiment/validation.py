@@ -60,12 +60,12 @@ def reviewed(profile: Any) -> tuple[list[Finding], list[Finding]]:
 
 def of_impairment(spec: Any) -> list[Finding]:
     """What it finds wrong with how a link is to be impaired."""
-    return [placed(error) for error in _said(spec, "--impair")["errors"]]
+    return [placed(error) for error in _check_with_core(spec, "--impair")["errors"]]
 
 
 def impairment(spec: Any, at: str) -> dict[str, Any]:
     """How a link is to be impaired, with all that was left out; raises when it makes no sense."""
-    found = _said(spec, "--impair")
+    found = _check_with_core(spec, "--impair")
     for error in found["errors"]:
         raise Error.of(under(at, placed(error)))
     return dict(found["spec"])
@@ -73,7 +73,7 @@ def impairment(spec: Any, at: str) -> dict[str, Any]:
 
 def of_graph(graph: Any) -> list[Finding]:
     """What it finds wrong with a graph of packet elements."""
-    return [placed(error) for error in _said(graph, "--graph")["errors"]]
+    return [placed(error) for error in _check_with_core(graph, "--graph")["errors"]]
 
 
 def quoted(graph: Any, at: str) -> None:
@@ -90,7 +90,7 @@ def error(found: Sequence[Finding]) -> Error:
     return Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
 
 
-def _said(document: Any, option: str) -> dict[str, Any]:
+def _check_with_core(document: Any, option: str) -> dict[str, Any]:
     """What the core's program says of one document."""
     (said,) = _core([json.dumps(document, default=str)], option)
     return said

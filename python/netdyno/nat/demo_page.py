@@ -55,7 +55,7 @@ def build(document: Doc) -> NatDemo:
         if found.get("unequal")
         else M("Measured"),
         _lead(document),
-        [*_said(found, sides), *lost(found)],
+        [*_difference_lines(found, sides), *lost(found)],
         charts,
         [_raw(document), pairs_csv("pairs", sides, rows)],
         subscribers=_subscribers(document),
@@ -88,7 +88,7 @@ def _lead(document: Doc) -> Msg:
     )
 
 
-def _said(found: Doc, sides: tuple[str, str]) -> list[Msg]:
+def _difference_lines(found: Doc, sides: tuple[str, str]) -> list[Msg]:
     return [
         M(
             "{metric}: {b} against {a}: {change} ({verdict})",

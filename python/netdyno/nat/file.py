@@ -144,7 +144,7 @@ class Section(Config):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _said(cls, value: Any) -> Any:
+    def _not_empty(cls, value: Any) -> Any:
         if value is None:
             raise ValueError("it is empty: write what it is to be, `{}` for defaults, or leave the key out")
         return value

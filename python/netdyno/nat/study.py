@@ -226,7 +226,7 @@ def experiment(
         for note in told:
             same.setdefault(note, []).append(leg.name)
     notes = [f"{', '.join(of)}: {note}" for note, of in same.items()]
-    notes += _told(study, machine)
+    notes += _machine_notes(study, machine)
     plain = {
         "format": "netdyno-experiment/1",
         "name": study.name,
@@ -237,7 +237,7 @@ def experiment(
     return plain, notes
 
 
-def _told(study: Study, machine: Machine) -> Iterator[str]:
+def _machine_notes(study: Study, machine: Machine) -> Iterator[str]:
     if machine.few:
         yield (
             f"this machine has {machine.cores}: a pipeline shares cores with the ends that send and receive, "

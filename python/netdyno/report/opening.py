@@ -111,7 +111,9 @@ def paragraph(result: Result, catalogue: Mapping[str, str] | None = None) -> str
             + "\n"
         )
     legs = [leg for leg in result.legs if leg.repetitions]
-    rows = [[escaped(leg.name), *(_told(f, say) for f in figures(leg, result.thresholds))] for leg in legs]
+    rows = [
+        [escaped(leg.name), *(_figure_text(f, say) for f in figures(leg, result.thresholds))] for leg in legs
+    ]
     if rows:
         table = [[say(head) for head in heads], *rows]
         # the only leg needs no name
@@ -150,7 +152,7 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", text)
 
 
-def _told(f: Figure, say: Callable[[Msg | Data | str | None], str]) -> str:
+def _figure_text(f: Figure, say: Callable[[Msg | Data | str | None], str]) -> str:
     parts = [say(f.value)]
     if f.label.id == "Delay, {stat}" and f.sort is not None:
         parts.append(f"({say(f.label.args['stat'])})")

@@ -91,7 +91,7 @@ def build(
     """Its contents."""
     every = [(x, c) for x, _, found in legs for c in found]
     several = len(legs) > 1
-    said = [_said(x.name if several else "", c) for x, c in every if c.significant]
+    said = [_difference_line(x.name if several else "", c) for x, c in every if c.significant]
     invalid = [run.id for run in (a, b) if not run.valid]
     charts: dict[str, list[dict[str, Any]]] = {}
     sides = [_side(i, one, charts) for i, one in enumerate(legs)]
@@ -234,7 +234,7 @@ def _verdict(found: Sequence[Difference], invalid: bool) -> tuple[str, Msg, Msg]
     return "same", M("No difference shown"), lead
 
 
-def _said(leg: str, c: Difference) -> Msg:
+def _difference_line(leg: str, c: Difference) -> Msg:
     text = M("{metric}: {change} ({verdict})", metric=name_of(c.metric), change=_change(c), verdict=_word(c))
     return M("{leg}, {text}", leg=Data(leg), text=text) if leg else text
 

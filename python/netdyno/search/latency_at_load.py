@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from netdyno.core.search import SearchHeld
+from netdyno.core.search import SearchLoadShare
 from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest, counting_trials
 
 
@@ -30,7 +30,7 @@ def shares_without_trials(trials: Sequence[LoadTrial], shares: Sequence[float]) 
     return [share for name, share in shapes.items() if name not in heard] if begun & shapes.keys() else []
 
 
-def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[SearchHeld]:
+def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[SearchLoadShare]:
     """What the trials at each share come to, where there are any that count."""
     made = []
     for share in shares:
@@ -40,7 +40,7 @@ def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[Sear
         sent = sum(one.sent for one in at)
         loss = sum(one.lost for one in at) / sent if sent else 1.0
         made.append(
-            SearchHeld(
+            SearchLoadShare(
                 share=share, load=at[0].load, trials=len(at), loss=loss, delays=_delays(at), late=_late(at)
             )
         )

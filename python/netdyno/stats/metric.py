@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from netdyno.core import models
-from netdyno.core.result import Measured, Repetition
+from netdyno.core.result import MetricValue, Repetition
 from netdyno.core.totals import COUNTERS
 from netdyno.core.wire import Counter, Distribution, Index, Quantiles, TrialResult
 from netdyno.errors import Error
@@ -46,7 +46,7 @@ class GroupMetric:
     `counter`; `measured`: what a workload measured by itself, which no group has."""
     name: str = ""
     stat: str = ""
-    said: Measured | None = field(default=None, compare=False)
+    said: MetricValue | None = field(default=None, compare=False)
     """Unit and direction of what was measured."""
 
     @classmethod

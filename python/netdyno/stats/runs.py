@@ -99,7 +99,7 @@ def loads(a: Leg, b: Leg) -> tuple[str, str] | None:
         for name, (devices, rate) in x.items()
         if devices != y[name][0] or abs(rate - y[name][1]) > APART * max(rate, y[name][1])
     ]
-    return (_said(x, different), _said(y, different)) if different else None
+    return (_load_text(x, different), _load_text(y, different)) if different else None
 
 
 def _load(leg: Leg) -> dict[str, tuple[int, float]]:
@@ -126,7 +126,7 @@ def _scheduled(leg: Leg, name: str) -> bool:
     return False
 
 
-def _said(load: Mapping[str, tuple[int, float]], names: Sequence[str]) -> str:
+def _load_text(load: Mapping[str, tuple[int, float]], names: Sequence[str]) -> str:
     parts = []
     for name in names:
         devices, rate = load[name]

@@ -61,7 +61,7 @@ class Store:
         with files.os_errors(self.path):
             # SQLite gives the files beside it the rights of this one
             files.open_private(self.path, "ab").close()
-        with self._told():
+        with self._sqlite_errors():
             self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
             # a run is not lost with the power either
@@ -141,7 +141,10 @@ class Store:
             "(SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
             "ORDER BY started DESC, rowid DESC LIMIT ?"  # ids of one second are in no order
         )
-        with self._told(), closing(self._db.execute(query, (-1 if limit is None else limit,))) as found:
+        with (
+            self._sqlite_errors(),
+            closing(self._db.execute(query, (-1 if limit is None else limit,))) as found,
+        ):
             return [
                 Row(
                     r[0],
@@ -177,7 +180,7 @@ class Store:
 
     def get(self, run: str) -> Result:
         """A run as its result; one that was killed has the trials that it ended."""
-        with self._told():
+        with self._sqlite_errors():
             row = self._db.execute("SELECT document, state, owner FROM runs WHERE id = ?", (run,)).fetchone()
             if row is None:
                 raise Error(
@@ -194,7 +197,7 @@ class Store:
 
     def folder(self, run: str) -> Path:
         """The folder of a run."""
-        with self._told():
+        with self._sqlite_errors():
             row = self._db.execute("SELECT folder FROM runs WHERE id = ?", (run,)).fetchone()
         if row is None:
             raise Error(
@@ -271,7 +274,7 @@ class Store:
             # a part of a larger change
             yield self._db
             return
-        with self._told():
+        with self._sqlite_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -282,7 +285,7 @@ class Store:
             self._db.execute("COMMIT")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sqlite_errors(self) -> Iterator[None]:
         """Turn what SQLite says into our errors."""
         try:
             yield

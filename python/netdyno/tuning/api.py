@@ -49,8 +49,8 @@ def compare(
 
     A setting is `"baseline"`, the name of a known one, a file, or parameters and values. Both hosts are
     namespaces that are made for each trial, so that nothing of the machine changes. Needs root. What was
-    measured before is not measured again, unless `fresh`. `on_trial` is told how many trials are over, and of
-    how many.
+    measured before is not measured again, unless `fresh`. `on_trial` is called with how many trials are over,
+    and of how many.
     """
     arguments.setting(a, "a")
     arguments.setting(b, "b")
@@ -183,14 +183,14 @@ def tune(
 class _Listener(StudyListener):
     """Passes progress to the caller's function."""
 
-    def __init__(self, told: Progress | None) -> None:
-        self._told = told
+    def __init__(self, on_trial: Progress | None) -> None:
+        self._on_trial = on_trial
 
     def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
         """Trials are about to be measured."""
-        told = self._told
-        if told:
-            record.on_trial = lambda trial: told(len(record.trials), max(trials, len(record.trials)))
+        on_trial = self._on_trial
+        if on_trial:
+            record.on_trial = lambda trial: on_trial(len(record.trials), max(trials, len(record.trials)))
 
 
 def _asked(

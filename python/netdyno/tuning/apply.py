@@ -111,7 +111,7 @@ def setting_in_force(
 
 def _note(step: Step, notes: Journal) -> int:
     way = access.kind(step.target)
-    with _told(step):
+    with _os_errors(step):
         saved = access.within(step.where, lambda: way.save(step.target, set(step.values)))
     return notes.write("tunable", **_about(step), saved=saved)
 
@@ -135,7 +135,7 @@ def _about(step: Step) -> dict[str, Any]:
 
 def _made(step: Step, entry: Mapping[str, Any]) -> access.Saved:
     """What became of it, told as what it was is: whoever changes it after us shows by that."""
-    with _told(step):
+    with _os_errors(step):
         return access.within(step.where, lambda: access.kind(step.target).now(step.target, entry["saved"]))
 
 
@@ -147,7 +147,7 @@ def _write(step: Step) -> list[Change]:
         way.write(step.target, step.values)
         return way.read(step.target)
 
-    with _told(step):
+    with _os_errors(step):
         made = access.within(step.where, work)
     done = []
     for key, change in zip(step.values, step.changes, strict=True):
@@ -166,7 +166,7 @@ def _rounds(got: Value, change: Change) -> bool:
 
 
 @contextmanager
-def _told(step: Step) -> Iterator[None]:
+def _os_errors(step: Step) -> Iterator[None]:
     """Turn what the system says into our error."""
     try:
         yield

@@ -209,15 +209,15 @@ class NamespaceWatch:
         """Have connections follow that receive, and whose buffers are as large as they might be."""
         if self._reaching:
             for one in live_sockets.grow_receive_buffers(self.where, old, new):
-                self._told(one)
+                self._log_socket(one)
 
     def _resize(self, one: live_sockets.LiveSocket, name: str, new: int) -> None:
         entry = live_sockets.resize(one, new * FOLLOWERS[name].scale, self._notes)
         if entry is not None:
             self._entries.setdefault(name, []).append(entry)
-            self._told(one)
+            self._log_socket(one)
 
-    def _told(self, one: live_sockets.LiveSocket) -> None:
+    def _log_socket(self, one: live_sockets.LiveSocket) -> None:
         self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
 
     def _sample(self) -> Sample:

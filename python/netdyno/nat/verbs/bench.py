@@ -119,12 +119,12 @@ def bench(
         validation.check(made.experiment, Path())
         _plan(made)
         return
-    console.note(_said(made))
+    console.note(_summary(made))
     outputs = options.outputs(given)
     raise typer.Exit(execute(made.experiment, Path(), outputs, schedule=made.search, resume=resume))
 
 
-def _said(made: PreparedStudy) -> str:
+def _summary(made: PreparedStudy) -> str:
     estimate, longest = made.estimate, f", the longest of {made.search.request.seconds:g} s,"
     # in others a trial is as long as it takes to open its sessions
     length = longest if made.search.kind.name in ("throughput", "latency") else ""
@@ -136,7 +136,7 @@ def _said(made: PreparedStudy) -> str:
 
 
 def _plan(made: PreparedStudy) -> None:
-    console.line(_said(made))
+    console.line(_summary(made))
     console.table(
         ("leg", "frame", "highest load", "of line", "trials"),
         [

@@ -99,7 +99,7 @@ def who(
             console.note(f"{at} is taken as local time, UTC{when.local}")
         if answer.found:
             console.line(f"{name}, give or take {allowed:g} s")
-        for line in _told(answer, address):
+        for line in _answer_lines(answer, address):
             console.line(line)
     for note in answer.notes:
         console.note(note)
@@ -145,7 +145,7 @@ def _endpoint(text: str) -> tuple[IPv4Address, int]:
     return read, number
 
 
-def _told(answer: search.Answer, address: IPv4Address) -> list[str]:
+def _answer_lines(answer: search.Answer, address: IPv4Address) -> list[str]:
     lines = []
     for one in answer.found[:SHOWN]:
         begun, until, holder = one.seen.begun, one.seen.until, one.holder

@@ -117,7 +117,7 @@ def reproduce(
         made, load, length, repeat, spare, level, seed, allow_global or bool(within), fresh
     )
     with Interrupts().installed() as interrupts:
-        found = run(wanted, ComparisonPrinter(), interrupts, _told)
+        found = run(wanted, ComparisonPrinter(), interrupts, _print_trial)
     # what is written elsewhere is lost with a virtual machine
     place = in_vm.VmState(paths.state()) if within else None
     if html:
@@ -179,7 +179,7 @@ def _noted(text: bytes) -> None:
         sys.stderr.flush()
 
 
-def _told(done: int, of: int, one: PlannedTrial, seen: Observation, left: float) -> None:
+def _print_trial(done: int, of: int, one: PlannedTrial, seen: Observation, left: float) -> None:
     why = "" if seen.valid else f": discarded, {seen.why}"
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {quantities.wait(left)} left{why}")
 
