@@ -22,7 +22,7 @@ from netdyno.core.result import Repetition, Result
 
 ROOT = Path(__file__).resolve().parents[1]
 NETDYNO = str(Path(sys.executable).with_name("netdyno"))
-NETDYNOD = str(ROOT / "target" / "release" / "netdynod")
+NETDYNOD = os.environ.get("NETDYNO_DAEMON") or str(ROOT / "target" / "release" / "netdynod")
 PATIENT = {"lateness_p99": "60s", "offered": 0.001, "starved": 1.0}
 """Validity limits that a busy machine holds too."""
 

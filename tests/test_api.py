@@ -30,6 +30,7 @@ def _free() -> int:
 
 
 @root
+@pytest.mark.sampled(1, of="scripts")
 @pytest.mark.limit(300)
 def test_the_example_of_the_readme(lab: Lab, verdict: Verdict) -> None:
     (example,) = re.findall(r"```python\n(import netdyno\n.*?)```", README.read_text(), re.DOTALL)
@@ -69,6 +70,7 @@ for load, loss in frame[frame["counts"]][["load", "loss"]].values:
 """
 
 
+@pytest.mark.sampled(1, of="scripts")
 def test_a_search_from_a_script(lab: Lab, verdict: Verdict) -> None:
     example = README.parent / "examples" / "bench-policer.yaml"
     done = lab.wait(

@@ -247,6 +247,7 @@ def vhost(lab: Lab) -> tuple[str, str]:
     return f"virtio_user0,path={lab.base}/vhost", f"net_vhost0,iface={lab.base}/vhost"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ends", [memif, vhost])
 def test_a_dut_attaches_the_port_that_it_is_reached_by(
     lab: Lab, ends: Callable[[Lab], tuple[str, str]]
@@ -273,6 +274,7 @@ def test_a_dut_attaches_the_port_that_it_is_reached_by(
     assert (refused.code, "no dut 'far'" in refused.err) == (104, True), refused.text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ends", [memif, vhost])
 def test_a_peer_that_is_killed_is_named_as_process_and_as_port(
     lab: Lab, ends: Callable[[Lab], tuple[str, str]]
@@ -313,6 +315,7 @@ def serving(lab: Lab, name: str) -> Client:
     return Client(socket)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ends", [memif, vhost])
 def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tuple[str, str]]) -> None:
     here, there = ends(lab)

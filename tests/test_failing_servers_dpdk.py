@@ -89,6 +89,7 @@ def test_a_good_server_passes(far: Far) -> None:
     assert (code, result.verdict) == (0, "pass")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", SILENCE, ids=lambda case: case.name)
 def test_without_thresholds_nothing_passes(far: Far, case: Case) -> None:
     code, result = run(far, [case], judge=False)

@@ -138,6 +138,7 @@ def running(lab: Lab, hosts: Hosts, more: Mapping[str, Any]) -> Iterator[Path]:
     lab.wait(child)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_applications_work_through_it(lab: Lab, hosts: Hosts, placement: str) -> None:
     with running(lab, hosts, PLACEMENTS[placement]) as said:

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
+import pytest
 from lab import Lab, root, sh, until
 from nat_hosts import ECHO, PROBE, SERVER, Hosts, configuration
 
@@ -107,6 +108,7 @@ class Transfer:
             child.wait()
 
 
+@pytest.mark.sampled(4, of="NATs that run for a while")
 def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     name = f"t{os.getpid()}-keep"
     state = lab.base / "cgn.state"

@@ -94,6 +94,7 @@ class Member:
         return holds
 
 
+@pytest.mark.sampled(4, of="NATs that run for a while")
 def test_a_transfer_outlives_the_nat_that_carries_it(
     lab: Lab, hosts: Hosts, record_property: Callable[[str, object], None]
 ) -> None:

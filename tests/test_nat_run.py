@@ -121,7 +121,7 @@ def is_reached_without_a_word(hosts: Hosts) -> None:
             silent.kill()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, of="NATs that run for a while")
 @pytest.mark.parametrize(
     ("execution", "workers"),
     [

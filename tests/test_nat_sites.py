@@ -249,6 +249,7 @@ def sites(lab: Lab) -> Iterator[Sites]:
         made.down()
 
 
+@pytest.mark.sampled(4, of="NATs that run for a while")
 @pytest.mark.limit(180)
 def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Sites) -> None:
     private = sites.kea("private", sites.access, "br0", PRIVATE, "10.0.0.254", 3600)

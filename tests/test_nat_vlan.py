@@ -10,6 +10,7 @@ import struct
 import time
 from typing import Any
 
+import pytest
 from lab import Lab, root, until
 from nat_hosts import BOX, ECHO, SERVER, Hosts, configuration
 from raw_socket import RawSocket, ipv4
@@ -83,6 +84,7 @@ def became(packet: dict[str, Any]) -> str:
     return str(rewritten).partition(", ")[0]
 
 
+@pytest.mark.sampled(4, of="NATs that run for a while")
 def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
     name = f"v{os.getpid()}"
     file = lab.write("nat.json", configuration(name, workers=2, steering="hash"))

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lab import Lab, root, until
 from nat_hosts import Hosts, configuration
 from test_nat_ends import Collectors, begun, ended
@@ -28,6 +29,7 @@ def asked(lab: Lab, port: int, when: str, logs: Path) -> tuple[int, dict[str, An
     return done.code, json.loads(done.out)
 
 
+@pytest.mark.sampled(4, of="NATs that run for a while")
 def test_a_forward_is_its_subscribers_until_it_is_removed(lab: Lab, hosts: Hosts) -> None:
     folder = lab.base / "logs"
     folder.mkdir()

@@ -69,6 +69,7 @@ def test_registrations_are_what_kamailio_counted(lab: Lab, uri: str) -> None:
     assert moved(done, "core_rcv_requests_register") == sent
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp"])
 @pytest.mark.parametrize("role", ["proxy", "stateless-proxy"])
 def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str) -> None:

@@ -91,17 +91,20 @@ def untrue(report: suite.Report) -> dict[str, tuple[str, str]]:
     return {test: one for test, one in found.items() if one[0] != known.get(test, "pass")}
 
 
+@pytest.mark.sampled(2, of="SIP conformance")
 @pytest.mark.parametrize("role", ["registrar", "proxy"])
 def test_a_registrar_and_proxy(tmp_path: Path, role: str) -> None:
     with kamailio(tmp_path) as address:
         assert untrue(verdicts(address, role)) == {}
 
 
+@pytest.mark.sampled(2, of="SIP conformance")
 def test_a_redirect_server(tmp_path: Path) -> None:
     with kamailio(tmp_path, "REDIRECT") as address:
         assert untrue(verdicts(address, "redirect")) == {}
 
 
+@pytest.mark.sampled(2, of="SIP conformance")
 def test_over_tcp(tmp_path: Path) -> None:
     with kamailio(tmp_path) as address:
         assert untrue(verdicts(address, "proxy", "tcp", ["R01", "R08", "P01", "P13", "P18", "P19"])) == {}

@@ -84,7 +84,7 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     assert str(sysctl.read(way.far, RMEM)).split()[2] == str(SMALL)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.limit(150)
 @pytest.mark.parametrize(
     "name",

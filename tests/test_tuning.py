@@ -46,12 +46,14 @@ def test_every_case_is_tried_here() -> None:
     assert sorted(known) == sorted([*QUICK, *SHARED, *PATHS, CONTROL])
 
 
+@pytest.mark.sampled(1, of="known cases of tuning")
 def test_known_cases_show_what_they_must(lab: Lab) -> None:
     found = run(lab, *QUICK)
     assert [case["status"] for case in found.values()] == ["passed"] * len(QUICK), found
     assert not list((lab.state / "journal").glob("*")), "something is left"
 
 
+@pytest.mark.sampled(1, of="known cases of tuning")
 @pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
 def test_those_over_long_paths_too(lab: Lab) -> None:
     found = run(lab, *PATHS)

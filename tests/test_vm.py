@@ -63,6 +63,7 @@ def folders(lab: Lab) -> str:
     return "".join(path.read_text() for path in (lab.state / "journal").glob("*.jsonl"))
 
 
+@pytest.mark.full
 def test_what_is_of_the_whole_machine_is_set_in_the_virtual_one_only(lab: Lab, command: list[str]) -> None:
     page = lab.base / "page.html"
     child = lab.start(*command, "--json", "--html", str(page))

@@ -1,6 +1,6 @@
 """Samples of long sweeps: `@pytest.mark.sampled(N)` on a parametrized test runs N of its cases, `./do test full` runs all.
 
-Which N is drawn by the commit that is tested, so that each run of one commit draws the same, and the next commit
+`@pytest.mark.sampled(N, of="NAME")` draws N of all tests that say so, whichever their files. Which N is drawn by the commit that is tested, so that each run of one commit draws the same, and the next commit
 others. `@pytest.mark.full` on a test leaves it to `./do test full` altogether.
 """
 
@@ -19,7 +19,8 @@ FULL = os.environ.get("NETDYNO_TESTS") == "full"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "sampled(n): run n cases of this parametrized test, and all in ./do test full"
+        "markers",
+        "sampled(n, of=None): run n cases of this test, or of the tests of the same group, and all in ./do test full",
     )
     config.addinivalue_line("markers", "full: run by ./do test full only")
 
@@ -36,6 +37,13 @@ def drawn(cases: list[str], count: int, seed: str) -> set[str]:
     return set(sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case}".encode()).digest())[:count])
 
 
+def sweep(item: pytest.Item) -> str:
+    """What it is a case of: the group that its marker names, else its function."""
+    marker = item.get_closest_marker("sampled")
+    assert marker is not None
+    return str(marker.kwargs.get("of") or item.nodeid.partition("[")[0])
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # who names cases asks for those
     if FULL or any("[" in argument for argument in config.args):
@@ -43,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled"):
-            sweeps[item.nodeid.partition("[")[0]].append(item)
+            sweeps[sweep(item)].append(item)
     left_out = {item for item in items if item.get_closest_marker("full")}
     seed = commit() if sweeps else ""
     for cases in sweeps.values():
