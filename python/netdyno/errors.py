@@ -56,6 +56,7 @@ CODES: dict[str, str] = {
     "ND-91-29": "A device under test stopped answering during a search",
     "ND-91-30": "A device under test answered at no load of a search",
     "ND-91-31": "A SIP server cannot be reached",
+    "ND-91-40": "A virtual switch ended, or does not answer",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",
@@ -107,6 +108,7 @@ CODES: dict[str, str] = {
     "ND-92-46": "A device is gone, of which a value was to be put back",
     "ND-92-47": "The daemon behind a socket is another user's",
     "ND-92-50": "A fault of netdyno itself",
+    "ND-92-60": "A virtual switch cannot be set up",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",
     "ND-99-22": "No subscriber had an outside address and port at that time, by the logs",
@@ -159,6 +161,8 @@ CODES: dict[str, str] = {
     "ND-104-60": "A secret is missing",
     "ND-104-70": "A conformance test file that cannot be played",
     "ND-104-71": "A capture without SIP messages that can be shown, or no capture",
+    "ND-104-80": "A virtual switch that cannot do this, or is not known",
+    "ND-104-81": "Ports or flows that a virtual switch cannot have",
     "ND-105-20": "Interrupted",
 }
 

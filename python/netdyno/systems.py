@@ -62,6 +62,8 @@ class System:
     demo: Demo | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
     """What scripts have as `netdyno.NAME`."""
+    more_verbs: Mapping[str, str] = field(default_factory=dict)
+    """Further verbs of it, after the first."""
 
 
 NAT = System(
@@ -143,7 +145,23 @@ it and ended. The report shows delays and ratios by RFC 6076, and the verdict. I
     ),
 )
 
-SYSTEMS = (NAT, SIP, TUNING)
+SWITCH = System(
+    name="switch",
+    verb="switch",
+    verbs="netdyno.switch.verbs:app",
+    after="graph",
+    duts={
+        "linux-bridge": "netdyno.switch.driver.bridge:LinuxBridge",
+        "ovs-netdev": "netdyno.switch.driver.ovs:OvsNetdev",
+        "ovs-afxdp": "netdyno.switch.driver.ovs:OvsAfXdp",
+        "ovs-dpdk": "netdyno.switch.driver.ovs_dpdk:OvsDpdk",
+        "ovs-kernel": "netdyno.switch.driver.ovs:OvsKernel",
+        "l2fwd": "netdyno.switch.driver.l2fwd:L2fwd",
+    },
+    pages={"switch-compare": "netdyno.switch.pages:compared"},
+)
+
+SYSTEMS = (NAT, SIP, SWITCH, TUNING)
 
 
 def named(what: str) -> dict[str, str]:

@@ -45,7 +45,9 @@ def verbs() -> dict[str, str]:
     found: dict[str, str] = {}
     for verb, where in VERBS.items():
         found[verb] = where
-        found |= {one.verb: one.verbs for one in SYSTEMS if one.after == verb}
+        for one in SYSTEMS:
+            if one.after == verb:
+                found |= {one.verb: one.verbs, **one.more_verbs}
     return found
 
 

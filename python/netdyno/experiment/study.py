@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from netdyno import __version__, files, reading
 from netdyno.errors import Error
 from netdyno.experiment.record import folder
 from netdyno.experiment.spec import run_id
 
-Kind = Literal["screen", "search", "compare", "reproduce", "learn"]
+Kind = str
+"""Systems name theirs in `systems.py`, with what makes their pages."""
 FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 Value = int | str
@@ -36,3 +36,5 @@ class Observation:
     started: float = 0.0
     """Seconds since 1970."""
     seconds: float = 0.0
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Of metrics, second by second, where the workload tells them."""

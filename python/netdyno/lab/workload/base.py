@@ -50,6 +50,8 @@ class WorkloadResult:
     """What it counted of the kernel's doings itself, as `tcp.cwnd_after_idle`."""
     wrong: str = ""
     """Why the trial does not count, if it does not."""
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Of metrics, second by second."""
 
 
 class Workload(ABC):

@@ -103,7 +103,7 @@ class Iperf3Tcp(_Iperf3):
         sender = site.server if o.reverse else site.client
         with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:
             plain = self.client(site, *more)
-        return WorkloadResult(tcp(plain), glance.seen)
+        return WorkloadResult(tcp(plain), glance.seen, series=intervals(plain))
 
 
 class Iperf3Udp(_Iperf3):
@@ -120,7 +120,8 @@ class Iperf3Udp(_Iperf3):
 
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send."""
-        return WorkloadResult(udp(self.client(site, "-u", "-b", self.options.rate)))
+        plain = self.client(site, "-u", "-b", self.options.rate)
+        return WorkloadResult(udp(plain), series=intervals(plain))
 
 
 class Glance:
@@ -179,6 +180,17 @@ def tcp(plain: Mapping[str, Any]) -> dict[str, float]:
         "throughput": _number(plain, "sum_received", "bits_per_second"),
         "retransmits": _number(plain, "sum_sent", "retransmits"),
     }
+
+
+def intervals(plain: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Throughput in each second that counts, as the side sees it that runs the client."""
+    found = []
+    for one in plain.get("intervals") or ():
+        total = one.get("sum") if isinstance(one, dict) else None
+        rate = total.get("bits_per_second") if isinstance(total, dict) and not total.get("omitted") else None
+        if isinstance(rate, int | float) and not isinstance(rate, bool):
+            found.append(float(rate))
+    return {"throughput": found} if found else {}
 
 
 def udp(plain: Mapping[str, Any]) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""A system: virtual switches, service chains over them, and their controllers."""

@@ -1,0 +1,255 @@
+"""The bench of switches: two hosts whose links end in a switch, and a workload between them.
+
+The hosts and links stay for all trials; each trial has a switch of its own between them, set up before and
+taken away after, and servers of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from netdyno.config import Config, parse_text
+from netdyno.errors import Error
+from netdyno.lab import impairment
+from netdyno.lab.counters import CounterSource, Sampler
+from netdyno.lab.dut.base import DutSite
+from netdyno.lab.links import UNASKED
+from netdyno.lab.network import Network
+from netdyno.lab.topology import End, Host, Link, Topology
+from netdyno.lab.workload import WORKLOADS, Site, Workload
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.system import namespace
+from netdyno.system.journal import Journal, journal
+
+CLIENT, SERVER, SWITCH = "client", "server", "switch"
+"""Hosts of the bench."""
+ADDRESSES = {CLIENT: "198.18.0.1", SERVER: "198.18.0.2"}
+"""For benchmarks (RFC 2544 appendix C.2.2)."""
+PORTS = {CLIENT: "client", SERVER: "server"}
+"""Ports of the switch, by the host behind each."""
+SEGMENTS = ("tx", "tso", "gso", "gro")
+"""Offloads by which frames beyond the MTU, or without a checksum, come to a switch."""
+DISCARD = 9
+"""A port where nobody listens."""
+PATIENCE = 30.0
+"""Seconds in which a switch that is set up must forward."""
+
+
+class Spec(Config):
+    """What the bench is made of."""
+
+    workload: str = "iperf3-tcp"
+    """Name of the workload."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the workload."""
+    path: str | dict[str, Any] | None = None
+    """How the link of the client treats packets, as in `netdyno impair`; default: a plain cable."""
+    segments: bool = False
+    """Whether switches that can carry them get segments of TCP up to 64 KB; else all get frames of the
+    MTU with checksums filled in, as from a wire."""
+    mtu: int = Field(default=1500, ge=576, le=9000)
+    """Largest packet, bytes."""
+
+    @property
+    def label(self) -> str:
+        """What it is, in a line."""
+        shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
+        if self.path:
+            shown.append(f"over {self.path if isinstance(self.path, str) else _ways(self.path)}")
+        shown.append(
+            "through a switch, " + ("segments up to 64 KB" if self.segments else f"MTU {self.mtu:,}")
+        )
+        return " ".join(shown)
+
+
+def _ways(path: Mapping[str, Any]) -> str:
+    there, back = (impairment.shown(path.get(way) or {}) for way in impairment.WAYS)
+    return there if there == back else f"{there}; back: {back}"
+
+
+def workload(spec: Spec) -> Workload:
+    """The workload of a bench."""
+    if spec.workload not in WORKLOADS:
+        fix = f"There are: {', '.join(WORKLOADS)}"
+        raise Error("ND-104-31", f"there is no workload {spec.workload!r}", at="--workload", fix=fix)
+    return WORKLOADS[spec.workload](spec.options)
+
+
+def topology(spec: Spec) -> Topology:
+    """Both hosts and the switch's; no switch is there yet."""
+    return Topology(
+        hosts={CLIENT: Host(role="generator"), SERVER: Host(), SWITCH: Host()},
+        links=[
+            Link(
+                a=End(host=host, addresses=[f"{address}/24"]),
+                b=End(host=SWITCH, name=PORTS[host]),
+                mtu=spec.mtu,
+                impair=spec.path if host == CLIENT else None,
+            )
+            for host, address in ADDRESSES.items()
+        ],
+    )
+
+
+def driver_of(setting: Setting) -> tuple[type[Switch], dict[str, Any]]:
+    """The driver that a setting names, and its options."""
+    # a setting is words and numbers; what they mean is YAML's
+    options = {key: parse_text(str(value), key) for key, value in setting.items() if key != "switch"}
+    name = str(setting.get("switch", ""))
+    if name not in DRIVERS:
+        fix = f"There are: {', '.join(DRIVERS)}"
+        raise Error("ND-104-80", f"there is no switch {name!r}", at="SWITCH", fix=fix)
+    return DRIVERS[name], options
+
+
+@dataclass
+class SwitchBench:
+    """Measures switches; a setting is a driver with options: `{"switch": "ovs-dpdk", "over": "system"}`."""
+
+    spec: Spec
+    folder: Path | None = None
+    """Where logs go; none: they go with the bench."""
+    notes: Journal = field(default_factory=journal)
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What keeps interrupts off while something is taken down."""
+    network: Network | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the workload."""
+        return workload(self.spec).metrics
+
+    def __enter__(self) -> SwitchBench:
+        """Hosts and links, for as many trials as there are."""
+        with ExitStack() as stack:
+            if self.folder is None:
+                made = stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-switch-"))
+                self.folder = Path(made)
+            token = f"w{secrets.token_hex(3)}"
+            network = Network(topology(self.spec), token, self.notes, self.folder / "links.jsonl")
+            stack.enter_context(network)
+            self.network = network
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.shield():
+            self._stack.close()
+        self.network = None
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial: the switch up, load, the switch down."""
+        stack = ExitStack()
+        try:
+            return self._measure(stack, setting, seed)
+        finally:
+            with self.shield():
+                stack.close()
+
+    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
+        assert self.network is not None and self.folder is not None, "the bench is set up"
+        started, network = time.time(), self.network
+        spaces = {host: network.namespace(host) for host in (CLIENT, SERVER, SWITCH)}
+        kind, options = driver_of(setting)
+        log = self.folder / f"{kind.driver}.log"
+        one = kind(DutSite(SWITCH, "", spaces[SWITCH], log=log, notes=self.notes), options)
+        self._offloads(one)
+        stack.callback(one.teardown)
+        one.setup()
+        namespace.inside(spaces[CLIENT], lambda: self._forwards(one))
+        site = Site(spaces[CLIENT], spaces[SERVER], ADDRESSES[SERVER], self.folder, self.notes)
+        load = workload(self.spec)
+        load.serve(site)
+        stack.callback(load.stop)
+        places = {host: CounterSource(space) for host, space in spaces.items()}
+        sampler = stack.enter_context(Sampler(places))
+        before, cpu, begin, why = one.counters(), one.cpu(), time.monotonic(), ""
+        lost = self._lost()
+        metrics: Mapping[str, float] = {}
+        counters: dict[str, float] = {}
+        series: Mapping[str, Any] = {}
+        try:
+            seen = load.run(site, seed)
+            metrics, why, series = seen.metrics, seen.wrong, seen.series
+            counters |= seen.counters
+        except Error as e:
+            # a load that does not get through is a result of the switch, not of the bench
+            if e.code != "ND-91-25":
+                raise
+            why = str(e)
+        seconds = time.monotonic() - begin
+        counters |= sampler.stop()
+        if one.alive():
+            counters["switch.cpu"] = one.cpu() - cpu
+            with contextlib.suppress(Error):
+                counters |= moved(before, one.counters())
+        else:
+            metrics, why = {}, f"the switch ended during the trial: {one.death()}"
+        if unasked := self._lost() - lost:
+            why = why or f"the path had no room for {unasked} packets"
+        return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+
+    def _offloads(self, one: Switch) -> None:
+        """Frames as the switch can carry them."""
+        assert self.network is not None
+        on = self.spec.segments and one.segments
+        for host in (CLIENT, SERVER):
+            # a tap that the core carries has segments only if the hosts make them
+            self.network.nodes[host].offloads("eth0", dict.fromkeys(SEGMENTS, on))
+            self.network.nodes[SWITCH].offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
+
+    def _forwards(self, one: Switch) -> None:
+        """Wait until a datagram to a port where nobody listens is answered: it has passed both ways."""
+        until = time.monotonic() + PATIENCE
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.settimeout(0.2)
+            probe.connect((ADDRESSES[SERVER], DISCARD))
+            while time.monotonic() < until and one.alive():
+                try:
+                    probe.send(b"")
+                    probe.recv(1)
+                except TimeoutError:
+                    continue
+                except OSError as e:
+                    if e.errno == errno.ECONNREFUSED:
+                        return
+                    time.sleep(0.05)
+        if not one.alive():
+            raise Error("ND-91-40", f"{one.driver} ended: {one.death()}", at=one.place.at, fix=SEE)
+        counts = ", ".join(f"{k} {v:,.0f}" for k, v in one.counters().items() if v)
+        what = f"{one.driver} forwards nothing within {PATIENCE:g} s; its ports count: {counts or 'nothing'}"
+        raise Error("ND-92-60", what, at=one.place.at, fix=SEE)
+
+    def _lost(self) -> int:
+        """Packets that impaired links dropped so far without being asked to."""
+        assert self.network is not None
+        return sum(
+            int(stats[way][name])
+            for _, stats in self.network.impaired()
+            for way in impairment.WAYS
+            for name in UNASKED
+        )
+
+
+SEE = "`netdyno switch list` shows which switches work here"
+
+
+def moved(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """By how much each counter of a switch moved, as `switch.PORT.…`, and all drops together."""
+    found = {f"switch.{name}": value - before.get(name, 0.0) for name, value in after.items()}
+    found["switch.dropped"] = sum(value for name, value in found.items() if name.endswith("_dropped"))
+    return found

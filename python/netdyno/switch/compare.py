@@ -1,0 +1,168 @@
+"""Switches compared on one bench: trials in blocks, recorded, resumable, every two judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.experiment import arms, entry
+from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
+from netdyno.experiment.record import TrialRecord
+from netdyno.experiment.study import Study
+from netdyno.lab.dut.base import DutSite
+from netdyno.stats.comparison import Verdict
+from netdyno.stats.observation import Metric, Observation, Setting, Value
+from netdyno.switch.bench import Spec, SwitchBench, driver_of
+
+KIND = "switch-compare"
+MOST_ARMS = 12
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """A comparison of switches: bench, switches, repetitions and significance."""
+
+    switches: Sequence[str]
+    """Each a driver with its options: `ovs-dpdk:over=system,tso=true`; one twice is compared with itself."""
+    bench: Spec
+    repeat: int = 10
+    spare: int | None = None
+    """Trials that may be measured again where they were disturbed; none: as many as are planned."""
+    level: float = 0.05
+    matters: float = 0.05
+    seed: int = 1
+    metrics: Sequence[str] = ()
+    name: str | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class ComparisonOutcome:
+    """A finished comparison and its stored study."""
+
+    arms: MeasuredArms
+    contrasts: Sequence[Contrast]
+    metrics: Mapping[str, Metric]
+    document: Mapping[str, Any]
+    study: Study
+    repeat: int
+
+    @property
+    def too_few(self) -> bool:
+        """Whether something cannot be told for want of trials."""
+        return any(one.comparison.too_few for one in self.contrasts)
+
+
+def compare(
+    request: ComparisonRequest,
+    note: Callable[[str], None] = lambda _: None,
+    progress: arms.Progress = lambda done, of, arm, seen: None,
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> ComparisonOutcome:
+    """Measure, judge and store. Call again to resume after an interrupt."""
+    bench = SwitchBench(request.bench, shield=shield)
+    metrics = {k: m for k, m in bench.metrics.items() if not request.metrics or k in request.metrics}
+    if unknown := [one for one in request.metrics if one not in metrics]:
+        fix = f"It measures: {', '.join(bench.metrics)}"
+        raise Error("ND-104-52", f"the workload measures no {unknown[0]!r}", at="--metric", fix=fix)
+    chosen = [setting(text) for text in request.switches]
+    sides = arms.named([(name(one), one) for one in chosen])
+    versions = {side.name: usable(side) for side in sides}
+    least = arms.least_blocks(len(sides), len(metrics), request.level)
+    count = max(request.repeat, least)
+    if count > request.repeat:
+        said = f"{len(metrics)} metrics of {len(sides)} switches"
+        note(f"{request.repeat} repetitions can show nothing of {said}: {count} are measured")
+    plan = {
+        "arms": [[side.name, dict(side.setting)] for side in sides],
+        "repeat": count, "seed": request.seed, "level": request.level, "metrics": list(metrics),
+    }  # fmt: skip
+    study = Study.of(KIND, request.bench.label, plan, request.name)
+
+    def leg(trial: TrialRecord) -> str:
+        return sides[trial.index % len(sides)].name
+
+    with entry.open_entry(study, bench.metrics, leg=leg, fresh=request.fresh) as kept:
+        with bench:
+            found = arms.measure_blocks(
+                kept.record, bench, sides, count, request.seed, spare=request.spare, progress=progress
+            )
+        judged = arms.contrasts(found, metrics, level=request.level, matters=request.matters)
+        document = {
+            "bench": request.bench.label, "repeat": count, "level": request.level,
+            "segments": request.bench.segments,
+            "arms": [arm_document(found, place, bench.metrics, versions) for place in range(len(sides))],
+            "contrasts": [one.document(sides) for one in judged], "again": dict(found.again),
+        }  # fmt: skip
+        valid = not any(one.comparison.invalid for one in judged)
+        written = kept.finish(document, [], finding=finding(judged, sides), valid=valid)
+    return ComparisonOutcome(found, judged, metrics, written, study, count)
+
+
+def setting(text: str) -> dict[str, Value]:
+    """`ovs-dpdk:over=system,tso=true` as a setting."""
+    driver, _, rest = text.partition(":")
+    found: dict[str, Value] = {"switch": driver.strip()}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or key.strip() == "switch":
+            fix = "Write it like ovs-dpdk:over=system,tso=true"
+            raise Error("ND-104-80", f"{part!r} is no option of a switch", at=text, fix=fix)
+        found[key.strip()] = value.strip()
+    driver_of(found)
+    return found
+
+
+def name(chosen: Setting) -> str:
+    """A setting in a few words."""
+    options = ",".join(f"{k}={v}" for k, v in chosen.items() if k != "switch")
+    return str(chosen["switch"]) + (f":{options}" if options else "")
+
+
+def usable(side: Arm) -> str:
+    """The version of a switch. Raises when it cannot run here, or its options are wrong."""
+    kind, options = driver_of(side.setting)
+    if why := kind.missing():
+        fix = "`netdyno switch list` shows which switches work here"
+        raise Error("ND-92-60", f"{kind.driver} cannot run here: {why}", at=side.name, fix=fix)
+    return kind(DutSite("switch", "", None), options).version()
+
+
+def finding(judged: Sequence[Contrast], sides: Sequence[Arm]) -> str:
+    """What is known, in a sentence."""
+    said = [
+        f"{sides[one.b].name} against {sides[one.a].name}: {one.comparison.said}"
+        for one in judged
+        if any(f.verdict in (Verdict.BETTER, Verdict.WORSE) for f in one.comparison.findings)
+        or one.comparison.invalid
+    ]
+    return "; ".join(said) or "no difference shown"
+
+
+def arm_document(
+    found: MeasuredArms, place: int, metrics: Mapping[str, Metric], versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """An arm with every trial that counts, block by block."""
+    arm = found.arms[place]
+    return {
+        "name": arm.name, "setting": dict(arm.setting), "version": versions[arm.name],
+        "about": driver_of(arm.setting)[0].about,
+        "metrics": {
+            metric: {"unit": of.unit, "values": [seen.metrics.get(metric) for seen in found.valid(place)]}
+            for metric, of in metrics.items()
+        },
+        "trials": [trial_document(seen) for seen in found.seen[place]],
+    }  # fmt: skip
+
+
+def trial_document(seen: Observation) -> dict[str, Any]:
+    """A trial: its series, the switch's CPU time, and what was dropped."""
+    used = seen.counters.get("switch.cpu", 0.0)
+    return {
+        "valid": seen.valid, "why": seen.why, "seconds": seen.seconds,
+        "series": {k: list(v) for k, v in seen.series.items()},
+        "cpu": used, "dropped": seen.counters.get("switch.dropped", 0.0),
+    }  # fmt: skip

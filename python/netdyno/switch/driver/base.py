@@ -1,0 +1,161 @@
+"""The contract of a switch driver: set-up, ports, flows, counters, tear-down.
+
+A switch is a device under test of the platform (`lab/dut/base.py`) that joins interfaces of its namespace.
+Without flows it learns Ethernet addresses; one with OpenFlow can be programmed with `Flow`s instead.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Dut, DutSite, Settings
+from netdyno.system import namespace
+
+STATISTICS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
+"""Counters of each port, seen from the switch."""
+
+
+class PortSettings(Settings):
+    """Settings of every switch."""
+
+    ports: list[str] = Field(default_factory=list, max_length=4096)
+    """Interfaces that it joins; default: all of its host but loopback."""
+
+    @field_validator("ports")
+    @classmethod
+    def _ports(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if not namespace.is_interface(name):
+                raise ValueError(f"{name[:80]!r} cannot be the name of an interface")
+        if twice := next((name for name in value if value.count(name) > 1), None):
+            raise ValueError(f"the port {twice} is there twice")
+        return value
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One rule of a flow table: what it matches, and the ports that packets are sent to."""
+
+    cookie: int
+    """Its number; counters are read by it."""
+    in_port: str
+    """Port that packets come in by."""
+    to: Sequence[str]
+    """Ports to send them to; none: they are dropped."""
+    match: Mapping[str, str] = field(default_factory=dict)
+    """Further fields by their names in ovs-fields(7), like `{"tcp": "", "tp_dst": "80"}`."""
+    priority: int = 100
+    set_vlan: int | None = None
+    """VLAN tag to push before they are sent; 0: the tag is taken off."""
+
+
+class Switch(Dut):
+    """A virtual switch between interfaces of one namespace."""
+
+    about: ClassVar[str]
+    """In a sentence."""
+    openflow: ClassVar[bool] = False
+    """Whether flows can be programmed."""
+    most_ports: ClassVar[int | None] = None
+    """Ports that it can have at most; None: as many as the kernel has interfaces."""
+    Options: ClassVar[type[Settings]] = PortSettings
+
+    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(place, options)
+        self.ports: Sequence[str] = ()
+        """Interfaces that it joins, once it is set up."""
+
+    @property
+    def segments(self) -> bool:
+        """Whether it carries segments of TCP beyond the MTU, with checksums left to be filled in."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def missing(cls) -> str:
+        """Why this machine cannot run it; empty: it can."""
+
+    def program(self, flows: Sequence[Flow]) -> None:
+        """Replace all flows by these. Nothing else is forwarded then."""
+        raise Error(
+            "ND-104-80",
+            f"{self.driver} has no flow table",
+            at=self.place.at,
+            fix="Use a switch with OpenFlow, such as ovs-netdev",
+        )
+
+    def flow_packets(self) -> dict[int, int]:
+        """Packets that matched each flow, by cookie."""
+        return {}
+
+    def targets(self) -> dict[str, str]:
+        """None: frames go through it, and it serves nothing."""
+        return {}
+
+    def urls(self) -> dict[str, str]:
+        """None: it has no address."""
+        return {}
+
+    def counters(self) -> dict[str, float]:
+        """What the kernel counts of each port: `PORT.rx_packets`, … of frames that came from outside."""
+        return namespace.inside(self.place.namespace, lambda: _statistics(self.ports))
+
+    def open(self) -> str:
+        """The namespace, with `ports` filled in. Raises when it or a port is not there."""
+        space = self.place.namespace
+        if space is None:
+            what = f"{self.driver} would join interfaces of this machine itself"
+            raise Error("ND-104-07", what, at=f"duts.{self.place.name}", fix="Give it a host of a topology")
+        if why := self.missing():
+            raise Error("ND-92-60", f"{self.driver} cannot run here: {why}", at=self.place.at, fix=LISTED)
+        there = {name for _, name in namespace.inside(space, socket.if_nameindex)} - {"lo"}
+        self.ports = tuple(self.options.ports or sorted(there, key=_natural))
+        if gone := next((name for name in self.ports if name not in there), None):
+            what = f"the port {gone} is no interface of {space}"
+            fix = f"There are: {', '.join(sorted(there, key=_natural)) or 'none'}"
+            raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix=fix)
+        if self.most_ports is not None and len(self.ports) > self.most_ports:
+            what = f"{self.driver} joins {self.most_ports} ports, and there are {len(self.ports)}"
+            raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix="Name fewer")
+        return space
+
+
+LISTED = "`netdyno switch list` shows which switches work here"
+
+
+def remove_interfaces(*names: str) -> None:
+    """Delete interfaces of the thread's namespace; those that are not there are passed over."""
+    # a large library, of which most commands need nothing
+    from pyroute2 import IPRoute
+
+    with IPRoute() as ip:
+        for name in names:
+            for index in ip.link_lookup(ifname=name):
+                ip.link("del", index=index)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _statistics(ports: Sequence[str]) -> dict[str, float]:
+    # of the namespace that the thread is in; /sys shows that in which it was mounted
+    columns = {"rx_bytes": 0, "rx_packets": 1, "rx_dropped": 3, "tx_bytes": 8, "tx_packets": 9,
+               "tx_dropped": 11}  # fmt: skip
+    wanted = set(ports)
+    found: dict[str, float] = {}
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        if (name := name.strip()) in wanted:
+            words = rest.split()
+            found |= {f"{name}.{key}": float(words[at]) for key, at in columns.items()}
+    return found

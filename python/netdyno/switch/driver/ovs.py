@@ -1,0 +1,272 @@
+"""Open vSwitch as a switch: `ovs-netdev`, `ovs-afxdp` and `ovs-kernel`; `ovs-dpdk` is in `ovs_dpdk.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from netdyno.errors import Error
+from netdyno.lab.dut.base import has
+from netdyno.switch.driver.base import Flow, PortSettings, Switch, remove_interfaces
+from netdyno.switch.driver.ovs_daemon import OvsDaemon
+from netdyno.system import namespace
+
+BRIDGE = "br0"
+PROGRAM = Path("/usr/lib/openvswitch-switch/ovs-vswitchd")
+OTHER = Path("/usr/sbin/ovs-vswitchd")
+"""Where distributions without two builds have it."""
+MOST_FLOWS = 100_000
+
+
+class Options(PortSettings):
+    """Settings of every Open vSwitch."""
+
+    learning: bool = True
+    """It learns Ethernet addresses until flows are programmed; false: it forwards nothing until then."""
+
+
+class Ovs(Switch):
+    """A private Open vSwitch with one bridge, that speaks OpenFlow 1.3."""
+
+    openflow: ClassVar[bool] = True
+    datapath: ClassVar[str] = "netdev"
+    Options = Options
+    _daemon: OvsDaemon | None = None
+
+    @classmethod
+    def vswitchd(cls) -> Path | None:
+        """The build of ovs-vswitchd that it needs, if it is installed."""
+        return next((one for one in (PROGRAM, OTHER) if os.access(one, os.X_OK)), None)
+
+    @classmethod
+    def missing(cls) -> str:
+        """Its packages."""
+        if cls.vswitchd() is None or not all(
+            map(has, ("ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl"))
+        ):
+            return "Open vSwitch is not installed (sudo apt install openvswitch-switch)"
+        return ""
+
+    def config(self) -> dict[str, str]:
+        """Keys of `other_config`."""
+        return {}
+
+    def interface(self, port: str) -> tuple[str, list[str]]:
+        """Its name of a port, and the columns that make it."""
+        return port, []
+
+    def setup(self) -> None:
+        space = self.open()
+        program = self.vswitchd()
+        assert program is not None, "it is not missing"
+        made = OvsDaemon(self.folder, program, space, self.place.notes, self.place.at)
+        self._daemon = made
+        try:
+            self.begin()
+            made.start(self.config())
+            self.process = made.vswitchd
+            add = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, f"datapath_type={self.datapath}",
+                   "protocols=OpenFlow13", "fail-mode=secure"]  # fmt: skip
+            for number, port in enumerate(self.ports, 1):
+                name, columns = self.interface(port)
+                add += ["--", "add-port", BRIDGE, name, "--", "set", "interface", name,
+                        f"ofport_request={number}", *columns]  # fmt: skip
+            made.vsctl(*add)
+            self._check(made)
+            if self.options.learning:
+                made.ofctl("add-flow", BRIDGE, "actions=NORMAL")
+        except BaseException:
+            self._keep_log()
+            self.teardown()
+            raise
+
+    def begin(self) -> None:
+        """What is to be noted before the daemon starts."""
+
+    def _check(self, made: OvsDaemon) -> None:
+        seen = made.interfaces()
+        for number, port in enumerate(self.ports, 1):
+            of, error = seen.get(self.interface(port)[0], (None, "it is not there"))
+            if of != number or error:
+                what = f"the port {port} cannot be opened: {error or made.words() or 'no reason is known'}"
+                raise Error("ND-92-60", what, at=self.place.at, fix=PORT_FIX)
+
+    def program(self, flows: Sequence[Flow]) -> None:
+        """In one bundle: packets meet either all the old flows or all the new ones."""
+        if len(flows) > MOST_FLOWS:
+            raise Error("ND-104-81", f"there are more than {MOST_FLOWS:,} flows", at=self.place.at)
+        text = "\n".join(map(self.text, flows)) + "\n"
+        self._running().ofctl("replace-flows", BRIDGE, "-", text=text)
+        # the datapath remembers decisions until they were looked over
+        self._running().appctl("revalidator/wait")
+
+    def text(self, flow: Flow) -> str:
+        """A flow as ovs-ofctl takes it."""
+        numbers = self.numbers
+        for port in (flow.in_port, *flow.to):
+            if port not in numbers:
+                fix = f"There are: {', '.join(numbers)}"
+                raise Error("ND-104-81", f"a flow names the port {port!r}", at=self.place.at, fix=fix)
+        match = [f"{key}={value}" if value else key for key, value in flow.match.items()]
+        tag = {None: [], 0: ["pop_vlan"]}.get(
+            flow.set_vlan, ["push_vlan:0x8100", f"set_field:{(flow.set_vlan or 0) | 0x1000}->vlan_vid"]
+        )
+        actions = [*tag, *(f"output:{numbers[port]}" for port in flow.to)] if flow.to else ["drop"]
+        head = [f"cookie={flow.cookie:#x}", f"priority={flow.priority}", f"in_port={numbers[flow.in_port]}"]
+        return f"{','.join([*head, *match])},actions={','.join(actions)}"
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """OpenFlow's number of each port."""
+        return {port: number for number, port in enumerate(self.ports, 1)}
+
+    def flow_packets(self) -> dict[int, int]:
+        """Settled: the datapath's counts are fetched before."""
+        made = self._running()
+        made.appctl("revalidator/wait")
+        return parse_flows(made.ofctl("dump-flows", BRIDGE))
+
+    def counters(self) -> dict[str, float]:
+        """Of each port, by its name in the namespace, and what the switch itself dropped."""
+        return parse_ports(self._running().ofctl("dump-ports", BRIDGE), self.ports)
+
+    def controllers(self, *targets: str) -> None:
+        """Have these controllers program it, such as `tcp:127.0.0.1:6653`; none: nobody does."""
+        verb = ["set-controller", BRIDGE, *targets] if targets else ["del-controller", BRIDGE]
+        self._running().vsctl(*verb)
+
+    def version(self) -> str:
+        import subprocess
+
+        program = self.vswitchd()
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)
+        found = re.search(r"(\d+\.\d+\.\d+)", done.stdout)
+        return found[1] if found else "0"
+
+    def death(self) -> str:
+        said = super().death()
+        return (
+            f"{said.partition(':')[0]}: {words}" if self._daemon and (words := self._daemon.words()) else said
+        )
+
+    def cpu(self) -> float:
+        return self.process.cpu() if self.process else 0.0
+
+    def teardown(self) -> None:
+        daemon, self._daemon = self._daemon, None
+        self.process = None
+        try:
+            if daemon:
+                daemon.stop()
+                # its taps are made to stay: one that was killed has left them
+                left = (BRIDGE, f"ovs-{self.datapath}")
+                with contextlib.suppress(OSError):
+                    namespace.inside(daemon.namespace, lambda: remove_interfaces(*left))
+        finally:
+            super().teardown()
+
+    def _running(self) -> OvsDaemon:
+        if self._daemon is None:
+            raise Error("ND-91-40", f"{self.driver} is not set up", at=self.place.at)
+        return self._daemon
+
+    def _keep_log(self) -> None:
+        """Its log goes with its folder, unless a place for logs is known."""
+        if self.place.log and self._daemon:
+            from netdyno import files
+
+            log = self._daemon.folder / "vswitchd.log"
+            if log.exists():
+                files.write(self.place.log, log.read_text(errors="replace"))
+
+
+PORT_FIX = "Other settings of the driver open ports another way: `netdyno switch list` names them"
+
+
+class OvsNetdev(Ovs):
+    """Its datapath in user space, over packet sockets of the kernel's interfaces."""
+
+    driver: ClassVar[str] = "ovs-netdev"
+    about: ClassVar[str] = "Open vSwitch's datapath in user space, over packet sockets"
+
+
+class OvsAfXdp(Ovs):
+    """Its datapath in user space, over AF_XDP sockets."""
+
+    driver: ClassVar[str] = "ovs-afxdp"
+    about: ClassVar[str] = "Open vSwitch's datapath in user space, over AF_XDP sockets"
+
+    @classmethod
+    def missing(cls) -> str:
+        """A build with AF_XDP."""
+        program = cls.vswitchd()
+        if why := super().missing():
+            return why
+        if program and b"netdev_afxdp" not in program.read_bytes():
+            return "this build of Open vSwitch has no AF_XDP"
+        return ""
+
+    def interface(self, port: str) -> tuple[str, list[str]]:
+        return port, ["type=afxdp"]
+
+
+class OvsKernel(Ovs):
+    """Its datapath in the kernel."""
+
+    driver: ClassVar[str] = "ovs-kernel"
+    about: ClassVar[str] = "Open vSwitch's datapath in the kernel"
+    datapath: ClassVar[str] = "system"
+
+    @property
+    def segments(self) -> bool:
+        """They are the kernel's own."""
+        return True
+
+    @classmethod
+    def missing(cls) -> str:
+        """The kernel's module."""
+        if why := super().missing():
+            return why
+        release = os.uname().release
+        modules = Path(f"/lib/modules/{release}")
+        loaded = Path("/sys/module/openvswitch").exists()
+        lists = [modules / name for name in ("modules.dep", "modules.builtin")]
+        if loaded or any(
+            "/openvswitch.ko" in one.read_text(errors="replace") for one in lists if one.exists()
+        ):
+            return ""
+        return f"the kernel {release} has no module openvswitch"
+
+
+_FLOW = re.compile(r"cookie=0x([0-9a-f]+),.*?n_packets=(\d+)")
+_PORT = re.compile(r"^\s*port\s+(\S+):\s*rx pkts=(\d+), bytes=(\d+), drop=(\d+|\?).*?\n"
+                   r"\s*tx pkts=(\d+), bytes=(\d+), drop=(\d+|\?)", re.MULTILINE)  # fmt: skip
+_COLUMNS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
+
+
+def parse_flows(text: str) -> dict[int, int]:
+    """Packets by cookie, from `ovs-ofctl dump-flows`."""
+    found: dict[int, int] = {}
+    for cookie, packets in _FLOW.findall(text):
+        number = int(cookie, 16)
+        found[number] = found.get(number, 0) + int(packets)
+    return found
+
+
+def parse_ports(text: str, ports: Sequence[str]) -> dict[str, float]:
+    """Counters of ports, from `ovs-ofctl dump-ports`; what is not counted (`?`) is left out."""
+    found: dict[str, float] = {}
+    for number, *values in _PORT.findall(text):
+        name = number.strip('"')
+        if name.isdigit() and 0 < int(name) <= len(ports):
+            name = ports[int(name) - 1]
+        elif name not in ports:
+            continue
+        found |= {
+            f"{name}.{key}": float(one) for key, one in zip(_COLUMNS, values, strict=True) if one != "?"
+        }
+    return found

@@ -1,0 +1,166 @@
+"""A private Open vSwitch: its own database, daemons, sockets and folder, beside any that the system runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netdyno.errors import Error
+from netdyno.system.journal import Journal
+from netdyno.system.process import Process, find
+
+SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+PATIENCE = 60.0
+"""Seconds in which a daemon must answer: a busy machine needs them, an idle one a hundredth."""
+
+
+@dataclass
+class OvsDaemon:
+    """`ovsdb-server` and `ovs-vswitchd` of our own, in one namespace."""
+
+    folder: Path
+    """For database, sockets and logs."""
+    program: Path
+    """The build of ovs-vswitchd."""
+    namespace: str
+    notes: Journal
+    at: str
+    """For error messages."""
+    database: Process | None = None
+    vswitchd: Process | None = None
+
+    def start(self, config: Mapping[str, str], cores: Sequence[int] = ()) -> None:
+        """Start both with these keys of `other_config`, and wait until the switch answers."""
+        environment = {
+            f"OVS_{name}DIR": str(self.folder) for name in ("RUN", "LOG", "DB", "SYSCONF")
+        } | {"OVS_PKGDATADIR": str(SCHEMA.parent)}  # fmt: skip
+        self._call(
+            [find("ovsdb-tool", "openvswitch-switch"), "create", str(self.folder / "conf.db"), str(SCHEMA)]
+        )
+        server = [
+            find("ovsdb-server", "openvswitch-switch"), str(self.folder / "conf.db"),
+            f"--remote=punix:{self._database}", f"--unixctl={self.folder / 'ovsdb.ctl'}",
+        ]  # fmt: skip
+        self.database = Process(
+            server, log=self.folder / "ovsdb.log", namespace=self.namespace, environment=environment,
+            notes=self.notes,
+        )  # fmt: skip
+        self._await(self.database, self._database.exists, "ovsdb-server")
+        keys = [f"other_config:{key}={value}" for key, value in config.items()]
+        self.vsctl("--no-wait", "init")
+        if keys:
+            self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *keys)
+        daemon = [str(self.program), f"unix:{self._database}", f"--unixctl={self._control}"]
+        self.vswitchd = Process(
+            daemon, log=self.folder / "vswitchd.log", namespace=self.namespace, cores=cores,
+            environment=environment, notes=self.notes,
+        )  # fmt: skip
+        self._await(self.vswitchd, self._control.exists, "ovs-vswitchd")
+
+    def vsctl(self, *words: str) -> str:
+        """`ovs-vsctl`; it waits until the daemon has done it, unless told otherwise."""
+        command = [find("ovs-vsctl", "openvswitch-switch"), f"--db=unix:{self._database}"]
+        return self._call([*command, f"--timeout={PATIENCE:.0f}", *words])
+
+    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None) -> str:
+        """`ovs-ofctl` over OpenFlow 1.3; `text` is what it reads where a word is `-`."""
+        command = [find("ovs-ofctl", "openvswitch-switch"), "--protocols=OpenFlow13"]
+        command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (text is not None)]
+        return self._call([*command, verb, f"unix:{self.folder / f'{bridge}.mgmt'}", *words], text)
+
+    def appctl(self, *words: str) -> str:
+        """`ovs-appctl` of the switch."""
+        command = [find("ovs-appctl", "openvswitch-switch"), "-t", str(self._control)]
+        return self._call([*command, f"--timeout={PATIENCE:.0f}", *words])
+
+    def interfaces(self) -> dict[str, tuple[int | None, str]]:
+        """OpenFlow port number and error of each interface; no number: it is none yet."""
+        columns = "--columns=name,ofport,error"
+        said = json.loads(self.vsctl("--format=json", columns, "list", "Interface"))
+        found: dict[str, tuple[int | None, str]] = {}
+        for name, number, error in said["data"]:
+            known = number if isinstance(number, int) and number >= 0 else None
+            found[str(name)] = (known, error if isinstance(error, str) else "")
+        return found
+
+    def stop(self) -> None:
+        """End both."""
+        vswitchd, self.vswitchd = self.vswitchd, None
+        database, self.database = self.database, None
+        try:
+            if vswitchd:
+                if vswitchd.exited() is None and self._control.exists():
+                    # asked, it takes its interfaces away and its XDP programs off
+                    with contextlib.suppress(Error):
+                        self.appctl("exit", "--cleanup")
+                        vswitchd.wait(PATIENCE)
+                vswitchd.stop()
+        finally:
+            if database:
+                database.stop()
+
+    def words(self, lines: int = 3) -> str:
+        """The daemon's last words that tell of trouble."""
+        return trouble(self.vswitchd.log if self.vswitchd else self.folder / "vswitchd.log", lines)
+
+    @property
+    def _database(self) -> Path:
+        return self.folder / "db.sock"
+
+    @property
+    def _control(self) -> Path:
+        return self.folder / "vswitchd.ctl"
+
+    def _await(self, process: Process, ready: Callable[[], bool], name: str) -> None:
+        until = time.monotonic() + PATIENCE
+        while not ready():
+            if process.exited() is not None or time.monotonic() > until:
+                why = process.ending() or f"it does not answer within {PATIENCE:g} s"
+                what = f"{name} does not start ({why}): {trouble(process.log) or 'no log'}"
+                raise Error("ND-92-60", what, at=self.at, fix=FIX)
+            time.sleep(0.01)
+
+    def _call(self, command: list[str], text: str | None = None) -> str:
+        name, until = Path(command[0]).name, time.monotonic() + 2 * PATIENCE
+        with subprocess.Popen(
+            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as child:
+            while True:
+                try:
+                    printed, said = child.communicate(text, timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    # what asks a daemon that ended would wait for its whole timeout
+                    if self._ended() or time.monotonic() > until:
+                        child.kill()
+                text = None
+        if how := self._ended():
+            what = f"ovs-vswitchd ended ({how}): {self.words() or 'no log'}"
+            raise Error("ND-91-40", what, at=self.at, fix=FIX)
+        if child.returncode:
+            told = said.strip().splitlines()
+            verb = next((one for one in command[1:] if not one.startswith("-") and "=" not in one), "")
+            what = f"{name} {verb}: {told[-1] if told else 'no answer'}"
+            raise Error("ND-92-60", what, at=self.at, fix=FIX)
+        return printed
+
+    def _ended(self) -> str:
+        return self.vswitchd.ending() if self.vswitchd else ""
+
+
+FIX = "`netdyno switch list` shows what this machine lacks; the whole log is in the run's folder"
+_TROUBLE = re.compile(r"\|(WARN|ERR|EMER)\||error|cannot|failed", re.IGNORECASE)
+
+
+def trouble(log: Path, lines: int = 3) -> str:
+    """The last lines of a log that tell of trouble; else simply the last."""
+    from netdyno.system.process import last_lines
+
+    every = last_lines(log)
+    return " | ".join(([one for one in every if _TROUBLE.search(one)] or every)[-lines:])

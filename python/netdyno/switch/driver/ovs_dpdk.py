@@ -1,0 +1,94 @@
+"""Open vSwitch over DPDK ports as a switch (`ovs-dpdk`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from netdyno.switch.driver import ovs
+from netdyno.switch.driver.ovs import Ovs
+
+PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
+"""Debian's second build; the alternative that the system uses is left as it is."""
+
+
+class Options(ovs.Options):
+    """Settings of Open vSwitch over DPDK."""
+
+    over: Literal["af_xdp", "af_packet", "system"] = "af_xdp"
+    """How it takes frames of an interface: by DPDK's port over AF_XDP or a packet socket, polled by a thread;
+    or by Open vSwitch's own packet socket (`system`), which can have `tso`."""
+    tso: bool = False
+    """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
+    huge_pages: bool = False
+    """Packet memory in huge pages, which must be there."""
+    memory: int = Field(default=512, ge=128, le=1 << 20)
+    """Packet memory, MiB."""
+
+
+class OvsDpdk(Ovs):
+    """Its datapath in user space, over ports of DPDK."""
+
+    driver: ClassVar[str] = "ovs-dpdk"
+    about: ClassVar[str] = "Open vSwitch over DPDK ports, polled"
+    Options = Options
+    _dpdk: int | None = None
+
+    @property
+    def segments(self) -> bool:
+        """With userspace TSO."""
+        tso: bool = self.options.tso
+        return tso
+
+    @classmethod
+    def vswitchd(cls) -> Path | None:
+        """The build with DPDK."""
+        return PROGRAM if os.access(PROGRAM, os.X_OK) else None
+
+    @classmethod
+    def missing(cls) -> str:
+        """Its packages."""
+        if cls.vswitchd() is None:
+            return "Open vSwitch with DPDK is not installed (sudo apt install openvswitch-switch-dpdk)"
+        return super().missing()
+
+    def config(self) -> dict[str, str]:
+        """DPDK's memory and the threads that poll: on the cores that it may use, else on the last."""
+        o = self.options
+        if o.tso and o.over != "system":
+            from netdyno.errors import Error
+
+            what = f"a port by {o.over} takes no segments"
+            fix = "Use tso with over=system, or leave it out"
+            raise Error("ND-104-07", what, at=f"duts.{self.place.name}.options.tso", fix=fix)
+        prefix = f"netdyno-{self.folder.name}"
+        # root's DPDK keeps files by this name, which go with it
+        self._dpdk = self.place.notes.write("dpdk", prefix=prefix)
+        memory = f"-m {o.memory}" if o.huge_pages else f"--no-huge --legacy-mem -m {o.memory}"
+        cores = list(self.place.cores) or [max(os.sched_getaffinity(0))]
+        return {
+            "dpdk-init": "true",
+            "dpdk-extra": f"{memory} --no-pci --file-prefix={prefix}",
+            "pmd-cpu-mask": hex(sum(1 << core for core in cores)),
+            **({"userspace-tso-enable": "true"} if o.tso else {}),
+        }
+
+    def interface(self, port: str) -> tuple[str, list[str]]:
+        """A port over an interface has another name than that."""
+        if self.options.over == "system":
+            return port, []
+        number = self.ports.index(port)
+        # the device is known by a number: names of interfaces may be of other signs
+        device = f"net_{self.options.over}{number},iface={port}"
+        return f"dpdk{number}", ["type=dpdk", f'options:dpdk-devargs="{device}"']
+
+    def teardown(self) -> None:
+        entry, self._dpdk = self._dpdk, None
+        try:
+            super().teardown()
+        finally:
+            if entry is not None:
+                self.place.notes.undo(entry)

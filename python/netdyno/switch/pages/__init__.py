@@ -1,0 +1,14 @@
+"""Pages of studies of switches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdyno.report.render import whole
+from netdyno.report.study import Study
+from netdyno.switch.pages import comparison
+
+
+def compared(studies: Sequence[Study]) -> str:
+    """The page of a comparison of switches."""
+    return whole("switches.html.j2", comparison.build(studies[0]), "netdyno.switch")

@@ -1,0 +1,36 @@
+"""Which switches this machine can run: of every driver whether, its version, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netdyno.lab.dut.base import DutSite, has
+from netdyno.switch.driver import DETECTED, DRIVERS
+
+
+@dataclass(frozen=True)
+class Support:
+    """A switch on this machine."""
+
+    name: str
+    about: str
+    works: bool
+    why: str
+    """What it lacks, if it does not work."""
+    version: str
+    openflow: bool
+    ports: int | None
+    """How many it can join at most; None: as many as there are."""
+
+
+def support() -> list[Support]:
+    """Of every driver, and of switches that there is no driver for."""
+    found = []
+    for name, kind in DRIVERS.items():
+        why = kind.missing()
+        version = kind(DutSite("switch", "")).version() if not why else ""
+        found.append(Support(name, kind.about, not why, why, version, kind.openflow, kind.most_ports))
+    for name, program in DETECTED.items():
+        why = f"{name} is installed, and has no driver yet" if has(program) else f"{name} is not installed"
+        found.append(Support(name, "", False, why, "", False, None))
+    return found

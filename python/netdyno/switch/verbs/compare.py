@@ -1,0 +1,240 @@
+"""`netdyno switch compare`: switches beside each other under one load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from netdyno import config, files, quantities
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.cli.verb import again
+from netdyno.errors import Error
+from netdyno.experiment.arms import Arm, Contrast
+from netdyno.experiment.pairs import unequal
+from netdyno.lab import impairment
+from netdyno.lab.topology import need_root
+from netdyno.stats.comparison import Finding, Verdict
+from netdyno.stats.estimate import mean, sd
+from netdyno.stats.observation import Metric, Observation
+from netdyno.switch import compare as comparing
+from netdyno.switch.bench import Spec
+from netdyno.switch.compare import ComparisonOutcome, ComparisonRequest
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+
+
+def compare(
+    switches: Annotated[
+        list[str],
+        typer.Argument(
+            help="Switches of `netdyno switch list`, with options: ovs-dpdk:over=system. One named twice is "
+            "compared with itself.",
+            metavar="SWITCH...",
+        ),
+    ],
+    workload: Annotated[str, typer.Option(help="Load between the hosts.", metavar="NAME")] = "iperf3-tcp",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the workload, like seconds=60.", metavar="NAME=VALUE"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option(help="Trials of each switch.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
+    ] = 10,
+    segments: Annotated[
+        bool,
+        typer.Option("--segments", help="Segments up to 64 KB for switches that carry them, not frames."),
+    ] = False,
+    mtu: Annotated[
+        int, typer.Option(help="Largest packet.", metavar="BYTES", parser=values.whole("--mtu", 576, 9000))
+    ] = 1500,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Test only this metric: fewer tests, more power.", metavar="METRIC"),
+    ] = None,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Significance level, over all comparisons and metrics.",
+            metavar="P",
+            parser=values.number("--level", 0, 0.5),
+        ),
+    ] = 0.05,
+    matters: Annotated[
+        float,
+        typer.Option(
+            help="Smallest change that matters.", metavar="SHARE", parser=values.number("--matters", 0, 10)
+        ),
+    ] = 0.05,
+    spare: Annotated[
+        int | None,
+        typer.Option(
+            help="Disturbed trials that may be repeated; default: as many as are planned.",
+            metavar="N",
+            parser=values.whole("--spare", 0, 100_000),
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 1,
+    name: Annotated[str | None, typer.Option(help="Name of the study.", metavar="NAME")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare virtual switches under one load, in blocks of trials in randomised order.
+
+    Two hosts (network namespaces) are joined by one switch after the other. Every two switches are compared
+    by a signed-rank test over the blocks; the significance level is shared by all comparisons (Bonferroni)
+    and in each by all metrics (Holm). All switches get frames of the MTU unless --segments is given. A trial
+    that was disturbed (steal, pressure) or in which the switch ended is repeated. After an interrupt, the
+    same command resumes. Needs root.
+
+        sudo netdyno switch compare linux-bridge ovs-netdev ovs-dpdk
+
+        sudo netdyno switch compare linux-bridge ovs-afxdp --set seconds=60 --repeat 10 --html report.html
+
+        sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
+    """
+    if not 2 <= len(switches) <= comparing.MOST_ARMS:
+        what = f"{len(switches)} switches cannot be compared"
+        raise Error(
+            "ND-104-80", what, at="SWITCH", fix=f"Name 2 to {comparing.MOST_ARMS}; one may come twice"
+        )
+    wanted = ComparisonRequest(
+        switches=switches,
+        bench=Spec(
+            workload=workload,
+            options=assignments(options or (), "--set"),
+            path=way(path),
+            segments=segments,
+            mtu=mtu,
+        ),
+        repeat=repeat, spare=spare, level=level, matters=matters, seed=seed, metrics=metric or (),
+        name=name, fresh=fresh,
+    )  # fmt: skip
+    need_root()
+    journal.restore()
+    told = Progress()
+    with Interrupts().installed() as interrupts:
+        found = comparing.compare(wanted, console.note, told.trial, interrupts.shielded)
+    if html:
+        from netdyno.report.studies import render
+
+        files.make_folder(html.parent)
+        files.write(html, render([found.document]), shared=True)
+        console.note(f"page: {html}")
+    if as_json:
+        console.document(found.document["result"])
+    else:
+        show(found)
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
+        raise unequal(odd.unequal)
+    if found.too_few:
+        short = next(one.comparison for one in found.contrasts if one.comparison.too_few)
+        more = again("--spare", found.repeat * len(found.arms.arms) * 2)
+        fix = f"Repeat with `{more}`: what is valid is kept"
+        raise Error("ND-90-31", short.shortage, fix=fix)
+
+
+def assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
+    """`seconds=3` by name, with its value as YAML reads it."""
+    given = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise Error("ND-104-04", f"{text!r} sets nothing", at=option, fix="Write it like seconds=3")
+        given[key] = config.parse_text(value, option)
+    return given
+
+
+def way(text: str | None) -> str | dict[str, Any] | None:
+    """`delay=20ms,loss=1%` for both ways, or the name of a preset."""
+    if text is None or "=" not in text:
+        return text
+    said = impairment.words(text, "--path")
+    return impairment.changed({}, dict.fromkeys(impairment.WAYS, said))
+
+
+class Progress:
+    """A line per trial on standard error, with the time left."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def trial(self, done: int, of: int, arm: Arm, seen: Observation) -> None:
+        """After a trial."""
+        left = (time.monotonic() - self._began) / done * (of - done)
+        said = f"discarded, {seen.why}"
+        if seen.valid:
+            rate = seen.metrics.get("throughput")
+            said = quantities.number(rate, "bit/s") if rate is not None else "done"
+        console.note(f"trial {done} of {of}, {arm.name}: {said}; {quantities.wait(left)} left")
+
+
+def show(found: ComparisonOutcome) -> None:
+    """Each switch, then every two of them."""
+    metrics = list(found.metrics.values())
+    rows = []
+    for place, arm in enumerate(found.arms.arms):
+        seen = found.arms.valid(place)
+        cells = [spread([one.metrics[m.name] for one in seen if m.name in one.metrics], m) for m in metrics]
+        cpu = [one.counters.get("switch.cpu", 0.0) / one.seconds for one in seen if one.seconds]
+        rows.append((arm.name, str(len(seen)), *cells, f"{mean(cpu):.0%}" if any(cpu) else "–"))
+    heads = ("switch", "trials", *(m.name for m in metrics), "CPU of the switch")
+    console.table(heads, rows, found.study.bench, right=heads[1:])
+    pairs = [
+        row(one, finding, found.arms.arms) for one in found.contrasts for finding in one.comparison.findings
+    ]
+    heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
+    per = found.contrasts[0].comparison.level
+    title = f"{found.repeat} blocks, level {per:.3g} for each of {len(found.contrasts)} comparisons"
+    console.table(heads, pairs, title, right=heads[2:5])
+    for what, count in found.arms.again.items():
+        console.out().print(f"{count} trials measured again: {what}", markup=False)
+
+
+def spread(seen: list[float], metric: Metric) -> str:
+    """Mean and standard deviation."""
+    if not seen:
+        return "–"
+    m, s = mean(seen), sd(seen)
+    if metric.unit == "ratio":
+        return f"{m:.2%} ± {s:.2%}"
+    return f"{quantities.number(m, metric.unit)} ± {quantities.number(s, metric.unit)}"
+
+
+VERDICTS = {
+    Verdict.BETTER: "green",
+    Verdict.WORSE: "bold red",
+    Verdict.TOO_FEW: "yellow",
+    Verdict.INVALID: "yellow",
+}
+WORDS = {Verdict.NOT_SHOWN: "no difference shown", Verdict.NO_EFFECT: "no difference that matters"}
+
+
+def row(one: Contrast, finding: Finding, arms: Any) -> tuple[Any, ...]:
+    """A metric of two switches: the second against the first."""
+    e = finding.effect
+
+    def change(value: float) -> str:
+        if e.absolute:
+            return f"{value:+.2%}" if finding.metric.unit == "ratio" else f"{value:+,.4g}"
+        return quantities.change(value)
+
+    return (
+        f"{arms[one.b].name} against {arms[one.a].name}", finding.metric.name, change(e.change),
+        " … ".join(map(change, e.interval or ())) or "–", f"{finding.p_holm:.2g}",
+        Text(WORDS.get(finding.verdict, finding.verdict.value), style=VERDICTS.get(finding.verdict, "")),
+    )  # fmt: skip

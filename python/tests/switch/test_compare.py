@@ -1,0 +1,245 @@
+"""Comparisons of switches: recorded, resumed, judged, shown; on real switches and simulated ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.experiment import arms
+from netdyno.experiment.record import Record
+from netdyno.report.studies import render
+from netdyno.stats.comparison import Verdict
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch import bench, compare
+from netdyno.switch.bench import Spec, SwitchBench
+from netdyno.switch.compare import ComparisonRequest
+from netdyno.switch.driver import DRIVERS
+from netdyno.system import namespace
+from netdyno.system.journal import journal
+
+from ..conftest import root
+
+RATE = {"throughput": Metric("throughput", "bit/s", "higher")}
+
+
+class Simulated:
+    """Switches whose throughput is known, with noise of a tenth."""
+
+    def __init__(self, rates: Mapping[str, float], seed: int = 1) -> None:
+        self._rates, self._draw, self.count = rates, random.Random(seed), 0
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return RATE
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        self.count += 1
+        rate = self._rates[str(setting["switch"])] * self._draw.lognormvariate(0, 0.1)
+        return Observation(setting, {"throughput": rate}, {}, series={"throughput": [rate, rate]})
+
+
+def sides(*names: str) -> list[arms.Arm]:
+    return arms.named([(name, {"switch": name}) for name in names])
+
+
+def test_a_difference_is_shown_and_none_is_not(tmp_path: Path) -> None:
+    on = Simulated({"fast": 2e9, "slow": 1e9})
+    every = sides("fast", "slow", "slow")
+    assert [one.name for one in every] == ["fast", "slow", "slow (2)"]
+    with Record(tmp_path / "r.jsonl", {}) as record:
+        found = arms.measure_blocks(record, on, every, 10, 1)
+    judged = {(one.a, one.b): one for one in arms.contrasts(found, RATE)}
+    assert judged[0, 1].comparison.verdict("throughput") is Verdict.WORSE
+    assert judged[0, 2].comparison.verdict("throughput") is Verdict.WORSE
+    assert judged[1, 2].comparison.verdict("throughput") in (Verdict.NOT_SHOWN, Verdict.NO_EFFECT)
+    assert all(one.comparison.level == pytest.approx(0.05 / 3) for one in judged.values())
+    assert len(judged[0, 1].pairs["throughput"]) == 10
+
+
+def test_it_resumes_where_it_was(tmp_path: Path) -> None:
+    every = sides("fast", "slow")
+    whole = Simulated({"fast": 2e9, "slow": 1e9})
+    with Record(tmp_path / "whole.jsonl", {}) as record:
+        arms.measure_blocks(record, whole, every, 6, 1)
+    assert whole.count == 12
+
+    class Interrupted(Simulated):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            if self.count == 5:
+                raise KeyboardInterrupt
+            return super().measure(setting, seed)
+
+    first = Interrupted({"fast": 2e9, "slow": 1e9})
+    with Record(tmp_path / "r.jsonl", {}) as record, pytest.raises(KeyboardInterrupt):
+        arms.measure_blocks(record, first, every, 6, 1)
+    second = Simulated({"fast": 2e9, "slow": 1e9}, seed=2)
+    with Record(tmp_path / "r.jsonl", {}) as record:
+        found = arms.measure_blocks(record, second, every, 6, 1)
+        assert record.fresh == 7
+    assert second.count == 7 and all(len(one) == 6 for one in found.seen)
+    assert found.seen[0][0].series["throughput"], "the series of a trial that was read are there"
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_same_switch_seldom_differs_from_itself(tmp_path: Path, count: int) -> None:
+    """Of 100 comparisons at 5 % some 5 may say so; more than 13 would be a fault (p < 0.001)."""
+    wrong = 0
+    for seed in range(100):
+        on = Simulated({"x": 1e9}, seed)
+        every = arms.named([("x", {"switch": "x"})] * count)
+        with Record(tmp_path / f"{seed}.jsonl", {}) as record:
+            found = arms.measure_blocks(record, on, every, arms.least_blocks(count, 1, 0.05), seed)
+        judged = arms.contrasts(found, RATE)
+        wrong += any(
+            one.comparison.verdict("throughput") in (Verdict.BETTER, Verdict.WORSE) for one in judged
+        )
+    assert wrong <= 13
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("linux-bridge", {"switch": "linux-bridge"}),
+        ("ovs-dpdk:over=system,tso=true", {"switch": "ovs-dpdk", "over": "system", "tso": "true"}),
+    ],
+)
+def test_a_switch_in_words(text: str, expected: dict[str, str]) -> None:
+    assert compare.setting(text) == expected
+    assert compare.name(expected) == text
+
+
+@pytest.mark.parametrize("text", ["", "ovs", "ovs-dpdk:over", "ovs-dpdk:=1", "ovs-dpdk:switch=x"])
+def test_wrong_switches_in_words(text: str) -> None:
+    with pytest.raises(Error) as wrong:
+        compare.setting(text)
+    assert wrong.value.code == "ND-104-80" and wrong.value.fix
+
+
+def test_options_are_checked_before_the_first_trial() -> None:
+    for text in ("linux-bridge:ageing=never", "linux-bridge:colour=red"):
+        with pytest.raises(Error) as wrong:
+            compare.usable(arms.Arm(text, compare.setting(text)))
+        assert wrong.value.exit_code == 104, text
+
+
+def test_the_command_line_refuses(capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["linux-bridge"],
+        ["linux-bridge", "no-such"],
+        ["linux-bridge", "linux-bridge", "--set", "x"],
+    ):
+        assert call(["switch", "compare", *words]) == 104, words
+    assert call(["switch", "list", "--json"]) == 0
+    listed = {one["name"]: one for one in json.loads(capfd.readouterr().out)}
+    assert set(DRIVERS) | {"vpp"} == set(listed)
+    assert all(one["works"] or one["why"] for one in listed.values())
+
+
+@pytest.fixture
+def stand() -> Iterator[SwitchBench]:
+    with SwitchBench(Spec(options={"seconds": 1})) as made:
+        yield made
+
+
+@root
+def test_a_comparison_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two switches over real packets: stored, resumed without a trial, shown as a page with every second."""
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
+    before = journal().open_entries
+    request = ComparisonRequest(
+        ["linux-bridge", "linux-bridge:ageing=60"], Spec(options={"seconds": 1}), repeat=2, level=0.5,
+        metrics=["throughput"],
+    )  # fmt: skip
+    told: list[str] = []
+    found = compare.compare(request, progress=lambda done, of, arm, seen: told.append(arm.name))
+    assert journal().open_entries == before
+    assert sorted(set(told)) == ["linux-bridge", "linux-bridge:ageing=60"]
+    result = found.document["result"]
+    for one in result["arms"]:
+        assert all(rate > 0 for rate in one["metrics"]["throughput"]["values"])
+        assert all(trial["series"]["throughput"] for trial in one["trials"] if trial["valid"])
+    page = render([found.document])
+    assert "linux-bridge:ageing=60" in page and "No difference shown" in page
+    assert "every second of every trial" in page
+    told.clear()
+    again = compare.compare(request)
+    assert again.document["result"] == json.loads(json.dumps(result))
+    assert again.document["run"] == found.document["run"]
+
+
+@root
+def test_a_switch_that_dies_during_a_trial(stand: SwitchBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    run = bench.WORKLOADS["iperf3-tcp"].run
+
+    def killed(self: object, site: object, seed: int) -> object:
+        (victim,) = switches
+        assert victim.process
+        timer = threading.Timer(0.3, os.kill, (victim.process.pid, signal.SIGKILL))
+        timer.start()
+        monkeypatch.setattr("netdyno.lab.workload.iperf3.GRACE", 3.0)
+        try:
+            return run(self, site, seed)
+        finally:
+            timer.join()
+
+    switches: list[compare.Any] = []
+    setup = DRIVERS["ovs-netdev"].setup
+    monkeypatch.setattr(DRIVERS["ovs-netdev"], "setup", lambda self: (switches.append(self), setup(self))[1])
+    monkeypatch.setattr(bench.WORKLOADS["iperf3-tcp"], "run", killed)
+    before = journal().open_entries
+    seen = stand.measure({"switch": "ovs-netdev"}, 1)
+    assert not seen.valid and not seen.metrics
+    assert "the switch ended during the trial" in seen.why and "signal 9" in seen.why
+    assert journal().open_entries == before
+    monkeypatch.setattr(bench.WORKLOADS["iperf3-tcp"], "run", run)
+    assert stand.measure({"switch": "linux-bridge"}, 1).metrics["throughput"] > 0, "the bench goes on"
+
+
+@root
+def test_a_switch_that_forwards_nothing(stand: SwitchBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    monkeypatch.setattr(bench, "PATIENCE", 1.0)
+    with pytest.raises(Error) as wrong:
+        stand.measure({"switch": "ovs-netdev", "learning": "false"}, 1)
+    assert wrong.value.code == "ND-92-60" and "forwards nothing" in wrong.value.what
+    assert "rx_packets" in wrong.value.what, "what its ports saw is told"
+
+
+@root
+def test_segments_come_only_to_switches_that_carry_them() -> None:
+    """Frames of the MTU to all, by default; the bridge gets segments where they are asked for."""
+    for segments in (False, True):
+        with SwitchBench(Spec(options={"seconds": 1}, segments=segments)) as made:
+            seen = made.measure({"switch": "linux-bridge"}, 1)
+            packets, octets = (seen.counters[f"switch.client.rx_{key}"] for key in ("packets", "bytes"))
+            assert (octets / packets > 1600) is segments, (segments, octets / packets)
+
+
+@root
+def test_the_namespaces_go_with_the_bench() -> None:
+    before = set(namespace.names())
+    with SwitchBench(Spec()):
+        assert len(set(namespace.names()) - before) >= 3
+        ours = {
+            name
+            for name in set(namespace.names()) - before
+            if name.endswith(("-client", "-server", "-switch"))
+        }
+    until = time.monotonic() + 5
+    while ours & set(namespace.names()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not ours & set(namespace.names())
