@@ -7,7 +7,7 @@
 
 mod capture;
 mod config;
-mod cut;
+mod incomplete;
 mod description;
 mod excerpt;
 mod params;
