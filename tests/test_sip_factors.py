@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -153,3 +154,30 @@ def test_a_second_server_registers_and_relays(lab: Lab, uri: str) -> None:
     assert group(done, "callees").total.own["registrations_accepted"] >= 12
     # what callees registered is gone when they leave
     assert moved(done, "server", "registrations") == 0
+
+
+def test_calls_through_a_back_to_back_user_agent(lab: Lab) -> None:
+    document = home_and_edge()
+    b2bua = dut("sippy", next_hop=f"{SERVER}:5070")
+    done = measured(lab, document, home=dut("kamailio", **HOME), edge=b2bua)
+    assert done.code == 0, done.text
+    asked = group(done, "callers").total.own["session_requests"]
+    # each call is another one at the next hop
+    assert moved(done, "home", "core_rcv_requests_invite") == asked > 10
+    assert done.trial.dut["edge"].counters_after["receive_drops"] == 0
+
+
+def test_a_study_of_the_paper_is_reproduced(lab: Lab) -> None:
+    folder = lab.base / "kept"
+    done = lab.run("reproduce", "sip", "authentication", "--quick", "--keep", str(folder), "--json")
+    # 90 where the machine was too busy for a valid trial
+    assert done.code in (0, 90), done.text
+    (study,) = json.loads(done.out)
+    assert study["study"] == "authentication"
+    points = {point["levels"]["register auth"]: point for point in study["points"]}
+    assert set(points) == {True, False}
+    assert all(point["attempts"] > 100 and point["success"] == 1.0 for point in points.values())
+    assert json.loads((folder / "authentication.json").read_text()) == study
+    assert (folder / "authentication.svg").read_text().startswith("<svg")
+    refused = lab.run("reproduce", "sip", "figure-13")
+    assert refused.code == 104 and "figure-13" in refused.text

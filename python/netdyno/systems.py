@@ -34,6 +34,22 @@ class Demo:
 
 
 @dataclass(frozen=True)
+class Reproduction:
+    """What `netdyno reproduce WORD` measures."""
+
+    word: str
+    about: str
+    """In few words, for the help of WORD."""
+    help: str
+    """A paragraph and examples for the help of the verb."""
+    run: str
+    """Gets names of studies, whether quickly, trials at each level, a folder, whether as JSON, and the
+    folder of runs; returns the exit code."""
+    listed: str
+    """Shows the studies; gets whether as JSON."""
+
+
+@dataclass(frozen=True)
 class System:
     """All that the platform knows of one."""
 
@@ -60,6 +76,7 @@ class System:
     checks: str = ""
     """What `netdyno doctor` looks at."""
     demo: Demo | None = None
+    reproduction: Reproduction | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
@@ -133,6 +150,7 @@ SIP = System(
         "knot": "netdyno.sip.dut.knot:Knot",
         "mariadb": "netdyno.sip.dut.mariadb:Mariadb",
         "postgresql": "netdyno.sip.dut.postgresql:Postgresql",
+        "sippy": "netdyno.sip.dut.sippy:Sippy",
     },
     demo=Demo(
         word="sip",
@@ -142,6 +160,21 @@ With `sip`: 1,000 users register at Kamailio with digest authentication, then 20
 it and ended. The report shows delays and ratios by RFC 6076, and the verdict. It takes less than a minute.
 """.strip(),
         run="netdyno.sip.demo:run",
+    ),
+    reproduction=Reproduction(
+        word="sip",
+        about="a SIP server under registrations and calls",
+        help="""
+With `sip`: figures 10, 11 and 12 of the paper (registration over UDP and TCP by users who are registered,
+calls through a proxy) against Kamailio and ejabberd; and users, databases, DNS, arrivals, transport,
+authentication, forking, workers, provisional responses, session timers and size of session descriptions.
+
+    sudo netdyno reproduce sip --quick
+    sudo netdyno reproduce sip location transport --keep results
+    netdyno reproduce sip --list
+""".strip(),
+        run="netdyno.sip.reproduce.run:run",
+        listed="netdyno.sip.reproduce.run:listed",
     ),
 )
 

@@ -28,6 +28,7 @@ VERBS = {
     "impair": ".impair:impair",
     "bench": ".bench:app",
     "compare": ".compare:compare",
+    "reproduce": ".reproduce:reproduce",
     "report": ".report:report",
     "graph": ".graph:graph",
     "doctor": ".doctor:doctor",

@@ -103,6 +103,40 @@ def execute(
         views.views.append(_terminal(outputs))
     if exporter:
         views.views.append(exporter)
+    result, folder = measure(
+        experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
+        abort_on_fail=abort_on_fail,
+    )  # fmt: skip
+    with console.tolerate_closed_stdout():
+        if outputs.json_stream:
+            stream.result(result)
+        elif outputs.json:
+            console.document(result.model_dump(mode="json"))
+        else:
+            summary.show(result, folder)
+    _write(result, folder, outputs)
+    if exporter:
+        exporter.result(result)
+        if outputs.prometheus and not exporter.served:
+            exporter.write(Path(outputs.prometheus))
+    _warn_of_secrets(result)
+    if result.error:
+        console.show(Error.of(result.error))
+    return exit_code(result)
+
+
+def measure(
+    experiment: Experiment,
+    base: Path,
+    outputs: Outputs,
+    views: Views,
+    *,
+    socket: Address | None = None,
+    schedule: Schedule | None = None,
+    earlier: EarlierRun | None = None,
+    abort_on_fail: bool = False,
+) -> tuple[Result, Path]:
+    """Run what was checked before; its result and folder."""
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(Store()) if outputs.store else None
         interrupts = stack.enter_context(Interrupts().installed())
@@ -120,23 +154,7 @@ def execute(
             earlier=earlier,
             abort_on_fail=abort_on_fail,
         )
-        result, folder = experiment_run.run()
-    with console.tolerate_closed_stdout():
-        if outputs.json_stream:
-            stream.result(result)
-        elif outputs.json:
-            console.document(result.model_dump(mode="json"))
-        else:
-            summary.show(result, folder)
-    _write(result, folder, outputs)
-    if exporter:
-        exporter.result(result)
-        if outputs.prometheus and not exporter.served:
-            exporter.write(Path(outputs.prometheus))
-    _warn_of_secrets(result)
-    if result.error:
-        console.show(Error.of(result.error))
-    return exit_code(result)
+        return experiment_run.run()
 
 
 def _warn_of_secrets(result: Result) -> None:
