@@ -46,6 +46,8 @@ pub struct Quoted {
     pub protocol: u8,
     /// Its signature, if as much is quoted.
     pub signature: Option<Signature>,
+    /// Of TCP: its sequence number, by which its sender tells a real quotation from an invented one (RFC 5927 section 4.1).
+    pub sequence: Option<u32>,
 }
 
 impl IcmpError {
@@ -129,11 +131,13 @@ fn quoted(
     };
     let at = signature::place(total).filter(|at| *at >= header);
     let signature = at.and_then(|at| Signature::parse(packet.get(at..total.min(packet.len()))?));
+    let sequence = take::<4>(packet, header + 4).filter(|_| carried == protocol::TCP);
     Some(Quoted {
         source: SocketAddr::new(source, u16::from_be_bytes([s0, s1])),
         destination: SocketAddr::new(destination, u16::from_be_bytes([d0, d1])),
         protocol: carried,
         signature,
+        sequence: sequence.map(|bytes| u32::from_be_bytes(*bytes)),
     })
 }
 
@@ -196,6 +200,7 @@ mod tests {
                 destination: flow.destination,
                 protocol: protocol::UDP,
                 signature: Some(MARK),
+                sequence: None,
             };
             let cases: &[((u8, u8), Fate)] = match v6 {
                 false => &[

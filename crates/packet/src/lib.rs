@@ -20,6 +20,7 @@ pub mod parse;
 pub mod rss;
 pub mod signature;
 mod summary;
+pub mod tcp;
 pub mod udp;
 
 pub use ethernet::{FCS, Mac};
