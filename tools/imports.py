@@ -19,7 +19,7 @@ CRATES = TOP / "crates"
 # A system is a folder of crates, on top of them all: each may use the platform, and no other system.
 LAYERS = [
     ["dpdk-sys", "memif", "outcome", "packet", "timer"],
-    ["dpdk", "protocol"],
+    ["dpdk", "protocol", "stack"],
     ["engine", "models"],
     ["profile"],
     ["impair", "capture"],

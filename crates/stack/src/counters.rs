@@ -1,0 +1,98 @@
+//! Counters of a stack: what was sent and received, and each drop with its reason.
+
+/// Why a frame or a segment was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Drop {
+    /// The frame is for another Ethernet address or VLAN.
+    OtherHost,
+    /// Neither IP, ARP nor neighbour discovery, or for another address.
+    NotForUs,
+    /// A header is malformed.
+    Malformed,
+    /// A checksum is wrong.
+    BadChecksum,
+    /// A fragment.
+    Fragment,
+    /// No connection, and nobody listens.
+    NoConnection,
+    /// Its timestamp is older than the last one's (RFC 7323 section 5).
+    OldTimestamp,
+    /// Outside the receive window.
+    OutOfWindow,
+    /// A SYN or RST that is not exactly where it must be: answered by a challenge (RFC 5961).
+    Challenged,
+    /// An acknowledgment of what was never sent, or of long ago (RFC 5961 section 5).
+    BadAck,
+    /// The listener has no room for more connections.
+    ListenerFull,
+    /// An ICMP message about no connection of ours.
+    ForeignIcmp,
+    /// A reply found the queue of replies full.
+    ReplyQueueFull,
+}
+
+impl Drop {
+    /// The names in counters, in the order of the variants.
+    pub const NAMES: [&'static str; 13] = [
+        "other_host",
+        "not_for_us",
+        "malformed",
+        "bad_checksum",
+        "fragment",
+        "no_connection",
+        "old_timestamp",
+        "out_of_window",
+        "challenged",
+        "bad_ack",
+        "listener_full",
+        "foreign_icmp",
+        "reply_queue_full",
+    ];
+}
+
+/// What a stack counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames received.
+    pub frames_received: u64,
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// TCP segments received that belong to a connection.
+    pub segments_received: u64,
+    /// TCP segments sent.
+    pub segments_sent: u64,
+    /// Of these, such with data that was sent before.
+    pub retransmitted: u64,
+    /// Expiries of retransmission timers.
+    pub timeouts: u64,
+    /// Tail loss probes.
+    pub probes: u64,
+    /// Bytes of payload received in order.
+    pub bytes_received: u64,
+    /// Bytes of payload sent, once each.
+    pub bytes_sent: u64,
+    /// Connections opened from here, and those that came up.
+    pub opened: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// RST segments sent.
+    pub resets_sent: u64,
+    /// Segments received whose payload was here before.
+    pub duplicates: u64,
+    /// Drops by reason, see [`Drop::NAMES`].
+    pub drops: [u64; Drop::NAMES.len()],
+}
+
+impl Counters {
+    /// Count a drop.
+    #[inline]
+    pub(crate) fn drop(&mut self, why: Drop) {
+        self.drops[why as usize] += 1;
+    }
+
+    /// How often this was the reason.
+    pub fn dropped(&self, why: Drop) -> u64 {
+        self.drops[why as usize]
+    }
+}

@@ -1,0 +1,35 @@
+//! TCP/IP endpoints for very many connections, without I/O: a [`Stack`] takes frames and the time, and gives frames, events and
+//! deadlines.
+//!
+//! ```text
+//!  frame ──► Stack::receive ──► neighbours (ARP, ND), echo replies
+//!                               connections ──► events ──► whoever owns them
+//!  frame ◄── Stack::transmit ◄── connections with something to send
+//!            Stack::advance  ◄── the timer wheel: one deadline of each connection that waits for anything
+//! ```
+//! An idle connection is one [block](connection) of at most 256 bytes, its slot of the [table] included; buffers and the record of
+//! what is in flight are lent from a pool while it needs them. Sequence numbers, retransmission and states follow RFC 9293; loss
+//! is detected by RACK-TLP (RFC 8985) where the peer selects what it acknowledges, and by duplicate acknowledgments elsewhere.
+
+mod buffer;
+mod config;
+mod congestion;
+mod connection;
+mod counters;
+mod flight;
+mod input;
+mod neighbours;
+mod output;
+mod ports;
+mod rtt;
+mod seq;
+mod stack;
+mod table;
+mod timeout;
+mod wire;
+
+pub use config::{Config, Network, TcpConfig};
+pub use connection::{Broken, State};
+pub use counters::{Counters, Drop};
+pub use stack::{ConnectError, Event, Handle, Received, Stack, Status};
+pub use wire::Transmit;

@@ -1,0 +1,245 @@
+//! Frames that arrive, by what they carry, and the replies to them.
+
+use super::{REPLIES, Stack};
+use crate::config::Config;
+use crate::connection::{Broken, Env, State, Tuple, flag};
+use crate::counters::{Counters, Drop};
+use crate::neighbours::{own_v4, own_v6};
+use crate::seq::Seq;
+use crate::wire::{Link, Transmit, send_segment};
+use packet::arp::Arp;
+use packet::ethernet::{self, Ethernet, LEN, TAG, Tags, kind};
+use packet::icmp_error::{Fate, IcmpError};
+use packet::layers::{Fault, protocol};
+use packet::nd::{self, Nd};
+use packet::tcp::{Header, Options, flag as control};
+use packet::{Layers, Mac, arp, icmp, ipv4, ipv6};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// The least that ICMP can make of a path's MTU (RFC 1191 section 3 lets it be 68, which only serves attackers).
+const MTU_MIN: u16 = 552;
+
+/// A place for one reply.
+struct Replies<'a> {
+    replies: &'a mut VecDeque<Vec<u8>>,
+    spare: &'a mut Vec<Vec<u8>>,
+}
+
+impl Transmit for Replies<'_> {
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.replies.len() >= REPLIES {
+            return None;
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        frame.resize(len, 0);
+        self.replies.push_back(frame);
+        self.replies.back_mut().map(Vec::as_mut_slice)
+    }
+}
+
+/// Ask for the Ethernet address of `ip`.
+pub(super) fn solicit(
+    config: &Config,
+    ip: IpAddr,
+    replies: &mut VecDeque<Vec<u8>>,
+    spare: &mut Vec<Vec<u8>>,
+    counters: &mut Counters,
+) {
+    let tags = config.tags.bytes().len();
+    let mut to = Replies { replies, spare };
+    let asked = match ip {
+        IpAddr::V4(target) => own_v4(config).and_then(|own| {
+            let frame = to.frame(arp::FRAME + tags)?;
+            Arp::request(config.mac, own, target).emit_tagged(frame, &config.tags)
+        }),
+        IpAddr::V6(target) => own_v6(config).and_then(|own| {
+            let frame = to.frame(nd::FRAME + tags)?;
+            Nd::solicitation(config.mac, own, target).emit(frame, &config.tags)
+        }),
+    };
+    if asked.is_none() {
+        counters.drop(Drop::ReplyQueueFull);
+    }
+}
+
+impl Stack {
+    pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) {
+        let Some(header) = Ethernet::parse(frame) else { return self.counters.drop(Drop::Malformed) };
+        let group = header.destination[0] & 1 != 0;
+        let tags = self.config.tags;
+        if !(group || header.destination == self.config.mac)
+            || (tags != Tags::NONE && !tags.same_vlans(&Tags::of(frame)))
+        {
+            return self.counters.drop(Drop::OtherHost);
+        }
+        match ethernet::carried(frame) {
+            Some((kind::ARP, _)) => return self.take_arp(frame, now),
+            Some((kind::IPV4 | kind::IPV6, _)) => {}
+            _ => return self.counters.drop(Drop::NotForUs),
+        }
+        let layers = match Layers::find(frame) {
+            Ok(layers) => layers,
+            Err(Fault::Fragment) => return self.counters.drop(Drop::Fragment),
+            Err(Fault::BadChecksum) => return self.counters.drop(Drop::BadChecksum),
+            Err(_) => return self.counters.drop(Drop::Malformed),
+        };
+        match layers.protocol {
+            protocol::TCP if !group => self.take_tcp(frame, &layers, header.source, now),
+            protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, &layers, now),
+            _ => self.counters.drop(Drop::NotForUs),
+        }
+    }
+
+    fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.replies.len() >= REPLIES {
+            self.counters.drop(Drop::ReplyQueueFull);
+            return None;
+        }
+        let Self { replies, spare, .. } = self;
+        let mut frame = spare.pop().unwrap_or_default();
+        frame.clear();
+        frame.resize(len, 0);
+        replies.push_back(frame);
+        replies.back_mut().map(Vec::as_mut_slice)
+    }
+
+    fn take_arp(&mut self, frame: &[u8], now: u64) {
+        let Some(message) = Arp::parse(frame) else { return self.counters.drop(Drop::Malformed) };
+        let (config, tags) = (&self.config, Tags::of(frame));
+        let owns = |ip| config.addresses.binary_search(&ip).is_ok();
+        let (change, answer) = self.neighbours.arp(&message, config.mac, owns, now);
+        if let Some(answer) = answer
+            && let Some(to) = self.reply(arp::FRAME + tags.bytes().len())
+        {
+            answer.emit_tagged(to, &tags);
+        }
+        if let Some(change) = change {
+            self.neighbour_changed(change, now);
+        }
+    }
+
+    fn destination(frame: &[u8], layers: &Layers) -> Option<(IpAddr, IpAddr)> {
+        match layers.is_v6() {
+            false => ipv4::addresses(frame, layers.ip).map(|(from, to)| (from.into(), to.into())),
+            true => ipv6::addresses(frame, layers.ip).map(|(from, to)| (from.into(), to.into())),
+        }
+    }
+
+    fn take_tcp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
+        let Some((remote, local)) = Self::destination(frame, layers) else { return };
+        if !self.owns(local) {
+            return self.counters.drop(Drop::NotForUs);
+        }
+        if !layers.is_intact(frame) {
+            return self.counters.drop(Drop::BadChecksum);
+        }
+        let Some((header, payload)) = Header::parse(layers.segment(frame)) else {
+            return self.counters.drop(Drop::Malformed);
+        };
+        let tuple = Tuple { local, remote, local_port: header.destination, remote_port: header.source };
+        self.segment(tuple, &header, payload, from, now);
+    }
+
+    /// RFC 9293 section 3.10.7.1: what belongs to no connection is reset, unless it resets itself.
+    pub(super) fn reply_reset(&mut self, tuple: &Tuple, header: &Header, payload: usize, to: Mac) {
+        if header.has(control::RST) {
+            return;
+        }
+        let len = payload as u32 + u32::from(header.has(control::SYN)) + u32::from(header.has(control::FIN));
+        let (sequence, acknowledgment, flags) = match header.has(control::ACK) {
+            true => (header.acknowledgment, 0, control::RST),
+            false => (0, header.sequence.wrapping_add(len), control::RST | control::ACK),
+        };
+        let reset = Header {
+            source: tuple.local_port,
+            destination: tuple.remote_port,
+            sequence,
+            acknowledgment,
+            flags,
+            window: 0,
+            options: Options::default(),
+        };
+        let link = Link { source: self.config.mac, destination: to, tags: self.config.tags };
+        let Self { replies, spare, .. } = self;
+        if send_segment(&mut Replies { replies, spare }, &link, tuple, &reset, &[]) {
+            self.counters.resets_sent += 1;
+        } else {
+            self.counters.drop(Drop::ReplyQueueFull);
+        }
+    }
+
+    fn take_icmp(&mut self, frame: &[u8], layers: &Layers, now: u64) {
+        let Some((_, local)) = Self::destination(frame, layers) else { return };
+        if let Some(message) = Nd::parse(frame) {
+            let (config, tags) = (&self.config, Tags::of(frame));
+            let owns = |ip| config.addresses.binary_search(&ip).is_ok();
+            let (change, answer) = self.neighbours.nd(&message, config.mac, owns, now);
+            if let Some(answer) = answer
+                && let Some(to) = self.reply(nd::FRAME + tags.bytes().len())
+            {
+                answer.emit(to, &tags);
+            }
+            if let Some(change) = change {
+                self.neighbour_changed(change, now);
+            }
+            return;
+        }
+        if !self.owns(local) {
+            return self.counters.drop(Drop::NotForUs);
+        }
+        if let Some(error) = IcmpError::parse(frame, layers) {
+            return self.take_icmp_error(&error, layers.segment(frame), layers.is_v6(), now);
+        }
+        let whole = frame.len().min(LEN + 2 * TAG + usize::from(u16::MAX));
+        let Some(to) = self.reply(whole) else { return };
+        to.copy_from_slice(&frame[..whole]);
+        if !icmp::answer(to, layers, local) {
+            self.spare.extend(self.replies.pop_back());
+            self.counters.drop(Drop::NotForUs);
+        }
+    }
+
+    /// An ICMP message about a segment of ours. It is believed when it quotes what is in flight (RFC 5927 section 4.1); what
+    /// it says ends a handshake only: later it may be wrong, or pass (RFC 9293 section 3.9.2.2).
+    fn take_icmp_error(&mut self, error: &IcmpError, message: &[u8], v6: bool, now: u64) {
+        let quoted = error.quoted.filter(|quoted| quoted.protocol == protocol::TCP);
+        let found = quoted.and_then(|quoted| {
+            let (local, remote) = (quoted.source, quoted.destination);
+            let (local_port, remote_port) = (local.port(), remote.port());
+            let tuple = Tuple { local: local.ip(), remote: remote.ip(), local_port, remote_port };
+            Some((self.find(self.hash(&tuple), &tuple)?, Seq(quoted.sequence?)))
+        });
+        let Some((index, sequence)) = found else { return self.counters.drop(Drop::ForeignIcmp) };
+        let conn = &mut self.connections[index as usize];
+        if sequence.before(conn.una) || !sequence.before(conn.nxt) {
+            return self.counters.drop(Drop::ForeignIcmp);
+        }
+        let mtu = match (v6, message) {
+            (false, [3, 4, _, _, _, _, high, low, ..]) => Some(u32::from(u16::from_be_bytes([*high, *low]))),
+            (true, [2, _, _, _, a, b, c, d, ..]) => Some(u32::from_be_bytes([*a, *b, *c, *d])),
+            _ => None,
+        };
+        if let Some(mtu) = mtu {
+            let headers = if v6 { ipv6::LEN } else { ipv4::LEN } + packet::tcp::LEN;
+            let least = if v6 { 1280 } else { MTU_MIN };
+            let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
+            let mss = mtu - headers as u16;
+            if mss < conn.mss {
+                conn.mss = mss;
+                // not for congestion: what was too long is sent again at once
+                if let Some(active) = conn.active.as_deref_mut() {
+                    active.flight.lose_all();
+                }
+            }
+        } else if conn.state == State::SynSent && error.fate != Fate::Forwarded {
+            conn.fail(if error.fate == Fate::Refused { Broken::Refused } else { Broken::Unreachable });
+        }
+        if conn.has(flag::UP) {
+            let (pool, counters) = (&mut self.pool, &mut self.counters);
+            conn.arm_retransmission(&Env { now, config: &self.config.tcp, pool, counters });
+        }
+        self.settle(index);
+    }
+}

@@ -1,0 +1,188 @@
+//! Simulated link between two stacks: delay, loss, reordering and duplication from a seed, in simulated time.
+
+use packet::ethernet::Tags;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use stack::{Config, Handle, Network, Received, Stack, TcpConfig, Transmit};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+pub const MS: u64 = 1_000_000;
+
+/// What becomes of frames.
+#[derive(Debug, Clone, Copy)]
+pub struct Path {
+    /// One way, ns.
+    pub delay: u64,
+    /// Up to so much more, each frame for itself, ns.
+    pub jitter: u64,
+    /// Of a thousand frames.
+    pub loss: u32,
+    pub twice: u32,
+}
+
+impl Path {
+    pub const CLEAN: Self = Self { delay: MS, jitter: 0, loss: 0, twice: 0 };
+}
+
+/// Takes all frames.
+#[derive(Default)]
+pub struct Frames(pub Vec<Vec<u8>>);
+
+impl Transmit for Frames {
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.0.push(vec![0; len]);
+        self.0.last_mut().map(Vec::as_mut_slice)
+    }
+}
+
+/// Address of side 0 or 1.
+pub fn ip(side: u8, v6: bool) -> IpAddr {
+    if v6 {
+        IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(side) + 1])
+    } else {
+        IpAddr::from([10, 0, 0, side + 1])
+    }
+}
+
+pub fn config(side: u8, tcp: TcpConfig) -> Config {
+    let addresses = vec![ip(side, false), ip(side, true)];
+    let network = |address, prefix| Network { address, prefix };
+    Config {
+        mac: [2, 0, 0, 0, 0, side + 1],
+        tags: Tags::NONE,
+        networks: vec![network(addresses[0], 24), network(addresses[1], 64)],
+        addresses,
+        gateways: Vec::new(),
+        peer: None,
+        mtu: 1500,
+        ports: 40_000..=40_099,
+        connections: 200,
+        secret: [7 + u64::from(side), 11],
+        tcp,
+    }
+}
+
+/// Two stacks and what is on its way between them.
+pub struct Pair {
+    pub sides: [Stack; 2],
+    pub now: u64,
+    pub path: Path,
+    pub frames: u64,
+    /// The next frames of side 0 that get lost, by their number.
+    pub lose: Vec<u64>,
+    /// How many were.
+    pub lost: u64,
+    on_the_way: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    rng: SmallRng,
+}
+
+impl Pair {
+    pub fn new(path: Path, tcp: TcpConfig, seed: u64) -> Self {
+        let mut sides = [Stack::new(config(0, tcp)), Stack::new(config(1, tcp))];
+        sides[1].listen(80, 100);
+        let rng = SmallRng::seed_from_u64(seed);
+        Self {
+            sides,
+            now: 1_000 * MS,
+            path,
+            frames: 0,
+            lose: Vec::new(),
+            lost: 0,
+            on_the_way: BTreeMap::new(),
+            rng,
+        }
+    }
+
+    /// Connect side 0 to side 1.
+    pub fn connect(&mut self, owner: u64, v6: bool) -> Handle {
+        let remote = SocketAddr::new(ip(1, v6), 80);
+        self.sides[0].connect(ip(0, v6), remote, owner, self.now).expect("a port")
+    }
+
+    fn flush(&mut self) {
+        for side in 0..2 {
+            let mut out = Frames::default();
+            assert!(self.sides[side].transmit(self.now, &mut out));
+            for frame in out.0 {
+                self.frames += 1;
+                let named = side == 0 && self.lose.contains(&self.frames);
+                self.lost += u64::from(named);
+                if named || self.rng.random_range(0..1000) < self.path.loss {
+                    continue;
+                }
+                let times = if self.rng.random_range(0..1000) < self.path.twice { 2 } else { 1 };
+                for copy in 0..times {
+                    let jitter =
+                        if self.path.jitter > 0 { self.rng.random_range(0..self.path.jitter) } else { 0 };
+                    let at = self.now + self.path.delay + jitter;
+                    self.on_the_way.insert((at, self.frames * 2 + copy), (1 - side, frame.clone()));
+                }
+            }
+        }
+    }
+
+    /// Go on until the next thing happens; `false`: nothing does before `end`.
+    pub fn step(&mut self, end: u64) -> bool {
+        self.flush();
+        let frame = self.on_the_way.first_key_value().map_or(u64::MAX, |((at, _), _)| *at);
+        let next = self.sides.iter().map(Stack::next_at).min().unwrap_or(u64::MAX).min(frame).max(self.now);
+        if next > end {
+            self.now = end;
+            return false;
+        }
+        self.now = next;
+        while let Some(entry) = self.on_the_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (side, frame) = entry.remove();
+            self.sides[side].receive(&frame, self.now);
+        }
+        for side in &mut self.sides {
+            side.advance(self.now);
+            while side.event().is_some() {}
+        }
+        true
+    }
+
+    /// Go on for so long.
+    pub fn run(&mut self, time: u64) {
+        let end = self.now + time;
+        while self.step(end) {}
+    }
+
+    /// Go on until `done`, for `time` at most; whether it was.
+    pub fn until(&mut self, time: u64, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + time;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(end) {
+                return done(self);
+            }
+        }
+    }
+
+    /// A connection, up on both sides.
+    pub fn connected(&mut self, v6: bool) -> [Handle; 2] {
+        let mine = self.connect(1, v6);
+        let mut yours = None;
+        assert!(self.until(60_000 * MS, |pair| {
+            yours = yours.or(pair.sides[1].accept(2));
+            yours.is_some()
+        }));
+        [mine, yours.expect("accepted")]
+    }
+
+    /// All that side `side` has received on a connection; whether the end was reached.
+    pub fn read(&mut self, side: usize, handle: Handle, into: &mut Vec<u8>) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.sides[side].read(handle, &mut buffer, self.now) {
+                Ok(Received::Bytes(n, _)) => into.extend_from_slice(&buffer[..n]),
+                Ok(Received::Dry) => return false,
+                Ok(Received::End) => return true,
+                Err(broken) => panic!("{broken}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Integration tests of the stack.
+
+mod link;
+mod linux;
+mod scenarios;
+mod transfer;

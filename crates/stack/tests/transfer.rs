@@ -1,0 +1,143 @@
+//! Transfers both ways over paths that lose, reorder and repeat frames: every byte arrives, once and in order.
+
+use crate::link::{MS, Pair, Path};
+use proptest::prelude::*;
+use stack::TcpConfig;
+
+/// A payload that no shift of it equals.
+fn payload(len: usize, salt: u64) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt) >> 56) as u8).collect()
+}
+
+/// Transfer `len` bytes each way and close; how many frames it took, and the simulated time.
+fn transfer(path: Path, tcp: TcpConfig, len: [usize; 2], v6: bool, seed: u64) -> (Pair, u64) {
+    let mut pair = Pair::new(path, tcp, seed);
+    let begun = pair.now;
+    let handles = pair.connected(v6);
+    let sent = [payload(len[0], 1), payload(len[1], 2)];
+    let mut given = [0, 0];
+    let mut received = [Vec::new(), Vec::new()];
+    let mut shut = [false, false];
+    let done = pair.until(3_600_000 * MS, |pair| {
+        let mut ended = true;
+        for side in 0..2 {
+            let left = &sent[side][given[side]..];
+            if !left.is_empty() {
+                given[side] += pair.sides[side].write(handles[side], left, pair.now).expect("open");
+            } else if !shut[side] {
+                pair.sides[side].shut_down(handles[side], pair.now);
+                shut[side] = true;
+            }
+            ended &= pair.read(side, handles[side], &mut received[side]);
+        }
+        ended && shut == [true, true]
+    });
+    assert!(done, "{} of {}, {} of {}", received[1].len(), len[0], received[0].len(), len[1]);
+    assert!(received[1] == sent[0] && received[0] == sent[1], "byte for byte");
+    let took = pair.now - begun;
+    for (side, handle) in pair.sides.iter_mut().zip(handles) {
+        side.close(handle, pair.now);
+    }
+    pair.run(200_000 * MS);
+    for side in &pair.sides {
+        assert_eq!((side.connections(), side.buffers()), (0, 0), "nothing is left after 2 MSL");
+    }
+    (pair, took)
+}
+
+#[test]
+fn on_a_clean_path_nothing_is_sent_twice() {
+    for v6 in [false, true] {
+        let (pair, _) = transfer(Path::CLEAN, TcpConfig::default(), [3_000_000, 1_000_000], v6, 1);
+        for side in &pair.sides {
+            let counters = side.counters();
+            assert_eq!(
+                (counters.retransmitted, counters.timeouts, counters.probes),
+                (0, 0, 0),
+                "{counters:?}"
+            );
+            assert_eq!((counters.duplicates, counters.resets_sent), (0, 0));
+        }
+        assert_eq!(pair.sides[0].counters().bytes_sent, 3_000_000);
+        assert_eq!(pair.sides[0].counters().bytes_received, 1_000_000);
+    }
+}
+
+#[test]
+fn reordering_alone_makes_few_retransmissions() {
+    let path = Path { jitter: MS / 2, ..Path::CLEAN };
+    let (pair, _) = transfer(path, TcpConfig::default(), [2_000_000, 0], false, 3);
+    let counters = pair.sides[0].counters();
+    // each round trip of reordering was taken for a loss until it was seen to be none
+    assert!(counters.retransmitted < counters.segments_sent / 10, "{counters:?}");
+    assert_eq!(counters.timeouts, 0);
+}
+
+#[test]
+fn a_loss_is_repaired_within_few_round_trips() {
+    let clean = transfer(Path::CLEAN, TcpConfig::default(), [100_000, 0], false, 1).1;
+    // a frame of the middle, and the last one: a tail loss probe repairs that one
+    for lose in [vec![30], vec![30, 31, 32], vec![12, 40]] {
+        let mut pair = Pair::new(Path::CLEAN, TcpConfig::default(), 1);
+        pair.lose = lose.clone();
+        let [mine, yours] = pair.connected(false);
+        let (sent, mut received, begun) = (payload(100_000, 1), Vec::new(), pair.now);
+        assert_eq!(pair.sides[0].write(mine, &sent, pair.now), Ok(sent.len()));
+        assert!(pair.until(60_000 * MS, |pair| {
+            pair.read(1, yours, &mut received);
+            received.len() == sent.len()
+        }));
+        assert_eq!(received, sent);
+        let counters = pair.sides[0].counters();
+        assert_eq!((counters.retransmitted, counters.timeouts), (pair.lost, 0), "{lose:?} {counters:?}");
+        assert!(pair.lost > 0, "{lose:?} are frames of this side");
+        assert!(pair.now - begun < clean + 40 * MS, "{lose:?}: {} ms", (pair.now - begun) / MS);
+    }
+}
+
+#[test]
+fn the_last_segment_lost_is_probed_for() {
+    let mut pair = Pair::new(Path::CLEAN, TcpConfig::default(), 1);
+    let [mine, yours] = pair.connected(false);
+    let mut received = Vec::new();
+    let sent = payload(5_000, 1);
+    pair.run(100 * MS);
+    // four segments: the last two
+    pair.lose = vec![pair.frames + 3, pair.frames + 4];
+    assert_eq!(pair.sides[0].write(mine, &sent, pair.now), Ok(sent.len()));
+    let begun = pair.now;
+    assert!(pair.until(60_000 * MS, |pair| {
+        pair.read(1, yours, &mut received);
+        received.len() == sent.len()
+    }));
+    let counters = pair.sides[0].counters();
+    assert_eq!((counters.probes, counters.timeouts, counters.retransmitted), (1, 0, 2), "{counters:?}");
+    assert!(pair.now - begun < 100 * MS, "without waiting for the retransmission timeout");
+}
+
+fn settings() -> impl Strategy<Value = TcpConfig> {
+    (any::<(bool, bool, bool)>(), 2_000u32..100_000, 2_000u32..100_000).prop_map(
+        |((sack, timestamps, window_scale), receive_buffer, send_buffer)| TcpConfig {
+            sack,
+            timestamps,
+            window_scale,
+            receive_buffer,
+            send_buffer,
+            // a path of the test loses too much for the usual patience
+            retries: 200,
+            syn_retries: 200,
+            ..TcpConfig::default()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn every_byte_arrives_once_and_in_order(
+        loss in 0u32..150, twice in 0u32..100, jitter in 0u64..20 * MS, delay in 1u64..50 * MS,
+        len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), seed in any::<u64>(),
+    ) {
+        transfer(Path { delay, jitter, loss, twice }, tcp, [len.0, len.1], v6, seed);
+    }
+}
