@@ -1,0 +1,115 @@
+"""SIP servers that fail, and what they depend on: each gets its verdict, and a healthy one is never blamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from failing import sip
+from lab import Lab, Wire, root
+from sip_lab import BEHIND, PATIENT, SERVER, dut, experiment, group, measured, options
+
+from netdyno.sip import profile
+
+pytestmark = root
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("script", "preset", "code", "said"),
+    [
+        (sip.right, "options", 0, ""),
+        (sip.disputed, "options", 0, ""),
+        (sip.unavailable, "register", 99, "503"),
+        (sip.unavailable, "call", 99, "503"),
+        (sip.late, "options", 99, "unanswered"),
+        (sip.late, "register", 99, "unanswered"),
+        (sip.mirror, "call", 99, "unanswered"),
+        (sip.mirror, "options", 99, "unanswered"),
+        (sip.forged, "options", 99, "unanswered"),
+        (sip.forged, "call", 99, "unanswered"),
+        (sip.untagged, "call", 99, "without a tag"),
+        (sip.foreign, "call", 99, "unanswered"),
+        (sip.other_call, "options", 99, "unanswered"),
+    ],
+    ids=lambda one: getattr(one, "__name__", None) or str(one),
+)
+def test_each_fault_has_its_verdict(
+    lab: Lab, cable: Wire, script: sip.Script, preset: str, code: int, said: str
+) -> None:
+    with sip.server(cable, script) as uri:
+        document = profile.scenario(options(uri, rate=10.0), {"preset": preset}, preset)
+        document["validity"] = PATIENT
+        document["phases"]["drain"] = "4s"
+        model = document["groups"][0]["model"]["sip"]
+        model |= {"t1": "500ms", "timeout": "1s", "callee": "bob"}
+        done = lab.run(
+            "run", lab.write("sip.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near)
+        )
+    assert done.code == code, done.text
+    assert said in done.text, done.text
+    phones = group(done, "phones")
+    assert phones.total.flows_started > 5
+    assert (phones.total.flows_completed > 0) is (code == 0)
+    if script is sip.unavailable and preset == "call":
+        # 503 makes a session attempt ineffective (RFC 6076 section 4.8)
+        assert (phones.indices["ser"], phones.indices["isa"]) == (0.0, 1.0)
+
+
+def killed(lab: Lab, document: dict[str, Any], program: str, **duts: Any) -> Any:
+    """A run during which a server is killed, once calls or registrations have succeeded."""
+    document["phases"] |= {"measure": "40s", "drain": "2s"}
+    path = lab.write("sip.json", json.dumps(experiment(document, duts)))
+    running = lab.start("run", path, "--quiet")
+    lab.sampled(points=3, delivered=10)
+    victims = [pid for pid in lab.processes() if program in Path(f"/proc/{pid}/comm").read_text()]
+    assert victims, f"{program} does not run"
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    return lab.wait(running)
+
+
+def test_a_server_that_is_killed_is_lost(lab: Lab) -> None:
+    done = killed(lab, profile.register(options()), "kamailio", server=dut("kamailio"))
+    assert done.code == 91, done.text
+    assert "ND-91-23" in done.text and "server" in done.text
+    assert done.trial.dut["server"].died
+
+
+def test_a_database_that_is_killed_is_named(lab: Lab) -> None:
+    """The SIP server lives and rejects: the one that failed is the database."""
+    document = profile.register(options())
+    server = dut("kamailio", location="postgresql-only", database=BEHIND)
+    done = killed(lab, document, "postgres", db=dut("postgresql", "back"), server=server)
+    assert done.code == 91, done.text
+    assert "at db" in done.text.replace("at  db", "at db"), done.text
+    assert done.trial.dut["db"].died and not done.trial.dut["server"].died
+
+
+def through_two(lab: Lab, home: dict[str, Any], edge: dict[str, Any]) -> Any:
+    """Calls to a user of `example.net` through two proxies, of which none serves that domain."""
+    document = profile.scenario(options(rate=4.0), {"preset": "call"}, "call")
+    document["phases"]["drain"] = "15s"
+    document["groups"][0]["model"]["sip"]["callee"] = "bob"
+    return measured(lab, document, home=dut("kamailio", port=5070, **home), server=dut("kamailio", **edge))
+
+
+def test_a_name_server_that_is_silent_fails_the_calls(lab: Lab) -> None:
+    edge = {"domain": "edge.example", "nameserver": BEHIND, "dns_cache": False}
+    done = through_two(lab, {}, edge)
+    assert done.code == 99, done.text
+    assert "478" in done.text, done.text
+    assert group(done, "phones").indices["ser"] == 0.0
+
+
+def test_proxies_that_loop_end_with_too_many_hops(lab: Lab) -> None:
+    home = {"domain": "home.example", "next_hops": {"example.net": f"sip:{SERVER}"}}
+    edge = {"domain": "edge.example", "next_hops": {"example.net": f"sip:{SERVER}:5070"}}
+    done = through_two(lab, home, edge)
+    assert done.code == 99, done.text
+    assert "483" in done.text, done.text
+    assert group(done, "phones").indices["ser"] == 0.0
