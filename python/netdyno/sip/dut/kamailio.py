@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,10 +24,14 @@ from netdyno.system.process import find
 MODULES = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"), Path("/usr/local/lib64"))
 STATISTICS = re.compile(r"^([a-z]+):(\w+) = (-?\d+)$", re.M)
 ASK_TIMEOUT = 10.0
-LOADED_PER_SECOND = 10_000
+ASK_EVERY = 0.3
+"""Seconds between two looks at how many users it has read."""
+LOADED_PER_SECOND = 2000
 """Registrations that it reads at least from a database while it starts, also on a busy machine."""
 MEMORY_PER_USER = 2048
 """Bytes of shared memory that a registration takes at most."""
+READING_PER_USER = 4096
+"""Bytes of a process's own memory that a user's row takes at most while it reads all rows at the start."""
 MODES = {"memory": 0, "write-through": 1, "write-back": 2, "only": 3}
 """Its own numbers for how registrations are kept in a database."""
 _NAME = r"^[A-Za-z0-9.-]{1,253}$"
@@ -108,6 +113,7 @@ class Kamailio(Server):
     driver: ClassVar[str] = "kamailio"
     Options = Options
     _loading = 0.0
+    _ask_after = 0.0
 
     def command(self) -> list[str]:
         o, folder = self.options, self.folder
@@ -117,7 +123,8 @@ class Kamailio(Server):
             certificate.write(folder, self.place.address)
         shared = o.shared_memory + o.users * MEMORY_PER_USER // 2**20
         command = [find("kamailio", "kamailio"), "-f", str(path), "-DD", "-E", "-Y", str(folder)]
-        command += ["-m", str(shared), "-M", "16"]
+        own = 16 + o.users * READING_PER_USER // 2**20
+        command += ["-m", str(shared), "-M", str(own)]
         return [*self._resolver(), *command]
 
     def _resolver(self) -> list[str]:
@@ -190,6 +197,10 @@ class Kamailio(Server):
         o = self.options
         if not o.users or o.location.endswith("-only"):
             return True
+        if time.monotonic() < self._ask_after:
+            return False
+        # asking takes time that it needs for reading
+        self._ask_after = time.monotonic() + ASK_EVERY
         there = self._ask().get("usrloc_registered_users", 0.0)
         return bool(there >= o.users)
 
