@@ -194,7 +194,9 @@ SWITCH = System(
     pages={"switch-compare": "netdyno.switch.pages:compared"},
 )
 
-SYSTEMS = (NAT, SIP, SWITCH, TUNING)
+WEB = System(name="web", verb="web", verbs="netdyno.web.verbs:web", after="report")
+
+SYSTEMS = (NAT, SIP, SWITCH, TUNING, WEB)
 
 
 def named(what: str) -> dict[str, str]:

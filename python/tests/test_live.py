@@ -18,6 +18,7 @@ from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
 from netdyno.cli.live_state import Group, State, begin, share_over, take
 from netdyno.cli.plain import PlainLines
 from netdyno.core.wire import Quantiles, SeriesPoint
+from netdyno.report.text import M
 from tests.report import sample
 
 
@@ -151,7 +152,7 @@ def test_a_warning_goes_when_it_is_no_longer_true(trial: dict[str, Any]) -> None
 
 def test_more_warnings_than_room_are_counted(trial: dict[str, Any]) -> None:
     state = fed(trial, 4)
-    state.warnings = {str(i): f"warning {i}" for i in range(5)}
+    state.warnings = {str(i): M(f"warning {i}") for i in range(5)}
     warned = [line for line in draw(state, 80, 24) if line.startswith("!")]
     assert len(warned) == 3
     assert warned[-1].rstrip().endswith("… and 3 more warnings")

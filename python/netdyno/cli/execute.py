@@ -91,9 +91,10 @@ def execute(
     schedule: Schedule | None = None,
     resume: str | None = None,
     abort_on_fail: bool = False,
+    confined: bool = False,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
-    validation.refuse(experiment, base, socket, place)
+    validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
@@ -105,7 +106,7 @@ def execute(
         views.views.append(exporter)
     result, folder = measure(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
-        abort_on_fail=abort_on_fail,
+        abort_on_fail=abort_on_fail, confined=confined,
     )  # fmt: skip
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
@@ -135,6 +136,7 @@ def measure(
     schedule: Schedule | None = None,
     earlier: EarlierRun | None = None,
     abort_on_fail: bool = False,
+    confined: bool = False,
 ) -> tuple[Result, Path]:
     """Run what was checked before; its result and folder."""
     with contextlib.ExitStack() as stack:
@@ -153,6 +155,7 @@ def measure(
             schedule=schedule,
             earlier=earlier,
             abort_on_fail=abort_on_fail,
+            confined=confined,
         )
         return experiment_run.run()
 

@@ -286,7 +286,7 @@ def render_frame(state: State, width: int, height: int) -> Stack:
     """The whole picture, never more than `height` lines of `width` cells; what matters less goes first."""
     top = [*_header(state, width), _progress(state, width)]
     top += [Text(_fit(f"✕ {state.error}", width), style="bold red")] if state.error else []
-    warnings = list(state.warnings.values())
+    warnings = [one.plain() for one in state.warnings.values()]
     if len(warnings) > 3:
         warnings[2:] = [f"… and {len(warnings) - 2} more warnings"]
     warned = [Text(_fit(f"! may not be valid – {w}", width), style="bold yellow") for w in warnings]

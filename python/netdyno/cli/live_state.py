@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from netdyno.core import models, totals
 from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.experiment.view import SHORT, Plan
+from netdyno.report import doubts
 from netdyno.report.series import by_samples
+from netdyno.report.text import Msg
 
 HISTORY = 240
 """Points of the small curves that are kept."""
@@ -89,7 +91,7 @@ class State:
     duts: dict[str, float] = field(default_factory=dict)
     interfaces: dict[str, dict[str, float]] = field(default_factory=dict)
     """Per second."""
-    warnings: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, Msg] = field(default_factory=dict)
     logs: deque[str] = field(default_factory=lambda: deque(maxlen=100))
     limits: tuple[float, float, float] = (10e6, 0.99, 0.2)
     """Lateness at the 99th percentile, least share offered, share of starved time."""
@@ -174,7 +176,7 @@ def _core(worker: WorkerUsage) -> str:
     return f"core {worker.worker if worker.core is None else worker.core}"
 
 
-def _warn(state: State, key: str, text: str | None) -> None:
+def _warn(state: State, key: str, text: Msg | None) -> None:
     """Say at once what would make the run invalid, and take it back when it got better."""
     if text:
         state.warnings[key] = text
@@ -186,9 +188,7 @@ def _starved(state: State, name: str, share: float) -> None:
     n, total = state.waited.get(name, (0, 0.0))
     state.waited[name] = n, total = n + 1, total + share
     over = total / n > state.limits[2]
-    _warn(
-        state, f"starved {name}", f"{name} waited for its CPU {total / n:.0%} of the time" if over else None
-    )
+    _warn(state, f"starved {name}", doubts.starved(name, total / n) if over else None)
 
 
 def _judge(state: State, name: str, point: GroupPoint) -> None:
@@ -202,16 +202,12 @@ def _judge(state: State, name: str, point: GroupPoint) -> None:
         before = state.asked.get(key, (0, 0))
         state.asked[key] = due, left = before[0] + asked, before[1] + offered
         short = bool(due) and left / due < least
-        _warn(state, key, f"{name}: only {left / due:.1%} of the intended {what} offered" if short else None)
+        _warn(state, key, doubts.short(name, what, left / due) if short else None)
     due, late = state.late.get(name, (0, 0.0))
     due, late = due + point.lateness.count, late + point.lateness.count * share_over(point.lateness, limit)
     state.late[name] = due, late
     ms = f"{limit / 1e6:g} ms"
-    _warn(
-        state,
-        f"{name} late",
-        f"{name}: {late / due:.1%} went out over {ms} late" if late > 0.01 * due else None,
-    )
+    _warn(state, f"{name} late", doubts.late(name, late / due, ms) if late > 0.01 * due else None)
 
 
 def share_over(q: Quantiles, limit: float) -> float:

@@ -73,7 +73,7 @@ def report(
             read_result(folder / "result.json")
             text, output = render_folder(folder), html or folder / "report.html"
         else:
-            text, output = _stored(run, html)
+            text, output = stored_page(run, html)
     files.write(output, text, shared=html is not None)
     console.line(str(output))
 
@@ -122,7 +122,8 @@ def rejudged(result: Result) -> None:
     judge_all(result, profiles, 0.95)
 
 
-def _stored(run: str, html: Path | None) -> tuple[str, Path]:
+def stored_page(run: str, html: Path | None = None) -> tuple[str, Path]:
+    """The page of a run in the store, and the file that it is for."""
     from netdyno.report.render import render
     from netdyno.report.studies import render_folder
 

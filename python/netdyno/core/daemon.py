@@ -64,7 +64,9 @@ class Daemon:
         namespace: str | None = None,
         level: str = "info",
         notes: Journal | None = None,
+        confined: Path | None = None,
     ) -> None:
+        """`confined`: clients have the rights of TCP, and this is the folder of files that they may name."""
         self.socket = socket
         self.log = log
         notes = notes or journal()
@@ -74,6 +76,8 @@ class Daemon:
         self._notes = notes
         self._entry = notes.write("path", path=str(socket))
         command = [str(program()), "--socket", str(socket), "--log-json", "--log-level", level]
+        if confined is not None:
+            command += ["--confined", "--files", str(confined)]
         try:
             self.process = Process(
                 command, log=log, namespace=namespace, pipe_output=True, private=True, notes=notes

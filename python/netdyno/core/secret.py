@@ -71,6 +71,12 @@ def resolved(profile: Any) -> tuple[Any, list[str]]:
     return made, values
 
 
+def elsewhere(profile: Any) -> list[str]:
+    """Places of secrets that the profile names and does not write: in the environment or a file."""
+    texts = _texts(profile) if isinstance(profile, Mapping) else ()
+    return [_named(place) for place, value in texts if isinstance(value, Mapping)]
+
+
 def storable(profile: Any, named: Any = None) -> Any:
     """The profile as it may be kept; what `named` names elsewhere is named in it too."""
     if not isinstance(profile, Mapping):

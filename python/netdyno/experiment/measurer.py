@@ -76,6 +76,8 @@ class TrialContext:
     """Whether it is stopped when a threshold has failed for good."""
     aborted: str = ""
     """The metric for which it was."""
+    confined: bool = False
+    """Whether the profile may name what a client over TCP may: no files, no driver's arguments."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from netdyno.core import redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
+from netdyno.experiment.events import NAME as EVENTS
+from netdyno.experiment.events import EventFile
 from netdyno.experiment.measurer import Load, LoadMeasurer, TrialContext, TrialOutcome
 from netdyno.experiment.resume import EarlierRun, digest
 from netdyno.experiment.schedule import FixedSchedule, Schedule, ScheduledTrial
@@ -62,6 +64,8 @@ class ExperimentRun:
     earlier: EarlierRun | None = None
     """A run to go on with."""
     measurer: LoadMeasurer = field(default_factory=DaemonMeasurer)
+    confined: bool = False
+    """Whether profiles may name what a client over TCP may: no files, no driver's arguments."""
 
     def run(self) -> tuple[Result, Path]:
         """Run all trials; the result is whole also when it ended early."""
@@ -84,6 +88,7 @@ class ExperimentRun:
             resumed=self.earlier.id if self.earlier else "",
         )
         _write_profiles(folder, found)
+        self.live = events = EventFile(folder / EVENTS, self.live)
         if self.store:
             self.store.begin(result, folder)
         self.live.log(f"run {identity}")
@@ -105,6 +110,7 @@ class ExperimentRun:
             with self.interrupts.shielded():
                 schedule.conclude(result)
                 self._finish(result, folder, found, flows)
+        events.remove()
         self._refuse(result, folder)
         return result, folder
 
@@ -165,7 +171,7 @@ class ExperimentRun:
             around = TrialContext(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
-                actions=scheduled.actions, abort_on_fail=self.abort_on_fail,
+                actions=scheduled.actions, abort_on_fail=self.abort_on_fail, confined=self.confined,
             )  # fmt: skip
             outcome = self.measurer.measure(Load(variant, around), self.experiment.seed * 100_003 + number)
         result.aborted = around.aborted

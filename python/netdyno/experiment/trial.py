@@ -117,7 +117,9 @@ class TrialRun:
             daemon = None
         else:
             socket = paths.runtime() / f"nd-{around.token}.sock"
-            self._daemon = daemon = Daemon(socket, around.folder / "log.jsonl", namespace=namespace)
+            confined = around.folder if around.confined else None
+            log = around.folder / "log.jsonl"
+            self._daemon = daemon = Daemon(socket, log, namespace=namespace, confined=confined)
             stack.callback(daemon.stop)
             client = daemon.connect()
         stack.callback(client.close)
@@ -160,7 +162,7 @@ class TrialRun:
         loaded = client.call(
             "run.load", profile=whole, targets=targets or None, trial=trial or None, timeout=60.0
         )
-        self._announce(loaded["groups"])
+        self._announce(loaded["groups"], str(client.address))
         events = client.subscribe()
         capture = profile.get("capture")
         if capture is not None and around.capture:
@@ -207,13 +209,14 @@ class TrialRun:
         if about.dropped:
             self.around.live.log(f"the capture lacks {about.dropped} packets: there was no time to take them")
 
-    def _announce(self, groups: list[dict[str, Any]]) -> None:
+    def _announce(self, groups: list[dict[str, Any]], daemon: str) -> None:
         profile, plan = self.variant.profile, self.around.plan
         phases = defaults.filled(profile, "phases")
         phases |= self.leg.trial.model_dump(exclude_none=True, exclude={"load"})
         lengths = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
         limits = defaults.filled(profile, "validity")
         plan["groups"] = groups
+        plan["daemon"] = daemon
         plan["description"] = str(profile.get("description") or "")
         plan["phases"] = lengths
         plan["duration"] = sum(lengths.values())
@@ -469,6 +472,9 @@ def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | N
 def _capture(client: Client, context: TrialContext) -> str:
     """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
     assert context.capture is not None
+    if context.confined:
+        # the daemon's folder for files is that of the run
+        return context.capture.name
     if not client.address.remote:
         return str(context.capture.absolute())
     name = f"{context.folder.name}-{context.capture.name}"

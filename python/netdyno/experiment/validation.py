@@ -38,12 +38,24 @@ def of_profiles(profiles: Sequence[Any]) -> list[list[Finding]]:
     return [errors for errors, _ in review(profiles)]
 
 
-def review(profiles: Sequence[Any]) -> list[tuple[list[Finding], list[Finding]]]:
+def of_confined(profiles: Sequence[Any]) -> list[list[Finding]]:
+    """The same of profiles that may name what a client over TCP may."""
+    return [errors for errors, _ in review(profiles, confined=True)]
+
+
+def review(profiles: Sequence[Any], *, confined: bool = False) -> list[tuple[list[Finding], list[Finding]]]:
     """The same, and what it advises to look at again where nothing is wrong. The program is started once."""
+    if confined and (named := [one for profile in profiles for one in secret.elsewhere(profile)]):
+        what = "a secret in the environment or in a file of this machine cannot be named from elsewhere"
+        wrong = [
+            Error("ND-104-16", what, at=at, fix="Write the secret itself: it is not kept").as_dict()
+            for at in named
+        ]
+        return [(wrong, []) for _ in profiles]
     resolved = [secret.resolve(profile) for profile in profiles]
     texts = [json.dumps(made, default=str) for made, _, wrong in resolved if not wrong]
     distinct = list(dict.fromkeys(texts))
-    said = dict(zip(distinct, _core(distinct), strict=True))
+    said = dict(zip(distinct, _core(distinct, *["--confined"] * confined), strict=True))
     each = iter(texts)
     return [(wrong, []) if wrong else _findings(said[next(each)]) for _, _, wrong in resolved]
 
@@ -235,17 +247,27 @@ def in_leg(leg: str, at: str) -> str:
 
 
 def refuse(
-    experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg
+    experiment: Experiment,
+    base: Path,
+    socket: Address | None = None,
+    place: Placing = in_leg,
+    confined: bool = False,
 ) -> None:
     """Refuse what cannot run, before anything is made or changed."""
-    check(experiment, base, socket, place)
+    check(experiment, base, socket, place, confined)
     if any(leg.topology for leg in experiment.legs):
         topology.need_root()
 
 
-def check(experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg) -> None:
+def check(
+    experiment: Experiment,
+    base: Path,
+    socket: Address | None = None,
+    place: Placing = in_leg,
+    confined: bool = False,
+) -> None:
     """Refuse what is wrong, whoever asks."""
-    ask = with_daemon(socket) if socket else of_profiles
+    ask = with_daemon(socket) if socket else of_confined if confined else of_profiles
     all_of_them = variants(experiment, base)
     found = [one | {"at": place(leg, one["at"])} for leg, one in of_variants(all_of_them, ask)]
     found += [*of_links(all_of_them), *of_duts(all_of_them)]

@@ -33,6 +33,8 @@ class Plan(TypedDict, total=False):
     """Seconds of warm-up, measure and drain together."""
     phases: dict[str, float]
     """warmup, measure, drain in seconds."""
+    daemon: str
+    """Where the core that runs it listens."""
     groups: list[dict[str, Any]]
     """As `run.load` answers: name, protocol, target, devices, delays."""
     thresholds: list[dict[str, Any]]

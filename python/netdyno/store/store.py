@@ -162,6 +162,13 @@ class Store:
                 for r in found
             ]
 
+    def owners(self) -> dict[str, tuple[int, int]]:
+        """Runs that are not over, with the process of each: its number and start time."""
+        query = "SELECT id, owner FROM runs WHERE state = 'running' AND owner <> ''"
+        with self._told():
+            found = [(run, owner.split()) for run, owner in self._db.execute(query)]
+        return {run: (int(owner[0]), int(owner[1])) for run, owner in found}
+
     def resolve(self, name: str) -> str:
         """The id that is meant: an id, its unambiguous beginning or end, a study's name, or `latest`."""
         rows = self.rows()

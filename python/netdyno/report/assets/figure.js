@@ -171,6 +171,17 @@ export function figure(spec, trial, sync) {
     spoken.textContent = [x, ...said].join(", ");
   }
 
+  /** Points have come to the lines: the chart goes on, and its words follow. */
+  root.refresh = () => {
+    if (!chart || !key) return;
+    const xs = places(spec, view, trial);
+    if (chart.data[0].length < 3) redraw();
+    else chart.setData([xs, ...view.lines.map((line) => line.values)]);
+    key.update(chart.cursor.idx ?? xs.length - 1, view.unit ?? spec.unit);
+    plot.setAttribute("aria-label", [tr(spec.title), ...summary(spec, view, trial).map(tr)].join(" – "));
+    if (details.open) fillTable();
+  };
+
   plot.addEventListener("keydown", (event) => {
     if (chart && moveCursor(chart, event)) {
       event.preventDefault();

@@ -1,0 +1,1 @@
+"""The dashboard: a web server over the run store, for browsers that watch, start and steer runs."""

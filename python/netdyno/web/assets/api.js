@@ -1,0 +1,71 @@
+/** Requests to the dashboard's own server, and its streams of events. */
+
+/** What the server says went wrong. */
+export class Failure extends Error {
+  /** @param {number} status @param {{code: string, what: string, at: string, fix: string, all?: any[]}} error */
+  constructor(status, error) {
+    super(error.what);
+    this.status = status;
+    this.error = error;
+  }
+}
+
+const LOST = { code: "ND-91-21", what: "the dashboard does not answer", at: location.host, fix: "Start it again with `netdyno web`" };
+
+/** @param {string} method @param {string} path @param {any} [body] */
+async function request(method, path, body) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method,
+      credentials: "same-origin",
+      headers: method === "GET" ? {} : { "Content-Type": "application/json" },
+      body: method === "GET" || method === "DELETE" ? undefined : JSON.stringify(body ?? {}),
+    });
+  } catch {
+    throw new Failure(0, LOST);
+  }
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Failure(answer.status, found.error ?? { code: `HTTP ${answer.status}`, what: answer.statusText, at: path, fix: "" });
+  return found;
+}
+
+export const get = (/** @type {string} */ path) => request("GET", path);
+export const post = (/** @type {string} */ path, /** @type {any} */ body) => request("POST", path, body);
+export const remove = (/** @type {string} */ path) => request("DELETE", path);
+
+/**
+ * Follow a stream while the page can be seen; a page that comes back gets everything again.
+ * @param {string} path
+ * @param {Record<string, (data: any) => void>} handlers by the name of the event; `lost` when the connection is
+ */
+export function follow(path, handlers) {
+  /** @type {EventSource | null} */
+  let source = null;
+  let ended = false;
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    if (source || ended) return;
+    source = new EventSource(path);
+    for (const name of ["whole", "news", "over"]) {
+      source.addEventListener(name, (event) => {
+        if (name === "over") stop();
+        handlers[name]?.(JSON.parse(event.data));
+      });
+    }
+    source.addEventListener("error", () => handlers.lost?.({ closed: source?.readyState === EventSource.CLOSED }));
+    source.addEventListener("open", () => handlers.open?.({}));
+  };
+  const seen = () => (document.hidden ? close() : open());
+  const stop = () => {
+    ended = true;
+    close();
+    document.removeEventListener("visibilitychange", seen);
+  };
+  document.addEventListener("visibilitychange", seen);
+  seen();
+  return stop;
+}

@@ -1,0 +1,99 @@
+/** The dashboard comes alive: language, log-in, and the page that the address names. */
+
+import { html, nothing, render } from "./lit-html.js";
+import { onLanguage, say as text, startLanguage, tr } from "./i18n.js";
+import { startTheme } from "./theme.js";
+import { get, post } from "./api.js";
+import { say, titled } from "./parts.js";
+import * as login from "./login.js";
+import * as list from "./list.js";
+import * as run from "./run.js";
+import * as start from "./start.js";
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
+
+/** @type {{role: string, host: string, version: string} | null} */
+let user = null;
+/** @type {{close?: () => void, render: () => void} | null} */
+let page = null;
+
+const PAGES = [
+  { at: /^\/?$/, open: list.open },
+  { at: /^\/run\/([\w.-]+)$/, open: run.open },
+  { at: /^\/new$/, open: start.open, operator: true },
+];
+
+function navigation() {
+  const here = location.hash.slice(1) || "/";
+  const link = (/** @type {string} */ to, /** @type {any} */ text) =>
+    html`<a href="#${to}" aria-current=${here === to ? "page" : nothing}>${tr(text)}</a>`;
+  render(
+    user
+      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? link("/new", { t: "New run" }) : nothing}
+          <button type="button" class="plain" @click=${leave}>${tr({ t: "Log out" })}</button>`
+      : nothing,
+    nav,
+  );
+}
+
+async function leave() {
+  await post("/api/logout").catch(() => {});
+  location.hash = "#/";
+  location.reload();
+}
+
+/** The page that the address names. */
+function route() {
+  const here = location.hash.slice(1).split("?")[0];
+  const found = PAGES.find((one) => one.at.test(here) && (!one.operator || user?.role === "operator"));
+  page?.close?.();
+  render(nothing, main);
+  if (!user) {
+    page = login.open(main, entered);
+  } else if (found) {
+    page = found.open(main, { user, name: here.match(found.at)?.[1] ?? "", expired });
+  } else {
+    page = { render: () => render(html`<h1>${tr({ t: "There is no such page" })}</h1>`, main) };
+    page.render();
+  }
+  navigation();
+}
+
+/** @param {{role: string}} _ */
+async function entered(_) {
+  user = await get("/api/about");
+  route();
+  main.focus();
+}
+
+/** The session is over: the token is asked for again. */
+function expired() {
+  user = null;
+  route();
+}
+
+/** A token that came with the address is not left there. */
+async function begin() {
+  const token = location.hash.match(/^#token=(.+)$/)?.[1];
+  if (token) {
+    history.replaceState(null, "", "#/");
+    await post("/api/login", { token: decodeURIComponent(token) }).catch((e) => say({ d: e.message }));
+  }
+  user = await get("/api/about").catch(() => null);
+  route();
+}
+
+text(/** @type {HTMLElement} */ (document.getElementById("skip")), { t: "Skip to the content" });
+text(nav, { t: "Pages" }, "aria-label");
+const texts = await get("/assets/texts.json");
+startTheme();
+startLanguage(texts);
+onLanguage(() => {
+  navigation();
+  page?.render();
+  titled();
+});
+addEventListener("hashchange", () => (location.hash.startsWith("#token=") ? begin() : location.hash.startsWith("#/") || !location.hash ? route() : undefined));
+await begin();
+document.documentElement.setAttribute("data-ready", "");

@@ -1,0 +1,74 @@
+/** Small pieces that several pages show: errors, verdict marks, names, and what a screen reader is told. */
+
+import { html, nothing, svg } from "./lit-html.js";
+import { tr } from "./i18n.js";
+
+/** @param {any} text a message or data, said by a screen reader */
+export function say(text) {
+  const place = document.getElementById("said");
+  if (place) place.textContent = tr(text);
+}
+
+/** @type {any} */
+let title = null;
+
+/** The title of the window, in the language of the page. @param {any} [text] */
+export function titled(text = title) {
+  title = text;
+  document.title = text ? `${tr(text)} – netdyno` : "netdyno";
+}
+
+/** A name out of a result, a profile or a server: shown as it is, with its own direction of writing. @param {string} text */
+export const name = (text) => html`<bdi translate="no">${text}</bdi>`;
+
+/** A message, or data as it is. @param {any} text */
+export const shown = (text) => (text && "d" in text ? name(text.d) : html`<span>${text ? tr(text) : ""}</span>`);
+
+const MARKS = { pass: "M12 27l9 9 19-20", fail: "M15 15l22 22M37 15L15 37", none: "M14 26h24", invalid: "M26 12v18M26 38v1", same: "M14 21h24M14 31h24" };
+
+/** The sign of a verdict. @param {string} state */
+export const mark = (state) =>
+  html`<svg class="mark" viewBox="0 0 52 52" aria-hidden="true">${svg`<circle cx="26" cy="26" r="24"/><path d=${MARKS[state] ?? MARKS.none}/>`}</svg>`;
+
+/** An error of the server: what was wrong, where, and what to do. @param {any} failure */
+export function failure(failure) {
+  if (!failure) return nothing;
+  const error = failure.error ?? { code: "", what: String(failure.message ?? failure), at: "", fix: "" };
+  const all = error.all?.length ? error.all : [error];
+  return html`<div class="failure" role="alert" lang="en">
+    ${all.map(
+      (/** @type {any} */ one) =>
+        html`<p><code>${one.code}</code> ${one.at ? html`<b>${name(one.at)}</b> ` : nothing}${name(one.what)}${one.fix ? html`<br><span class="fix">${name(one.fix)}</span>` : nothing}</p>`,
+    )}
+  </div>`;
+}
+
+const STATES = {
+  running: { t: "under way" },
+  lost: { t: "ended without a result" },
+  pass: { t: "Pass" },
+  fail: { t: "Fail" },
+  none: { t: "No verdict" },
+  invalid: { t: "Not valid" },
+};
+
+/** In a word how a run is, and its tone. @param {any} row @returns {[string, any]} */
+export function state(row) {
+  const key = row.state !== "done" ? row.state : row.valid || row.kind !== "run" ? row.verdict : "invalid";
+  return [key, STATES[key] ?? { d: key }];
+}
+
+/** @param {any} row */
+export function badge(row) {
+  const [key, text] = state(row);
+  return html`<span class="badge ${key}">${tr(text)}</span>`;
+}
+
+/** A time of the server in the browser's own zone. @param {string} stamp */
+export function when(stamp) {
+  const date = new Date(stamp);
+  if (Number.isNaN(date.getTime())) return html`${stamp}`;
+  const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const text = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return html`<time datetime=${stamp}>${text}</time>`;
+}

@@ -1,0 +1,237 @@
+/** A run: live while it is under way, then its verdict, figures and charts. */
+
+import { html, nothing, render } from "./lit-html.js";
+import { tr } from "./i18n.js";
+import { NONE, show } from "./format.js";
+import { follow, get, post, remove } from "./api.js";
+import { figure } from "./figure.js";
+import { Charts } from "./charts.js";
+import { badge, failure, mark, name, say, shown, titled, when } from "./parts.js";
+
+/** @param {HTMLElement} root @param {{user: any, name: string, expired: () => void}} context */
+export function open(root, context) {
+  const id = context.name;
+  const operator = context.user.role === "operator";
+  /** @type {any} */
+  let problem = null;
+  /** @type {any} */
+  let found = null;
+  /** @type {any} */
+  let now = null;
+  let asking = false;
+  /** @type {(() => void) | null} */
+  let stop = null;
+  /** @type {Charts | null} */
+  let charts = null;
+  let closed = false;
+
+  async function load(query = "") {
+    try {
+      found = await get(`/api/runs/${id}${query}`);
+      problem = null;
+    } catch (e) {
+      if (/** @type {any} */ (e).status === 401) return context.expired();
+      problem = e;
+    }
+    if (closed) return;
+    titled(found ? { d: found.row.name } : { t: "Runs" });
+    draw();
+    if (found?.row.state === "running" && !stop) watch();
+    if (found?.run) drawCharts();
+  }
+
+  function watch() {
+    stop = follow(`/api/runs/${id}/live`, {
+      whole: take,
+      news: take,
+      open: () => {
+        problem = null;
+      },
+      lost: () => {
+        problem = { message: tr({ t: "The connection is lost; the run goes on. Trying again…" }) };
+        draw();
+      },
+      over: () => {
+        stop = null;
+        charts = null;
+        say({ t: "The run is over." });
+        load();
+      },
+    });
+  }
+
+  /** @param {any} news */
+  function take(news) {
+    const before = now?.state;
+    now = news.now;
+    draw();
+    const place = /** @type {HTMLElement | null} */ (root.querySelector("#live"));
+    if (place && (!charts || charts.root !== place)) charts = new Charts(place, id);
+    if (news.again) charts?.whole(news.again);
+    else if (news.columns) charts?.news(news.t, news.columns);
+    if (before && before !== now.state) say(STATES[now.state] ?? { d: now.state });
+  }
+
+  /** @param {string} what @param {any} [body] */
+  async function act(what, body) {
+    asking = true;
+    draw();
+    try {
+      await post(`/api/runs/${id}/${what}`, body);
+      problem = null;
+    } catch (e) {
+      problem = e;
+    }
+    asking = false;
+    draw();
+  }
+
+  async function forget() {
+    if (!confirm(tr({ t: "Remove {name} from the list? Its folder stays.", a: { name: id } }))) return;
+    try {
+      await remove(`/api/runs/${id}`);
+      location.hash = "#/";
+    } catch (e) {
+      problem = e;
+      draw();
+    }
+  }
+
+  function drawCharts() {
+    const place = root.querySelector("#charts");
+    if (!place) return;
+    const trial = found.run.charts;
+    place.replaceChildren(
+      ...found.run.plots.map((/** @type {any} */ spec) => figure(spec, spec.trial ?? { t: [], phases: [] }, "")),
+      ...(trial.charts ?? []).map((/** @type {any} */ spec) => figure(spec, trial, id)),
+    );
+  }
+
+  function live() {
+    if (!now) return html`<p class="none">${tr({ t: "Setting up…" })}</p>`;
+    const paused = now.state === "paused";
+    const share = now.duration ? Math.min(1, now.elapsed / now.duration) : 0;
+    return html`
+      <section class="tight now ${now.warnings.length ? "doubt" : ""}" aria-label=${tr({ t: "State" })}>
+        <p class="line"><b class="state">${tr(STATES[now.state] ?? { d: now.state })}</b>
+          ${now.phase ? html`<span>${tr(PHASES[now.phase] ?? { d: now.phase })}</span>` : nothing}
+          <span>${show(now.elapsed, "s")} / ${show(now.duration, "s")}</span>
+          ${now.trials > 1 ? html`<span>${tr({ t: "trial {n} of {total}", a: { n: String(now.trial), total: String(now.trials) } })}</span>` : nothing}
+          ${now.leg ? name(now.leg) : nothing} ${now.target ? html`<span class="to">→ ${name(now.target)}</span>` : nothing}</p>
+        <progress max="1" .value=${share} aria-label=${tr({ t: "Progress of the trial" })}></progress>
+        ${operator
+          ? html`<p class="actions">
+              ${paused
+                ? html`<button type="button" class="press" ?disabled=${asking} @click=${() => act("resume")}>${tr({ t: "Resume" })}</button>`
+                : html`<button type="button" class="press" ?disabled=${asking || now.state !== "running"} @click=${() => act("pause")}>${tr({ t: "Pause" })}</button>`}
+              <button type="button" class="press" ?disabled=${asking} @click=${() => act("stop")}>${tr({ t: "Stop" })}</button>
+            </p>`
+          : nothing}
+      </section>
+      ${now.error ? html`<p class="notice">${name(now.error)}</p>` : nothing}
+      <p class="valid ${now.warnings.length ? "doubt" : "good"}">${now.warnings.length ? tr({ t: "May not be valid" }) : tr({ t: "Valid so far" })}</p>
+      ${now.warnings.map((/** @type {any} */ one) => html`<p class="notice">${tr(one)}</p>`)}
+      ${groups()}
+      <div class="charts" id="live"></div>
+      <details class="folded"><summary>${tr({ t: "Log" })}</summary><pre tabindex="0" translate="no">${now.logs.join("\n")}</pre></details>`;
+  }
+
+  function groups() {
+    const rate = (/** @type {number} */ x) => show(x, "/s");
+    const cores = [...now.workers, ...Object.entries(now.duts)];
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${tr({ t: "Groups" })}>
+        <table><caption class="sr">${tr({ t: "Groups" })}</caption>
+          <thead><tr>
+            <th scope="col">${tr({ t: "Group" })}</th>
+            ${[{ t: "Intended" }, { t: "Offered" }, { t: "Delivered" }, { t: "Median" }, { t: "99th percentile" }, { t: "In flight or lost" }, { t: "Errors" }].map((one) => html`<th scope="col" class="n">${tr(one)}</th>`)}
+          </tr></thead>
+          <tbody>${now.groups.map(
+            (/** @type {any} */ one) => html`<tr>
+              <th scope="row">${name(one.name)}<small>${name(one.protocol)} · ${tr({ t: "{n} of {total} devices", a: { n: String(one.active), total: String(one.devices) } })}</small></th>
+              <td class="n">${rate(one.intended)}</td><td class="n">${rate(one.offered)}</td><td class="n">${rate(one.delivered)}</td>
+              <td class="n">${one.delay ? show(one.delay.p50, "ns") : NONE}</td><td class="n">${one.delay ? show(one.delay.p99, "ns") : NONE}${one.delay ? html`<small>${name(one.delay.of)}</small>` : nothing}</td>
+              <td class="n">${one.open === null ? NONE : show(one.open, "ratio")}</td>
+              <td class="n">${one.errors ? html`<span class="bad">${show(one.errors, "count")}</span>` : "0"}${Object.entries(one.failures).map(([kind, n]) => html`<small>${name(kind)} ${show(Number(n), "count")}</small>`)}</td>
+            </tr>`,
+          )}</tbody></table></div>
+      ${cores.length ? html`<p class="cpu">${tr({ t: "CPU, share of one core" })}: ${cores.map(([core, cpu]) => html`<span>${name(core)} <b>${show(cpu, "cpu")}</b></span>`)}</p>` : nothing}`;
+  }
+
+  function over() {
+    const run = found.run;
+    const v = run.verdict;
+    const leg = run.legs[run.leg];
+    return html`
+      <section class="verdict ${v.state}" aria-labelledby="verdict-word">
+        ${mark(v.state)}
+        <div><h2 id="verdict-word">${shown(v.headline)}</h2><p class="lead">${run.finding ? name(run.finding) : shown(v.lead)}</p>
+          ${v.points.length ? html`<ul>${v.points.map((/** @type {any} */ p) => html`<li>${shown(p)}</li>`)}</ul>` : nothing}
+          ${v.original.length ? html`<details><summary>${tr({ t: "Original message" })}</summary>${v.original.map((/** @type {string} */ text) => html`<p lang="en" translate="no"><bdi>${text}</bdi></p>`)}</details>` : nothing}
+        </div>
+      </section>
+      <p class="actions">
+        <a class="press main" href="/report/${id}?lang=${document.documentElement.lang}" target="_blank" rel="noopener">${tr({ t: "Whole report" })}</a>
+        ${operator ? html`<button type="button" class="press" @click=${forget}>${tr({ t: "Remove from the list" })}</button>` : nothing}
+      </p>
+      ${run.legs.length > 1
+        ? html`<p class="bar"><label>${tr({ t: "Leg" })} <select @change=${(/** @type {any} */ e) => load(`?leg=${e.target.value}`)}>
+            ${run.legs.map((/** @type {any} */ one, /** @type {number} */ i) => html`<option value=${i} ?selected=${i === run.leg}>${one.name}</option>`)}</select></label>
+            ${run.more ? html`<span class="hint">${tr({ t: "{n} more legs are in the report.", a: { n: String(run.more) } })}</span>` : nothing}</p>`
+        : nothing}
+      ${leg?.figures.length
+        ? html`<dl class="figures">${leg.figures.map(
+            (/** @type {any} */ f) => html`<div><dt>${shown(f.label)}</dt><dd class=${f.mark}>${f.value}${f.note ? html`<small>${shown(f.note)}</small>` : nothing}${f.limit ? html`<small class="limit">${shown(f.limit)}</small>` : nothing}</dd></div>`,
+          )}</dl>`
+        : nothing}
+      ${run.thresholds.rows.length ? thresholds(run.thresholds) : nothing}
+      ${leg && leg.trials > 1
+        ? html`<p class="bar"><label>${tr({ t: "Details of repetition" })} <select @change=${(/** @type {any} */ e) => load(`?leg=${run.leg}&trial=${e.target.value}`)}>
+            ${Array.from({ length: leg.trials }, (_, i) => html`<option value=${i} ?selected=${i === run.trial}>${i + 1}</option>`)}</select></label></p>`
+        : nothing}
+      <div class="charts" id="charts"></div>`;
+  }
+
+  /** @param {any} table */
+  const thresholds = (table) => html`<h2 class="small">${tr({ t: "Thresholds" })}</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label=${tr({ t: "Thresholds" })}><table><caption class="sr">${tr({ t: "Thresholds" })}</caption>
+      <thead><tr>${table.columns.map((/** @type {any} */ c) => html`<th scope="col">${shown(c)}</th>`)}</tr></thead>
+      <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((c) => html`<td class=${c.mark}>${shown(c.text)}</td>`)}</tr>`)}</tbody></table></div>`;
+
+  const downloads = () => html`<section class="tight" aria-labelledby="downloads"><h2 id="downloads">${tr({ t: "Download" })}</h2><ul class="files">
+      <li><a href="/api/runs/${id}/files/result.json" download>result.json</a></li>
+      ${found.files.map((/** @type {any} */ one) => html`<li><a href="/api/runs/${id}/files/${one.name}" download>${one.name}</a> <small>${show(one.bytes, "count")} B</small></li>`)}
+    </ul></section>`;
+
+  function draw() {
+    const row = found?.row;
+    const running = row?.state === "running";
+    render(
+      html`<p class="back"><a href="#/">${tr({ t: "Runs" })}</a></p>
+        ${row ? html`<h1>${name(row.name)}</h1><p class="under">${badge(row)} <code translate="no">${row.id}</code> ${when(row.started)}</p>` : nothing}
+        ${failure(problem)}
+        ${running ? live() : found?.run ? over() : nothing}
+        ${found && !running ? downloads() : nothing}`,
+      root,
+    );
+  }
+  draw();
+  load();
+  return {
+    render: draw,
+    close: () => {
+      closed = true;
+      stop?.();
+    },
+  };
+}
+
+const PHASES = { warmup: { t: "Warm-up" }, measure: { t: "Measure" }, drain: { t: "Drain" } };
+const STATES = {
+  idle: { t: "setting up" },
+  loaded: { t: "about to begin" },
+  running: { t: "running" },
+  paused: { t: "paused" },
+  draining: { t: "draining" },
+  done: { t: "trial is over" },
+  failed: { t: "failed" },
+};

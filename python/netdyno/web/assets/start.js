@@ -1,0 +1,133 @@
+/** The page that starts a run: from a URL, a preset, or a profile of one's own. */
+
+import { html, nothing, render } from "./lit-html.js";
+import { tr } from "./i18n.js";
+import { get, post } from "./api.js";
+import { failure, name, titled } from "./parts.js";
+
+/** Options that stand in the form; the others are folded. */
+const FIRST = ["rate", "devices", "requests"];
+
+/** @param {HTMLElement} root @param {{user: any, expired: () => void}} context */
+export function open(root, context) {
+  /** @type {any} */
+  let choices = null;
+  /** @type {any} */
+  let problem = null;
+  let busy = false;
+  let preset = "";
+
+  async function load() {
+    try {
+      choices = await get("/api/choices");
+    } catch (e) {
+      if (/** @type {any} */ (e).status === 401) return context.expired();
+      problem = e;
+    }
+    draw();
+  }
+
+  /** @param {any} request */
+  async function start(request) {
+    busy = true;
+    problem = null;
+    draw();
+    try {
+      const { run } = await post("/api/start", request);
+      location.hash = `#/run/${run}`;
+    } catch (e) {
+      if (/** @type {any} */ (e).status === 401) return context.expired();
+      problem = e;
+      busy = false;
+      draw();
+      root.querySelector(".failure")?.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** @param {SubmitEvent} event */
+  function fromUrl(event) {
+    event.preventDefault();
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    const options = {};
+    for (const one of choices.options) {
+      const value = form.get(`option-${one.name}`);
+      if (value === null || value === "") continue;
+      options[one.name] = one.value === "flag" ? true : one.value === "switch" ? value === "true" : one.value === "texts" ? [value] : value;
+    }
+    start({
+      urls: String(form.get("url")).split(/\s+/).filter(Boolean),
+      options,
+      duration: form.get("duration"),
+      thresholds: lines(form.get("thresholds")),
+      repeat: form.get("repeat"),
+    });
+  }
+
+  /** @param {SubmitEvent} event */
+  function fromPreset(event) {
+    event.preventDefault();
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    const targets = {};
+    for (const [key, value] of form.entries()) if (key.startsWith("target-") && value) targets[key.slice(7)] = value;
+    start({ preset, targets, duration: form.get("duration"), load: form.get("load") });
+  }
+
+  const lines = (/** @type {any} */ text) => String(text ?? "").split("\n").map((one) => one.trim()).filter(Boolean);
+
+  /** @param {any} one an option of a URL */
+  function option(one) {
+    const id = `option-${one.name}`;
+    const field =
+      one.value === "flag"
+        ? html`<input type="checkbox" id=${id} name=${id} value="true" aria-describedby="${id}-help">`
+        : one.value === "switch"
+          ? html`<select id=${id} name=${id} aria-describedby="${id}-help"><option value=""></option><option value="true">open</option><option value="false">closed</option></select>`
+          : html`<input id=${id} name=${id} inputmode=${one.value === "whole" ? "numeric" : nothing} placeholder=${one.metavar ?? ""} autocomplete="off" aria-describedby="${id}-help">`;
+    return html`<div class="field"><label for=${id}><code translate="no">${one.flag}</code></label>${field}<p class="help" id="${id}-help" lang="en">${one.help}</p></div>`;
+  }
+
+  function draw() {
+    const found = choices?.presets.find((/** @type {any} */ one) => one.name === preset);
+    render(
+      html`<h1>${tr({ t: "New run" })}</h1>
+        ${failure(problem)}
+        ${choices === null
+          ? html`<p class="none">${tr({ t: "Loading…" })}</p>`
+          : html`<section class="tight" aria-labelledby="by-url"><h2 id="by-url">${tr({ t: "Load a server" })}</h2>
+                <form class="form" @submit=${fromUrl}>
+                  <div class="field"><label for="url">URL</label>
+                    <input id="url" name="url" required autocomplete="off" spellcheck="false" placeholder="http://HOST/" aria-describedby="url-help">
+                    <p class="help" id="url-help">${tr({ t: "Schemes: {schemes}. Only test systems that you are allowed to test.", a: { schemes: choices.schemes.map((/** @type {string} */ s) => `${s}://`).join(" ") } })}</p></div>
+                  <div class="row">
+                    <div class="field"><label for="duration">${tr({ t: "Duration" })}</label><input id="duration" name="duration" placeholder="10s" autocomplete="off"></div>
+                    <div class="field"><label for="repeat">${tr({ t: "Repetitions" })}</label><input id="repeat" name="repeat" placeholder="1" inputmode="numeric" autocomplete="off"></div>
+                  </div>
+                  <div class="row">${choices.options.filter((/** @type {any} */ one) => FIRST.includes(one.name)).map(option)}</div>
+                  <div class="field"><label for="thresholds">${tr({ t: "Thresholds, one a line" })}</label>
+                    <textarea id="thresholds" name="thresholds" rows="2" spellcheck="false" placeholder="delay.response.p99 <= 50ms"></textarea></div>
+                  <details class="folded"><summary>${tr({ t: "More options" })}</summary><div class="row">${choices.options.filter((/** @type {any} */ one) => !FIRST.includes(one.name)).map(option)}</div></details>
+                  <p class="actions"><button class="press main" ?disabled=${busy}>${busy ? tr({ t: "Starting…" }) : tr({ t: "Start" })}</button></p>
+                </form></section>
+              <section class="tight" aria-labelledby="by-preset"><h2 id="by-preset">${tr({ t: "Run a preset" })}</h2>
+                <form class="form" @submit=${fromPreset}>
+                  <div class="field"><label for="preset">${tr({ t: "Preset" })}</label>
+                    <select id="preset" required @change=${(/** @type {any} */ e) => ((preset = e.target.value), draw())}>
+                      <option value=""></option>${choices.presets.map((/** @type {any} */ one) => html`<option value=${one.name} ?selected=${one.name === preset}>${one.name}</option>`)}</select>
+                    ${found?.about ? html`<p class="help" lang="en">${name(found.about)}</p>` : nothing}</div>
+                  ${Object.entries(found?.targets ?? {}).map(
+                    ([target, url]) => html`<div class="field"><label for="target-${target}">${tr({ t: "Target {name}", a: { name: target } })}</label><input id="target-${target}" name="target-${target}" placeholder=${url ?? ""} autocomplete="off" spellcheck="false"></div>`,
+                  )}
+                  <div class="row">
+                    <div class="field"><label for="preset-duration">${tr({ t: "Duration" })}</label><input id="preset-duration" name="duration" autocomplete="off"></div>
+                    <div class="field"><label for="preset-load">${tr({ t: "Load factor" })}</label><input id="preset-load" name="load" inputmode="decimal" placeholder="1" autocomplete="off"></div>
+                  </div>
+                  <p class="actions"><button class="press" ?disabled=${busy || !preset}>${tr({ t: "Start" })}</button></p>
+                </form></section>`}`,
+      root,
+    );
+  }
+  titled({ t: "New run" });
+  draw();
+  load();
+  return { render: draw };
+}

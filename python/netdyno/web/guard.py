@@ -1,0 +1,157 @@
+"""Checks before every request of the dashboard: host, origin, session and rights; and headers of answers."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from netdyno.errors import Error
+from netdyno.web.access import OPERATOR, Access
+
+BODY = 4 << 20
+"""Bytes of a request."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+STATUS = {"ND-104-13": 401, "ND-104-17": 429, "ND-104-18": 403, "ND-104-19": 403, "ND-104-25": 404}
+"""HTTP status of an error where its family's does not do."""
+OPEN = ("/", "/assets/", "/api/login", "/api/texts")
+"""Paths without data of anybody: nobody has to be logged in for them."""
+READING = ("GET", "HEAD")
+
+
+def failure(error: Error) -> JSONResponse:
+    """An error as an answer."""
+    status = STATUS.get(error.code) or {104: 400, 92: 503, 91: 502}.get(error.exit_code, 500)
+    wait = {"Retry-After": "60"} if status == 429 else None
+    return JSONResponse({"error": error.as_dict()}, status, headers=wait)
+
+
+class Guard:
+    """Wraps the application: what does not belong here goes no further."""
+
+    def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str], port: int, scheme: str) -> None:
+        self.app, self.access = app, access
+        self.cookie = f"netdyno_{port}"
+        usual = 443 if scheme == "https" else 80
+        self.hosts = {f"{host}:{port}" for host in hosts} | {host for host in hosts if port == usual}
+        self.scheme = scheme
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Content-Security-Policy", POLICY)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        headers = Headers(scope=scope)
+        try:
+            self._host(headers)
+            scope["state"] = {**scope.get("state", {}), "role": self._role(scope, headers)}
+            self._may(scope, headers)
+            receive = self._limited(headers, receive)
+            await self.app(scope, receive, sealed)
+        except Error as e:
+            await failure(e)(scope, receive, sealed)
+
+    def _host(self, headers: Headers) -> None:
+        """A name of somebody else's that leads here is not ours: a page there would pass for ours."""
+        host = headers.get("host", "").lower()
+        if host not in self.hosts:
+            names = ", ".join(sorted(self.hosts))
+            what = "the dashboard does not serve this host name"
+            raise Error("ND-104-19", what, at=host[:200], fix=f"Use one of {names}, or start it with --name")
+
+    def _role(self, scope: Scope, headers: Headers) -> str:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.access.role_of(token.strip(), address(scope))
+        with contextlib.suppress(CookieError):
+            if found := SimpleCookie(headers.get("cookie", "")).get(self.cookie):
+                return self.access.role(found.value)
+        return ""
+
+    def _may(self, scope: Scope, headers: Headers) -> None:
+        path, method = scope["path"], scope["method"]
+        role = scope["state"]["role"]
+        free = path == "/" or any(path.startswith(one) for one in OPEN[1:])
+        if not role and not free:
+            raise Error("ND-104-13", "nobody is logged in", at=path, fix="Log in with the token")
+        if method in READING:
+            return
+        self._same_site(headers)
+        if path not in ("/api/login", "/api/logout", "/api/validate", "/api/convert") and role != OPERATOR:
+            fix = "Log in with the operator's token"
+            raise Error("ND-104-18", "a viewer may look, and change nothing", at=path, fix=fix)
+
+    def _same_site(self, headers: Headers) -> None:
+        """What changes something comes from our own page, or from a program that shows the token itself."""
+        bearer = headers.get("authorization", "").lower().startswith("bearer ")
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+        if origin is not None:
+            found = urlsplit(origin)
+            ours = found.scheme == self.scheme and found.netloc.lower() in self.hosts
+            ours = ours and found.netloc.lower() == headers.get("host", "").lower()
+        else:
+            ours = bearer
+        if not ours or site not in ("same-origin", "none"):
+            what = "a page of another site asked for this"
+            raise Error("ND-104-19", what, at=str(origin)[:200], fix="Use the dashboard's own page")
+        if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise Error("ND-104-10", "the request is not application/json", at="Content-Type")
+
+    def _limited(self, headers: Headers, receive: Receive) -> Receive:
+        length = headers.get("content-length", "0")
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > BODY:
+                raise Error("ND-104-32", f"a request of over {BODY:,} bytes", fix="Send less")
+            return message
+
+        if not length.isdecimal() or int(length) > BODY:
+            raise Error("ND-104-32", f"a request of over {BODY:,} bytes", fix="Send less")
+        return limited
+
+
+def address(scope: Scope) -> str:
+    """The other end, of IPv6 its network: one host has 2⁶⁴ addresses there."""
+    client = scope.get("client")
+    host = client[0] if client else ""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if found.version == 4:
+        return str(found)
+    mapped = found.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((found, 64), strict=False))

@@ -1,0 +1,158 @@
+"""Streams of server-sent events: one reader for each run, whatever the number of browsers that watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+SEND = 10.0
+"""Seconds that a browser may take for a message; one that takes longer is hung up on."""
+QUIET = 15.0
+"""Seconds without news after which a stream says that it is still there."""
+
+
+class Source(Protocol):
+    """What is watched: read at intervals, shown whole to who comes new or was too slow."""
+
+    async def read(self) -> Any:
+        """What is new, as JSON; None when nothing is."""
+
+    async def whole(self) -> Any:
+        """Everything, as JSON."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing comes any more."""
+
+
+class Channel:
+    """A source and its watchers. Of each only the place is kept: who falls behind gets the whole instead."""
+
+    def __init__(self, source: Source, interval: float, forget: Callable[[], None]) -> None:
+        self.source, self._interval, self._forget = source, interval, forget
+        self._number = 0
+        self._latest = b""
+        self._snapshot: tuple[int, bytes] | None = None
+        self._news = asyncio.Condition()
+        self._watchers = 0
+        self._reader: asyncio.Task[None] | None = None
+
+    async def watch(self) -> AsyncIterator[bytes]:
+        """Messages for one watcher: the whole first, then what is new."""
+        self._watchers += 1
+        if self._reader is None:
+            with contextlib.suppress(OSError):
+                await self.source.read()
+            self._reader = asyncio.create_task(self._read())
+        try:
+            place = self._number
+            yield await self._whole()
+            while not self.source.over or place != self._number:
+                await self._wait(place)
+                if self._number == place:
+                    if not self.source.over:
+                        yield b": still here\n\n"
+                elif self._number == place + 1:
+                    place = self._number
+                    yield self._latest
+                else:
+                    place = self._number
+                    yield await self._whole()
+            yield _message("over", {})
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._reader.cancel()
+                self._forget()
+
+    async def _wait(self, place: int) -> None:
+        """Until there is news after a place, or a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIET), self._news:
+                await self._news.wait_for(lambda: self._number != place or self.source.over)
+
+    async def _whole(self) -> bytes:
+        if self._snapshot is None or self._snapshot[0] != self._number:
+            self._snapshot = (self._number, _message("whole", await self.source.whole()))
+        return self._snapshot[1]
+
+    async def _read(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            found = await self.source.read()
+            if found is not None or self.source.over:
+                async with self._news:
+                    if found is not None:
+                        self._number += 1
+                        self._latest = _message("news", found)
+                    self._news.notify_all()
+            if self.source.over:
+                return
+
+
+class Hub:
+    """Channels by name, for as long as somebody watches them."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, Channel] = {}
+
+    def channel(self, name: str, source: Callable[[], Source], interval: float) -> Channel:
+        """The channel of a name."""
+        if name not in self._channels:
+            self._channels[name] = Channel(source(), interval, lambda: self._drop(name))
+        return self._channels[name]
+
+    def _drop(self, name: str) -> None:
+        self._channels.pop(name, None)
+
+
+class Stream:
+    """A channel as an answer of `text/event-stream`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what comes, until the browser goes or freezes."""
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_left(receive))
+        _, rest = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await task
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
+        watching = self._channel.watch()
+        try:
+            async for message in watching:
+                async with asyncio.timeout(SEND):
+                    await send({"type": "http.response.body", "body": message, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (TimeoutError, OSError):
+            return
+        finally:
+            with contextlib.suppress(RuntimeError):
+                await watching.aclose()  # type: ignore[attr-defined]
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _message(event: str, data: Any) -> bytes:
+    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,95 @@
+"""Routes of the profile builder: schema, presets, checks, and YAML to JSON and back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from starlette.requests import Request
+
+from netdyno import config, paths
+from netdyno.core import models
+from netdyno.errors import Error
+from netdyno.experiment import presets, validation
+from netdyno.experiment.url_options import OPTIONS
+from netdyno.web import start
+
+
+async def schema(_: Request) -> Any:
+    """The JSON Schema of profiles."""
+    return await asyncio.to_thread(lambda: json.loads((paths.data("schema") / "profile.json").read_text()))
+
+
+async def choices(_: Request) -> Any:
+    """Presets, schemes of URLs and their options."""
+
+    def found() -> dict[str, Any]:
+        return {
+            "presets": [_preset(name) for name in presets.names()],
+            "schemes": [one.name for one in models.schemes() if one.name in models.quick()],
+            "options": [
+                {
+                    "name": one.name,
+                    "flag": one.flag,
+                    "help": one.help,
+                    "value": one.value,
+                    "metavar": one.metavar,
+                }
+                for one in OPTIONS.values()
+                if one.name not in start.FILES
+            ],
+        }
+
+    return await asyncio.to_thread(found)
+
+
+def _preset(name: str) -> dict[str, Any]:
+    path = presets.path(name)
+    data = config.read(path) if path else {}
+    targets = data.get("targets") if isinstance(data, dict) else None
+    return {
+        "name": name,
+        "about": str(data.get("description") or "") if isinstance(data, dict) else "",
+        "experiment": name not in presets.profiles(),
+        "targets": dict(targets) if isinstance(targets, Mapping) else {},
+    }
+
+
+async def preset(request: Request) -> Any:
+    """A preset profile, to begin with."""
+    return await asyncio.to_thread(presets.profile, str(request.path_params["name"]))
+
+
+async def validate(request: Request) -> Any:
+    """What is wrong with a profile, and what to look at again."""
+    body = await request.json()
+    document = body.get("document") if isinstance(body, dict) else None
+    found = await asyncio.to_thread(validation.review, [document], confined=True)
+    errors, advice = found[0]
+    return {"errors": errors, "advice": advice}
+
+
+async def convert(request: Request) -> Any:
+    """YAML or JSON as a document, a document as YAML, or URLs and options as a document."""
+    body = await request.json()
+    if not isinstance(body, dict):
+        raise Error("ND-104-10", "the request is not a JSON object")
+    if "text" in body:
+        document = config.parse_text(str(body["text"]), "profile")
+        return {"document": json.loads(json.dumps(document, default=str))}
+    if "urls" in body:
+        return {"document": start.from_urls(body["urls"], body.get("options") or {})}
+    return {"text": yaml.safe_dump(body.get("document"), sort_keys=False, allow_unicode=True)}
+
+
+ROUTES = (
+    ("/api/schema", schema),
+    ("/api/choices", choices),
+    ("/api/presets/{name}", preset),
+    ("/api/validate", validate, "POST"),
+    ("/api/convert", convert, "POST"),
+)
+"""Path, what answers, and the method where it is not GET."""

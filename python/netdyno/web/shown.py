@@ -1,0 +1,114 @@
+"""Runs as the dashboard's pages read them: rows of the list, and the parts of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from netdyno.core.result import Result
+from netdyno.report import charts, page
+from netdyno.report.figures import Figure, figures
+from netdyno.report.search import search_view
+from netdyno.report.text import Data, Msg, label
+from netdyno.report.thresholds import judged
+from netdyno.report.verdict import verdict
+from netdyno.report.verdict_plot import verdict_plot
+from netdyno.store import Row
+
+LEGS = 40
+"""Legs of a run whose charts a page has; the report has all."""
+NAMES = ("series.csv", "flows.csv", "profile.json", "study.json", "events.jsonl")
+"""Files of a run's folder that anybody who is logged in may have."""
+PRIVATE = ("log.jsonl", "links.jsonl", ".pcapng", ".log")
+"""Endings of those that only an operator may have: packets and log lines may tell secrets."""
+
+
+def row(one: Row) -> dict[str, Any]:
+    """A line of the list."""
+    plain = asdict(one)
+    del plain["folder"]
+    return plain
+
+
+def files(folder: Path, role_may_all: bool) -> list[dict[str, Any]]:
+    """Names and sizes of what may be downloaded."""
+    found = []
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            wanted = path.name in NAMES or (role_may_all and path.name.endswith(PRIVATE))
+            if wanted and path.is_file() and not path.is_symlink():
+                found.append({"name": path.name, "bytes": path.stat().st_size})
+    return found
+
+
+def run(result: Result, leg: int = 0, trial: int = 0) -> dict[str, Any]:
+    """A finished run: verdict, figures, what was judged, and the charts of one trial."""
+    said = verdict(result)
+    legs = [one for one in result.legs if one.repetitions]
+    failed, passed = judged(result)
+    searched = search_view(result)
+    plots = [*verdict_plot(result).charts, *(searched.charts if searched else [])]
+    shown: dict[str, Any] = {}
+    if result.kind == "run" and legs:
+        leg = min(leg, len(legs) - 1)
+        repetitions = legs[leg].repetitions
+        trial = min(trial, len(repetitions) - 1)
+        shown = charts.trial(repetitions[trial])
+    return {
+        "id": result.id,
+        "name": result.name,
+        "kind": result.kind,
+        "finding": result.finding,
+        "facts": [[label(name), text] for name, text in page.facts(result)],
+        "verdict": {
+            "state": said.state,
+            "headline": label(said.headline),
+            "lead": label(said.lead),
+            "points": [label(one) for one in said.points],
+            "original": said.original,
+        },
+        "legs": [
+            {
+                "name": one.name,
+                "transport": one.transport,
+                "trials": len(one.repetitions),
+                "valid": all(r.validity.valid for r in one.repetitions),
+                "figures": [_figure(f) for f in figures(one, result.thresholds)]
+                if result.kind == "run"
+                else [],
+            }
+            for one in legs[:LEGS]
+        ],
+        "more": max(0, len(legs) - LEGS),
+        "leg": leg,
+        "trial": trial,
+        "thresholds": {
+            "columns": [label(one.label) for one in failed.table.columns],
+            "rows": [_row(one) for one in (*failed.table.rows, *passed.table.rows)],
+        },
+        "plots": plots,
+        "charts": shown,
+        "again": bool(result.command),
+    }
+
+
+def _figure(one: Figure) -> dict[str, Any]:
+    return {
+        "label": label(one.label),
+        "value": one.value,
+        "note": _label(one.note),
+        "limit": _label(one.limit),
+        "mark": one.mark,
+    }
+
+
+def _label(text: Msg | Data | str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    return {"d": text} if isinstance(text, str) else label(text)
+
+
+def _row(cells: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"text": _label(one.text), "mark": one.mark} for one in cells]

@@ -1,0 +1,75 @@
+"""What streams tell: the list of runs, and a run under way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from netdyno.store import Store
+from netdyno.system import proc
+from netdyno.web import shown
+from netdyno.web.follow import Follower
+
+MOST = 500
+"""Runs of the list."""
+LOOK = 1.0
+"""Seconds between two looks whether a run is over."""
+
+
+class RunList:
+    """The runs of the store, the latest first."""
+
+    over = False
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] | None = None
+
+    async def read(self) -> Any:
+        """All of them, when one has changed."""
+        before = self._rows
+        self._rows = await asyncio.to_thread(self._read)
+        return self._rows if self._rows != before else None
+
+    async def whole(self) -> Any:
+        """All of them."""
+        return self._rows
+
+    def _read(self) -> list[dict[str, Any]]:
+        with Store() as store:
+            return [shown.row(one) for one in store.rows(MOST)]
+
+
+class RunSource:
+    """A run under way."""
+
+    def __init__(self, run: str, folder: Path) -> None:
+        self.run, self.over = run, False
+        self.follower = Follower(folder)
+        self._asked = 0.0
+
+    async def read(self) -> Any:
+        """What is new."""
+        update = await asyncio.to_thread(self.follower.read)
+        now = asyncio.get_running_loop().time()
+        if now - self._asked >= LOOK:
+            self._asked = now
+            self.over = not await asyncio.to_thread(_under_way, self.run)
+        if not update.changed:
+            return None
+        news: dict[str, Any] = {"now": self.follower.now()}
+        if update.again:
+            news["again"] = await asyncio.to_thread(self.follower.whole)
+        elif update.columns:
+            news |= {"t": update.t, "columns": update.columns}
+        return news
+
+    async def whole(self) -> Any:
+        """Everything."""
+        return {"again": await asyncio.to_thread(self.follower.whole), "now": self.follower.now()}
+
+
+def _under_way(run: str) -> bool:
+    with Store() as store:
+        owner = store.owners().get(run)
+    return owner is not None and proc.alive(*owner)

@@ -1,0 +1,127 @@
+"""`netdyno web`: the dashboard in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import paths, reading
+from netdyno.cli import console
+from netdyno.errors import Error
+from netdyno.web import serve
+from netdyno.web.access import LONGEST, OPERATOR, VIEWER, Access
+from netdyno.web.app import application
+from netdyno.web.start import Jobs
+
+PORT = 7450
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+SHORTEST = 16
+"""Characters of a token that is read from a file."""
+
+
+def web(
+    listen: Annotated[
+        str, typer.Option(help="Where to listen; port 0 is any free one.", metavar="HOST:PORT")
+    ] = f"127.0.0.1:{PORT}",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="Another host name by which browsers reach it.", metavar="HOST"),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the operator's token; else a new one.", metavar="FILE")
+    ] = None,
+    viewer_token_file: Annotated[
+        Path | None, typer.Option(help="File with the viewers' token; else a new one.", metavar="FILE")
+    ] = None,
+    cert: Annotated[
+        Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).", metavar="FILE")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Key of --cert (PEM).", metavar="FILE")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
+) -> None:
+    """Watch, start and compare runs in a browser.
+
+    Shows the runs of the store, also those that the command line started, live charts of those under way,
+    and reports. It prints two addresses with a token: an operator may start, pause and stop runs; a viewer
+    may look. It listens on this machine only unless `--listen` says otherwise; over a network use `--cert`,
+    or a tunnel (`ssh -L 7450:127.0.0.1:7450 HOST`), as the token would go over the wire as it is.
+
+        netdyno web
+        netdyno web --listen 127.0.0.1:0
+        netdyno web --listen 0.0.0.0:7450 --name lab.example.org --cert lab.pem --key lab.key
+    """
+    host, port = _address(listen)
+    if (key is not None) and cert is None:
+        raise Error("ND-104-07", "a key needs its certificate", at="--key", fix="Add --cert FILE")
+    scheme = "http" if cert is None else "https"
+    tokens = {OPERATOR: _token(token_file), VIEWER: _token(viewer_token_file)}
+    if tokens[OPERATOR] == tokens[VIEWER]:
+        raise Error(
+            "ND-104-07", "both tokens are the same", at="--viewer-token-file", fix="Use another token"
+        )
+    made = serve.listen(host, port)
+    port = made.getsockname()[1]
+    hosts = {_bracketed(host), *LOOPBACK, *(name or ())} - {"0.0.0.0", "[::]"}
+    if host in ("0.0.0.0", "::"):
+        hosts |= {socket.gethostname(), *_addresses()}
+    app = application(
+        Access(tokens), Jobs(runs or paths.runs()), [one.lower() for one in hosts], port, scheme
+    )
+    shown = (name or [_bracketed(host) if host not in ("0.0.0.0", "::") else "127.0.0.1"])[0]
+    console.line(f"operator: {scheme}://{shown}:{port}/#token={tokens[OPERATOR]}")
+    console.line(f"viewer:   {scheme}://{shown}:{port}/#token={tokens[VIEWER]}")
+    if scheme == "http" and not _is_loopback(made):
+        console.note("warning: the token goes over the network as it is; use --cert, or listen on 127.0.0.1")
+    try:
+        more = {"ssl_certfile": cert, "ssl_keyfile": key} if cert else {}
+        asyncio.run(serve.server(app, **more).serve(sockets=[made]))
+    except (OSError, ssl.SSLError) as e:
+        what = f"the certificate or its key cannot be used: {e}"
+        raise Error("ND-104-20", what, at=f"--cert {cert}", fix="Name PEM files that belong together") from e
+    except KeyboardInterrupt:
+        return
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        fix = f"Write it like 127.0.0.1:{PORT} or [::1]:{PORT}"
+        raise Error("ND-104-04", f"{text!r} is no address to listen at", at="--listen", fix=fix)
+    return host, int(port)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _addresses() -> set[str]:
+    """Addresses of this machine by its name."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {_bracketed(str(one[4][0])) for one in found}
+
+
+def _is_loopback(made: socket.socket) -> bool:
+    return str(made.getsockname()[0]).startswith("127.") or made.getsockname()[0] == "::1"
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return secrets.token_urlsafe(24)
+    if file.is_file() and file.stat().st_mode & 0o077:
+        fix = f"chmod 600 {file}"
+        raise Error("ND-104-13", "others may read the file with the token", at=str(file), fix=fix)
+    text = reading.text(file).strip()
+    if not SHORTEST <= len(text) <= LONGEST or any(c.isspace() for c in text):
+        fix = f"Write one of {SHORTEST} to {LONGEST} characters there, as `openssl rand -base64 24` makes"
+        raise Error("ND-104-13", "the file holds no token", at=str(file), fix=fix)
+    return text

@@ -1,0 +1,134 @@
+"""What the routes answer: runs, files, reports, comparisons, and starts that are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from netdyno.web import assets
+from tests.web.conftest import post
+
+
+def test_a_finished_run_has_verdict_figures_and_charts(
+    viewer: TestClient, run: str, document: dict[str, Any]
+) -> None:
+    found = viewer.get(f"/api/runs/{run}").json()
+    assert found["row"]["id"] == run
+    shown = found["run"]
+    assert shown["verdict"]["state"] in ("pass", "fail", "none", "invalid")
+    assert shown["legs"][0]["figures"]
+    assert {chart["id"] for chart in shown["charts"]["charts"]} >= {"load", "latency", "cpu"}
+    assert len(shown["thresholds"]["rows"]) == len(document["thresholds"])
+
+
+def test_files_by_role_and_never_a_link(viewer: TestClient, run: str) -> None:
+    names = [one["name"] for one in viewer.get(f"/api/runs/{run}").json()["files"]]
+    assert names == ["series.csv"]
+    answer = viewer.get(f"/api/runs/{run}/files/series.csv")
+    assert answer.text == "t\n1\n"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    for name in ("capture.pcapng", "other.txt", "flows.csv", "..%2f..%2fetc%2fpasswd", "%2e%2e", "nothing"):
+        assert viewer.get(f"/api/runs/{run}/files/{name}").status_code == 404
+
+
+def test_an_operator_has_packets_too(operator: TestClient, run: str) -> None:
+    assert operator.get(f"/api/runs/{run}/files/capture.pcapng").content == b"packets"
+    assert operator.get(f"/api/runs/{run}/files/flows.csv").status_code == 404
+
+
+def test_the_result_can_be_downloaded_also_without_its_folder(
+    viewer: TestClient, run: str, tmp_path: Any, document: dict[str, Any]
+) -> None:
+    assert viewer.get(f"/api/runs/{run}/files/result.json").json() == document
+    (tmp_path / "runs" / run / "result.json").unlink()
+    assert viewer.get(f"/api/runs/{run}/files/result.json").json()["id"] == run
+
+
+def test_report_and_comparison_are_pages(viewer: TestClient, run: str) -> None:
+    assert "<title" in viewer.get(f"/report/{run}").text
+    page = viewer.get("/compare", params={"a": run, "b": run})
+    assert page.status_code == 200
+    assert "Both are the same run." in page.text
+
+
+@pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2f", "a" * 200, "%00"])
+def test_there_is_no_such_run(operator: TestClient, name: str) -> None:
+    assert operator.get(f"/api/runs/{name}").status_code == 404
+    assert operator.get("/compare", params={"a": name, "b": name}).status_code == 404
+
+
+def test_a_run_that_is_removed_leaves_its_folder(operator: TestClient, run: str, tmp_path: Any) -> None:
+    headers = {"Origin": "http://127.0.0.1:7450", "Content-Type": "application/json"}
+    assert operator.delete(f"/api/runs/{run}", headers=headers).status_code == 200
+    assert operator.get(f"/api/runs/{run}").status_code == 404
+    assert (tmp_path / "runs" / run / "result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({}, "ND-104-10"),
+        ({"urls": ["http://127.0.0.1/"], "preset": "ping"}, "ND-104-10"),
+        ({"urls": ["http://127.0.0.1/"], "more": 1}, "ND-104-10"),
+        ({"urls": ["127.0.0.1"]}, "ND-104-26"),
+        ({"urls": ["gopher://127.0.0.1"]}, "ND-104-26"),
+        ({"urls": ["http://127.0.0.1/"], "options": {"rate": "fast"}}, "ND-104-04"),
+        ({"urls": ["http://127.0.0.1/"], "options": {"speed": 1}}, "ND-104-22"),
+        ({"urls": ["http://127.0.0.1/"], "options": {"devices": "many"}}, "ND-104-04"),
+        ({"urls": ["https://127.0.0.1/"], "options": {"cacert": "/etc/ssl/cert.pem"}}, "ND-104-16"),
+        ({"urls": ["http://127.0.0.1/"], "options": {"data": "@/etc/passwd"}}, "ND-104-16"),
+        ({"preset": "no-such"}, "ND-104-23"),
+        ({"preset": "../../etc/passwd"}, "ND-104-23"),
+        ({"preset": {"a": 1}}, "ND-104-23"),
+        ({"text": "a: ["}, "ND-104-21"),
+        ({"text": "- 1"}, "ND-104-04"),
+        ({"document": {"name": "x", "legs": [{"name": "a", "profile": "/etc/passwd"}]}}, "ND-104-16"),
+        ({"document": {"name": "x"}, "load": "-1"}, "ND-104-05"),
+        ({"document": {"name": "x"}, "load": "much"}, "ND-104-04"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(
+    operator: TestClient, request_: dict[str, Any], expected: str
+) -> None:
+    answer = post(operator, "/api/start", request_)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == expected, answer.text
+
+
+def test_yaml_becomes_a_document_and_back(viewer: TestClient) -> None:
+    document = {"name": "x", "groups": [{"name": "a", "devices": 2}]}
+    text = post(viewer, "/api/convert", {"document": document}).json()["text"]
+    assert text.startswith("name: x\n")
+    assert post(viewer, "/api/convert", {"text": text}).json()["document"] == document
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(97 + i)}: &{chr(97 + i)} [{','.join([f'*{chr(96 + i)}'] * 9)}]\n" for i in range(1, 12)
+    )
+    assert post(viewer, "/api/convert", {"text": bomb}).json()["error"]["code"] == "ND-104-32"
+
+
+def test_what_cannot_be_read_is_no_fault_of_ours(operator: TestClient) -> None:
+    headers = {"Origin": "http://127.0.0.1:7450", "Content-Type": "application/json"}
+    for content in (b"", b"{", b"[]", b"\xff", b"[" * 100_000):
+        answer = operator.post("/api/start", content=content, headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] in ("ND-104-01", "ND-104-10")
+
+
+def test_all_that_a_browser_loads_is_small() -> None:
+    sizes = {name: len(one.packed) for name, one in assets.all_assets().items()}
+    assert sum(sizes.values()) <= 150_000, sizes
+    text = json.loads(assets.all_assets()["texts.json"].text)
+    assert set(text) == {"en", "ko"}
+
+
+def test_assets_are_cached_and_compressed(client: TestClient) -> None:
+    first = client.get("/assets/main.js")
+    assert first.headers["content-encoding"] == "gzip"
+    assert first.headers["content-type"].startswith("text/javascript")
+    again = client.get("/assets/main.js", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304
+    assert client.get("/assets/none.js").status_code == 404
+    assert client.get("/assets/..%2fapp.py").status_code == 404

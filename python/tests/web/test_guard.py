@@ -1,0 +1,156 @@
+"""Requests that are refused: other hosts, other sites, viewers who act, bodies without end."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.testclient import TestClient
+
+from netdyno.web.access import OPERATOR
+from netdyno.web.guard import BODY, address
+from tests.web.conftest import PORT, SITE, TOKENS, post
+
+PRIVATE = ("/api/about", "/api/runs", "/api/runs/x", "/api/schema", "/api/choices", "/report/x", "/compare")
+ACTIONS = ("/api/start", "/api/runs/x/stop", "/api/runs/x/pause", "/api/runs/x/resume")
+
+
+def code(answer: object) -> str:
+    return answer.json()["error"]["code"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", PRIVATE)
+def test_without_a_token_there_is_nothing_to_see(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, code(answer)) == (401, "ND-104-13")
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_a_viewer_may_not_act(viewer: TestClient, path: str) -> None:
+    answer = post(viewer, path)
+    assert (answer.status_code, code(answer)) == (403, "ND-104-18")
+    answer = viewer.delete("/api/runs/x", headers={"Origin": SITE, "Content-Type": "application/json"})
+    assert code(answer) == "ND-104-18"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", f"evil.example:{PORT}", "127.0.0.1:80", "127.0.0.1", "127.0.0.1.evil.example:7450"],
+)
+def test_other_host_names_are_not_served(operator: TestClient, host: str) -> None:
+    for path in ("/", "/assets/main.js", "/api/about"):
+        answer = operator.get(path, headers={"Host": host})
+        assert (answer.status_code, code(answer)) == (403, "ND-104-19")
+
+
+@pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"LOCALHOST:{PORT}"])
+def test_its_own_names_are(operator: TestClient, host: str) -> None:
+    assert operator.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": f"https://127.0.0.1:{PORT}"},
+        {"Origin": "http://127.0.0.1:8080"},
+        # another of our names, but not the one that was asked
+        {"Origin": f"http://localhost:{PORT}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_another_site_cannot_act_with_our_cookie(operator: TestClient, headers: dict[str, str]) -> None:
+    for path in ("/api/start", "/api/login", "/api/logout"):
+        answer = post(operator, path, **headers)
+        assert (answer.status_code, code(answer)) == (403, "ND-104-19")
+    assert operator.get("/api/about").json()["role"] == OPERATOR
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+def test_a_form_cannot_act(operator: TestClient, kind: str) -> None:
+    assert code(post(operator, "/api/logout", Content_Type=kind)) == "ND-104-10"
+
+
+def test_the_cookie_is_for_this_site_and_no_script(client: TestClient) -> None:
+    made = post(client, "/api/login", {"token": TOKENS[OPERATOR]}).headers["set-cookie"].lower()
+    assert made.startswith(f"netdyno_{PORT}=")
+    assert "httponly" in made
+    assert "samesite=strict" in made
+    assert "domain" not in made
+    assert TOKENS[OPERATOR] not in made
+
+
+def test_a_program_shows_the_token_itself(client: TestClient) -> None:
+    bearer = {"Authorization": f"Bearer {TOKENS[OPERATOR]}"}
+    assert client.get("/api/about", headers=bearer).json()["role"] == OPERATOR
+    answer = client.post("/api/convert", json={"document": {"a": 1}}, headers=bearer)
+    assert answer.json() == {"text": "a: 1\n"}
+    assert code(client.get("/api/about", headers={"Authorization": "Bearer guess"})) == "ND-104-13"
+
+
+def test_wrong_tokens_are_counted(client: TestClient) -> None:
+    seen = [post(client, "/api/login", {"token": "guess"}).status_code for _ in range(12)]
+    assert seen == [401] * 10 + [429] * 2
+    for body in ({}, {"token": 5}, {"token": None}):
+        assert post(client, "/api/login", body).status_code == 429
+
+
+def test_logging_out_ends_the_session(operator: TestClient) -> None:
+    cookie = operator.cookies.get(f"netdyno_{PORT}")
+    assert post(operator, "/api/logout").status_code == 200
+    answer = operator.get("/api/about", headers={"Cookie": f"netdyno_{PORT}={cookie}"})
+    assert answer.status_code == 401
+
+
+def test_every_answer_carries_the_policy(operator: TestClient, run: str) -> None:
+    for path in ("/", "/assets/main.js", "/api/about", "/api/runs/none", "/nothing", f"/report/{run}"):
+        headers = operator.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_a_report_has_no_rights_here(operator: TestClient, run: str) -> None:
+    policy = operator.get(f"/report/{run}").headers["content-security-policy"]
+    sandbox = policy.partition(";")[0].split()
+    assert sandbox[0] == "sandbox"
+    assert "allow-same-origin" not in sandbox
+
+
+def test_a_body_at_the_limit_is_read_and_one_beyond_is_not(operator: TestClient) -> None:
+    room = BODY - len('{"text": ""}')
+    answer = post(operator, "/api/convert", {"text": "#" * room})
+    assert "a request of over" not in answer.json()["error"]["what"], "it is read, and too long for a profile"
+    answer = post(operator, "/api/convert", {"text": "#" * (room + 1)})
+    assert "a request of over" in answer.json()["error"]["what"]
+
+
+def test_a_body_without_a_length_is_limited_too(operator: TestClient) -> None:
+    def chunks() -> object:
+        for _ in range(BODY // 65536 + 2):
+            yield b"#" * 65536
+
+    headers = {"Origin": SITE, "Content-Type": "application/json"}
+    answer = operator.post("/api/convert", content=chunks(), headers=headers)  # type: ignore[arg-type]
+    assert code(answer) == "ND-104-32"
+
+
+@pytest.mark.parametrize(
+    ("host", "one"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_attempts_are_counted_by_host(host: str, one: str) -> None:
+    assert address({"type": "http", "client": (host, 5)}) == one

@@ -1,0 +1,135 @@
+"""Streams: one reader for many watchers, and a slow one that gets the whole instead of a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from netdyno.web.hub import Channel, Hub, Stream
+
+
+class Counting:
+    """A source whose news are numbers."""
+
+    def __init__(self, last: int) -> None:
+        self.number, self.last, self.reads = 0, last, 0
+
+    async def read(self) -> Any:
+        self.reads += 1
+        if self.number >= self.last:
+            return None
+        self.number += 1
+        return self.number
+
+    async def whole(self) -> Any:
+        return {"until": self.number}
+
+    @property
+    def over(self) -> bool:
+        return self.number >= self.last
+
+
+def told(message: bytes) -> tuple[str, Any]:
+    event, data = message.decode().strip().split("\n")
+    return event.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def test_all_watchers_share_one_reader() -> None:
+    async def main() -> None:
+        source = Counting(20)
+        channel = Channel(source, 0.001, lambda: None)
+
+        async def watch() -> list[Any]:
+            return [told(message) async for message in channel.watch()]
+
+        seen = await asyncio.gather(*(watch() for _ in range(50)))
+        assert source.reads <= 22
+        for events in seen:
+            assert events[0][0] == "whole"
+            assert events[-1] == ("over", {})
+            # nothing is missing: each number follows the one before, or a whole stands in its place
+            at = 0
+            for name, data in events[:-1]:
+                if name == "whole":
+                    assert data["until"] >= at
+                    at = data["until"]
+                else:
+                    assert data == at + 1
+                    at = data
+            assert at == 20
+
+    asyncio.run(main())
+
+
+def test_a_watcher_that_stands_still_gets_the_whole_afterwards() -> None:
+    async def main() -> None:
+        channel = Channel(Counting(30), 0.001, lambda: None)
+        slow, quick = channel.watch(), channel.watch()
+        assert told(await anext(slow)) == ("whole", {"until": 1})
+        assert [told(one)[0] async for one in quick][-1] == "over"
+        assert told(await anext(slow)) == ("whole", {"until": 30})
+        assert told(await anext(slow)) == ("over", {})
+
+    asyncio.run(main())
+
+
+def test_the_last_watcher_ends_the_reader() -> None:
+    async def main() -> None:
+        source = Counting(10**9)
+        hub = Hub()
+        channel = hub.channel("x", lambda: source, 0.001)
+        assert hub.channel("x", lambda: Counting(1), 0.001) is channel
+        watching = channel.watch()
+        await anext(watching)
+        await anext(watching)
+        await watching.aclose()  # type: ignore[attr-defined]
+        reads = source.reads
+        await asyncio.sleep(0.05)
+        assert source.reads <= reads + 1
+        assert hub.channel("x", lambda: Counting(1), 0.001) is not channel
+
+    asyncio.run(main())
+
+
+def test_a_browser_that_takes_nothing_is_hung_up_on(monkeypatch: Any) -> None:
+    monkeypatch.setattr("netdyno.web.hub.SEND", 0.05)
+
+    async def main() -> None:
+        source = Counting(10**9)
+        channel = Channel(source, 0.001, lambda: None)
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) > 3:
+                await asyncio.Event().wait()  # its window is full
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        await asyncio.wait_for(Stream(channel)({"type": "http"}, receive, send), 60)
+        assert len(sent) == 4
+        reads = source.reads
+        await asyncio.sleep(0.05)
+        assert source.reads <= reads + 1
+
+    asyncio.run(main())
+
+
+def test_a_browser_that_leaves_ends_its_stream() -> None:
+    async def main() -> None:
+        channel = Channel(Counting(10**9), 0.001, lambda: None)
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            await asyncio.sleep(0.05)
+            return {"type": "http.disconnect"}
+
+        await asyncio.wait_for(Stream(channel)({"type": "http"}, receive, send), 60)
+        assert sent[0]["type"] == "http.response.start"
+
+    asyncio.run(main())
