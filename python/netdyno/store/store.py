@@ -165,7 +165,7 @@ class Store:
     def owners(self) -> dict[str, tuple[int, int]]:
         """Runs that are not over, with the process of each: its number and start time."""
         query = "SELECT id, owner FROM runs WHERE state = 'running' AND owner <> ''"
-        with self._told():
+        with self._sqlite_errors():
             found = [(run, owner.split()) for run, owner in self._db.execute(query)]
         return {run: (int(owner[0]), int(owner[1])) for run, owner in found}
 
