@@ -191,7 +191,22 @@ SWITCH = System(
         "ovs-kernel": "netdyno.switch.driver.ovs:OvsKernel",
         "l2fwd": "netdyno.switch.driver.l2fwd:L2fwd",
     },
-    pages={"switch-compare": "netdyno.switch.pages:compared"},
+    demo=Demo(
+        word="switch",
+        about="virtual switches and a service chain",
+        help="""
+With `switch`: the kernel's bridge and Open vSwitch's datapath in user space are compared over TCP, six trials
+each in randomised order. Then packets go through a firewall and a NAT steered by OpenFlow rules, and each hop
+is proven. It takes less than 90 seconds.
+""".strip(),
+        run="netdyno.switch.demo:run",
+    ),
+    more_verbs={"chain": "netdyno.switch.verbs:chain_app"},
+    formats={"netdyno-chain": "netdyno.switch.chain.spec:findings"},
+    pages={
+        "switch-compare": "netdyno.switch.pages:compared",
+        "chain-run": "netdyno.switch.pages:compared",
+    },
 )
 
 WEB = System(name="web", verb="web", verbs="netdyno.web.verbs:web", after="report")

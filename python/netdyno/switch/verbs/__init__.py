@@ -1,4 +1,4 @@
-"""`netdyno switch`: the list of its verbs."""
+"""`netdyno switch` and `netdyno chain`: the lists of their verbs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ VERBS = {
     "list": ".listing:list_",
     "compare": ".compare:compare",
 }
+CHAIN_VERBS = {
+    "show": ".chain:show",
+    "verify": ".chain:verify",
+    "run": ".chain_run:run",
+}
 
 app = typer.Typer(
     help="Compare virtual switches.",
@@ -18,8 +23,20 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     add_completion=False,
 )
+chain_app = typer.Typer(
+    help="Build service chains over a virtual switch, prove where packets go, measure them.",
+    cls=Verbs.of(__name__, CHAIN_VERBS),
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+)
 
 
 @app.callback()
 def _options() -> None:
+    pass
+
+
+@chain_app.callback()
+def _chain_options() -> None:
     pass

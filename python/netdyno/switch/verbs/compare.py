@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import Error
-from netdyno.experiment.arms import Arm, Contrast
+from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.pairs import unequal
 from netdyno.lab import impairment
 from netdyno.lab.topology import need_root
@@ -24,7 +24,7 @@ from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
 from netdyno.switch.bench import Spec
-from netdyno.switch.compare import ComparisonOutcome, ComparisonRequest
+from netdyno.switch.compare import ComparisonRequest
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
@@ -137,7 +137,7 @@ def compare(
     if as_json:
         console.document(found.document["result"])
     else:
-        show(found)
+        show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
         raise unequal(odd.unequal)
@@ -183,25 +183,26 @@ class Progress:
         console.note(f"trial {done} of {of}, {arm.name}: {said}; {quantities.wait(left)} left")
 
 
-def show(found: ComparisonOutcome) -> None:
-    """Each switch, then every two of them."""
-    metrics = list(found.metrics.values())
+def show_arms(
+    found: MeasuredArms, judged: Sequence[Contrast], of: Mapping[str, Metric], title: str, blocks: int
+) -> None:
+    """Each arm, then every two of them."""
+    metrics = list(of.values())
     rows = []
-    for place, arm in enumerate(found.arms.arms):
-        seen = found.arms.valid(place)
+    for place, arm in enumerate(found.arms):
+        seen = found.valid(place)
         cells = [spread([one.metrics[m.name] for one in seen if m.name in one.metrics], m) for m in metrics]
         cpu = [one.counters.get("switch.cpu", 0.0) / one.seconds for one in seen if one.seconds]
         rows.append((arm.name, str(len(seen)), *cells, f"{mean(cpu):.0%}" if any(cpu) else "–"))
-    heads = ("switch", "trials", *(m.name for m in metrics), "CPU of the switch")
-    console.table(heads, rows, found.study.bench, right=heads[1:])
-    pairs = [
-        row(one, finding, found.arms.arms) for one in found.contrasts for finding in one.comparison.findings
-    ]
-    heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
-    per = found.contrasts[0].comparison.level
-    title = f"{found.repeat} blocks, level {per:.3g} for each of {len(found.contrasts)} comparisons"
-    console.table(heads, pairs, title, right=heads[2:5])
-    for what, count in found.arms.again.items():
+    heads: tuple[str, ...] = ("", "trials", *(m.name for m in metrics), "CPU of the switch")
+    console.table(heads, rows, title, right=heads[1:])
+    if judged:
+        lines = [row(one, f, found.arms) for one in judged for f in one.comparison.findings]
+        heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
+        level = judged[0].comparison.level
+        said = f"{blocks} blocks, level {level:.3g} for each of {len(judged)} comparisons"
+        console.table(heads, lines, said, right=heads[2:5])
+    for what, count in found.again.items():
         console.out().print(f"{count} trials measured again: {what}", markup=False)
 
 

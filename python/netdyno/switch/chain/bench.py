@@ -1,0 +1,82 @@
+"""The bench of a chain: a workload through its functions, by how many of them it passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.lab.counters import CounterSource, Sampler
+from netdyno.lab.workload import Site
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch.bench import Spec, moved, workload
+from netdyno.switch.chain import layout, steering
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.steering import CLIENT, SERVER
+
+
+def lengths(chain: Chain) -> list[int]:
+    """How many functions traffic can pass: from none to all, or only all where addresses part the network."""
+    every = len(chain.chain)
+    return [every] if chain.routed(chain.chain) else list(range(every + 1))
+
+
+@dataclass
+class ChainBench:
+    """Measures a chain that is set up; a setting is how many functions traffic passes: `{"functions": 2}`."""
+
+    lab: ChainLab
+    spec: Spec
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the workload."""
+        return workload(self.spec).metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial over the same hosts and functions; the rules are replaced before."""
+        lab, count, started = self.lab, int(setting["functions"]), time.time()
+        short = shortened(lab.chain, count)
+        lab.program(steering.rules(short))
+        folder = lab.folder
+        assert folder is not None, "the lab is set up"
+        spaces = {host: lab.network.namespace(host) for host in (CLIENT, SERVER)}
+        site = Site(spaces[CLIENT], spaces[SERVER], layout.addresses(lab.chain).server, folder, lab.notes)
+        load = workload(self.spec)
+        load.serve(site)
+        metrics: Mapping[str, float] = {}
+        series: Mapping[str, Any] = {}
+        why, counters = "", dict[str, float]()
+        try:
+            with Sampler({host: CounterSource(space) for host, space in spaces.items()}) as sampler:
+                before, cpu, begin = lab.switch.counters(), lab.switch.cpu(), time.monotonic()
+                try:
+                    seen = load.run(site, seed)
+                    metrics, why, series = seen.metrics, seen.wrong, seen.series
+                    counters |= seen.counters
+                except Error as e:
+                    # a load that does not get through is a result of the chain
+                    if e.code != "ND-91-25":
+                        raise
+                    why = str(e)
+                seconds = time.monotonic() - begin
+                counters |= sampler.stop()
+        finally:
+            load.stop()
+        if dead := lab.dead():
+            metrics, why = {}, f"a part of the chain ended during the trial: {dead}"
+        else:
+            counters["switch.cpu"] = lab.switch.cpu() - cpu
+            counters |= moved(before, lab.switch.counters())
+        return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+
+
+def shortened(chain: Chain, count: int) -> Chain:
+    """The first functions of a chain alone, for all traffic, if they are not all."""
+    if count == len(chain.chain):
+        return chain
+    kept = chain.chain[:count]
+    return chain.model_copy(update={"chain": kept, "classes": {}})

@@ -1,0 +1,136 @@
+"""Captures at all ports of a chain at once: frames that hosts send and receive, with the kernel's time."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from netdyno.switch.chain.sight import Key, Sighting, key, server_port
+from netdyno.switch.chain.steering import Port
+from netdyno.system import namespace
+
+SO_TIMESTAMPNS = 35
+ETH_P_ALL = 3
+BUFFER = 1 << 20
+MOST = 200_000
+"""Sightings that are kept at most."""
+
+
+class Captures:
+    """A socket at every port, from its making to its closing."""
+
+    def __init__(self, ports: Sequence[Port], space: Callable[[str], str]) -> None:
+        self.seen: dict[Key, list[Sighting]] = defaultdict(list)
+        self.senders: dict[Key, tuple[int, str, tuple[int, int, int] | None]] = {}
+        """Of each packet, when and by which host it was sent first, and its protocol and ports there."""
+        self.frames: dict[tuple[Key, Port], bytes] = {}
+        """Of each packet, as it was at each port that sent it first."""
+        self.last = time.monotonic()
+        self.lock = threading.Lock()
+        self._count = 0
+        self._sockets: dict[int, tuple[socket.socket, Port]] = {}
+        self._poll = select.epoll()
+        self._stop, self._stopped = socket.socketpair()
+        try:
+            for port in ports:
+                made = namespace.inside(space(port.host), lambda port=port: _open(port.interface))  # type: ignore[misc]
+                self._sockets[made.fileno()] = (made, port)
+                self._poll.register(made.fileno(), select.EPOLLIN)
+            self._poll.register(self._stopped.fileno(), select.EPOLLIN)
+        except BaseException:
+            self._release()
+            raise
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def of(self, one: Key) -> list[Sighting]:
+        """Where a packet was seen until now."""
+        with self.lock:
+            return list(self.seen.get(one, ()))
+
+    def sent_by(self, host: str) -> dict[Key, tuple[int, int, int] | None]:
+        """Packets that a host was the first to send, with protocol and ports."""
+        with self.lock:
+            return {one: about for one, (_, by, about) in self.senders.items() if by == host}
+
+    def clear(self) -> None:
+        """Forget what was seen."""
+        with self.lock:
+            self.seen.clear()
+            self.senders.clear()
+            self.frames.clear()
+            self._count = 0
+            self.last = time.monotonic()
+
+    def quiet(self, seconds: float, most: float) -> None:
+        """Wait until nothing was seen for so long, or as long as is allowed."""
+        until = time.monotonic() + most
+        while time.monotonic() < min(until, self.last + seconds):
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """End it."""
+        self._stop.send(b"x")
+        self._thread.join(5.0)
+        self._release()
+
+    def _release(self) -> None:
+        self._poll.close()
+        for one, _ in self._sockets.values():
+            one.close()
+        self._stop.close()
+        self._stopped.close()
+
+    def _read(self) -> None:
+        while True:
+            for number, _ in self._poll.poll():
+                if number not in self._sockets:
+                    return
+                self._one(*self._sockets[number])
+
+    def _one(self, made: socket.socket, port: Port) -> None:
+        for _ in range(256):
+            try:
+                frame, ancillary, _, about = made.recvmsg(2048, 128)
+            except (BlockingIOError, OSError):
+                return
+            known = key(frame)
+            if known is None:
+                continue
+            at = next((_nanoseconds(data) for level, kind, data in ancillary if kind == SO_TIMESTAMPNS),
+                      time.time_ns())  # fmt: skip
+            sends = about[2] == socket.PACKET_OUTGOING
+            with self.lock:
+                if self._count >= MOST:
+                    continue
+                self._count += 1
+                self.seen[known].append(Sighting(at, port, sends))
+                if sends:
+                    # sockets are read in no order of time
+                    if known not in self.senders or at < self.senders[known][0]:
+                        self.senders[known] = (at, port.host, server_port(frame))
+                    self.frames.setdefault((known, port), frame)
+                self.last = time.monotonic()
+
+
+def _open(interface: str) -> socket.socket:
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    try:
+        made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        made.bind((interface, 0))
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _nanoseconds(data: bytes) -> int:
+    seconds, rest = struct.unpack("ll", data[: struct.calcsize("ll")])
+    return int(seconds * 1_000_000_000 + rest)

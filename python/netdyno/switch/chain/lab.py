@@ -1,0 +1,180 @@
+"""A chain made real: hosts, functions, the switch with its flows; it lives as long as it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.lab.dut.base import DutSite
+from netdyno.lab.network import Network
+from netdyno.switch.chain import layout, steering
+from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
+from netdyno.switch.chain.vnf import KINDS, Vnf
+from netdyno.switch.chain.vnf.base import VnfSite
+from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.system import namespace
+from netdyno.system.journal import Journal, journal
+from netdyno.system.process import find
+
+
+@dataclass
+class ChainLab:
+    """A running chain. Its parts go with it, in reverse."""
+
+    chain: Chain
+    paths: Mapping[str, Any] = field(default_factory=dict)
+    """How the link of a host treats packets, as in `netdyno impair`."""
+    folder: Path | None = None
+    notes: Journal = field(default_factory=journal)
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
+    rules: Sequence[Rule] = ()
+    """Those that its description asks for."""
+    vnfs: dict[str, Vnf] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _network: Network | None = None
+    _switch: Switch | None = None
+
+    @property
+    def network(self) -> Network:
+        """Its hosts and links."""
+        assert self._network is not None, "it is set up"
+        return self._network
+
+    @property
+    def switch(self) -> Switch:
+        """Between them."""
+        assert self._switch is not None, "it is set up"
+        return self._switch
+
+    def __enter__(self) -> ChainLab:
+        kind = DRIVERS[self.chain.switch]
+        if why := kind.missing():
+            fix = "`netdyno switch list` shows which switches work here"
+            raise Error("ND-92-60", f"{kind.driver} cannot run here: {why}", at="switch", fix=fix)
+        for name, one in self.chain.vnfs.items():
+            if needed := KINDS[one.kind].program:
+                with _of(name):
+                    find(*needed)
+        with ExitStack() as stack:
+            try:
+                self._up(stack)
+            except BaseException:
+                with self.shield():
+                    stack.close()
+                raise
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.shield():
+            self._stack.close()
+
+    def _up(self, stack: ExitStack) -> None:
+        if self.folder is None:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-chain-")))
+        made = layout.topology(self.chain, self.paths)
+        network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
+        self._network = stack.enter_context(network)
+        known = layout.addresses(self.chain)
+        for name, one in self.chain.vnfs.items():
+            site = VnfSite(
+                name, network.namespace(name), self.folder, known.inside.get(name, ""),
+                known.outside.get(name, ""), known.routes.get(name, {}), self.notes,
+            )  # fmt: skip
+            vnf = KINDS[one.kind](site, one.options)
+            stack.callback(vnf.teardown)
+            vnf.setup()
+            self.vnfs[name] = vnf
+        self._routes(known)
+        ports = list(layout.switch_ports(self.chain).values())
+        options = {**self.chain.options, "ports": ports, "learning": False}
+        place = DutSite(
+            layout.SWITCH,
+            "",
+            network.namespace(layout.SWITCH),
+            notes=self.notes,
+            log=self.folder / "switch.log",
+        )
+        switch = DRIVERS[self.chain.switch](place, options)
+        stack.callback(switch.teardown)
+        switch.setup()
+        self._switch = switch
+        self.rules = steering.rules(self.chain)
+        self.program(self.rules)
+
+    def program(self, rules: Iterable[Rule]) -> None:
+        """Replace the flows of the switch by these."""
+        ports = layout.switch_ports(self.chain)
+        flows = [
+            replace(one.flow, in_port=ports[one.flow.in_port], to=[ports[to] for to in one.flow.to])
+            for one in rules
+        ]
+        self.switch.program(flows)
+
+    def _routes(self, known: layout.Addresses) -> None:
+        """Of the ends; and addresses of neighbours, so that each class is seen by itself, and not through
+        ARP, which is of the default class."""
+        for host in (CLIENT, SERVER):
+            for to, by in known.routes[host].items():
+                self._ip(host, "route", "replace", to, "via", by)
+        stops = [CLIENT, *self.chain.routed(self.chain.chain), SERVER]
+        for left, right in pairwise(stops):
+            a, b = ("eth0" if left == CLIENT else "out"), ("eth0" if right == SERVER else "in")
+            for host, interface, of, at in ((left, a, right, b), (right, b, left, a)):
+                address = self._address(known, of, at)
+                self._ip(host, "neigh", "replace", address, "lladdr", self._mac(of, at), "dev", interface,
+                         "nud", "permanent")  # fmt: skip
+
+    @staticmethod
+    def _address(known: layout.Addresses, host: str, interface: str) -> str:
+        if host in (CLIENT, SERVER):
+            return known.client if host == CLIENT else known.server
+        return (known.inside if interface == "in" else known.outside)[host].partition("/")[0]
+
+    def _mac(self, host: str, interface: str) -> str:
+        found: list[str] = []
+
+        def look(ip: Any) -> None:
+            (link,) = ip.get_links(ip.link_lookup(ifname=interface)[0])
+            found.append(str(link.get_attr("IFLA_ADDRESS")))
+
+        self.network.nodes[host].inside(look)  # type: ignore[attr-defined]
+        return found[0]
+
+    def _ip(self, host: str, *words: str) -> None:
+        command = [find("ip", "iproute2"), *words]
+        done = namespace.inside(
+            self.network.namespace(host),
+            lambda: subprocess.run(command, capture_output=True, text=True, check=False),
+        )
+        if done.returncode:
+            raise Error("ND-92-26", f"ip {' '.join(words)}: {done.stderr.strip()}", at=host)
+
+    def dead(self) -> str:
+        """What of it does not run any more, with its last words; empty: all does."""
+        if not self.switch.alive():
+            return f"the switch {self.chain.switch}: {self.switch.death()}"
+        for name, vnf in self.vnfs.items():
+            if not vnf.alive():
+                assert vnf.process is not None
+                return f"the function {name} ({vnf.process.ending()}): {vnf.process.tail(3) or 'no log'}"
+        return ""
+
+
+@contextlib.contextmanager
+def _of(name: str) -> Any:
+    try:
+        yield
+    except Error as e:
+        e.at = f"vnfs.{name}"
+        raise

@@ -1,0 +1,122 @@
+"""A chain measured: verified, then a workload by how many functions it passes, recorded and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.experiment import arms, entry
+from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
+from netdyno.experiment.record import TrialRecord
+from netdyno.experiment.study import Study
+from netdyno.stats.observation import Metric
+from netdyno.switch.bench import Spec, workload
+from netdyno.switch.chain import verify as verifying
+from netdyno.switch.chain.bench import ChainBench, lengths
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.verify import Verification
+from netdyno.switch.compare import finding, trial_document
+from netdyno.switch.driver import DRIVERS
+
+KIND = "chain-run"
+
+
+@dataclass(frozen=True)
+class ChainRequest:
+    """A measurement of a chain."""
+
+    chain: Chain
+    name: str
+    """In words: of its file."""
+    bench: Spec
+    repeat: int = 5
+    level: float = 0.05
+    matters: float = 0.05
+    seed: int = 1
+    metrics: Sequence[str] = ()
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class ChainOutcome:
+    """A measured chain and its stored study."""
+
+    verification: Verification
+    arms: MeasuredArms
+    contrasts: Sequence[Contrast]
+    metrics: Mapping[str, Metric]
+    document: Mapping[str, Any]
+    study: Study
+    repeat: int
+
+
+def measure(
+    request: ChainRequest,
+    note: Callable[[str], None] = lambda _: None,
+    progress: arms.Progress = lambda done, of, arm, seen: None,
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> ChainOutcome:
+    """Verify, measure, judge and store. Call again to resume after an interrupt."""
+    chain, every = request.chain, workload(request.bench).metrics
+    metrics = {k: m for k, m in every.items() if not request.metrics or k in request.metrics}
+    if unknown := [one for one in request.metrics if one not in metrics]:
+        fix = f"It measures: {', '.join(every)}"
+        raise Error("ND-104-52", f"the workload measures no {unknown[0]!r}", at="--metric", fix=fix)
+    sides = [Arm(words(chain, count), {"functions": count}) for count in lengths(chain)]
+    count = max(request.repeat, arms.least_blocks(len(sides), len(metrics), request.level) * (len(sides) > 1))
+    if count > request.repeat:
+        said = f"{len(metrics)} metrics of {len(sides)} lengths"
+        note(f"{request.repeat} repetitions can show nothing of {said}: {count} are measured")
+    label = request.bench.label.replace("through a switch", f"through the chain {request.name}")
+    plan = {
+        "chain": chain.model_dump(mode="json"), "repeat": count, "seed": request.seed,
+        "level": request.level, "metrics": list(metrics),
+    }  # fmt: skip
+    study = Study.of(KIND, label, plan)
+
+    def leg(trial: TrialRecord) -> str:
+        return sides[trial.index % len(sides)].name
+
+    with entry.open_entry(study, every, leg=leg, fresh=request.fresh) as kept:
+        paths = {"client": request.bench.path} if request.bench.path else {}
+        with ChainLab(chain, paths, shield=shield) as lab:
+            proof = verifying.verify(lab)
+            if not proof.good:
+                odd = next(one for one in proof.ways if not one.good)
+                what = str(odd.fault) if odd.fault else odd.untested
+                fix = "`netdyno chain verify` shows every hop"
+                raise Error("ND-99-40", f"{odd.traffic} {odd.way}: {what}", at=request.name, fix=fix)
+            note(f"verified in {proof.seconds:.1f} s: every class took its way")
+            bench = ChainBench(lab, request.bench)
+            found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
+            version = lab.switch.version()
+        judged = arms.contrasts(found, metrics, level=request.level, matters=request.matters)
+        about = DRIVERS[chain.switch].about
+        document = {
+            "bench": label, "repeat": count, "level": request.level, "segments": False,
+            "chain": {"ways": {name: list(way) for name, way in chain.ways().items()}, "switch": chain.switch,
+                      "kinds": {name: one.kind for name, one in chain.vnfs.items()}},
+            "verified": [one.document() for one in proof.ways],
+            "arms": [
+                {"name": side.name, "setting": dict(side.setting), "version": f"{chain.switch} {version}",
+                 "about": about,
+                 "metrics": {k: {"unit": m.unit, "values": [s.metrics.get(k) for s in found.valid(place)]}
+                             for k, m in every.items()},
+                 "trials": [trial_document(seen) for seen in found.seen[place]]}
+                for place, side in enumerate(sides)
+            ],
+            "contrasts": [one.document(sides) for one in judged], "again": dict(found.again),
+        }  # fmt: skip
+        said = finding(judged, sides) if judged else "measured"
+        valid = not any(one.comparison.invalid for one in judged)
+        written = kept.finish(document, [], finding=said, valid=valid)
+    return ChainOutcome(proof, found, judged, metrics, written, study, count)
+
+
+def words(chain: Chain, count: int) -> str:
+    """The first functions of a chain, in a line."""
+    return " → ".join(["client", *chain.chain[:count], "server"])

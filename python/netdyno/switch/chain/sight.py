@@ -1,0 +1,130 @@
+"""What is seen of a packet at the ports of a chain, and whether that is the way it was to take; pure."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netdyno.switch.chain.steering import Port, Rule, Step
+
+Key = tuple[object, ...]
+"""Tells a packet at every hop, whatever a NAT changes of its addresses and ports."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A frame at a port."""
+
+    at: int
+    """Nanoseconds, of one clock for all ports."""
+    port: Port
+    sends: bool
+    """Whether the host of the port sent it."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Where a packet left its way."""
+
+    what: str
+    rule: Rule | None = None
+    """The rule at fault; None: a function or an end."""
+    host: str = ""
+    """The host at fault, where it is no rule."""
+    excess: bool = False
+    """Whether there is one packet too many: any rule before may have made it."""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.what}" if self.rule else f"{self.host}: {self.what}"
+
+
+def key(frame: bytes) -> Key | None:
+    """What tells a packet of TCP, UDP or ARP over Ethernet; None for others.
+
+    TCP's numbers are drawn anew for each connection and pass a NAT unchanged; of UDP it is the payload.
+    """
+    kind, at = frame[12:14], 14
+    if kind == b"\x81\x00":
+        kind, at = frame[16:18], 18
+    if kind == b"\x08\x06" and len(frame) >= at + 28:
+        operation, sender, target = frame[at + 6 : at + 8], frame[at + 14 : at + 18], frame[at + 24 : at + 28]
+        return "arp", operation, sender, target
+    if kind != b"\x08\x00" or len(frame) < at + 20:
+        return None
+    length = struct.unpack_from("!H", frame, at + 2)[0]
+    transport, end = at + (frame[at] & 15) * 4, at + length
+    if frame[at + 9] == 6 and len(frame) >= transport + 20:
+        numbers, words = frame[transport + 4 : transport + 12], frame[transport + 12] >> 4
+        return "tcp", numbers, frame[transport + 13], end - transport - words * 4
+    if frame[at + 9] == 17 and len(frame) >= transport + 8:
+        return "udp", frame[transport + 8 : end]
+    return None
+
+
+def server_port(frame: bytes) -> tuple[int, int, int] | None:
+    """IP protocol, source port and destination port of a frame over IPv4."""
+    at = 18 if frame[12:14] == b"\x81\x00" else 14
+    transport = at + (frame[at] & 15) * 4 if len(frame) > at else 0
+    if frame[at - 2 : at] != b"\x08\x00" or len(frame) < transport + 4:
+        return None
+    source, target = struct.unpack_from("!HH", frame, transport)
+    return frame[at + 9], source, target
+
+
+def judge(way: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:
+    """Whether a packet that was sent so often took its way: each point as often, in order, and no other.
+
+    The first departure is told, with the rule that brings a packet to that point.
+    """
+    counts = Counter((one.port, one.sends) for one in seen)
+    for place, step in enumerate(way[1:], 1):
+        count = counts[step.port, step.sends]
+        if count == sent:
+            continue
+        if count > sent:
+            what = f"{step} it {count} times, and it was sent {_times(sent)}"
+            return _fault(step, way[place - 1], what, excess=True)
+        return _fault(step, way[place - 1], f"{step.port} {_missed(step, count, sent)}{_stray(way, seen)}")
+    points = {(step.port, step.sends) for step in way}
+    for one in sorted(seen, key=lambda s: s.at):
+        if (one.port, one.sends) not in points and not one.sends:
+            step = next(step for step in way if step.rule)
+            return _fault(step, step, f"{one.port} receives it, too, and is not on its way", excess=True)
+    if sent == 1:
+        return _order(way, seen)
+    return None
+
+
+def _order(way: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
+    # a copy is in no order with the rest
+    wanted = [step for step in way if not step.copy]
+    points = {(step.port, step.sends): step for step in wanted}
+    found = [points[one.port, one.sends] for one in sorted(seen, key=lambda s: s.at)
+             if (one.port, one.sends) in points]  # fmt: skip
+    for place, (step, came) in enumerate(zip(wanted, found, strict=False)):
+        if step != came and place:
+            return _fault(step, wanted[place - 1], f"{came} it before {step}")
+    return None
+
+
+def _fault(step: Step, before: Step, what: str, *, excess: bool = False) -> Fault:
+    if step.rule is not None:
+        return Fault(what, step.rule, excess=excess)
+    return Fault(what, host=before.port.host, excess=excess)
+
+
+def _missed(step: Step, count: int, sent: int) -> str:
+    verb = "sends it" if step.sends else "receives it"
+    return f"{verb} {_times(count)}, and it was sent {_times(sent)}" if count else f"never {verb}"
+
+
+def _stray(way: Sequence[Step], seen: Sequence[Sighting]) -> str:
+    points = {(step.port, step.sends) for step in way}
+    elsewhere = [one for one in sorted(seen, key=lambda s: s.at) if (one.port, one.sends) not in points]
+    return f"; {elsewhere[0].port} receives it instead" if elsewhere else ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -1,0 +1,152 @@
+"""The description of a service chain: functions, the order in which traffic passes them, its classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from netdyno import config
+from netdyno.config import Config
+from netdyno.errors import Error
+from netdyno.experiment.validation import Finding
+from netdyno.switch.chain.vnf import KINDS
+from netdyno.switch.driver import DRIVERS
+
+ENDS = ("client", "server", "switch")
+MOST_VNFS, MOST_CLASSES = 128, 64
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+FORMAT: Literal["netdyno-chain/1"] = "netdyno-chain/1"
+REST = "default"
+"""The class of all traffic that is in no other."""
+
+
+class Function(Config):
+    """A network function (VNF): a namespace with the ports `in` and `out`."""
+
+    kind: str
+    """Its kind, such as `firewall`."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of its kind."""
+
+    @field_validator("kind")
+    @classmethod
+    def _kind(cls, value: str) -> str:
+        if value not in KINDS:
+            raise ValueError(f"the kind {value[:80]!r} is not known; there are {', '.join(KINDS)}")
+        return value
+
+
+class Match(Config):
+    """Which packets are in a class: by protocol and the server's port."""
+
+    protocol: Literal["tcp", "udp"]
+    """Protocol over IPv4."""
+    port: int = Field(ge=1, le=65535)
+    """Port of the server."""
+
+
+class TrafficClass(Config):
+    """Traffic that takes a way of its own."""
+
+    match: Match
+    """Its packets, from the client; replies are matched by the same port."""
+    chain: list[str]
+    """Functions that it passes, in order."""
+    blocked_by: str | None = None
+    """The function that is to let none of it pass."""
+
+
+class Chain(Config):
+    """A service chain between a client and a server."""
+
+    format: Literal["netdyno-chain/1"] = FORMAT
+    """Which format this is."""
+    vnfs: dict[str, Function]
+    """Network functions by name: small letters, digits and `_`."""
+    chain: list[str]
+    """Functions that traffic passes from the client to the server, in order, and back in reverse; traffic of
+    `classes` excepted."""
+    classes: dict[str, TrafficClass] = Field(default_factory=dict)
+    """Traffic that takes another way; the first class that matches counts."""
+    switch: str = "ovs-netdev"
+    """Driver of the switch, which must have flows."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the driver."""
+
+    @field_validator("switch")
+    @classmethod
+    def _switch(cls, value: str) -> str:
+        usable = [name for name, kind in DRIVERS.items() if kind.openflow]
+        if value not in usable:
+            raise ValueError(f"the switch {value[:80]!r} cannot steer; use {', '.join(usable)}")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Chain:
+        if len(self.vnfs) > MOST_VNFS or len(self.classes) > MOST_CLASSES:
+            raise ValueError(f"there can be {MOST_VNFS} functions and {MOST_CLASSES} classes at most")
+        for name in (*self.vnfs, *self.classes):
+            if not _NAME.fullmatch(name) or name in (*ENDS, REST):
+                raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
+        for name, chain in self.ways().items():
+            if unknown := next((one for one in chain if one not in self.vnfs), None):
+                raise ValueError(f"the chain of {name} names {unknown[:80]!r}, which is not in vnfs")
+        routed = self.routed(self.chain)
+        for name, chain in self.ways().items():
+            if twice := next((one for one in chain if chain.count(one) > 1), None):
+                raise ValueError(f"the chain of {name} passes {twice} twice")
+            if self.routed(chain) != routed:
+                what = f"the class {name} does not pass the routers and NATs of the rest in their order"
+                raise ValueError(f"{what}: addresses could not be the same")
+        seen: dict[tuple[str, int], str] = {}
+        for name, one in self.classes.items():
+            key = one.match.protocol, one.match.port
+            if key in seen:
+                raise ValueError(f"the classes {seen[key]} and {name} match the same packets")
+            seen[key] = name
+            if one.blocked_by is not None and one.blocked_by not in one.chain:
+                raise ValueError(f"the class {name} is blocked by {one.blocked_by!r}, which it does not pass")
+        if unused := set(self.vnfs) - {one for chain in self.ways().values() for one in chain}:
+            raise ValueError(f"no traffic passes {sorted(unused)[0]}")
+        return self
+
+    def ways(self) -> dict[str, list[str]]:
+        """Of each class, and of the rest, the functions that it passes, mirrors too."""
+        return {**{name: one.chain for name, one in self.classes.items()}, REST: self.chain}
+
+    def routed(self, chain: Sequence[str]) -> list[str]:
+        """Those of a chain that have addresses: routers and NATs."""
+        return [one for one in chain if one in self.vnfs and KINDS[self.vnfs[one].kind].routed]
+
+    def mirror(self, vnf: str) -> bool:
+        """Whether a function gets copies, and sends nothing on."""
+        return KINDS[self.vnfs[vnf].kind].mirror
+
+
+def checked(plain: Mapping[str, Any], at: str) -> Chain:
+    """A chain with the options of its functions and of its switch checked, too."""
+    made = config.check(Chain, dict(plain), "ND-104-82", at)
+    for name, one in made.vnfs.items():
+        config.check(KINDS[one.kind].Options, dict(one.options), "ND-104-82", f"{at}: vnfs.{name}.options")
+    kind = DRIVERS[made.switch]
+    config.check(kind.Options, dict(made.options), "ND-104-82", f"{at}: options")
+    return made
+
+
+def load(path: Path) -> Chain:
+    """A chain from a YAML or JSON file."""
+    plain = config.read(path)
+    if not isinstance(plain, dict):
+        fix = "`netdyno chain --help` shows one"
+        raise Error("ND-104-82", "it does not describe a chain", at=str(path), fix=fix)
+    return checked(plain, str(path))
+
+
+def findings(path: Path, data: Mapping[str, Any]) -> tuple[list[Finding], list[Finding]]:
+    """What is wrong with a file, for `netdyno validate`: raised."""
+    checked(data, str(path))
+    return [], []

@@ -1,0 +1,310 @@
+"""Proof that a chain steers: packets of each class seen at each hop, both ways, in order, exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.switch.chain import layout
+from netdyno.switch.chain.capture import Captures
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.sight import Fault, Key, judge
+from netdyno.switch.chain.spec import REST
+from netdyno.switch.chain.steering import CLIENT, SERVER, WAYS, Port, Step, Way, expected, port_names
+from netdyno.system import namespace
+
+ROUNDS = 3
+"""A fault counts if each of so many rounds shows the same: a packet that a busy machine lost is no fault."""
+ANSWER, QUIET = 1.0, 0.3
+"""Seconds that a conversation waits for a packet, and after which nothing more is on its way."""
+PROTOCOLS = {"tcp": 6, "udp": 17}
+FREE = 40_007
+"""Port of the default class, or the next one that is in no class."""
+
+
+@dataclass(frozen=True)
+class WayResult:
+    """A class of traffic in one direction."""
+
+    traffic: str
+    way: Way
+    protocol: str
+    steps: list[Step]
+    packets: int
+    """Packets that were followed."""
+    fault: Fault | None = None
+    untested: str = ""
+    """Why nothing could be followed."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Packets at each step."""
+
+    @property
+    def good(self) -> bool:
+        """Whether packets were followed, and all took their way."""
+        return self.fault is None and not self.untested
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        rule = self.fault.rule if self.fault else None
+        return {
+            "class": self.traffic, "way": self.way, "protocol": self.protocol, "packets": self.packets,
+            "steps": [{"at": str(s.port), "sends": s.sends, "copy": s.copy,
+                       "rule": s.rule.flow.cookie if s.rule else None,
+                       "packets": self.counts.get(str(s), 0)} for s in self.steps],
+            "good": self.good, "fault": str(self.fault) if self.fault else "", "untested": self.untested,
+            "rule": rule.flow.cookie if rule else None, "host": self.fault.host if self.fault else "",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All classes, both ways."""
+
+    ways: list[WayResult]
+    seconds: float
+    flows: Mapping[int, int]
+    """Packets that the switch counted by each rule."""
+
+    @property
+    def good(self) -> bool:
+        """Whether everything took its way."""
+        return all(one.good for one in self.ways)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The first departure of each class and direction."""
+        return [one.fault for one in self.ways if one.fault]
+
+    @property
+    def named(self) -> set[int]:
+        """Numbers of the rules at fault."""
+        return {one.rule.flow.cookie for one in self.faults if one.rule}
+
+
+def verify(
+    lab: ChainLab, rounds: int = ROUNDS, told: Callable[[WayResult], None] = lambda _: None
+) -> Verification:
+    """Send packets of each class through the chain, and follow them."""
+    began = time.monotonic()
+    captures = Captures(port_names(lab.chain), lab.network.namespace)
+    found: list[WayResult] = []
+    before = lab.switch.flow_packets()
+    try:
+        for traffic in lab.chain.ways():
+            for protocol, talk in _conversations(lab, traffic):
+                results = _rounds(lab, captures, traffic, protocol, talk, rounds)
+                for one in results:
+                    told(one)
+                found += results
+    finally:
+        captures.close()
+    if dead := lab.dead():
+        raise Error(
+            "ND-91-41", f"a part of the chain ended: {dead}", at="chain", fix="See its log in the folder"
+        )
+    after = lab.switch.flow_packets()
+    moved = {cookie: count - before.get(cookie, 0) for cookie, count in after.items()}
+    return Verification(found, time.monotonic() - began, moved)
+
+
+def _rounds(
+    lab: ChainLab, captures: Captures, traffic: str, protocol: str, talk: Talk, rounds: int
+) -> list[WayResult]:
+    """Again while a round shows a fault; what one round shows to be whole is whole."""
+    kept: list[WayResult] = []
+    for number in range(max(1, rounds)):
+        captures.clear()
+        talk.run(lab)
+        captures.quiet(QUIET, 3 * ANSWER)
+        seen = [_followed(lab, captures, traffic, protocol, way, talk) for way in ways(lab, traffic)]
+        if not kept:
+            kept = seen
+        else:
+            # what was good once is good; else the fault stands as it was told last
+            kept = [
+                old if old.good or (new.untested and old.fault) else new
+                for old, new in zip(kept, seen, strict=True)
+            ]
+        if all(one.good for one in kept) or number + 1 == rounds:
+            break
+    return kept
+
+
+def ways(lab: ChainLab, traffic: str) -> tuple[Way, ...]:
+    """Directions in which there is something to follow: of what is blocked, nothing comes back."""
+    return tuple(way for way in WAYS if any((r.traffic, r.way) == (traffic, way) for r in lab.rules))
+
+
+def _followed(
+    lab: ChainLab, captures: Captures, traffic: str, protocol: str, way: Way, talk: Talk
+) -> WayResult:
+    steps = talk.way(lab, expected(lab.chain, lab.rules, traffic, way), way)
+    blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
+    sender = steps[0].port.host
+    packets = [one for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, way)]
+    if not packets:
+        why = f"{sender} sent nothing: nothing of the other direction reached it"
+        return WayResult(
+            traffic, way, protocol, steps, 0, untested=why if way == "back" else f"{sender} sent nothing"
+        )
+    seen = {one: captures.of(one) for one in packets}
+    counts = {
+        str(step): sum((s.port, s.sends) == (step.port, step.sends) for all_ in seen.values() for s in all_)
+        for step in steps
+    }
+    for one in sorted(packets, key=lambda k: min(s.at for s in seen[k])):
+        if blocked and any(s.sends and s.port.host == blocked for s in seen[one]):
+            fault = Fault("it lets packets pass that it is to block", host=blocked)
+            return WayResult(traffic, way, protocol, steps, len(packets), fault, counts=counts)
+        sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen[one])
+        if found := judge(steps, seen[one], sent):
+            named = _located(lab, captures, one, steps, found) if found.excess else found
+            return WayResult(traffic, way, protocol, steps, len(packets), named, counts=counts)
+    return WayResult(traffic, way, protocol, steps, len(packets), counts=counts)
+
+
+def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault) -> Fault:
+    """The rule that makes one too many: sent again from its source, and not from the next, it does so."""
+    with captures.lock:
+        frames = {port: frame for (known, port), frame in captures.frames.items() if known == one}
+    starts = [at for at, step in enumerate(steps) if step.sends and step.port in frames]
+    low, high, found = 0, len(starts) - 1, fault
+    while low <= high:
+        middle = (low + high) // 2
+        rest = steps[starts[middle] :]
+        captures.clear()
+        _send(lab, rest[0].port, frames[rest[0].port])
+        captures.quiet(QUIET, ANSWER)
+        seen = captures.of(one)
+        # an end may send it once more by itself
+        sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
+        if odd := judge(rest, seen, sent):
+            rule = next((step.rule for step in rest if step.rule and not step.copy), None)
+            found, low = Fault(odd.what, rule, excess=True), middle + 1
+        else:
+            high = middle - 1
+    return found
+
+
+def _send(lab: ChainLab, port: Port, frame: bytes) -> None:
+    def out() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made:
+            made.bind((port.interface, 0))
+            made.send(frame)
+
+    namespace.inside(lab.network.namespace(port.host), out)
+
+
+# ------------------------------------------------------------------------------- conversations
+
+
+class Talk:
+    """A conversation between the client and the server that puts packets of a class on their way."""
+
+    def __init__(self, protocol: str, port: int) -> None:
+        self.protocol, self.port = protocol, port
+        self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
+
+    def run(self, lab: ChainLab) -> None:
+        """Have it; it may come to nothing."""
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
+            server = stack.enter_context(
+                namespace.inside(lab.network.namespace(SERVER), lambda: _socket(kind))
+            )
+            client = stack.enter_context(
+                namespace.inside(lab.network.namespace(CLIENT), lambda: _socket(kind))
+            )
+            server.bind(("", self.port))
+            to = (layout.addresses(lab.chain).server, self.port)
+            if self.protocol == "udp":
+                self._datagrams(client, server, to)
+            else:
+                self._stream(client, server, to)
+
+    def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
+        client.sendto(self.mark + b" there", to)
+        _, back = server.recvfrom(2048)
+        server.sendto(self.mark + b" back", back)
+        client.recvfrom(2048)
+
+    def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
+        server.listen(1)
+        client.connect(to)
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.settimeout(ANSWER)
+            client.sendall(self.mark)
+            accepted.recv(2048)
+            accepted.sendall(self.mark)
+            client.recv(2048)
+
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, way: Way) -> bool:
+        """Whether a packet is of it."""
+        if about is None or one[0] != self.protocol or about[0] != PROTOCOLS[self.protocol]:
+            return False
+        return about[2 if way == "there" else 1] == self.port
+
+    def way(self, lab: ChainLab, steps: list[Step], way: Way) -> list[Step]:
+        """The way of its packets, of that of its class."""
+        return steps
+
+
+class Arp(Talk):
+    """A question for the address of the next host with one, and its answer."""
+
+    def __init__(self) -> None:
+        super().__init__("arp", 0)
+
+    def run(self, lab: ChainLab) -> None:
+        """Ask."""
+        known = layout.addresses(lab.chain)
+        routed = lab.chain.routed(lab.chain.chain)
+        target = known.inside[routed[0]].partition("/")[0] if routed else known.server
+
+        def ask() -> None:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806)) as out:
+                out.bind(("eth0", 0))
+                mac = out.getsockname()[4]
+                words = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, mac, socket.inet_aton(known.client),
+                                    bytes(6), socket.inet_aton(target))  # fmt: skip
+                out.send(b"\xff" * 6 + mac + b"\x08\x06" + words)
+
+        namespace.inside(lab.network.namespace(CLIENT), ask)
+
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, way: Way) -> bool:
+        """By the operation."""
+        return one[0] == "arp" and one[1] == (b"\x00\x01" if way == "there" else b"\x00\x02")
+
+    def way(self, lab: ChainLab, steps: list[Step], way: Way) -> list[Step]:
+        """As far as the network of the client goes."""
+        routed = lab.chain.routed(lab.chain.chain)
+        if not routed:
+            return steps
+        at = next(
+            i for i, one in enumerate(steps) if one.port.host == routed[0] and one.port.interface == "in"
+        )
+        return steps[: at + 1] if way == "there" else steps[at:]
+
+
+def _conversations(lab: ChainLab, traffic: str) -> list[tuple[str, Talk]]:
+    if traffic != REST:
+        match = lab.chain.classes[traffic].match
+        return [(match.protocol, Talk(match.protocol, match.port))]
+    taken = {one.match.port for one in lab.chain.classes.values()}
+    port = next(number for number in range(FREE, 65_536) if number not in taken)
+    return [("arp", Arp()), ("udp", Talk("udp", port)), ("tcp", Talk("tcp", port))]
+
+
+def _socket(kind: socket.SocketKind) -> socket.socket:
+    made = socket.socket(socket.AF_INET, kind)
+    made.settimeout(ANSWER)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made

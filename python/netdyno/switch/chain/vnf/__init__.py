@@ -1,0 +1,15 @@
+"""Kinds of network functions: one a class, one contract (`base.py`), one line here."""
+
+from collections.abc import Mapping
+
+from netdyno.switch.chain.vnf.base import Vnf
+from netdyno.switch.chain.vnf.bridged import Bridge, Firewall, Limiter
+from netdyno.switch.chain.vnf.command import Command
+from netdyno.switch.chain.vnf.dpi import Dpi
+from netdyno.switch.chain.vnf.routed import Nat, Router
+
+KINDS: Mapping[str, type[Vnf]] = {
+    one.kind: one for one in (Bridge, Router, Firewall, Nat, Limiter, Dpi, Command)
+}
+
+__all__ = ["KINDS", "Vnf"]

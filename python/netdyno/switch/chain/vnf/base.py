@@ -1,0 +1,97 @@
+"""The contract of a network function: a namespace with the ports `in` and `out`, set up once."""
+
+from __future__ import annotations
+
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from netdyno import config
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Settings
+from netdyno.system import namespace
+from netdyno.system.journal import Journal, journal
+from netdyno.system.process import Process, find
+
+IN, OUT = "in", "out"
+"""Its ports: towards the client and towards the server. A mirror has the first only."""
+
+
+@dataclass(frozen=True)
+class VnfSite:
+    """Where a function runs, and the networks on its sides."""
+
+    name: str
+    namespace: str
+    folder: Path
+    """For logs."""
+    inside: str = ""
+    """Its address towards the client, with the prefix; empty: it has none."""
+    outside: str = ""
+    """Its address towards the server."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Networks beyond its neighbours, and by which address they are reached."""
+    notes: Journal = field(default_factory=journal)
+
+
+class Vnf(ABC):
+    """One function."""
+
+    kind: ClassVar[str]
+    about: ClassVar[str]
+    """In a sentence."""
+    routed: ClassVar[bool] = False
+    """Whether it forwards by IP addresses; else it is transparent."""
+    mirror: ClassVar[bool] = False
+    """Whether it gets copies of packets, and sends none on."""
+    Options: ClassVar[type[Settings]] = Settings
+    program: ClassVar[tuple[str, str] | None] = None
+    """A program that it needs, and its package."""
+
+    def __init__(self, site: VnfSite, options: Mapping[str, Any] | None = None) -> None:
+        self.site = site
+        self.options: Any = config.check(
+            self.Options, dict(options or {}), "ND-104-82", f"vnfs.{site.name}.options"
+        )
+        self.process: Process | None = None
+
+    @abstractmethod
+    def setup(self) -> None:
+        """Make it forward. What it makes goes with its namespace, programs excepted."""
+
+    def alive(self) -> bool:
+        """Whether its program, if it has one, runs."""
+        return self.process is None or self.process.exited() is None
+
+    def report(self) -> str:
+        """What it saw, in a line, if it tells; read after `teardown`."""
+        return ""
+
+    def teardown(self) -> None:
+        """End its program."""
+        process, self.process = self.process, None
+        if process:
+            process.stop()
+
+    def run(self, *command: str, text: str | None = None) -> None:
+        """A short program in its namespace. Raises with its words when it fails."""
+        full = [find(command[0], self.program[1] if self.program else command[0]), *command[1:]]
+        done = namespace.inside(
+            self.site.namespace,
+            lambda: subprocess.run(full, capture_output=True, text=True, check=False, input=text),
+        )
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            what = f"the function {self.site.name} ({self.kind}) cannot be set up: {' '.join(command[:3])}: "
+            raise Error("ND-92-61", what + (said[0] if said else f"status {done.returncode}"), at="vnfs")
+
+    def start(self, command: list[str], **environment: str) -> Process:
+        """A program that runs in its namespace until `teardown`."""
+        log = self.site.folder / f"vnf-{self.site.name}.log"
+        self.process = Process(
+            command, log=log, namespace=self.site.namespace, environment=environment, notes=self.site.notes
+        )
+        return self.process

@@ -1,0 +1,156 @@
+"""`netdyno chain show` and `netdyno chain verify`: a chain's rules, and proof that packets follow them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.errors import Error
+from netdyno.lab.topology import need_root
+from netdyno.switch.chain import layout, steering
+from netdyno.switch.chain import verify as verifying
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.mutate import mutants
+from netdyno.switch.chain.spec import Chain, load
+from netdyno.switch.chain.verify import Verification, WayResult
+from netdyno.switch.chain.vnf import KINDS
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+
+ChainFile = Annotated[Path, typer.Argument(help="The chain's description (YAML or JSON).", metavar="FILE")]
+
+
+def show(file: ChainFile, as_json: Json = False) -> None:
+    """Show a chain: ways of its classes, functions with their addresses, rules of the switch.
+
+    Nothing is started, and no root is needed.
+
+        netdyno chain show examples/chain.yaml
+    """
+    chain = load(file)
+    rules = steering.rules(chain)
+    known = layout.addresses(chain)
+    if as_json:
+        listed = [
+            {"number": one.flow.cookie, "class": one.traffic, "way": one.way, "from": str(one.source),
+             "to": str(one.to), "copies": [str(to) for to in one.mirrors], "match": dict(one.flow.match),
+             "priority": one.flow.priority}
+            for one in rules
+        ]  # fmt: skip
+        console.document({"ways": {name: drawn(chain, name) for name in chain.ways()}, "rules": listed})
+        return
+    for name in chain.ways():
+        console.line(f"{name}: {drawn(chain, name)}")
+    rows = [
+        (name, one.kind, known.inside.get(name, "–"), known.outside.get(name, "–"), KINDS[one.kind].about)
+        for name, one in chain.vnfs.items()
+    ]
+    console.table(("function", "kind", "address in", "address out", ""), rows)
+    every = [
+        (str(one.flow.cookie), f"{one.traffic} {one.way}", str(one.source),
+         ",".join(f"{k}={v}" if v else k for k, v in one.flow.match.items()) or "any",
+         ", ".join([str(one.to), *(f"copy to {to}" for to in one.mirrors)]))
+        for one in rules
+    ]  # fmt: skip
+    console.table(("rule", "class", "from", "match", "to"), every, f"rules of {chain.switch}")
+
+
+def drawn(chain: Chain, traffic: str) -> str:
+    """A way in a line: `client → firewall → nat → server`."""
+    blocked = chain.classes[traffic].blocked_by if traffic in chain.classes else None
+    stops: list[str] = []
+    for name in chain.ways()[traffic]:
+        if chain.mirror(name):
+            stops[-1:] = [f"{(stops or ['client'])[-1]} (copy to {name})"]
+            continue
+        stops.append(name)
+        if name == blocked:
+            return " → ".join(["client", *stops, "blocked"])
+    first = [] if stops and stops[0].startswith("client") else ["client"]
+    return " → ".join([*first, *stops, "server"])
+
+
+def verify(
+    file: ChainFile,
+    mutate: Annotated[
+        bool, typer.Option("--mutate", help="Also break each rule in turn: verify must name every one.")
+    ] = False,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            help="Rounds that must agree on a fault.", metavar="N", parser=values.whole("--rounds", 1, 20)
+        ),
+    ] = verifying.ROUNDS,
+    as_json: Json = False,
+) -> None:
+    """Set a chain up, and prove that packets of each class take their way: both directions, in order, once.
+
+    Packets of each class are sent and followed by captures at all ports of all functions. TCP packets are
+    told by their sequence numbers and datagrams by their payload, which a NAT does not change. The rule or
+    function where a packet leaves its way is named. Exit code 99 if one does. Needs root.
+
+        sudo netdyno chain verify examples/chain.yaml
+
+        sudo netdyno chain verify examples/chain.yaml --mutate
+    """
+    chain = load(file)
+    need_root()
+    journal.restore()
+    missed: list[str] = []
+    with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
+        found = verifying.verify(lab, rounds)
+        broken: list[dict[str, object]] = []
+        if mutate and found.good:
+            for one in mutants(lab.rules):
+                lab.program(one.rules)
+                seen = verifying.verify(lab, 1)
+                named = bool(seen.named) and seen.named <= one.changed
+                broken.append({"mutant": one.name, "named": sorted(seen.named), "right": named})
+                if not named:
+                    missed.append(one.name)
+                console.note(f"{one.name}: {'named' if named else 'NOT named'} {sorted(seen.named)}")
+            lab.program(lab.rules)
+    if as_json:
+        console.document({
+            "good": found.good and not missed, "seconds": found.seconds,
+            "ways": [one.document() for one in found.ways],
+            "flows": {str(k): v for k, v in found.flows.items()}, "mutants": broken,
+        })  # fmt: skip
+    else:
+        report(found)
+        if mutate and found.good:
+            console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
+    if not found.good:
+        odd = next(one for one in found.ways if not one.good)
+        what = str(odd.fault) if odd.fault else odd.untested
+        raise Error("ND-99-40", f"{odd.traffic} {odd.way} ({odd.protocol}): {what}", at=str(file))
+    if missed:
+        raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
+
+
+def report(found: Verification) -> None:
+    """A line for each class and direction, with the packets at each hop."""
+    rows = [
+        (one.traffic, one.way, one.protocol, str(one.packets), hops(one),
+         Text("in order, once" if one.good else str(one.fault) if one.fault else one.untested,
+              style="green" if one.good else "bold red"))
+        for one in found.ways
+    ]  # fmt: skip
+    console.table(("class", "way", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s")
+    sys.stdout.flush()
+
+
+def hops(one: WayResult) -> str:
+    """`client → firewall → nat → server`, as far as packets were seen."""
+    seen: list[str] = []
+    for step in one.steps:
+        host = step.port.host + (" (copy)" if step.copy else "")
+        if one.counts.get(str(step)) and (not seen or seen[-1] != host):
+            seen.append(host)
+    return " → ".join(seen) or "–"

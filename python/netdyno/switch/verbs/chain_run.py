@@ -1,0 +1,96 @@
+"""`netdyno chain run`: a workload through a chain, by how many functions it passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import files
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.errors import Error
+from netdyno.experiment.pairs import unequal
+from netdyno.lab.topology import need_root
+from netdyno.switch.bench import Spec
+from netdyno.switch.chain import measure
+from netdyno.switch.chain.measure import ChainRequest
+from netdyno.switch.chain.spec import load
+from netdyno.switch.verbs.chain import ChainFile, report
+from netdyno.switch.verbs.compare import Progress, assignments, show_arms, way
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+
+
+def run(
+    file: ChainFile,
+    workload: Annotated[str, typer.Option(help="Load from client to server.", metavar="NAME")] = "iperf3-tcp",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the workload, like seconds=60.", metavar="NAME=VALUE"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 1, 1000)),
+    ] = 5,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Test only this metric: fewer tests, more power.", metavar="METRIC"),
+    ] = None,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Significance level, over all comparisons and metrics.",
+            metavar="P",
+            parser=values.number("--level", 0, 0.5),
+        ),
+    ] = 0.05,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify a chain, then measure a workload through none, one, … all of its functions, in randomised order.
+
+    Where routers or NATs part the network, only the whole chain is measured. After an interrupt, the same
+    command resumes. Needs root.
+
+        sudo netdyno chain run examples/chain.yaml --set seconds=10
+
+        sudo netdyno chain run examples/chain-bridges.yaml --repeat 10 --html chain.html
+    """
+    spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
+    wanted = ChainRequest(
+        load(file), file.stem, spec, repeat=repeat, level=level, seed=seed, metrics=metric or (), fresh=fresh
+    )
+    need_root()
+    journal.restore()
+    told = Progress()
+    with Interrupts().installed() as interrupts:
+        found = measure.measure(wanted, console.note, told.trial, interrupts.shielded)
+    if html:
+        from netdyno.report.studies import render
+
+        files.make_folder(html.parent)
+        files.write(html, render([found.document]), shared=True)
+        console.note(f"page: {html}")
+    if as_json:
+        console.document(found.document["result"])
+    else:
+        report(found.verification)
+        show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
+        raise unequal(odd.unequal)
+    if short := next((one.comparison for one in found.contrasts if one.comparison.too_few), None):
+        raise Error("ND-90-31", short.shortage, fix="Repeat it: what is valid is kept")
+    if not any(seen.valid for side in found.arms.seen for seen in side):
+        why = found.arms.seen[0][0].why
+        raise Error("ND-90-20", f"no trial of the chain is valid: {why}", at=str(file))
