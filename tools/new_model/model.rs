@@ -31,6 +31,7 @@ pub const DESCRIPTION: Description = Description {
     about: "NAME client over UDP",
     schemes: SCHEMES,
     delays: &[Delay { name: "response", about: "from the intended send time to the reply" }],
+    values: &[],
     counters: &[Counter {
         name: "unsynchronised",
         unit: Unit::Messages,

@@ -5,10 +5,12 @@
 //! business, so a [`Connection`] only says how many datagrams became what.
 
 use crate::conn_error::ConnError;
+use protocol::media::{Channel, MediaOutbox};
+use protocol::meter::Failure;
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
@@ -68,6 +70,17 @@ pub enum Input {
     },
 }
 
+/// A datagram received from a media socket.
+#[derive(Debug, Clone, Copy)]
+pub struct MediaInput {
+    /// Its length.
+    pub len: usize,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// How long ago it arrived at this host.
+    pub age: Duration,
+}
+
 /// Opens connections and moves their bytes. Nothing here waits but [`poll`](Self::poll).
 pub trait Endpoint {
     /// A connection of this endpoint.
@@ -95,6 +108,35 @@ pub trait Endpoint {
 
     /// Wait for events, up to `timeout`, and put them into `events`, which is empty.
     fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError>;
+
+    /// Open media sockets at `ip` for the device in `slot`; the address of that for RTP.
+    fn open_media(&mut self, slot: u32, ip: IpAddr) -> Result<SocketAddr, ConnError> {
+        let _has_none = (slot, ip);
+        Err(ConnError::new(Failure::Local, "this transport has no media sockets"))
+    }
+
+    /// Send datagrams from the media sockets of the device in `slot`. How many were not taken, and why the last was not.
+    fn send_media(&mut self, slot: u32, outbox: &MediaOutbox) -> Option<ConnError> {
+        let _has_none = (slot, outbox);
+        None
+    }
+
+    /// Take what the last [`poll`](Self::poll) found: media sockets that have something.
+    fn ready_media(&mut self, ready: &mut Vec<(u32, Channel)>) {
+        let _has_none = ready;
+    }
+
+    /// A datagram that came to a media socket, put into `buffer`. It is told again while there is another.
+    fn receive_media(&mut self, slot: u32, channel: Channel, buffer: &mut [u8]) -> Option<MediaInput> {
+        let _has_none = (slot, channel, buffer);
+        None
+    }
+
+    /// Close the media sockets of the device in `slot`. How many datagrams their queues had no room for.
+    fn close_media(&mut self, slot: u32) -> u64 {
+        let _has_none = slot;
+        0
+    }
 }
 
 /// State of a connection.

@@ -19,6 +19,6 @@ mod timers;
 mod worker;
 
 pub use conn_error::ConnError;
-pub use endpoint::{Closed, Connection, Endpoint, Event, Input, Token};
+pub use endpoint::{Closed, Connection, Endpoint, Event, Input, MediaInput, Token};
 pub use start::start;
 pub use worker::Worker;

@@ -13,6 +13,7 @@ use protocol::data::Data;
 use protocol::describe::{
     Description, FlowLength, Identity, ModelParams, Replies, SendRate, StatelessStream,
 };
+use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
@@ -108,6 +109,11 @@ macro_rules! registry {
                 match self { $( Self::$name(params) => params.keeps_connection(), )+ }
             }
 
+            /// Whether a device has media sockets in addition to its connection.
+            pub fn has_media(&self) -> bool {
+                match self { $( Self::$name(params) => params.has_media(), )+ }
+            }
+
             /// What the path of a target's URL would stand for; `None`: a URL has no path.
             pub fn path(&self) -> Option<&str> {
                 match self { $( Self::$name(params) => params.path(), )+ }
@@ -196,6 +202,11 @@ macro_rules! registry {
             #[inline]
             fn waiting_since(&self) -> Time {
                 match self { $( Self::$name(device) => device.waiting_since(), )+ }
+            }
+
+            #[inline]
+            fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
+                match self { $( Self::$name(device) => device.media(cx, packet), )+ }
             }
 
             #[inline]

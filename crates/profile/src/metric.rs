@@ -130,6 +130,8 @@ pub enum MetricKind {
     },
     /// A figure that follows from counters, which the model names.
     Index(String),
+    /// What the model measures that is no time: its name and which number of it.
+    Value(String, Stat),
     /// A counter that every group has, as a count or per second of the measure phase.
     Counter {
         /// The counter's name.
@@ -228,6 +230,9 @@ impl FromStr for Metric {
                 (group, MetricKind::Count { name: (*name).to_owned(), rate: true })
             }
             [group, "index", name] if is_name(name) => (group, MetricKind::Index((*name).to_owned())),
+            [group, "value", name, s] if is_name(name) => {
+                (group, MetricKind::Value((*name).to_owned(), stat(s)?))
+            }
             [group, name] if counters.contains(name) => {
                 (group, MetricKind::Counter { name: (*name).to_owned(), rate: false })
             }
@@ -239,7 +244,7 @@ impl FromStr for Metric {
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
                      GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
                      GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], \
-                     GROUP.index.NAME or GROUP.COUNTER[.rate] with STAT {LISTED} (of delays pdv or jitter too) and \
+                     GROUP.index.NAME, GROUP.value.NAME.STAT or GROUP.COUNTER[.rate] with STAT {LISTED} (of delays pdv or jitter too) and \
                      COUNTER one of {}",
                     LOSS_SPREADS.join("|"),
                     ORDER_SHARES.join("|"),
@@ -271,6 +276,7 @@ impl fmt::Display for Metric {
             MetricKind::Count { name, rate: false } => write!(f, "counts.{name}"),
             MetricKind::Count { name, rate: true } => write!(f, "counts.{name}.rate"),
             MetricKind::Index(name) => write!(f, "index.{name}"),
+            MetricKind::Value(name, s) => write!(f, "value.{name}.{s}"),
             MetricKind::Counter { name, rate: false } => f.write_str(name),
             MetricKind::Counter { name, rate: true } => write!(f, "{name}.rate"),
         }
@@ -329,6 +335,7 @@ mod tests {
             "a.counts.responses_5xx",
             "a.counts.responses_5xx.rate",
             "a.index.server_errors",
+            "a.value.mos.p5",
         ] {
             assert_eq!(text.parse::<Metric>().expect(text).to_string(), text);
         }
@@ -366,6 +373,8 @@ mod tests {
             "a.counts.sessions.max",
             "a.index",
             "a.index.server_errors.rate",
+            "a.value.mos",
+            "a.value.mos.pdv",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }

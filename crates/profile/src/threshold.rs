@@ -78,6 +78,9 @@ fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
         MetricKind::Count { name, .. } => {
             ("has no counter of its own", name, about.counters.iter().map(|counter| counter.name).collect())
         }
+        MetricKind::Value(name, _) => {
+            ("measures no value", name, about.values.iter().map(|value| value.name).collect())
+        }
         MetricKind::Index(name) => {
             ("has no index", name, about.indices.iter().map(|index| index.name).collect())
         }

@@ -56,6 +56,7 @@ pub const DESCRIPTION: Description = Description {
             about: "from the intended send time to the acknowledgement of a confirmable request, with or without its response",
         },
     ],
+    values: &[],
     counters: &[
         Counter {
             name: "retransmissions",

@@ -20,6 +20,8 @@ pub struct Description {
     pub schemes: &'static [Scheme],
     /// The delays that it measures.
     pub delays: &'static [Delay],
+    /// What it measures that is no time: ratings.
+    pub values: &'static [Value],
     /// Counters of its own, besides those that every group has.
     pub counters: &'static [Counter],
     /// Figures that follow from counters.
@@ -43,6 +45,18 @@ pub struct Delay {
     pub name: &'static str,
     /// From when to when.
     pub about: &'static str,
+}
+
+/// Something that a model measures on a scale of its own, such as a rating. It is kept in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Value {
+    /// Its name, `mos` in `GROUP.value.mos.p5`.
+    pub name: &'static str,
+    /// What it says, and on which scale.
+    pub about: &'static str,
+    /// Whether more of it is better.
+    #[schemars(extend("default" = "neither"))]
+    pub better: Better,
 }
 
 /// Something that is counted.
@@ -325,6 +339,11 @@ pub trait ModelParams: Default {
 
     /// Whether a device keeps its connection from one flow to the next, and hears what comes between them.
     fn keeps_connection(&self) -> bool {
+        false
+    }
+
+    /// Whether a device has media sockets in addition to its connection.
+    fn has_media(&self) -> bool {
         false
     }
 

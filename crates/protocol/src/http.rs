@@ -7,9 +7,9 @@
 
 mod capture;
 mod config;
-mod incomplete;
 mod description;
 mod excerpt;
+mod incomplete;
 mod params;
 mod request;
 pub mod wire;

@@ -12,6 +12,7 @@ pub mod fine_time;
 pub mod histogram;
 pub mod http;
 pub mod loss_pattern;
+pub mod media;
 pub mod meter;
 pub mod model;
 pub mod mqtt;

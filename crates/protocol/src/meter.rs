@@ -122,6 +122,8 @@ pub struct Tally {
     pub delays: Vec<Histogram<u64>>,
     /// How each of these delays changed from one message of a device to its next.
     pub variation: Vec<Variation>,
+    /// What the model measures that is no time, in thousandths, in the order of its [`Description::values`].
+    pub values: Vec<Histogram<u64>>,
     /// What the model counts of its own, in the order of its [`Description::counters`].
     pub own: Box<[u64]>,
     /// How late the generator itself was: actual minus intended send time.
@@ -135,7 +137,8 @@ pub struct Tally {
 impl Tally {
     /// An empty tally for this model.
     pub fn of(model: &Description) -> Self {
-        Self::sized(model.delays.len(), model.counters.len())
+        let values = model.values.iter().map(|_| histogram()).collect();
+        Self { values, ..Self::sized(model.delays.len(), model.counters.len()) }
     }
 
     /// An empty tally with `delays` named delays, for a model that counts nothing of its own.
@@ -147,6 +150,7 @@ impl Tally {
     pub fn sized(delays: usize, counters: usize) -> Self {
         Self {
             own: vec![0; counters].into(),
+            values: Vec::new(),
             counts: Counts::default(),
             delays: (0..delays).map(|_| histogram()).collect(),
             variation: (0..delays).map(|_| Variation::default()).collect(),
@@ -185,6 +189,9 @@ impl Tally {
         for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
             let _grown = mine.add(theirs);
         }
+        for (mine, theirs) in self.values.iter_mut().zip(&other.values) {
+            let _grown = mine.add(theirs);
+        }
         for (mine, theirs) in self.variation.iter_mut().zip(&other.variation) {
             mine.merge(theirs);
         }
@@ -204,6 +211,7 @@ impl Tally {
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.delays.iter_mut().for_each(Histogram::reset);
+        self.values.iter_mut().for_each(Histogram::reset);
         self.variation.iter_mut().for_each(Variation::clear);
         self.own.fill(0);
         self.lateness.reset();
@@ -256,6 +264,7 @@ mod tests {
             about: "",
             schemes: &[],
             delays: &[],
+            values: &[],
             counters: &[COUNTERS[0], Counter { name: "more", ..COUNTERS[0] }],
             indices: &[],
             confirmed: Confirmed::Never,

@@ -6,6 +6,7 @@
 
 use crate::cause::Cause;
 use crate::histogram::record;
+use crate::media::{MediaOutbox, MediaPacket};
 use crate::meter::{DeviceTally, Failure, Phase, Tally, Window};
 use crate::time::Time;
 use rand::rngs::SmallRng;
@@ -49,6 +50,11 @@ pub trait Model {
     /// takes to come up.
     fn waiting_since(&self) -> Time;
 
+    /// A datagram came to one of the device's media sockets. `packet.at` is when it arrived at this host.
+    fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
+        let _has_no_media_sockets = (cx, packet);
+    }
+
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
     /// now: others are not asked, except where a phase ends.
@@ -89,6 +95,8 @@ pub struct Outbox {
     pub segment: usize,
     /// Size of each datagram, where they differ; empty: `segment` is.
     pub sizes: Vec<usize>,
+    /// Datagrams of the media sockets.
+    pub media: MediaOutbox,
 }
 
 impl Outbox {
@@ -121,6 +129,7 @@ impl Outbox {
         self.bytes.clear();
         self.segment = 0;
         self.sizes.clear();
+        self.media.clear();
     }
 }
 
@@ -135,6 +144,8 @@ pub struct Cx<'a> {
     /// In [`Model::connected`]: our address and port of the connection, where it has one. In [`Model::start`]: that of the
     /// connection that was kept and is up.
     pub local: Option<SocketAddr>,
+    /// In [`Model::start`] and [`Model::connected`]: address of the device's media socket for RTP, where it has one.
+    pub media: Option<SocketAddr>,
     /// Where bytes to send are appended.
     pub out: &'a mut Outbox,
     /// The worker's seeded random numbers.
@@ -184,6 +195,7 @@ impl<'a> Cx<'a> {
             intended,
             device,
             local: None,
+            media: None,
             out,
             rng,
             window,

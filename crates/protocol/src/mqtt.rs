@@ -59,6 +59,7 @@ pub const DESCRIPTION: Description = Description {
             about: "from the intended send time to the arrival at a subscriber of the run",
         },
     ],
+    values: &[],
     counters: &[
         Counter {
             name: "sessions",

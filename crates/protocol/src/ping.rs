@@ -28,6 +28,7 @@ pub const DESCRIPTION: Description = Description {
     about: "ICMP echo",
     schemes: SCHEMES,
     delays: &[Delay { name: "round_trip", about: "from the intended send time to the echo reply" }],
+    values: &[],
     counters: &[],
     indices: &[],
     confirmed: Confirmed::Always,

@@ -36,6 +36,7 @@ pub const DESCRIPTION: Description = Description {
         Delay { name: "step", about: "from a send to the match of the expect that follows it" },
         Delay { name: "flow", about: "from the start of the flow to its end" },
     ],
+    values: &[],
     counters: &[],
     indices: &[],
     // it may send what it expects no answer to

@@ -41,6 +41,7 @@ pub const DESCRIPTION: Description = Description {
             about: "without `echo`, where the transport has both ends: from the intended send time to the arrival",
         },
     ],
+    values: &[],
     counters: &[],
     indices: &[],
     confirmed: Confirmed::By("echo"),

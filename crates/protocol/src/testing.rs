@@ -2,6 +2,7 @@
 
 use crate::cause::Cause;
 use crate::describe::{Description, ModelParams, bit};
+use crate::media::{Channel, MediaPacket};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
 use crate::model::{Cx, FlowEnd, Link, Model, Outbox};
 use crate::target::Target;
@@ -43,6 +44,8 @@ pub struct Bench<M> {
     pub tally: DeviceTally,
     /// Our end of its connections.
     pub local: Option<SocketAddr>,
+    /// The address of its media socket for RTP.
+    pub media: Option<SocketAddr>,
     /// Received and not yet used.
     pub inbox: Vec<u8>,
     meter: [Tally; 3],
@@ -73,6 +76,7 @@ impl<M> Bench<M> {
             examples: Vec::new(),
             tally: DeviceTally::default(),
             local: None,
+            media: None,
             inbox: Vec::new(),
             meter: std::array::from_fn(|_| Tally::sized(8, 16)),
             rng: SmallRng::seed_from_u64(1),
@@ -88,6 +92,7 @@ impl<M> Bench<M> {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
         cx.local = self.local;
+        cx.media = self.media;
         cx.ended = self.ended;
         cx.truncated = self.truncated;
         let answer = f(&mut self.model, &mut cx);
@@ -190,6 +195,12 @@ impl<M: Model> Bench<M> {
     /// One datagram arrives.
     pub fn datagram(&mut self, bytes: &[u8]) {
         self.call(|model, cx| model.received(cx, bytes));
+    }
+
+    /// One datagram arrives at a media socket.
+    pub fn media_datagram(&mut self, channel: Channel, from: SocketAddr, bytes: &[u8]) {
+        let at = self.now;
+        self.call(|model, cx| model.media(cx, MediaPacket { channel, from, at, bytes }));
     }
 
     /// The connection is lost.
@@ -306,7 +317,13 @@ fn assault_on<M: Model>(mut bench: Bench<M>, data: &[u8], hoard: usize) -> (u64,
 }
 
 fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
-    if bench.link != Link::Close && bench.end.is_none() {
+    if let (Some(at), [first, ..]) = (bench.media, piece)
+        && first & 3 == 3
+    {
+        let channel = Channel::ALL[usize::from(first >> 2 & 1)];
+        bench.media_datagram(channel, at, piece);
+        bench.out.media.clear();
+    } else if bench.link != Link::Close && bench.end.is_none() {
         bench.feed(piece);
         assert!(bench.inbox.len() <= hoard, "keeps {} bytes", bench.inbox.len());
     }
@@ -319,8 +336,12 @@ pub fn noise<P: ModelParams, M: Model>(mut params: P, device: impl Fn(P::Config)
     let mut scheme = P::DESCRIPTION.schemes[0];
     let hoard = params.for_noise(choice, &mut scheme);
     let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(choice, 7) };
+    let media = params.has_media().then(|| SocketAddr::from(([192, 0, 2, 1], 4000)));
     let (sent, known) = match params.compile(&target) {
-        Ok(config) => assault_on(Bench::of(device(config), P::DESCRIPTION), data, hoard),
+        Ok(config) => {
+            let bench = Bench { media, ..Bench::of(device(config), P::DESCRIPTION) };
+            assault_on(bench, data, hoard)
+        }
         Err(problem) => unreachable!("{problem}"),
     };
     let confirmed = params.confirmed();

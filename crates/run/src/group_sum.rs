@@ -149,6 +149,14 @@ impl GroupSum {
             loss: loss(measured, plan.confirmed),
             verified: plan.verified,
             delays: full(plan.about.delays, &self.measured),
+            values: plan
+                .about
+                .values
+                .iter()
+                .map(|value| value.name)
+                .zip(self.measured.values.iter().map(Distribution::from))
+                .filter(|(_, distribution)| distribution.count > 0)
+                .collect(),
             ipdv: variation(plan.about.delays, &self.measured),
             reordering: reordering::reordering(&self.measured, plan.about),
             losses: reordering::loss_pattern(&self.measured, plan.about),

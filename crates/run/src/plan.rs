@@ -74,6 +74,8 @@ pub struct GroupPlan {
     pub waits: bool,
     /// Whether devices keep their connection from one flow to the next.
     pub keeps_connection: bool,
+    /// Whether devices have media sockets in addition to their connection.
+    pub has_media: bool,
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
     /// How much of a reply is compared with what was sent.
@@ -237,6 +239,7 @@ impl GroupPlan {
             confirmed: group.model.confirmed(),
             waits: group.model.waits(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
+            has_media: group.model.has_media(),
             stall: group.stall.ns(),
             verified: ReplyCheck::of(profile, group),
             target: secret::query(&target.to_string()),

@@ -302,6 +302,8 @@ pub struct GroupResult {
     pub verified: Option<ReplyCheck>,
     /// By name, of messages meant for the measure phase.
     pub delays: BTreeMap<&'static str, Distribution>,
+    /// What the model measures that is no time, by name, in thousandths: a MOS of 4.41 is 4410.
+    pub values: BTreeMap<&'static str, Distribution>,
     /// Magnitude of the change in delay from one message of a device to its next, by name (RFC 5481 §4.1).
     pub ipdv: BTreeMap<&'static str, Distribution>,
     /// Reordered messages; null where messages have no order, or none was delivered.

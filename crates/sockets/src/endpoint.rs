@@ -1,14 +1,18 @@
 //! The kernel's sockets as an endpoint: one epoll set per worker.
 
 use crate::conn::Conn;
+use crate::media::MediaSockets;
 use crate::receive_queue::Overflows;
-use device::{Closed, ConnError, Endpoint, Event, Input, Token};
+use device::{Closed, ConnError, Endpoint, Event, Input, MediaInput, Token};
+use protocol::media::{Channel, MediaOutbox};
+use protocol::meter::Failure;
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::Error;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -25,7 +29,14 @@ pub(crate) struct KernelSockets {
     ready: Vec<epoll::Event>,
     cipher: Box<[u8]>,
     overflows: Overflows,
+    /// None until a device has some.
+    media: Option<MediaSockets>,
+    /// Whether some of them have something to read.
+    media_ready: bool,
 }
+
+/// Names the set of media sockets among the events of connections, whose slots are fewer.
+const MEDIA: u64 = u64::MAX;
 
 impl KernelSockets {
     /// None yet; call on the worker's own thread.
@@ -39,6 +50,8 @@ impl KernelSockets {
             ready: Vec::with_capacity(EVENTS_PER_TURN),
             cipher: vec![0; CIPHER].into(),
             overflows: Overflows::new(),
+            media: None,
+            media_ready: false,
         })
     }
 
@@ -104,8 +117,51 @@ impl Endpoint for KernelSockets {
                 return Err(SetupError::new("ND-92-05", "epoll", Error::from(e).to_string(), fix));
             }
         }
-        events.extend(self.ready.iter().map(event));
+        self.media_ready = false;
+        for one in &self.ready {
+            if one.data.u64() == MEDIA {
+                self.media_ready = true;
+            } else {
+                events.push(event(one));
+            }
+        }
         Ok(())
+    }
+
+    fn open_media(&mut self, slot: u32, ip: IpAddr) -> Result<SocketAddr, ConnError> {
+        let media = match &mut self.media {
+            Some(media) => media,
+            none => {
+                let media =
+                    MediaSockets::new().map_err(|why| ConnError::new(Failure::Local, why.to_string()))?;
+                epoll::add(&self.epoll, &media, EventData::new_u64(MEDIA), EventFlags::IN)
+                    .map_err(|e| ConnError::errno(e, "epoll"))?;
+                none.insert(media)
+            }
+        };
+        media.open(slot, ip)
+    }
+
+    #[inline]
+    fn send_media(&mut self, slot: u32, outbox: &MediaOutbox) -> Option<ConnError> {
+        self.media.as_ref().and_then(|media| media.send(slot, outbox))
+    }
+
+    #[inline]
+    fn ready_media(&mut self, ready: &mut Vec<(u32, Channel)>) {
+        if let Some(media) = self.media.as_mut().filter(|_| self.media_ready) {
+            media.ready(ready);
+        }
+    }
+
+    #[inline]
+    fn receive_media(&mut self, slot: u32, channel: Channel, buffer: &mut [u8]) -> Option<MediaInput> {
+        self.media.as_mut()?.receive(slot, channel, buffer)
+    }
+
+    fn close_media(&mut self, slot: u32) -> u64 {
+        let dropped = self.media.as_mut().map_or(0, |media| media.close(slot));
+        self.overflows.of(dropped)
     }
 }
 

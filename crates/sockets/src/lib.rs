@@ -4,6 +4,7 @@ mod conn;
 mod datagram;
 mod endpoint;
 mod icmp;
+mod media;
 pub mod receive_queue;
 pub mod reflector;
 mod session;
@@ -67,7 +68,9 @@ impl Transport for Sockets {
 
 /// Open files that a run needs.
 fn files(plan: &Plan, workers: usize) -> u64 {
-    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices));
+    // media take two more sockets each
+    let each = |group: &GroupPlan| if group.has_media { 3 } else { 1 };
+    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices) * each(group));
     OTHER_FILES + WORKER_FILES * workers as u64 + of_devices.sum::<u64>()
 }
 

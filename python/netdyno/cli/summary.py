@@ -14,7 +14,7 @@ from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
 from netdyno.stats import percentile, remedy
 from netdyno.stats.last_answer import last_answer_time
-from netdyno.stats.metric import GroupMetric
+from netdyno.stats.metric import THOUSAND, GroupMetric
 from netdyno.stats.summary import is_unconfirmed
 from netdyno.system.local_url import here
 
@@ -79,6 +79,8 @@ def show(result: Result, folder: Path | None = None) -> None:
             if said := disorder(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
             if said := redirects(group):
+                out.print(Text(f"  {said}"), soft_wrap=True)
+            if said := rated(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
             if said := own(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
@@ -229,6 +231,16 @@ def redirects(group: GroupSummary) -> str:
     share = quantities.number(found / sum(by.values()), "ratio")
     said = f"{group.name}: responses_3xx {share}: redirects are measured and not followed"
     return f"{said}; `curl -I` shows where they lead"
+
+
+def rated(group: GroupSummary) -> str:
+    """What the model measures that is no time, as a MOS; nothing if nothing was measured."""
+    said = []
+    for name, value in group.values.items():
+        shown = [(stat, percentile.of(value, stat)) for stat in ("p5", "p50", "mean")]
+        numbers = [f"{stat} {quantities.number(n / THOUSAND)}" for stat, n in shown if n is not None]
+        said.append(f"{name} {', '.join(numbers)}")
+    return f"{group.name}: {'; '.join(said)}" if said else ""
 
 
 def own(group: GroupSummary) -> str:

@@ -194,6 +194,8 @@ class GroupSummary(Model):
     """Averaged."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """Merged."""
+    values: dict[str, Distribution] = Field(default_factory=dict)
+    """What the model measures that is no time, in thousandths, merged."""
     ipdv: dict[str, Distribution] = Field(default_factory=dict)
     """Merged."""
     reordering: Reordering | None = None

@@ -74,6 +74,17 @@ class Delay(Model):
     """From when to when."""
 
 
+class Value(Model):
+    """Something that a model measures on a scale of its own, such as a rating. It is kept in thousandths."""
+
+    name: str
+    """Its name, `mos` in `GROUP.value.mos.p5`."""
+    about: str = ""
+    """What it says, and on which scale."""
+    better: str = "neither"
+    """Whether more of it is better: `more`, `less` or `neither`."""
+
+
 class Counter(Model):
     """Something that is counted."""
 
@@ -142,6 +153,8 @@ class ModelDescription(ModelDescriptionMethods):
     """The URL schemes that it can be pointed at; the first is the usual one."""
     delays: list[Delay] = Field(default_factory=list)
     """The delays that it measures."""
+    values: list[Value] = Field(default_factory=list)
+    """What it measures that is no time: ratings."""
     counters: list[Counter] = Field(default_factory=list)
     """Counters of its own, besides those that every group has."""
     indices: list[Index] = Field(default_factory=list)
@@ -394,6 +407,8 @@ class GroupResult(Model):
     alone, of frames that are the user's own. Null: replies are not what was sent, or there are none."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """By name, of messages meant for the measure phase."""
+    values: dict[str, Distribution] = Field(default_factory=dict)
+    """What the model measures that is no time, by name, in thousandths: a MOS of 4.41 is 4410."""
     ipdv: dict[str, Distribution] = Field(default_factory=dict)
     """Magnitude of the change in delay from one message of a device to its next, by name (RFC 5481 §4.1)."""
     reordering: Reordering | None = None

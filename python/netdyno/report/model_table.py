@@ -8,6 +8,8 @@ from netdyno.core.wire import GroupResult
 from netdyno.report import units
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
+from netdyno.stats import percentile
+from netdyno.stats.metric import THOUSAND
 
 
 def own(rep: Repetition) -> Table:
@@ -41,3 +43,29 @@ def _rows(group: GroupResult, seconds: float) -> list[list[Cell]]:
         shown = [number(units.percent(value), value), Cell(units.NONE)]
         rows.append([data(name), *shown, Cell(Data(about.get(name, "")))])
     return rows
+
+
+def ratings(rep: Repetition) -> Table:
+    """A row for each value that the groups' models measure on a scale of its own, such as MOS."""
+    table = Table(
+        M("Ratings"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Rating"), numeric=False),
+            Column(M("Samples")),
+            Column(M("Min")),
+            Column(M("p5")),
+            Column(M("Median")),
+            Column(M("Mean")),
+            Column(M("Max")),
+            Column(M("Meaning"), numeric=False),
+        ],
+    )
+    for group in rep.groups:
+        about = {value.name: value.about for value in models.find(group.protocol).values}
+        for name, found in group.values.items():
+            shown = [percentile.of(found, stat) for stat in ("min", "p5", "p50", "mean", "max")]
+            cells = [number(units.NONE if n is None else units.significant(n / THOUSAND), n) for n in shown]
+            samples = number(units.count(found.count), found.count)
+            table.add(data(group.name), data(name), samples, *cells, Cell(Data(about.get(name, ""))))
+    return table

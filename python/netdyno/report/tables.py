@@ -487,6 +487,7 @@ def all_tables(rep: Repetition) -> list[Table]:
     tables = (
         groups(rep),
         model_table.own(rep),
+        model_table.ratings(rep),
         delays(rep),
         reordering(rep),
         places(rep),

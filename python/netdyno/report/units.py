@@ -117,7 +117,18 @@ def unit_of(metric: str) -> str:
         return "ns" if parts[-1] in ("longest", "time") else "ratio"
     if len(parts) > 2 and (parts[1] in ("delay", "ipdv", "lateness") or parts[1:3] == ["reordering", "late"]):
         return "ns"
-    if parts[-1] in ("loss", "noticeable", "ratio", "by_three", "displaced", "cpu", "starved", "offered"):
+    if parts[1:2] == ["value"]:
+        return "value"
+    if parts[1:2] == ["index"] or parts[-1] in (
+        "loss",
+        "noticeable",
+        "ratio",
+        "by_three",
+        "displaced",
+        "cpu",
+        "starved",
+        "offered",
+    ):
         return "ratio"
     if parts[-1] == "rate":
         return {"bytes": "B/s", "bits": "bit/s"}.get(parts[-2].split("_")[0], "/s")
@@ -131,6 +142,8 @@ def show(x: float | None, unit: str) -> str:
             return duration(x)
         case "ratio":
             return percent(x)
+        case "value":
+            return NONE if x is None or not _usable(x) else significant(x)
         case "/s":
             return rate(x)
         case "B/s" | "bit/s":

@@ -3,7 +3,7 @@
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
 `GROUP.losses.noticeable`, `GROUP.losses.WHAT.STAT`, `GROUP.ipdv.NAME.STAT`, `GROUP.reordering.SHARE`,
 `GROUP.reordering.WHAT.STAT`, `GROUP.stalls.WHAT`, `GROUP.errors[.KIND]`, `GROUP.counts.NAME[.rate]`,
-`GROUP.index.NAME`, `GROUP.COUNTER[.rate]`.
+`GROUP.index.NAME`, `GROUP.value.NAME.STAT`, `GROUP.COUNTER[.rate]`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from netdyno.core import models
 from netdyno.core.result import MetricValue, Repetition
 from netdyno.core.totals import COUNTERS
-from netdyno.core.wire import Counter, Distribution, Index, Quantiles, TrialResult
+from netdyno.core.wire import Counter, Distribution, Index, Quantiles, TrialResult, Value
 from netdyno.errors import Error
 from netdyno.stats import percentile
 from netdyno.stats.percentile import parts
 
+THOUSAND = 1000
+"""What values are kept in the thousandths of."""
 STATS = ("min", "mean", "max")
 """Besides percentiles."""
 VARIATION = ("pdv", "jitter")
@@ -43,7 +45,7 @@ class GroupMetric:
     group: str
     kind: str
     """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors`, `counts`, `index`,
-    `counter`; `measured`: what a workload measured by itself, which no group has."""
+    `value`, `counter`; `measured`: what a workload measured by itself, which no group has."""
     name: str = ""
     stat: str = ""
     said: MetricValue | None = field(default=None, compare=False)
@@ -79,6 +81,8 @@ class GroupMetric:
                 return cls(group, "counts", name, "rate")
             case [group, "index", name] if _NAME.fullmatch(name):
                 return cls(group, "index", name)
+            case [group, "value", name, stat] if _NAME.fullmatch(name) and _is_stat(stat):
+                return cls(group, "value", name, stat)
             case [group, name] if name in COUNTERS:
                 return cls(group, "counter", name)
             case [group, name, "rate"] if name in COUNTERS:
@@ -92,7 +96,7 @@ class GroupMetric:
             return {"lower": True, "higher": False}.get(self.said.better if self.said else "")
         if self.kind == "losses":
             return self.name not in ("distance", "between")
-        if self.kind not in ("counter", "counts", "index"):
+        if self.kind not in ("counter", "counts", "index", "value"):
             return True
         return {"less": True, "more": False}.get(self._better)
 
@@ -100,8 +104,10 @@ class GroupMetric:
     def _better(self) -> str:
         """As whoever counts it says; of models that have a counter of this name the first."""
         known = models.catalogue()
-        listed: list[Counter | Index] = list(known.counters)
-        if self.kind != "counter":
+        listed: list[Counter | Index | Value] = list(known.counters)
+        if self.kind == "value":
+            listed = [value for model in known.models for value in model.values]
+        elif self.kind != "counter":
             listed = []
             for model in known.models:
                 listed += model.counters
@@ -124,13 +130,14 @@ class GroupMetric:
     def of(self, trial: TrialResult) -> float | None:
         """Its value in one trial; None when nothing of it was measured."""
         if self.kind == "measured":
-            found = trial.metrics.get(self.name) if isinstance(trial, Repetition) else None
-            return found.value if found else None
+            told = trial.metrics.get(self.name) if isinstance(trial, Repetition) else None
+            return told.value if told else None
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
         if self._is_distribution:
-            return _stat(self._distribution(trial), self.stat)
+            found = _stat(self._distribution(trial), self.stat)
+            return found / THOUSAND if self.kind == "value" and found is not None else found
         if self.kind == "loss":
             return group.loss
         if self.kind in ("losses", "reordering"):
@@ -169,6 +176,8 @@ class GroupMetric:
             return getattr(of, self.name) if of else None
         if self.kind == "ipdv":
             return group.ipdv.get(self.name)
+        if self.kind == "value":
+            return group.values.get(self.name)
         return group.lateness if self.kind == "lateness" else group.delays.get(self.name)
 
     def __str__(self) -> str:
@@ -204,8 +213,8 @@ def _unknown(text: str) -> Error:
         f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
         f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
         f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], "
-        f"GROUP.index.NAME or GROUP.COUNTER[.rate] with STAT {percentile.LISTED} (of delays pdv or jitter "
-        f"too) and COUNTER one of {', '.join(COUNTERS)}",
+        f"GROUP.index.NAME, GROUP.value.NAME.STAT or GROUP.COUNTER[.rate] with STAT {percentile.LISTED} "
+        f"(of delays pdv or jitter too) and COUNTER one of {', '.join(COUNTERS)}",
     )
 
 
@@ -228,3 +237,6 @@ def all_of(trial: TrialResult) -> Iterator[GroupMetric]:
                     GroupMetric(group.name, "delay", name, stat)
                     for stat in ("mean", "p50", "p95", "p99", "p999")
                 )
+        for name, value in group.values.items():
+            if value.count:
+                yield from (GroupMetric(group.name, "value", name, stat) for stat in ("mean", "p50", "p5"))

@@ -39,6 +39,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     counts = totals.counts([part.measured for part in parts])
     rates = dict.fromkeys(name for part in parts for name in part.rates)
     delays = dict.fromkeys(name for part in parts for name in part.delays)
+    values = dict.fromkeys(name for part in parts for name in part.values)
     ipdv = dict.fromkeys(name for part in parts for name in part.ipdv)
     losses = [part.loss for part in parts if part.loss is not None]
     return GroupSummary(
@@ -55,6 +56,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         },
         loss=estimate(losses, confidence) if losses else None,
         delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
+        values={name: hdr.merge(p.values[name] for p in parts if name in p.values) for name in values},
         ipdv={name: hdr.merge(p.ipdv[name] for p in parts if name in p.ipdv) for name in ipdv},
         reordering=_reordering(parts),
         losses=_losses([part.losses for part in parts if part.losses]),

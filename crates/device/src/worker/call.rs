@@ -36,10 +36,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Tell the model that its connection is up.
     pub(super) fn call_connected(&mut self, i: u32) {
+        let media = self.media_address(i);
         let slot = &self.slots[i as usize];
         let (begun, local) = (slot.begun, slot.conn.as_ref().and_then(|conn| conn.inner.local()));
         self.call(i, begun, |device, cx| {
             cx.local = local;
+            cx.media = media;
             device.connected(cx);
         });
     }
@@ -89,6 +91,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             slot.wake = wake;
             slot.wake_set_at = self.now;
             self.arm(i);
+        }
+        if !self.outbox.media.is_empty() {
+            self.send_media(i);
         }
         self.carry_out(i, link);
         if is_queued {

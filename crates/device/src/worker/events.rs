@@ -226,6 +226,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
+    /// Count datagrams of device `i` that could not be sent here, without telling its model.
+    pub(super) fn count_local(&mut self, i: u32, broken: ConnError) {
+        let cause = broken.cause();
+        let g = usize::from(self.slots[i as usize].group);
+        self.count_failure(g, cause, broken.times);
+        self.keep_example(g, cause, &broken);
+    }
+
     /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
     fn count_failure(&mut self, g: usize, cause: Cause, times: u64) {
         let phase = self.window.counted(self.now) as usize;

@@ -108,8 +108,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if group.arrivals.is_none() {
             counts.flows_intended += 1;
         }
+        let media = self.slots[i as usize].media;
         self.call(i, intended, |device, cx| {
             cx.local = local;
+            cx.media = media;
             device.start(cx);
         });
     }
@@ -361,6 +363,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 let now = self.now;
                 self.call(i as u32, now, |device, cx| device.abandoned(cx));
             }
+            self.close_media(i as u32);
             let slot = &mut self.slots[i];
             if slot.state != State::Active {
                 continue;

@@ -5,6 +5,7 @@ mod call;
 mod conn;
 mod events;
 mod flows;
+mod media;
 mod reach;
 mod report;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::timers::Timers;
 use backoff::BusyPollBackoff;
 use conn::Conn;
 use models::Device;
+use protocol::media::Channel;
 use protocol::meter::{DeviceTally, Window};
 use protocol::model::{Model, Outbox};
 use protocol::time::Time;
@@ -27,6 +29,7 @@ use run::plan::{GroupPlan, Plan};
 use run::stalls::Wait;
 use run::{Control, FailureExample, Sample};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -81,6 +84,8 @@ struct Slot<C, D> {
     /// A model timer that is due, and waits until the socket takes datagrams again.
     blocked_timer: Option<Time>,
     tally: DeviceTally,
+    /// Address of its media socket for RTP, where it is open.
+    media: Option<SocketAddr>,
 }
 
 /// Drives its share of each group's devices, by one loop on one core.
@@ -104,6 +109,8 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     /// Sockets that may have more to read.
     unread: VecDeque<(u32, u32)>,
     buffer: Box<[u8]>,
+    /// Media sockets that the last poll found.
+    media_ready: Vec<(u32, Channel)>,
     examples: Vec<FailureExample>,
     cpu: ThreadCpu,
     draining: bool,
@@ -166,6 +173,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     wait: Wait::none(),
                     blocked_timer: None,
                     tally: DeviceTally::default(),
+                    media: None,
                 });
             }
             groups.push(Group::new(&plan, g, first..slots.len() as u32, number, workers));
@@ -193,6 +201,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             broken: VecDeque::new(),
             unread: VecDeque::new(),
             buffer: vec![0; BUFFER].into(),
+            media_ready: Vec::new(),
             examples: Vec::new(),
             cpu,
             draining: false,
@@ -242,6 +251,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.tick();
                 self.event(event);
             }
+            self.media_events();
             self.read_on();
             self.report_broken();
         }

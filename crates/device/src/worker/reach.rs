@@ -142,7 +142,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let slot = &mut self.slots[i as usize];
             self.groups[g].reach.keep(index, slot.address.into(), segment, &bytes, self.now);
             let Some(conn) = slot.conn.as_mut() else { break };
-            let mut again = Outbox { segment, bytes, sizes: Vec::new() };
+            let mut again = Outbox { segment, bytes, ..Outbox::default() };
             if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut again) {
                 self.broke(i, broken);
                 break;

@@ -25,6 +25,7 @@ pub const DESCRIPTION: Description = Description {
         Delay { name: "response", about: "from the intended send time to the last byte of the response" },
         Delay { name: "first_byte", about: "from the intended send time to the first byte of the response" },
     ],
+    values: &[],
     counters: &[
         Counter {
             name: "responses_2xx",
