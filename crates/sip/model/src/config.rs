@@ -1,5 +1,6 @@
 //! What is the same for all user agents of a group.
 
+use crate::media::MediaConfig;
 use crate::scenario::{Header, Op};
 use protocol::target::Scheme;
 use protocol::template::Template;
@@ -21,6 +22,8 @@ pub struct Config {
     /// Timers B and F.
     pub(crate) timeout: Duration,
     pub(crate) sdp_size: usize,
+    /// Audio; none: calls have none.
+    pub(crate) media: Option<MediaConfig>,
     pub(crate) headers: Box<[Header]>,
     pub(crate) scheme: Scheme,
     /// Whether the transport delivers what it is given, so that nothing is sent again.

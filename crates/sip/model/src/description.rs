@@ -1,6 +1,6 @@
 //! Description of the `sip` model: delays, counters and indices, by their RFC 6076 names where there is one.
 
-use protocol::describe::{Better, Confirmed, Counter, Delay, Description, Index, Text, Unit};
+use protocol::describe::{Better, Confirmed, Counter, Delay, Description, Index, Text, Unit, Value};
 use protocol::target::{Carrier, Scheme};
 
 /// UDP, TCP and TLS (RFC 3261 section 19.1.2: default ports).
@@ -26,6 +26,9 @@ pub(crate) mod delay {
     pub const SESSION_DISCONNECT: usize = 5;
     pub const REDIRECT: usize = 6;
     pub const RESPONSE: usize = 7;
+    pub const FIRST_AUDIO: usize = 8;
+    pub const RTP_JITTER: usize = 9;
+    pub const RTP_ROUND_TRIP: usize = 10;
 }
 
 const DELAYS: &[Delay] = &[
@@ -51,6 +54,46 @@ const DELAYS: &[Delay] = &[
     Delay {
         name: "response",
         about: "from any other request, or a REGISTER or BYE that was rejected, to its final response",
+    },
+    Delay { name: "first_audio", about: "from the answer to the first audio from the other side" },
+    Delay {
+        name: "rtp_jitter",
+        about: "mean interarrival jitter (RFC 3550 section 6.4.1) of a call, by the kernel's time stamps",
+    },
+    Delay {
+        name: "rtp_round_trip",
+        about: "shortest round-trip time of a call, from RTCP reports or an echo of its packets",
+    },
+];
+
+/// Values, by their place in [`DESCRIPTION`].
+pub(crate) mod value {
+    pub const MOS: usize = 0;
+    pub const R: usize = 1;
+    pub const MOS_LISTENING: usize = 2;
+    pub const R_LISTENING: usize = 3;
+}
+
+const VALUES: &[Value] = &[
+    Value {
+        name: "mos",
+        about: "estimated MOS in a conversation (MOS-CQE, ITU-T G.107), from 1 to 4.5: loss, its bursts, and delay; of calls whose round-trip time was measured",
+        better: Better::More,
+    },
+    Value {
+        name: "r_factor",
+        about: "rating factor R in a conversation (ITU-T G.107), from 0 to 93.2; of the same calls",
+        better: Better::More,
+    },
+    Value {
+        name: "mos_listening",
+        about: "estimated MOS of listening alone: loss and its bursts without delay, from 1 to 4.41; of all calls that were heard",
+        better: Better::More,
+    },
+    Value {
+        name: "r_listening",
+        about: "rating factor R of listening alone; of the same calls",
+        better: Better::More,
     },
 ];
 
@@ -81,6 +124,27 @@ pub(crate) mod counter {
     pub const UNRELATED_MESSAGES: usize = 22;
     pub const MALFORMED_MESSAGES: usize = 23;
     pub const FORKS_RELEASED: usize = 24;
+    pub const AUDIO_CALLS: usize = 25;
+    pub const AUDIO_REFUSED: usize = 26;
+    pub const AUDIO_JUDGED_CALLS: usize = 27;
+    pub const ONE_WAY_AUDIO_CALLS: usize = 28;
+    pub const AUDIO_HEARD_BY_CALLER_ONLY: usize = 29;
+    pub const AUDIO_HEARD_BY_CALLEE_ONLY: usize = 30;
+    pub const AUDIO_HEARD_BY_NONE: usize = 31;
+    pub const AUDIO_SILENT_CALLS: usize = 32;
+    pub const RTP_SENT: usize = 33;
+    pub const RTP_UNSENT: usize = 34;
+    pub const RTP_RECEIVED: usize = 35;
+    pub const RTP_LOST: usize = 36;
+    pub const RTP_LATE: usize = 37;
+    pub const RTP_REORDERED: usize = 38;
+    pub const RTP_DUPLICATED: usize = 39;
+    pub const RTP_UNRELATED: usize = 40;
+    pub const RTP_OTHER_ADDRESS: usize = 41;
+    pub const RTP_LOSS_BURSTS: usize = 42;
+    pub const RTP_LOST_IN_BURSTS: usize = 43;
+    pub const RTCP_SENT: usize = 44;
+    pub const RTCP_RECEIVED: usize = 45;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -153,6 +217,92 @@ const COUNTERS: &[Counter] = &[
         "Answers of further callees to a call that a proxy forked: acknowledged and ended.",
         Better::Neither,
     ),
+    counts("audio_calls", Unit::Sessions, "Calls with audio agreed on in SDP.", Better::Neither),
+    counts(
+        "audio_refused",
+        Unit::Sessions,
+        "Calls answered without usable audio, although it was offered.",
+        Better::Less,
+    ),
+    counts(
+        "audio_judged_calls",
+        Unit::Sessions,
+        "Calls with audio that lasted a second or longer: long enough to judge whether each side was heard.",
+        Better::Neither,
+    ),
+    counts(
+        "one_way_audio_calls",
+        Unit::Sessions,
+        "Judged calls in which audio that was agreed on was not heard: none came here, or the other side reports by RTCP that none came there.",
+        Better::Less,
+    ),
+    counts(
+        "audio_heard_by_caller_only",
+        Unit::Sessions,
+        "Of one_way_audio_calls: the caller heard the callee.",
+        Better::Less,
+    ),
+    counts(
+        "audio_heard_by_callee_only",
+        Unit::Sessions,
+        "Of one_way_audio_calls: the callee heard the caller.",
+        Better::Less,
+    ),
+    counts(
+        "audio_heard_by_none",
+        Unit::Sessions,
+        "Of one_way_audio_calls: no side is known to have heard the other.",
+        Better::Less,
+    ),
+    counts(
+        "audio_silent_calls",
+        Unit::Sessions,
+        "Calls in which audio came, and nothing of it above -50 dBm0.",
+        Better::Neither,
+    ),
+    counts("rtp_sent", Unit::Datagrams, "RTP packets sent.", Better::Neither),
+    counts(
+        "rtp_unsent",
+        Unit::Datagrams,
+        "RTP packets that fell due and were given up, as the generator was over half a second late.",
+        Better::Less,
+    ),
+    counts("rtp_received", Unit::Datagrams, "RTP packets received, each once.", Better::More),
+    counts(
+        "rtp_lost",
+        Unit::Datagrams,
+        "RTP packets of the other side that never came, by their sequence numbers.",
+        Better::Less,
+    ),
+    counts(
+        "rtp_late",
+        Unit::Datagrams,
+        "RTP packets received too late for the playout buffer: lost to the listener.",
+        Better::Less,
+    ),
+    counts("rtp_reordered", Unit::Datagrams, "RTP packets received behind a later one.", Better::Less),
+    counts("rtp_duplicated", Unit::Datagrams, "RTP packets received again.", Better::Less),
+    counts(
+        "rtp_unrelated",
+        Unit::Datagrams,
+        "Datagrams at media sockets that are no RTP or belong to no stream of a call.",
+        Better::Less,
+    ),
+    counts(
+        "rtp_other_address",
+        Unit::Datagrams,
+        "RTP packets from another address than SDP names, as those of a NAT or of symmetric RTP.",
+        Better::Neither,
+    ),
+    counts(
+        "rtp_loss_bursts",
+        Unit::Events,
+        "Loss bursts (RFC 3611 section 4.7.2): losses, late packets included, with fewer than 16 packets between them.",
+        Better::Less,
+    ),
+    counts("rtp_lost_in_bursts", Unit::Datagrams, "Lost and late RTP packets in loss bursts.", Better::Less),
+    counts("rtcp_sent", Unit::Messages, "RTCP reports sent.", Better::Neither),
+    counts("rtcp_received", Unit::Messages, "RTCP reports received.", Better::Neither),
 ];
 
 const fn ratio(
@@ -223,6 +373,22 @@ const INDICES: &[Index] = &[
         &["session_requests"],
         &[],
     ),
+    ratio(
+        "one_way_audio",
+        "Share of judged calls in which audio that was agreed on was not heard.",
+        Better::Less,
+        &["one_way_audio_calls"],
+        &["audio_judged_calls"],
+        &[],
+    ),
+    ratio(
+        "rtp_loss",
+        "Share of RTP packets that never came.",
+        Better::Less,
+        &["rtp_lost"],
+        &["rtp_lost", "rtp_received"],
+        &[],
+    ),
 ];
 
 /// What the `sip` model says about itself.
@@ -231,6 +397,7 @@ pub const DESCRIPTION: Description = Description {
     about: "SIP user agents: registrations and calls",
     schemes: SCHEMES,
     delays: DELAYS,
+    values: VALUES,
     counters: COUNTERS,
     indices: INDICES,
     confirmed: Confirmed::Always,
@@ -255,7 +422,9 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::FORKS_RELEASED + 1);
+        assert_eq!(COUNTERS.len(), counter::RTCP_RECEIVED + 1);
+        assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");
+        assert_eq!(COUNTERS[counter::RTP_LATE].name, "rtp_late");
         assert_eq!(COUNTERS[counter::CHALLENGES].name, "challenges");
         assert_eq!(COUNTERS[counter::RESPONSE_RETRANSMISSIONS].name, "response_retransmissions");
         let known = |name: &&str| COUNTERS.iter().any(|counter| counter.name == *name);

@@ -2,6 +2,7 @@
 
 use crate::agent::UserAgent;
 use crate::config::Config;
+use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
@@ -33,6 +34,10 @@ impl Model for Device {
 
     fn timer(&mut self, cx: &mut Cx<'_>) {
         self.0.timer(cx);
+    }
+
+    fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
+        self.0.media(cx, packet);
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {

@@ -6,6 +6,8 @@
 //!  DESCRIPTION: delays, counters,        ▼ in: scanned messages (receive)
 //!  indices of RFC 6076          ◄─ measure: what each final response counts as
 //! ```
+//! Where calls have audio, a `sip_media::Session` of each call sends and hears it over the device's media sockets.
+//!
 //! A scenario says what a user agent sends, expects and answers. Retransmissions, Timers B and F, the ACK to a failure,
 //! the answer to a challenge and to a request that no step expects are the user agent's own.
 
@@ -16,6 +18,7 @@ mod description;
 mod device;
 mod dialog;
 mod measure;
+mod media;
 mod message;
 mod method;
 mod params;
@@ -25,4 +28,5 @@ mod transaction;
 pub use config::Config;
 pub use description::DESCRIPTION;
 pub use device::Device;
+pub use media::{Media, Source};
 pub use params::Params;

@@ -107,6 +107,11 @@ pub(crate) fn session_description(device: u32, ip: IpAddr, size: usize, out: &mu
         "v=0\r\no=- {device} 1 IN IP{family} {ip}\r\ns=-\r\nc=IN IP{family} {ip}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 8\r\n\
          a=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=inactive\r\n"
     );
+    pad(start, size, out);
+}
+
+/// Pad the session description from `start` on to `size` bytes.
+pub(crate) fn pad(start: usize, size: usize, out: &mut Vec<u8>) {
     const LINE: &[u8] = b"a=x-padding:";
     // lines of at most 1000 bytes, each with its own end
     loop {

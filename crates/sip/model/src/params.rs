@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::description::DESCRIPTION;
+use crate::media::Media;
 use crate::scenario::{self, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams};
@@ -47,6 +48,8 @@ pub struct Params {
     pub timeout: Option<Interval>,
     /// Size of session descriptions: they are padded to it with lines that say nothing. Default: as long as they are.
     pub sdp_size: Option<Size>,
+    /// Audio of calls. Default: none, and session descriptions say that there is none.
+    pub media: Option<Media>,
     /// More header fields of every request; values are templates.
     pub headers: BTreeMap<String, String>,
     /// The profile's tables, which templates may name; none while only the form is checked.
@@ -76,6 +79,7 @@ impl Default for Params {
             t2: Interval::secs(4),
             timeout: None,
             sdp_size: None,
+            media: None,
             headers: BTreeMap::new(),
             data: None,
             run: 0,
@@ -126,6 +130,7 @@ impl ModelParams for Params {
         headers_of(&self.headers, self.data.as_ref())?;
         let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
         Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
+        self.media.as_ref().map_or(Ok(()), Media::check)?;
         let (t1, t2) = (self.t1, self.t2);
         Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
         Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
@@ -156,6 +161,7 @@ impl ModelParams for Params {
             t2: self.t2.0,
             timeout: self.timeout.map_or(self.t1.0 * 64, |timeout| timeout.0),
             sdp_size: self.sdp_size.map_or(0, |size| size.bytes()),
+            media: self.media.as_ref().map(Media::compile).transpose()?,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
             reliable: target.scheme.carrier == Carrier::Stream,
@@ -184,6 +190,10 @@ impl ModelParams for Params {
         true
     }
 
+    fn has_media(&self) -> bool {
+        self.media.is_some()
+    }
+
     fn identify(&mut self, identity: Identity) {
         self.run = identity.run;
     }
@@ -197,6 +207,7 @@ impl ModelParams for Params {
         self.t1 = Interval::ms(5);
         self.t2 = Interval::ms(20);
         self.password = protocol::describe::bit(choice, 2).then(|| "secret".into());
+        self.media = protocol::describe::bit(choice, 5).then(Media::default);
         *scheme = crate::description::SCHEMES[usize::from(choice >> 3 & 1)];
         sip_core::message::MAX_HEAD + sip_core::message::MAX_BODY
     }

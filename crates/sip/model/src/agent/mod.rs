@@ -4,6 +4,7 @@
 //! (RFC 3261 section 17), failures to INVITE acknowledged, challenges answered (section 22), requests answered again that
 //! came again, and those answered that no step waits for.
 
+mod media;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -17,9 +18,12 @@ use crate::measure;
 use crate::method::Method;
 use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, rejected};
 use crate::transaction::{Client, Server};
+use media::CallMedia;
+use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
+use sip_core::sdp::Session as Sdp;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -91,12 +95,20 @@ pub(crate) struct UserAgent {
     ack: Option<Box<[u8]>>,
     auth: Option<Box<Auth>>,
     local: SocketAddr,
+    /// Address of the media socket for RTP, the audio of the present call, what its INVITE offers, and the source of the peer
+    /// in the call before.
+    media_address: Option<SocketAddr>,
+    media: Option<Box<CallMedia>>,
+    offered: Option<Sdp>,
+    stale: Option<u32>,
     /// The flow began on a connection that was kept, and something has come since.
     kept: bool,
     heard: bool,
     /// The load is over, and calls that are on their way are answered until then.
     lingers: Time,
     armed: Time,
+    /// When something other than audio is due.
+    signalling: Time,
     /// Since when it has waited for a response.
     silent: Time,
 }
@@ -125,10 +137,15 @@ impl UserAgent {
             ack: None,
             auth: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            media_address: None,
+            media: None,
+            offered: None,
+            stale: None,
             kept: false,
             heard: false,
             lingers: Time::ZERO,
             armed: Time::NEVER,
+            signalling: Time::NEVER,
             silent: Time::NEVER,
         }
     }
@@ -313,6 +330,7 @@ impl UserAgent {
 
     /// The flow ends in good order.
     fn complete(&mut self, cx: &mut Cx<'_>) {
+        self.sum_up_media(cx);
         self.leave();
         cx.wake_at(Time::NEVER);
         self.armed = Time::NEVER;
@@ -327,6 +345,7 @@ impl UserAgent {
         what: impl FnOnce() -> String,
     ) {
         cx.failure(cx.now, why, what);
+        self.sum_up_media(cx);
         self.leave();
         cx.wake_at(Time::NEVER);
         self.armed = Time::NEVER;
@@ -363,6 +382,13 @@ impl UserAgent {
         for server in servers {
             at = at.min(server.due());
         }
+        self.signalling = at;
+        self.wake(cx);
+    }
+
+    /// Set the timer to what comes first: signalling or audio.
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        let at = self.signalling.min(self.media_due());
         if at != self.armed {
             self.armed = at;
             cx.wake_at(at);
@@ -385,6 +411,7 @@ impl UserAgent {
                 cx.failure(t, Failure::Unanswered, || {
                     format!("no final response to {method} before {timer}")
                 });
+                self.sum_up_media(cx);
                 self.leave();
                 cx.wake_at(Time::NEVER);
                 self.armed = Time::NEVER;
@@ -482,6 +509,8 @@ fn told(wanted: &Wanted) -> String {
 
 impl Model for UserAgent {
     fn start(&mut self, cx: &mut Cx<'_>) {
+        self.sum_up_media(cx);
+        self.media_address = cx.media.or(self.media_address);
         self.leave();
         self.ack = None;
         self.at = 0;
@@ -510,6 +539,7 @@ impl Model for UserAgent {
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
         self.local = cx.local.unwrap_or(self.local);
+        self.media_address = cx.media.or(self.media_address);
         match self.stage {
             Stage::Connecting => self.stage = Stage::Running,
             Stage::Reconnecting => {
@@ -539,9 +569,17 @@ impl Model for UserAgent {
         if !matches!(self.stage, Stage::Running | Stage::Stopping) {
             return;
         }
+        self.send_media(cx);
+        if self.signalling > cx.now {
+            return self.wake(cx);
+        }
         if self.retransmit(cx) && !self.timed_out(cx) {
             self.advance(cx);
         }
+    }
+
+    fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
+        self.hear(cx, &packet);
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
@@ -588,6 +626,7 @@ impl Model for UserAgent {
 impl UserAgent {
     /// What is under way is never answered now.
     fn forget(&mut self, cx: &mut Cx<'_>, what: &str) {
+        self.sum_up_media(cx);
         let session = self.in_session();
         for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
             if let Some(client) = client {

@@ -124,6 +124,9 @@ impl UserAgent {
             if method == Method::Invite {
                 self.extend(cx.now);
             }
+            if code > 100 && method == Method::Invite {
+                self.take_answer(cx, message.body, false);
+            }
             if code > 100 {
                 cx.count(first, counter::PROVISIONAL_RESPONSES);
                 self.tell(Event::Response { method, status: code, first, delay: 0 });
@@ -161,6 +164,10 @@ impl UserAgent {
             }
             self.establish(bytes, message);
         }
+        if method == Method::Invite && (200..300).contains(&code) {
+            self.take_answer(cx, message.body, true);
+            self.begin_media(cx);
+        }
         let asks = if method == Method::Invite { !session } else { session };
         let delay = measure::finished(cx, &client, Some(code), asks, self.asked());
         if method == Method::Bye
@@ -168,6 +175,9 @@ impl UserAgent {
             && let Some(dialog) = &mut self.dialog
         {
             dialog.session = false;
+        }
+        if method == Method::Bye {
+            self.sum_up_media(cx);
         }
         // section 12.1: a 2xx to an INVITE without tag, or without Contact, makes no dialog
         if method == Method::Invite && (200..300).contains(&code) && !session {
@@ -279,7 +289,7 @@ impl UserAgent {
         let branch = fingerprint(message.via.branch.unwrap_or_default());
         let cseq = message.cseq.number;
         if method == Method::Ack {
-            return self.acknowledged(cx, call, cseq);
+            return self.acknowledged(cx, call, cseq, message.body);
         }
         let to_invite = method == Method::Invite;
         let place = if to_invite { &self.invited } else { &self.requested };
@@ -300,6 +310,7 @@ impl UserAgent {
         }
         let new = Box::new(server(bytes, message, method, call, branch));
         if to_invite {
+            self.keep_offer(message.body);
             self.invited = Some(new);
             if message.to_tag.is_none() {
                 cx.count(cx.now, counter::CALLS_RECEIVED);
@@ -307,6 +318,9 @@ impl UserAgent {
             }
         } else {
             self.requested = Some(new);
+        }
+        if method == Method::Bye && self.is_dialogs(message.call_id) {
+            self.end_media(cx, false);
         }
         if method == Method::Cancel {
             return self.cancelled(cx, call, cseq);
@@ -318,7 +332,7 @@ impl UserAgent {
     }
 
     /// The caller acknowledges our final response.
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32) {
+    fn acknowledged(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32, body: &[u8]) {
         let Some(invited) = self.invited.as_mut().filter(|one| one.call == call && one.cseq == cseq) else {
             return cx.count(cx.now, counter::UNRELATED_MESSAGES);
         };
@@ -326,6 +340,9 @@ impl UserAgent {
         let (answered, status) = (invited.answered, invited.status);
         invited.settle();
         if first && status < 300 {
+            // an answer comes here where our 200 had the offer (RFC 3261 section 13.2.2.4)
+            self.take_answer(cx, body, true);
+            self.begin_media(cx);
             cx.delay(answered, crate::description::delay::ANSWER_SIGNAL);
             cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
             self.tell(Event::Request(Method::Ack));
@@ -349,8 +366,15 @@ impl UserAgent {
         }
     }
 
+    fn is_dialogs(&self, call_id: &[u8]) -> bool {
+        self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *call_id)
+    }
+
     /// The dialog that an INVITE asks for (section 12.1.1).
-    fn accept_dialog(&mut self, cx: &Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+    fn accept_dialog(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        let offered = self.offered.take();
+        self.sum_up_media(cx);
+        self.offered = offered;
         let mut local = message.to.value.to_vec();
         local.extend_from_slice(b";tag=");
         self.tag(cx, &mut local);

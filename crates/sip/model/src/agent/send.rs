@@ -62,6 +62,9 @@ impl UserAgent {
             self.open_dialog(cx);
         }
         self.last = request.method;
+        if request.method == Method::Bye {
+            self.end_media(cx, true);
+        }
         self.branches = self.branches.wrapping_add(1);
         let mut numbers = Numbers { branch: self.branches, cseq: 0 };
         match request.method {
@@ -178,6 +181,7 @@ impl UserAgent {
 
     /// A call of our own: its Call-ID, and who it is from and for.
     fn open_dialog(&mut self, cx: &mut Cx<'_>) {
+        self.sum_up_media(cx);
         let config = Arc::clone(&self.config);
         let mut local = Vec::with_capacity(64);
         local.push(b'<');
@@ -257,7 +261,7 @@ impl UserAgent {
         }
         let mut body = Vec::new();
         if request.sdp {
-            message::session_description(cx.device, self.local.ip(), config.sdp_size, &mut body);
+            self.describe_session(cx, true, &mut body);
         } else if let Some(template) = &request.body {
             self.render(template, cx, &mut body);
         }
@@ -361,9 +365,12 @@ impl UserAgent {
         self.headers(&answer.headers, cx, &mut extra);
         let mut body = Vec::new();
         if answer.sdp {
-            message::session_description(cx.device, self.local.ip(), config.sdp_size, &mut body);
+            self.answer_session(cx, &mut body);
         }
         self.respond(cx, self.answers_invite, answer.status, &answer.reason, &extra, &body);
+        if self.answers_invite && (200..300).contains(&answer.status) {
+            self.begin_media(cx);
+        }
     }
 
     /// Answer the INVITE or the other request that came last.
@@ -421,11 +428,15 @@ impl UserAgent {
         {
             dialog.session = false;
         }
+        let over = server.method == Method::Bye;
         server.response = out.clone().into();
         cx.sent_bytes(cx.now, out.len());
         let place = if to_invite { &mut self.invited } else { &mut self.requested };
         *place = Some(server);
         self.say(cx, &out);
+        if over {
+            self.sum_up_media(cx);
+        }
     }
 
     /// Send a response again: its request came again.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-fn bench_of(scheme: usize, params: Params) -> Bench<UserAgent> {
+pub(super) fn bench_of(scheme: usize, params: Params) -> Bench<UserAgent> {
     let scheme = crate::description::SCHEMES[scheme];
     let target = Target { scheme, host: "sip.example.net".into(), port: 5060, ipv6: false };
     let config = Arc::new(Params { run: 0xab, ..params }.compile(&target).expect("good parameters"));
@@ -29,7 +29,7 @@ fn bench(preset: Preset) -> Bench<UserAgent> {
 }
 
 /// Begin a flow, whose connection comes up at once.
-fn begin(bench: &mut Bench<UserAgent>) {
+pub(super) fn begin(bench: &mut Bench<UserAgent>) {
     let local = bench.local.take();
     bench.call(|device, cx| device.start(cx));
     assert_eq!((bench.link, sent(bench).len()), (Link::Connect, 0));
@@ -38,7 +38,7 @@ fn begin(bench: &mut Bench<UserAgent>) {
 }
 
 /// What was sent, a message each.
-fn sent(bench: &mut Bench<UserAgent>) -> Vec<String> {
+pub(super) fn sent(bench: &mut Bench<UserAgent>) -> Vec<String> {
     let bytes = std::mem::take(&mut bench.out.bytes);
     bench.out.clear();
     let mut rest = String::from_utf8(bytes).expect("text");
@@ -51,20 +51,20 @@ fn sent(bench: &mut Bench<UserAgent>) -> Vec<String> {
     all
 }
 
-fn one(bench: &mut Bench<UserAgent>) -> String {
+pub(super) fn one(bench: &mut Bench<UserAgent>) -> String {
     let mut all = sent(bench);
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
 }
 
 /// The value of a header field of `message`.
-fn value<'a>(message: &'a str, name: &str) -> &'a str {
+pub(super) fn value<'a>(message: &'a str, name: &str) -> &'a str {
     let field = |line: &'a str| line.strip_prefix(name)?.strip_prefix(": ");
     message.lines().find_map(field).unwrap_or_else(|| panic!("{name} in {message}"))
 }
 
 /// A response to `request`, with more header fields.
-fn response(request: &str, status: u16, to_tag: &str, more: &str) -> String {
+pub(super) fn response(request: &str, status: u16, to_tag: &str, more: &str) -> String {
     let copied =
         ["Via", "From", "Call-ID", "CSeq"].map(|name| format!("{name}: {}\r\n", value(request, name)));
     let to = value(request, "To");
@@ -73,7 +73,7 @@ fn response(request: &str, status: u16, to_tag: &str, more: &str) -> String {
     format!("SIP/2.0 {status} Reason\r\n{}To: {to}{tag}\r\n{more}Content-Length: 0\r\n\r\n", copied.concat())
 }
 
-fn receive(bench: &mut Bench<UserAgent>, message: &str) {
+pub(super) fn receive(bench: &mut Bench<UserAgent>, message: &str) {
     bench.call(|device, cx| device.received(cx, message.as_bytes()));
 }
 
@@ -85,7 +85,7 @@ fn after(bench: &mut Bench<UserAgent>, wait: u64) {
     }
 }
 
-fn counter(bench: &Bench<UserAgent>, name: &str) -> u64 {
+pub(super) fn counter(bench: &Bench<UserAgent>, name: &str) -> u64 {
     let place = DESCRIPTION.counters.iter().position(|one| one.name == name).expect(name);
     [Phase::Measure, Phase::Drain].into_iter().map(|phase| bench.tally_of(phase).own[place]).sum()
 }
@@ -250,7 +250,7 @@ fn responses_to_others_are_counted_and_change_nothing() {
 }
 
 /// An INVITE from outside, as a proxy passes it on.
-fn incoming(method: &str, cseq: u32, call: &str, to: &str) -> String {
+pub(super) fn incoming(method: &str, cseq: u32, call: &str, to: &str) -> String {
     let contact = if method == "INVITE" {
         "Contact: <sip:a@10.0.0.7:5070>\r\nRecord-Route: <sip:p1;lr>\r\n"
     } else {
@@ -265,7 +265,10 @@ fn incoming(method: &str, cseq: u32, call: &str, to: &str) -> String {
 }
 
 fn registered(preset: Preset) -> Bench<UserAgent> {
-    let mut bench = bench(preset);
+    registered_of(bench(preset))
+}
+
+pub(super) fn registered_of(mut bench: Bench<UserAgent>) -> Bench<UserAgent> {
     begin(&mut bench);
     let register = one(&mut bench);
     receive(&mut bench, &response(&register, 200, "s", ""));

@@ -1,0 +1,258 @@
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+fn config(mode: Mode) -> Arc<Config> {
+    Arc::new(Config {
+        clip: Clip::tone(1000, -10.0),
+        mode,
+        buffer: Duration::from_millis(60),
+        concealment: false,
+        reports: Some(Duration::from_secs(5)),
+    })
+}
+
+/// A way from one side to the other.
+#[derive(Clone, Copy)]
+struct Way {
+    delay: u64,
+    /// Every so many-th RTP packet is lost; 0: none, 1: all.
+    loss: u64,
+}
+
+struct Call {
+    sides: [Session; 2],
+    ways: [Way; 2],
+    now: Time,
+    /// What is on its way: when it comes, to whom, and what.
+    flight: Vec<(Time, usize, Channel, Vec<u8>)>,
+    counts: [u64; 2],
+}
+
+impl Call {
+    fn new(modes: [Mode; 2], ways: [Way; 2]) -> Self {
+        let side = |n: usize| {
+            let mut session = Session::new(config(modes[n]), 77 + n as u64, None);
+            let (send, receive) = modes[n].directions();
+            let (speaks, hears) = modes[1 - n].directions();
+            let (rtp, rtcp) = (address(4000 + n as u16), address(5000));
+            let (law, payload_type, ptime) = (Law::Mu, 0, PTIME);
+            let agreed = Agreed {
+                rtp,
+                rtcp,
+                law,
+                payload_type,
+                ptime,
+                send: send && hears,
+                receive: receive && speaks,
+            };
+            session.agree(agreed, Time(0));
+            session.begin(Time(0));
+            session
+        };
+        Self { sides: [side(0), side(1)], ways, now: Time(0), flight: Vec::new(), counts: [0; 2] }
+    }
+
+    fn deliver(&mut self, from: usize, outbox: &MediaOutbox) {
+        let way = self.ways[from];
+        for (channel, _, bytes) in outbox.iter() {
+            if channel == Channel::Rtp {
+                self.counts[from] += 1;
+                if way.loss > 0 && self.counts[from].is_multiple_of(way.loss) {
+                    continue;
+                }
+            }
+            self.flight.push((Time(self.now.0 + way.delay * MS), 1 - from, channel, bytes.to_vec()));
+        }
+    }
+
+    /// Let time pass in steps of a millisecond.
+    fn run(&mut self, until: u64) {
+        while self.now.0 < until * MS {
+            self.now.0 += MS;
+            let (due, later) =
+                std::mem::take(&mut self.flight).into_iter().partition(|one| one.0 <= self.now);
+            self.flight = later;
+            for (at, to, channel, bytes) in Vec::<(Time, usize, Channel, Vec<u8>)>::from_iter(due) {
+                let mut out = MediaOutbox::default();
+                let from = address(4000 + to as u16);
+                self.sides[to].receive(&MediaPacket { channel, from, at, bytes: &bytes }, &mut out);
+                self.deliver(to, &out);
+            }
+            for n in 0..2 {
+                let mut out = MediaOutbox::default();
+                if self.sides[n].due() <= self.now {
+                    self.sides[n].send(self.now, &mut out, |_| panic!("nothing is late"));
+                }
+                self.deliver(n, &out);
+            }
+        }
+    }
+
+    /// Side 0 hangs up; the other hears of it as long after as its way takes.
+    fn hang_up(&mut self) -> [Summary; 2] {
+        for n in 0..2 {
+            let mut out = MediaOutbox::default();
+            self.sides[n].end(self.now, n == 0, &mut out);
+            self.deliver(n, &out);
+            let later = self.now.0 / MS + self.ways[0].delay + self.ways[1].delay + 2;
+            if n == 0 {
+                self.run(self.now.0 / MS + self.ways[0].delay);
+            } else {
+                self.run(later);
+            }
+        }
+        [0, 1].map(|n: usize| self.sides[n].summary(self.now).expect("audio"))
+    }
+}
+
+const CLEAR: Way = Way { delay: 30, loss: 0 };
+
+#[test]
+fn a_clear_call_is_heard_by_both() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR; 2]);
+    call.run(10_000);
+    for side in call.hang_up() {
+        assert!(side.heard && side.judged && !side.silent, "{side:?}");
+        assert_eq!((side.lost, side.late, side.reordered, side.duplicated), (0, 0, 0, 0), "{side:?}");
+        assert_eq!(side.peer, PeerView::Heard);
+        let round_trip = side.round_trip.expect("measured") as f64 / MS as f64;
+        assert!((round_trip - 60.0).abs() < 1.1, "{round_trip}");
+        let quality = side.quality.expect("measured");
+        assert!((quality.listening - 93.2).abs() < 0.1, "{quality:?}");
+        // 30 ms of the way, 20 of the packet, 60 of the buffer
+        let expected = e_model::rating(&Impairments { delay: 110.0, ..Impairments::default() });
+        assert!((quality.conversational.expect("measured") - expected).abs() < 0.1, "{quality:?}");
+        assert!(side.sent >= 500 && side.received >= 499, "{side:?}");
+    }
+}
+
+#[test]
+fn one_way_audio_is_seen_by_both_sides() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR, Way { delay: 30, loss: 1 }]);
+    call.run(10_000);
+    let [caller, callee] = call.hang_up();
+    assert!(!caller.heard && caller.peer == PeerView::Heard, "{caller:?}");
+    assert!(callee.heard && callee.peer == PeerView::Unheard, "{callee:?}");
+    assert_eq!(caller.quality, None, "nothing was measured");
+    assert_eq!((caller.jitter, caller.first_audio), (None, None));
+}
+
+#[test]
+fn a_call_of_under_a_second_is_not_judged() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR, Way { delay: 30, loss: 1 }]);
+    call.run(900);
+    let [caller, _] = call.hang_up();
+    assert!(!caller.judged && !caller.heard);
+}
+
+#[test]
+fn loss_gives_the_rating_of_the_formula() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR, Way { delay: 30, loss: 20 }]);
+    call.run(60_000);
+    let [caller, callee] = call.hang_up();
+    assert_eq!(callee.lost, 0);
+    assert!((caller.pattern.percent() - 5.0).abs() < 0.1, "{caller:?}");
+    let expected = e_model::rating(&Impairments { loss: caller.pattern.percent(), ..Impairments::default() });
+    assert!((caller.quality.expect("measured").listening - expected).abs() < 1e-9);
+}
+
+#[test]
+fn audio_that_stops_in_the_middle_is_lost() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR; 2]);
+    call.run(5_000);
+    call.ways[1].loss = 1;
+    call.run(10_000);
+    let [caller, _] = call.hang_up();
+    assert!((240..=260).contains(&caller.lost), "{}", caller.lost);
+    assert!((caller.pattern.percent() - 50.0).abs() < 2.0);
+}
+
+#[test]
+fn an_echo_sends_back_what_it_hears() {
+    let mut call = Call::new([Mode::SendReceive, Mode::Echo], [CLEAR; 2]);
+    call.run(3_000);
+    let [caller, callee] = call.hang_up();
+    assert!(caller.heard && callee.heard && !caller.silent);
+    assert_eq!((callee.sent, caller.lost), (callee.received, 0));
+    assert!(caller.received >= 145, "{caller:?}");
+}
+
+#[test]
+fn packets_that_come_back_as_they_were_give_the_round_trip() {
+    let mut session = Session::new(config(Mode::SendReceive), 5, None);
+    let (law, payload_type, ptime) = (Law::A, 8, PTIME);
+    let agreed =
+        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    session.agree(agreed, Time(0));
+    session.begin(Time(0));
+    for n in 0..100u64 {
+        let mut out = MediaOutbox::default();
+        session.send(Time(n * 20 * MS), &mut out, |_| {});
+        let mut back = MediaOutbox::default();
+        for (channel, from, bytes) in out.iter().filter(|one| one.0 == Channel::Rtp) {
+            assert_eq!(bytes.len(), 12 + 160);
+            let at = Time((n * 20 + 7) * MS);
+            session.receive(&MediaPacket { channel, from, at, bytes }, &mut back);
+        }
+    }
+    let mut out = MediaOutbox::default();
+    session.end(Time(2_000 * MS), true, &mut out);
+    let summary = session.summary(Time(2_000 * MS)).expect("audio");
+    assert_eq!((summary.round_trip, summary.peer), (Some(7 * MS), PeerView::Heard));
+}
+
+#[test]
+fn a_late_generator_catches_up_and_gives_up_what_is_too_old() {
+    let mut session = Session::new(config(Mode::SendReceive), 5, None);
+    let (law, payload_type, ptime) = (Law::A, 8, PTIME);
+    let agreed =
+        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    session.agree(agreed, Time(0));
+    session.begin(Time(0));
+    let mut out = MediaOutbox::default();
+    let mut late = Vec::new();
+    session.send(Time(100 * MS), &mut out, |due| late.push(due.0 / MS));
+    assert_eq!(late, [20, 40, 60, 80, 100]);
+    session.send(Time(2_100 * MS), &mut out, |_| {});
+    let summary = session.summary(Time(2_100 * MS)).expect("audio");
+    assert_eq!((summary.sent, summary.skipped), (6 + 25, 75));
+}
+
+#[test]
+fn the_last_packets_of_the_call_before_and_noise_are_not_heard() {
+    let mut session = Session::new(config(Mode::SendReceive), 5, Some(99));
+    let (law, payload_type, ptime) = (Law::Mu, 0, PTIME);
+    let agreed =
+        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    session.agree(agreed, Time(0));
+    session.begin(Time(0));
+    let mut out = MediaOutbox::default();
+    let mut hear = |bytes: &[u8], n: u64| {
+        let packet = MediaPacket { channel: Channel::Rtp, from: address(1), at: Time(n * 20 * MS), bytes };
+        session.receive(&packet, &mut out);
+    };
+    for n in 0..5u16 {
+        let old = RtpPacketBuilder::<&[u8], &[u8]>::new()
+            .ssrc(99)
+            .sequence_number(n)
+            .payload_type(0)
+            .payload(&[0; 160]);
+        hear(&old.write_vec().expect("a packet"), n.into());
+        hear(b"no RTP", n.into());
+        // another codec than was agreed on
+        let other = RtpPacketBuilder::<&[u8], &[u8]>::new()
+            .ssrc(7)
+            .sequence_number(n)
+            .payload_type(18)
+            .payload(&[0; 20]);
+        hear(&other.write_vec().expect("a packet"), n.into());
+    }
+    let summary = session.summary(Time(2_000 * MS)).expect("audio");
+    assert_eq!((summary.unrelated, summary.received, summary.heard), (10, 5, false));
+    assert_eq!(summary.quality, None);
+}

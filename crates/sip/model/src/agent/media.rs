@@ -1,0 +1,227 @@
+//! Audio of a user agent's call: offered and answered in SDP, played while the call is up, summed up at its end.
+
+use super::UserAgent;
+use crate::description::{counter, delay, value};
+use crate::media::agreed;
+use crate::message::session_description;
+use protocol::media::MediaPacket;
+use protocol::meter::record;
+use protocol::model::Cx;
+use protocol::time::Time;
+use rand::Rng;
+use sip_core::sdp::{Session as Sdp, answer, check_answer, offer};
+use sip_media::{PeerView, Session, Summary, e_model};
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// Audio of the present call.
+#[derive(Debug)]
+pub(crate) struct CallMedia {
+    session: Session,
+    /// When the call was asked for.
+    asked: Time,
+    /// Whether this side called.
+    called: bool,
+    /// Our offer, until it is answered.
+    offer: Option<Sdp>,
+    version: u64,
+}
+
+impl UserAgent {
+    /// When audio is due.
+    #[inline]
+    pub(super) fn media_due(&self) -> Time {
+        self.media.as_ref().map_or(Time::NEVER, |media| media.session.due())
+    }
+
+    /// Send the audio that is due.
+    #[inline]
+    pub(super) fn send_media(&mut self, cx: &mut Cx<'_>) {
+        let Some(media) = self.media.as_mut().filter(|media| media.session.due() <= cx.now) else { return };
+        let (phases, window, now) = (&mut *cx.meter, cx.window, cx.now);
+        media.session.send(now, &mut cx.out.media, |due| {
+            record(&mut phases[window.phase(due) as usize].lateness, now.since(due));
+        });
+    }
+
+    /// A datagram came to a media socket.
+    pub(super) fn hear(&mut self, cx: &mut Cx<'_>, packet: &MediaPacket<'_>) {
+        cx.arrived(cx.now, packet.bytes.len());
+        match &mut self.media {
+            Some(media) => media.session.receive(packet, &mut cx.out.media),
+            None => cx.count(cx.now, counter::RTP_UNRELATED),
+        }
+    }
+
+    /// The session description of a request: an offer, where calls have audio.
+    pub(super) fn describe_session(&mut self, cx: &mut Cx<'_>, calls: bool, out: &mut Vec<u8>) {
+        let config = Arc::clone(&self.config);
+        let (Some(media), Some(at)) = (&config.media, self.media_address) else {
+            return session_description(cx.device, self.local.ip(), config.sdp_size, out);
+        };
+        if self.media.is_none() {
+            let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
+            let call = CallMedia { session, asked: self.due, called: calls, offer: None, version: 0 };
+            self.media = Some(Box::new(call));
+        }
+        let Some(call) = &mut self.media else { return };
+        // a challenged request is sent again with the same offer
+        if call.offer.is_none() {
+            call.version += 1;
+        }
+        let description = offer(&media.audio(at), cx.device.into(), call.version);
+        append(&description, config.sdp_size, out);
+        call.offer = Some(description);
+    }
+
+    /// The session description of an answer to the INVITE that came last; an offer, where that had none.
+    pub(super) fn answer_session(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+        let config = Arc::clone(&self.config);
+        let (Some(media), Some(at), Some(offered)) = (&config.media, self.media_address, self.offered.take())
+        else {
+            return self.describe_session(cx, false, out);
+        };
+        let version = self.media.as_ref().map_or(1, |call| call.version + 1);
+        let made = answer(&offered, &media.audio(at), cx.device.into(), version);
+        let negotiated =
+            made.ok().and_then(|(description, agreement)| Some((description, agreed(&agreement)?)));
+        let Some((description, agreement)) = negotiated else {
+            cx.count(cx.now, counter::AUDIO_REFUSED);
+            return session_description(cx.device, self.local.ip(), config.sdp_size, out);
+        };
+        if self.media.is_none() {
+            let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
+            let call = CallMedia { session, asked: cx.now, called: false, offer: None, version };
+            self.media = Some(Box::new(call));
+        }
+        if let Some(call) = &mut self.media {
+            call.version = version;
+            call.session.agree(agreement, cx.now);
+        }
+        append(&description, config.sdp_size, out);
+    }
+
+    /// A message came that may carry the answer to our offer. `last`: none comes after it.
+    pub(super) fn take_answer(&mut self, cx: &mut Cx<'_>, body: &[u8], last: bool) {
+        let (Some(config), Some(at)) = (&self.config.media, self.media_address) else { return };
+        let Some(call) = &mut self.media else { return };
+        let Some(sent) = call.offer.as_ref().filter(|_| last || !body.is_empty()) else { return };
+        let read =
+            Sdp::parse(body).ok().and_then(|answer| check_answer(sent, &config.audio(at), &answer).ok());
+        match read.as_ref().and_then(agreed) {
+            Some(agreement) => {
+                call.session.agree(agreement, cx.now);
+                call.offer = call.offer.take().filter(|_| !last);
+            }
+            None if last => {
+                call.offer = None;
+                if !call.session.is_agreed() {
+                    cx.count(call.asked, counter::AUDIO_REFUSED);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// An INVITE came: keep what it offers.
+    pub(super) fn keep_offer(&mut self, body: &[u8]) {
+        self.offered = match &self.config.media {
+            Some(_) if !body.is_empty() => Sdp::parse(body).ok(),
+            _ => None,
+        };
+    }
+
+    /// The call is answered: audio begins.
+    pub(super) fn begin_media(&mut self, cx: &mut Cx<'_>) {
+        if let Some(call) = &mut self.media {
+            call.session.begin(cx.now);
+        }
+        self.send_media(cx);
+    }
+
+    /// A BYE is sent (`by_us`) or came.
+    pub(super) fn end_media(&mut self, cx: &mut Cx<'_>, by_us: bool) {
+        if let Some(call) = &mut self.media {
+            call.session.end(cx.now, by_us, &mut cx.out.media);
+        }
+    }
+
+    /// The call is over: count what was heard.
+    pub(super) fn sum_up_media(&mut self, cx: &mut Cx<'_>) {
+        let Some(mut call) = self.media.take() else { return };
+        call.session.end(cx.now, false, &mut cx.out.media);
+        self.stale = call.session.source();
+        self.offered = None;
+        if let Some(summary) = call.session.summary(cx.now) {
+            count(cx, call.asked, call.called, &summary);
+        }
+    }
+}
+
+/// Append a description, padded to `size`.
+fn append(description: &Sdp, size: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(description.to_string().as_bytes());
+    crate::message::pad(start, size, out);
+}
+
+fn count(cx: &mut Cx<'_>, asked: Time, called: bool, audio: &Summary) {
+    let tally = cx.at(asked);
+    let mut add = |counter: usize, n: u64| tally.own[counter] += n;
+    add(counter::AUDIO_CALLS, 1);
+    add(counter::RTP_SENT, audio.sent);
+    add(counter::RTP_UNSENT, audio.skipped);
+    add(counter::RTP_RECEIVED, audio.received);
+    add(counter::RTP_LOST, audio.lost);
+    add(counter::RTP_LATE, audio.late);
+    add(counter::RTP_REORDERED, audio.reordered);
+    add(counter::RTP_DUPLICATED, audio.duplicated);
+    add(counter::RTP_UNRELATED, audio.unrelated);
+    add(counter::RTP_OTHER_ADDRESS, audio.other_address);
+    let (bursts, _, lost) = audio.pattern.bursts();
+    add(counter::RTP_LOSS_BURSTS, bursts);
+    add(counter::RTP_LOST_IN_BURSTS, lost);
+    add(counter::RTCP_SENT, audio.reports.0.into());
+    add(counter::RTCP_RECEIVED, audio.reports.1.into());
+    add(counter::AUDIO_SILENT_CALLS, u64::from(audio.silent));
+    let here = !audio.listens || audio.heard;
+    let there = !audio.speaks || audio.peer != PeerView::Unheard;
+    if audio.judged {
+        add(counter::AUDIO_JUDGED_CALLS, 1);
+        if !(here && there) {
+            add(counter::ONE_WAY_AUDIO_CALLS, 1);
+            let heard_there = audio.speaks && audio.peer == PeerView::Heard;
+            let by_caller = if called { audio.heard } else { heard_there };
+            let by_callee = if called { heard_there } else { audio.heard };
+            match (by_caller, by_callee) {
+                (true, false) => add(counter::AUDIO_HEARD_BY_CALLER_ONLY, 1),
+                (false, true) => add(counter::AUDIO_HEARD_BY_CALLEE_ONLY, 1),
+                _ => add(counter::AUDIO_HEARD_BY_NONE, 1),
+            }
+        }
+    }
+    if let Some(quality) = audio.quality {
+        let mut rate = |[mos, r]: [usize; 2], rating: f64| {
+            // thousandths; a rating below 0 is the worst there is
+            let thousandths = |value: f64| (value.max(0.0) * 1000.0).round() as u64;
+            record(&mut tally.values[mos], thousandths(e_model::mos(rating)));
+            record(&mut tally.values[r], thousandths(rating));
+        };
+        rate([value::MOS_LISTENING, value::R_LISTENING], quality.listening);
+        if let Some(rating) = quality.conversational {
+            rate([value::MOS, value::R], rating);
+        }
+    }
+    let mut time = |delay: usize, ns: u64| record(&mut tally.delays[delay], ns);
+    if let Some(ns) = audio.first_audio {
+        time(delay::FIRST_AUDIO, ns);
+    }
+    if let Some(ns) = audio.jitter {
+        time(delay::RTP_JITTER, ns as u64);
+    }
+    if let Some(ns) = audio.round_trip {
+        time(delay::RTP_ROUND_TRIP, ns);
+    }
+}
