@@ -240,8 +240,14 @@ def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, An
     return _located(presets.profile(profile), presets.profiles()[profile].parent)
 
 
-FILES = (("tls", "ca"), ("tls", "cert"), ("tls", "key"), ("frame", "replay", "file"))
-"""Where a group of a profile may name a file."""
+FILES = (
+    ("tls", "ca"),
+    ("tls", "cert"),
+    ("tls", "key"),
+    ("frame", "replay", "file"),
+    ("model", "*", "media", "source", "file"),
+)
+"""Where a group of a profile may name a file; `*`: the one key there is."""
 
 
 def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -252,7 +258,8 @@ def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
         for *path, key in FILES:
             node = group
             for part in path:
-                node = node.get(part) if isinstance(node, dict) else None
+                known = node if isinstance(node, dict) else {}
+                node = next(iter(known.values()), None) if part == "*" else known.get(part)
             if isinstance(node, dict) and isinstance(node.get(key), str):
                 node[key] = str((folder / node[key]).absolute())
     if "data" in profile:

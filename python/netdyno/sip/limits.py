@@ -7,8 +7,9 @@ and F): a request that gets no final response before these has failed, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 SHARE = "p95"
 
@@ -33,6 +34,15 @@ def delays(group: str, limits: Sequence[DelayLimit]) -> list[dict[str, str]]:
     return [
         {"metric": f"{group}.delay.{one.delay}.{SHARE}", "max": f"{one.milliseconds}ms"} for one in limits
     ]
+
+
+AUDIO = ("one_way_audio_calls", "audio_refused")
+"""Calls that somebody did not hear although audio was agreed on, and those that it was not agreed on for."""
+
+
+def audio(group: str, media: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """Thresholds of a profile for the audio of a group, where its calls have any: each call is heard."""
+    return [] if media is None else [{"metric": f"{group}.counts.{name}", "max": "0"} for name in AUDIO]
 
 
 def success(group: str, index: str, share: float) -> dict[str, str]:

@@ -41,6 +41,10 @@ class Options:
     hold: float = 0.0
     ring: float = 0.0
     sdp_size: str | None = None
+    media: Mapping[str, Any] | None = None
+    """Audio of calls, as the model `sip` has it."""
+    callee_media: Mapping[str, Any] | None = None
+    """The same of callees; none: as callers."""
     headers: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
@@ -75,6 +79,7 @@ def call(options: Options) -> dict[str, Any]:
             limits.success(CALLERS, "ser", options.success),
             limits.success(CALLERS, "scr", options.success),
             *limits.delays(CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
+            *limits.audio(CALLERS, options.media),
         ],
     )
     warmup = options.warmup
@@ -83,6 +88,7 @@ def call(options: Options) -> dict[str, Any]:
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
+        thresholds += limits.audio(CALLEES, options.media)
         warmup += register + SETTLE
     else:
         callers["load"] = _open(options, 0.0)
@@ -93,7 +99,7 @@ def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, 
     """User agents that play any scenario."""
     users = options.users or max(10, math.ceil(options.rate * (options.hold + PATIENCE) * SPARE))
     phones = _group(PHONES, options, what, users) | {"load": _open(options, 0.0)}
-    thresholds = [{"metric": f"{PHONES}.errors", "max": "0"}]
+    thresholds = [{"metric": f"{PHONES}.errors", "max": "0"}, *limits.audio(PHONES, options.media)]
     if name == "redirect":
         thresholds = [
             limits.success(PHONES, "redirect_success", options.success),
@@ -125,6 +131,7 @@ def _group(
         "password": options.password,
         "expires": options.expires,
         "sdp_size": options.sdp_size,
+        "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
         "headers": dict(options.headers) or None,
     }
     model |= {key: value for key, value in known.items() if value is not None}
@@ -138,6 +145,10 @@ def _group(
     if options.server.transport == "tls" and (options.ca or options.insecure):
         group["tls"] = {"ca": options.ca} if options.ca else {"insecure": True}
     return group
+
+
+def _media(options: Options, is_callee: bool) -> Mapping[str, Any] | None:
+    return options.callee_media if is_callee and options.callee_media is not None else options.media
 
 
 def _profile(

@@ -54,6 +54,7 @@ def register(server: Target, **given: Any) -> None:
 
 
 @shared
+@options.with_media
 def call(
     server: Target,
     callee: Annotated[
@@ -83,14 +84,19 @@ def call(
     Callees register first. Then calls begin at the rate given: INVITE, 180, 200, ACK, BYE, 200. The run
     passes when every call succeeds, and for 95 % of them the session request delay (INVITE to 180) is at most
     1,500 ms, and answer-signal (200 to ACK) and session disconnect delay (BYE to 200) at most 500 ms each.
+    With --media calls have audio (G.711 over RTP), and each call of a second or longer must be heard by both.
 
         netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
         netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
+        netdyno sip call sip:192.0.2.1 --media --audio speech.wav --hold 10s
     """
+    audio, callee_audio = options.media(given)
     read = options.read(
         server,
         given,
         callee=callee,
+        media=audio,
+        callee_media=callee_audio,
         hold=options.seconds(hold, "--hold"),
         ring=options.seconds(ring, "--ring"),
         callee_sources=tuple(callee_source or ()),

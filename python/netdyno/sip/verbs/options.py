@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,8 @@ from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import profile, uri
 
-USERS, NETWORK = "User agents", "Network"
+USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
+MEDIA_MODES = ("send-receive", "echo", "send-only", "receive-only")
 
 Rate = Annotated[
     str,
@@ -164,6 +166,94 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
 }
+_MEDIA: Mapping[str, tuple[Any, Any]] = {
+    "media": (
+        Annotated[
+            bool,
+            typer.Option("--media", help="Give calls audio: G.711 over RTP.", rich_help_panel=AUDIO),
+        ],
+        False,
+    ),
+    "audio": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="What calls play: a file (.wav, .ul, .al, .pcap) or a tone like 440Hz; default: 1004Hz.",
+                metavar="FILE|HZ",
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
+    "codec": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Codec offered first: pcmu or pcma.",
+                metavar="NAME",
+                parser=values.one_of("--codec", "pcmu", "pcma"),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
+    "media_mode": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help=f"What callers do with audio: {', '.join(MEDIA_MODES)}.",
+                metavar="MODE",
+                parser=values.one_of("--media-mode", *MEDIA_MODES),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
+    "callee_media_mode": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="What callees of our own do with it.",
+                metavar="MODE",
+                parser=values.one_of("--callee-media-mode", *MEDIA_MODES),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
+    "playout_buffer": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Playout buffer of listeners; default 60ms.",
+                metavar="TIME",
+                parser=values.time("--playout-buffer"),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
+}
+_TONE = re.compile(r"(\d{1,5})\s*Hz", re.IGNORECASE)
+
+
+def with_media(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of audio, which come as `**given`."""
+    insert(verb, [parameter(name, one, default) for name, (one, default) in _MEDIA.items()])
+    return verb
+
+
+def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Audio of callers, and of callees where theirs is another; None: calls have none."""
+    if not any(given[name] for name in _MEDIA):
+        return None, None
+    found: dict[str, Any] = {key: given[key] for key in ("codec", "playout_buffer") if given[key] is not None}
+    if (audio := given["audio"]) is not None:
+        tone = _TONE.fullmatch(audio.strip())
+        found["source"] = {"tone": int(tone[1])} if tone else {"file": str(Path(audio).absolute())}
+    modes = (given["media_mode"], given["callee_media_mode"])
+    caller, callee = (found | ({"mode": mode} if mode else {}) for mode in modes)
+    return caller, callee
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
