@@ -1,0 +1,174 @@
+"""The dashboard in a real Chromium: from the log-in to a finished run by keyboard alone, and names that are no markup."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab, until
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--lang=en",
+)
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Page:
+    """A browser, and what it complains about."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def wait(self, condition: str, what: str = "") -> None:
+        until(lambda: bool(self.js(condition)), 60, what or condition)
+
+    def text(self) -> str:
+        return str(self.js("document.body.innerText"))
+
+    def press(self, *keys: str) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def tab_to(self, selector: str) -> None:
+        """Press Tab until what is looked for has the focus."""
+        for _ in range(60):
+            if self.js("document.activeElement.matches(arguments[0])", selector):
+                return
+            self.press("\ue004")
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    def complaints(self) -> list[str]:
+        return [one["message"] for one in self.driver.get_log("browser") if one["level"] == "SEVERE"]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not chromedriver:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'chromium'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    yield Page(driver)
+    driver.quit()
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as one:
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{one.server_address[1]}/"
+        one.shutdown()
+
+
+def dashboard(lab: Lab) -> tuple[str, str]:
+    """A dashboard of this lab: its address, and the operator's token."""
+    child = lab.start("web", "--listen", "127.0.0.1:0")
+    assert child.stdout is not None
+    address, _, token = child.stdout.readline().split()[1].partition("#token=")
+    return address, token
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_from_the_log_in_to_a_finished_run_by_keyboard_alone(lab: Lab, page: Page, server: str) -> None:
+    address, token = dashboard(lab)
+    page.driver.get(address)
+    page.wait("document.documentElement.hasAttribute('data-ready')")
+    assert page.js("document.activeElement.id") == "token"
+    page.press(token, "\ue007")
+    page.wait("!!document.querySelector('a[href=\"#/new\"]')")
+    page.tab_to('a[href="#/new"]')
+    page.press("\ue007")
+    page.wait("!!document.querySelector('#url')")
+    page.tab_to("#url")
+    page.press(server)
+    page.tab_to("#duration")
+    page.press("4s")
+    page.tab_to("#option-rate")
+    page.press("20", "\ue007")
+    page.wait("location.hash.startsWith('#/run/')", "the run does not start")
+    page.wait("!!document.querySelector('#live .chart')", "there is no chart while it runs")
+    page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
+    page.wait("document.querySelectorAll('#charts .chart').length >= 5")
+    run = page.js("location.hash").removeprefix("#/run/")
+    assert json.loads((lab.runs / run / "result.json").read_text())["id"] == run
+    # what the browser was refused is only that nobody was logged in yet
+    assert [one for one in page.complaints() if "/api/about" not in one] == []
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_names_are_text_wherever_they_come_from(lab: Lab, page: Page, server: str) -> None:
+    profile = {
+        "name": "plain",
+        "description": HOSTILE,
+        "phases": {"warmup": "0s", "measure": "8s", "drain": "1s"},
+        "groups": [{"name": "a", "target": server, "devices": 2, "model": {"http": {"interval": "100ms"}}}],
+    }
+    child = lab.start("run", lab.write("plain.json", profile), "--quiet")
+    address, token = dashboard(lab)
+    folder = lab.sampled()
+    # names that a host, a driver or another version may give
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"event": "dut", "dut": HOSTILE, "cpu": 0.5}) + "\n")
+        file.write(json.dumps({"event": "log", "line": HOSTILE}) + "\n")
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('.run .of')")
+    assert "token" not in page.js("location.href")
+    page.js(f"void (location.hash = '#/run/{folder.name}')")
+    page.wait(
+        f"document.querySelector('main').innerText.includes({json.dumps(HOSTILE)})", "the name is not shown"
+    )
+    page.js("void document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert page.js("document.querySelectorAll('main img').length") == 0
+    lab.wait(child)
+    page.wait("!!document.querySelector('.verdict h2')", "the end is not noticed")
+    assert page.complaints() == []
+
+
+@pytest.mark.limit(240)
+def test_stop_ends_a_run_of_the_command_line_and_keeps_what_was_measured(lab: Lab, server: str) -> None:
+    child = lab.start("run", server, "--rate", "20/s", "--duration", "120s", "--quiet")
+    address, token = dashboard(lab)
+    run = lab.sampled(points=2).name
+    head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{address}api/runs/{run}/stop", b"{}", head, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 200
+    done = lab.wait(child)
+    assert done.code == 105, done.text
+    found = json.loads((lab.runs / run / "result.json").read_text())
+    assert found["interrupted"]
+    assert found["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 0
