@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,7 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment import arms
 from netdyno.experiment.record import Record
+from netdyno.lab.dut import DutSite
 from netdyno.report.studies import render
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
@@ -243,3 +246,27 @@ def test_the_namespaces_go_with_the_bench() -> None:
     while ours & set(namespace.names()) and time.monotonic() < until:
         time.sleep(0.05)
     assert not ours & set(namespace.names())
+
+
+@root
+@pytest.mark.parametrize("name", ["linux-bridge", "ovs-netdev"])
+def test_a_wide_area_path_is_as_late_as_it_was_asked_to_be(name: str) -> None:
+    """A link of 10 ms each way before the switch: no round trip is shorter, whatever the machine adds."""
+    if why := DRIVERS[name].missing():
+        pytest.skip(why)
+    way = {"delay": {"constant": "10ms"}}
+    with SwitchBench(Spec(path={"a_to_b": way, "b_to_a": way})) as made:
+        assert made.network
+        one = DRIVERS[name](DutSite("switch", "", made.network.namespace("switch")))
+        made._offloads(one)
+        try:
+            one.setup()
+            command = ["ping", "-c", "5", "-i", "0.1", "-W", "20", "198.18.0.2"]
+            client = made.network.namespace("client")
+            done = namespace.inside(
+                client, lambda: subprocess.run(command, capture_output=True, text=True, check=False)
+            )
+        finally:
+            one.teardown()
+    times = [float(text) for text in re.findall(r"time=([0-9.]+) ms", done.stdout)]
+    assert times and min(times) >= 20.0, done.stdout
