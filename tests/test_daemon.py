@@ -148,7 +148,6 @@ def test_one_writes_and_many_watch(connect: Any, sink: str) -> None:
             "run.load",
             "run.start",
             "run.stop",
-            "run.pause",
             "core.shutdown",
             "control.heartbeat",
         ):
@@ -169,17 +168,21 @@ def test_one_writes_and_many_watch(connect: Any, sink: str) -> None:
     assert writer.fails("run.start")["code"] == -32003
     assert writer.fails("run.load", profile=load(sink))["code"] == -32003
     assert first.fails("run.stop")["code"] == -32001
+    # the clock may be stopped by anybody, and the result says so
+    assert first.call("run.pause")["state"] == "paused"
+    assert second.call("run.resume")["state"] == "running"
     assert writer.fails("run.result")["code"] == -32004
     assert writer.until_done()["state"] == "done"
     seen = [viewer.told_until("done") for viewer in (first, second)]
     assert seen[0] == seen[1]
     points = [one["params"] for one in seen[0] if one["method"] == "stats.sample"]
     states = [one["params"]["state"] for one in seen[0] if one["method"] == "run.state"]
-    assert states[0] == "running"
+    assert states[:3] == ["running", "paused", "running"]
     assert states[-1] == "done"
     assert points
     result = first.call("run.result")
     assert result["stopped"] is None
+    assert [set(one) for one in result["paused"]] == [{"t", "seconds"}]
     # what the points told adds up to the result
     told = sum(point["groups"]["s"]["counts"]["messages_sent"] for point in points)
     assert 0 < told == result["groups"][0]["total"]["messages_sent"] <= 600
@@ -273,6 +276,9 @@ def test_pause_stops_the_clock(connect: Any) -> None:
     # as if there had been no pause
     lasted = result["phases"]["measure"]
     assert before["elapsed"] < lasted <= took - stood
+    (pause,) = result["paused"]
+    assert pause["t"] == before["elapsed"]
+    assert stood <= pause["seconds"] < took
     assert 0 < result["groups"][0]["total"]["messages_intended"] <= 200 * lasted + 2
     assert result["stopped"] == "stopped"
 
@@ -420,3 +426,32 @@ def test_a_run_over_tcp_with_the_token(lab: Lab, sink: str) -> None:
     token.write_text("another token, of no use here\n")
     wrong = lab.run("run", document, "--socket", at)
     assert (wrong.code, "ND-104-13" in wrong.err) == (104, True), wrong.text
+
+
+def test_a_confined_daemon_opens_no_file_of_the_owner(lab: Lab, sink: str) -> None:
+    folder = lab.base / "shared"
+    folder.mkdir()
+    start(lab, "--confined", "--files", str(folder))
+    document = profile(group("s", "https://127.0.0.1:9/", {"http": {}}, 1))
+    document["groups"][0]["tls"] = {"ca": "/etc/passwd"}
+    rpc = Rpc(str(lab.base / "core.sock"))
+    rpc.call("control.acquire")
+    for method in ("run.load", "profile.validate"):
+        error = rpc.fails(method, profile=document)
+        assert (error["code"], error["data"]["code"]) == (-32006, "ND-104-16"), method
+        assert error["data"]["at"] == "groups[0].tls.ca"
+    rpc.call("run.load", profile=load(sink))
+    assert rpc.fails("capture.start", path="/etc/x.pcapng")["data"]["code"] == "ND-104-16"
+    rpc.close()
+
+
+def test_a_profile_is_validated_with_the_rights_that_it_will_have(lab: Lab) -> None:
+    document = profile(group("s", "https://127.0.0.1:9/", {"http": {}}, 1))
+    document["groups"][0]["tls"] = {"ca": "/etc/passwd"}
+    path = lab.write("p.json", document)
+    found = {}
+    for option in ((), ("--confined",)):
+        done = subprocess.run([NETDYNOD, "validate", path, "--json", *option], capture_output=True, text=True)
+        found[option] = [one["code"] for one in json.loads(done.stdout)["errors"]]
+    assert "ND-104-16" not in found[()]
+    assert found[("--confined",)] == ["ND-104-16"]

@@ -45,7 +45,7 @@ pub fn serve(
         session: core.session(),
         core: Arc::clone(core),
         outbox: Arc::clone(&outbox),
-        door: if by.is_ok() { Door::Socket } else { Door::Tcp },
+        door: if by.is_ok() { core.unix } else { Door::Tcp },
         stream: stream.clone(),
     };
     // Both threads hold the permit: it is free when nothing more is written.

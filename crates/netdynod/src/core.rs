@@ -1,6 +1,6 @@
 //! What all connections share: the run, the capture, who writes, who watches.
 
-use crate::files::Files;
+use crate::files::{Door, Files};
 use crate::graphs::Graphs;
 use crate::lease::{LEASE, Lease};
 use crate::links::Links;
@@ -38,6 +38,8 @@ pub struct Core {
     pub registry: Registry,
     /// Where the files lie that may be named over TCP.
     pub files: Option<PathBuf>,
+    /// The rights of the Unix socket: its own, or those of TCP.
+    pub unix: Door,
     run: Mutex<Option<Arc<Run>>>,
     capture: Mutex<Option<Capture>>,
     lease: Mutex<Lease>,
@@ -54,7 +56,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Core {
     /// Nothing loaded, nobody there.
-    pub fn new(registry: Registry, log: Tail, files: Option<PathBuf>) -> Arc<Self> {
+    pub fn new(registry: Registry, log: Tail, files: Option<PathBuf>, unix: Door) -> Arc<Self> {
         Arc::new(Self {
             log,
             ending: AtomicBool::new(false),
@@ -64,6 +66,7 @@ impl Core {
             graphs: Graphs::default(),
             registry,
             files,
+            unix,
             run: Mutex::default(),
             capture: Mutex::default(),
             lease: Mutex::default(),

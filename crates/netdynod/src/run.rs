@@ -10,7 +10,7 @@ use run::Sample;
 use run::collect::{Collector, TrialHeader};
 use run::flows::Flows;
 use run::graph::GraphView;
-use run::result::{ImpairmentChange, TrialResult};
+use run::result::{ImpairmentChange, PausedInterval, TrialResult};
 use run::{Control, Plan, SetupError, Trial};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -82,8 +82,14 @@ pub fn schema() -> Value {
     schema
 }
 
+/// Pauses of a run that its result has one by one.
+const PAUSES: usize = 1_000;
+
 struct Progress {
     state: State,
+    /// When the clock was stopped, while it stands still.
+    stands: Option<Instant>,
+    paused: Vec<PausedInterval>,
     stopped: Option<&'static str>,
     error: Option<SetupError>,
     result: Option<Arc<TrialResult>>,
@@ -133,6 +139,8 @@ impl Run {
             Control::new(phases.warmup.ns(), phases.measure.ns(), phases.drain.ns(), phases.sample.ns());
         let progress = Progress {
             state: State::Loaded,
+            stands: None,
+            paused: Vec::new(),
             stopped: None,
             error: None,
             result: None,
@@ -252,6 +260,7 @@ impl Run {
         tracing::info!(run = %result.run, valid = result.validity.valid, "done");
         let mut progress = self.progress();
         progress.error = result.error.clone();
+        result.paused.clone_from(&progress.paused);
         progress.result = Some(Arc::new(result));
         progress.flows = Arc::new(flows);
         self.enter(&mut progress, State::Done);
@@ -275,6 +284,7 @@ impl Run {
             return Err(Error::state("the run has not begun yet", "Stop it, or wait for its start"));
         }
         self.control.pause();
+        progress.stands = Some(Instant::now());
         self.enter(&mut progress, State::Paused);
         Ok(())
     }
@@ -285,9 +295,22 @@ impl Run {
         if progress.state != State::Paused {
             return Err(Error::state("the run is not paused", "See run.status"));
         }
+        self.end_pause(&mut progress);
         self.control.resume();
         self.enter(&mut progress, State::Running);
         Ok(())
+    }
+
+    /// Note the pause that is under way, if one is, before the clock goes on.
+    fn end_pause(&self, progress: &mut Progress) {
+        if let (Some(since), Some(now)) = (progress.stands.take(), self.control.now()) {
+            let seconds = since.elapsed().as_secs_f64();
+            if progress.paused.len() < PAUSES {
+                progress.paused.push(PausedInterval { t: now.0 as f64 / 1e9, seconds });
+            } else if let Some(last) = progress.paused.last_mut() {
+                last.seconds += seconds; // no more of them, but none is lost
+            }
+        }
     }
 
     /// Go to the drain phase; `why` stands in the result. False when it was not sending any more, or not yet.
@@ -296,6 +319,7 @@ impl Run {
         let sending = matches!(progress.state, State::Running | State::Paused);
         if sending {
             progress.stopped = Some(why);
+            self.end_pause(&mut progress);
             self.control.stop();
             self.enter(&mut progress, State::Draining);
         }

@@ -1,6 +1,7 @@
 //! The daemon's life: from the socket to the signal.
 
 use crate::core::Core;
+use crate::files::Door;
 use crate::listen::listen;
 use crate::token::Token;
 use crate::{print, server, signals};
@@ -24,14 +25,17 @@ pub struct Serve {
     #[arg(long, value_name = "PATH", default_value = "/run/netdyno/core.sock")]
     socket: PathBuf,
     /// Serve TCP too, to those who show the token.
-    #[arg(long, value_name = "HOST:PORT", requires = "token_file")]
+    #[arg(long, value_name = "HOST:PORT", requires = "token_file", group = "doors")]
     tcp: Option<String>,
     /// File with the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Folder of the files that may be named over TCP: captures to be written, CA files and recordings to be read.
-    #[arg(long, value_name = "FOLDER", requires = "tcp")]
+    #[arg(long, value_name = "FOLDER", requires = "doors")]
     files: Option<PathBuf>,
+    /// Give connections to the Unix socket the rights of TCP: no files but those of --files, no driver's arguments.
+    #[arg(long, group = "doors")]
+    confined: bool,
     /// Log as JSON, one object a line.
     #[arg(long)]
     log_json: bool,
@@ -43,7 +47,8 @@ pub struct Serve {
 /// Serve until SIGTERM, SIGINT or `core.shutdown`. What graphs failed to do at their end, if some ran until then.
 pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> {
     let files = settings.files.as_deref().map(folder).transpose()?;
-    let core = Core::new(registry, crate::log::start(settings.log_level, settings.log_json), files);
+    let unix = if settings.confined { Door::Tcp } else { Door::Socket };
+    let core = Core::new(registry, crate::log::start(settings.log_level, settings.log_json), files, unix);
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
     let stop = signals::raised_by(&signals::END).context("signal handler")?;
     let (listener, _file) = listen(&settings.socket)?;

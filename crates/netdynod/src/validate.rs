@@ -24,6 +24,9 @@ pub struct Validate {
     /// They are graphs of packet elements.
     #[arg(long, conflicts_with = "impair")]
     graph: bool,
+    /// They may name what a profile over TCP may: no files, no driver's arguments.
+    #[arg(long)]
+    confined: bool,
     /// Standard input has a document on each line, and each gets an answer.
     #[arg(long)]
     lines: bool,
@@ -104,15 +107,24 @@ fn check(args: &Validate, kinds: &Kinds, text: &str) -> DocumentFindings {
             ..DocumentFindings::default()
         };
     }
-    match profiles::load(text, Files { door: Door::Socket, folder: None }, kinds) {
+    let door = if args.confined { Door::Tcp } else { Door::Socket };
+    match profiles::load(text, Files { door, folder: None }, kinds) {
         Ok(profile) => {
             let mut advice = profile::advise(&profile);
             advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
             DocumentFindings { advice, ..DocumentFindings::default() }
         }
         Err(Refusal::Faults(errors)) => DocumentFindings { errors, ..DocumentFindings::default() },
-        Err(Refusal::NotAllowed(_)) => DocumentFindings::default(), // the owner may name any file
+        Err(Refusal::NotAllowed(error)) => {
+            DocumentFindings { errors: vec![refused(&error)], ..DocumentFindings::default() }
+        }
     }
+}
+
+/// What may not be named here, as a finding.
+fn refused(error: &system::rpc::Error) -> profile::Error {
+    let part = |name: &str| error.data[name].as_str().unwrap_or_default();
+    profile::Error::new("ND-104-16", part("at"), error.message.as_str(), part("fix"))
 }
 
 /// More than this is no profile, whatever comes after it.

@@ -310,6 +310,7 @@ impl Collector {
             series: self.series,
             error: self.error,
             changes: Vec::new(),
+            paused: Vec::new(),
         };
         (result, self.flows)
     }

@@ -344,6 +344,15 @@ pub struct ImpairmentChange {
     pub impairment: PortImpairment,
 }
 
+/// A time in which the run's clock stood still, by `run.pause`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct PausedInterval {
+    /// Where the run's clock stood, in seconds since its start.
+    pub t: f64,
+    /// How long, in seconds.
+    pub seconds: f64,
+}
+
 /// The result of one trial, as `run.result` gives it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TrialResult {
@@ -369,6 +378,8 @@ pub struct TrialResult {
     /// DPDK: paths changed by hand, `{t, port, impair, impair_timeline?}`: from `t` seconds on.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<ImpairmentChange>,
+    /// When the run was paused by hand, and for how long.
+    pub paused: Vec<PausedInterval>,
     /// Whether the generator did what was asked.
     pub validity: Validity,
     /// In the order of the profile.

@@ -436,6 +436,15 @@ class PauseLength(Model):
     """Their time, ns."""
 
 
+class PausedInterval(Model):
+    """A time in which the run's clock stood still, by `run.pause`."""
+
+    t: float = 0
+    """Where the run's clock stood, in seconds since its start."""
+    seconds: float = 0
+    """How long, in seconds."""
+
+
 class Pauses(Model):
     """Times in a row in which a worker had no CPU, or a turn of its took long."""
 
@@ -560,6 +569,8 @@ class TrialResult(Model):
     """{code, at, what, fix} when it failed."""
     changes: list[dict[str, Any]] = Field(default_factory=list)
     """DPDK: paths changed by hand, `{t, port, impair, impair_timeline?}`: from `t` seconds on."""
+    paused: list[PausedInterval] = Field(default_factory=list)
+    """When the run was paused by hand, and for how long."""
     validity: Validity = Field(default_factory=Validity)
     """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)

@@ -66,7 +66,6 @@ pub(super) fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {
 }
 
 fn steer(caller: &Caller, f: impl FnOnce(&Arc<Run>) -> Result<(), Error>) -> Answer {
-    caller.core.as_writer(caller.session)?;
     let run = loaded(caller)?;
     f(&run)?;
     Ok(json!(run.status()))
@@ -103,21 +102,23 @@ impl Start {
 
 /// Begin to send, at once or at a time, so that several machines begin together.
 pub fn start(caller: &Caller, params: Start) -> Answer {
+    caller.core.as_writer(caller.session)?;
     steer(caller, |run| run.start(params.moment()?))
 }
 
-/// Stop the run's clock.
+/// Stop the run's clock. Anybody may: the result has every pause.
 pub fn pause(caller: &Caller, _: NoParams) -> Answer {
     steer(caller, |run| run.pause())
 }
 
-/// Let it go on.
+/// Let it go on. Anybody may.
 pub fn resume(caller: &Caller, _: NoParams) -> Answer {
     steer(caller, |run| run.resume())
 }
 
 /// Go to the drain phase.
 pub fn stop(caller: &Caller, _: NoParams) -> Answer {
+    caller.core.as_writer(caller.session)?;
     steer(caller, |run| {
         run.stop("stopped");
         Ok(())
