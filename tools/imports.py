@@ -26,7 +26,7 @@ LAYERS = [
     ["element", "run"],
     ["device", "system"],
     ["dataplane"],
-    ["sockets", "stream"],
+    ["endpoint", "sockets", "stream"],
     ["testbed", "netdynod"],
 ]
 

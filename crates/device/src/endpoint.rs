@@ -8,6 +8,7 @@ use crate::conn_error::ConnError;
 use protocol::media::{Channel, MediaOutbox};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
+use run::interfaces::Interfaces;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -136,6 +137,11 @@ pub trait Endpoint {
     fn close_media(&mut self, slot: u32) -> u64 {
         let _has_none = slot;
         0
+    }
+
+    /// What its own interfaces counted since the run began; of the kernel's it knows nothing.
+    fn interfaces(&mut self) -> Interfaces {
+        Interfaces::new()
     }
 }
 

@@ -495,6 +495,11 @@ fn check_impair(port: &Port, at: &str) -> Option<Error> {
 }
 
 impl Profile {
+    /// Whether it has devices with a state of their own, and not stateless streams only.
+    pub fn has_devices(&self) -> bool {
+        self.groups.iter().any(|group| group.model.stateless().is_none())
+    }
+
     /// Where `group`'s load goes: one of the profile's targets by name, or a URL in its place.
     pub fn target(&self, group: &Group) -> Result<Target, Error> {
         if let Some(target) = self.targets.get(&group.target) {

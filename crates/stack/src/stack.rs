@@ -549,8 +549,11 @@ impl Stack {
     fn neighbour_changed(&mut self, change: Change, now: u64) {
         for index in change.waiting {
             let Some(conn) = self.connections.get_mut(index as usize) else { continue };
-            if change.found || conn.state == State::Closed {
+            if change.found {
                 // settled below
+            } else if conn.state == State::Closed {
+                // nobody is there to be told
+                conn.clear(flag::SEND_RST);
             } else if !conn.has(flag::UP) || conn.retries >= self.config.tcp.retries {
                 conn.fail(Broken::NoNeighbour);
             } else {

@@ -112,7 +112,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             pauses: None,
             addresses,
             examples: std::mem::take(&mut self.examples),
-            ports: Default::default(),
+            ports: self.endpoint.interfaces(),
             elements: Vec::new(),
             last,
             devices,
