@@ -7,6 +7,7 @@ import pytest
 from netdyno.errors import Error
 from netdyno.sip import profile
 from netdyno.sip.uri import Server, parse
+from netdyno.sip.verbs.options import media
 
 
 @pytest.mark.parametrize(
@@ -107,3 +108,40 @@ def test_a_password_may_stand_elsewhere() -> None:
     assert profile.password("a:b") == "a:b"
     with pytest.raises(Error, match="names nothing"):
         profile.password("env:")
+
+
+def given(**more: object) -> dict[str, object]:
+    names = ("media", "audio", "codec", "media_mode", "callee_media_mode", "playout_buffer")
+    return dict.fromkeys(names) | {"media": False} | more
+
+
+@pytest.mark.parametrize(
+    ("options_given", "caller", "callee"),
+    [
+        (given(), None, None),
+        (given(media=True), {}, {}),
+        (given(audio="440 Hz"), {"source": {"tone": 440}}, {"source": {"tone": 440}}),
+        (given(audio="/a/b.wav"), {"source": {"file": "/a/b.wav"}}, {"source": {"file": "/a/b.wav"}}),
+        (given(media=True, callee_media_mode="echo"), {}, {"mode": "echo"}),
+        (
+            given(codec="pcma", media_mode="send-only"),
+            {"codec": "pcma", "mode": "send-only"},
+            {"codec": "pcma"},
+        ),
+    ],
+)
+def test_options_of_audio(
+    options_given: dict[str, object], caller: dict[str, object] | None, callee: dict[str, object] | None
+) -> None:
+    assert media(options_given) == (caller, callee)
+
+
+def test_calls_with_audio_must_be_heard() -> None:
+    made = profile.call(options(media={"codec": "pcma"}, callee_media={"mode": "echo"}))
+    models = {group["name"]: group["model"]["sip"] for group in made["groups"]}
+    assert models["callers"]["media"] == {"codec": "pcma"} and models["callees"]["media"] == {"mode": "echo"}
+    judged = {one["metric"]: one.get("max") for one in made["thresholds"]}
+    for name in ("callers", "callees"):
+        assert judged[f"{name}.counts.one_way_audio_calls"] == "0"
+        assert judged[f"{name}.counts.audio_refused"] == "0"
+    assert not any("audio" in one["metric"] for one in profile.call(options())["thresholds"])
