@@ -1,5 +1,6 @@
 //! Integration tests of the stack.
 
+mod chaos;
 mod link;
 mod linux;
 mod scenarios;
