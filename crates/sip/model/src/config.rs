@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Config {
     pub(crate) ops: Box<[Op]>,
+    /// How many values steps take from messages.
+    pub(crate) captures: usize,
     pub(crate) user: Template,
     pub(crate) auth_user: Template,
     pub(crate) password: Option<Template>,

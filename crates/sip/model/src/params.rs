@@ -98,7 +98,7 @@ impl Params {
         }
     }
 
-    fn ops(&self) -> Result<Vec<Op>, Problem> {
+    fn ops(&self) -> Result<(Vec<Op>, usize), Problem> {
         scenario::compile(&self.steps(), self.data.as_ref())
             .map_err(|problem| problem.under("scenario.steps"))
     }
@@ -148,8 +148,10 @@ impl ModelParams for Params {
             None => Template::literal(target.host.as_bytes()),
         };
         let user = self.part(&self.user, "user")?;
+        let (ops, captures) = self.ops()?;
         Ok(Config {
-            ops: self.ops()?.into(),
+            ops: ops.into(),
+            captures,
             auth_user: templates(&self.auth_user, "auth_user")?.unwrap_or_else(|| user.clone()),
             user,
             domain,

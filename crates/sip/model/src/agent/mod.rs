@@ -9,6 +9,7 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use crate::auth::Auth;
 use crate::config::Config;
@@ -16,18 +17,20 @@ use crate::description::counter;
 use crate::dialog::Dialog;
 use crate::measure;
 use crate::method::Method;
-use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, rejected};
+use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, When, rejected};
 use crate::transaction::{Client, Server};
 use media::CallMedia;
 use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
+use rand::Rng;
 use sip_core::sdp::Session as Sdp;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use wanted::{is_told_to, is_wanted, told};
 
 /// Messages that wait for the step that expects them, at most.
 const INBOX_MAX: usize = 16;
@@ -91,6 +94,8 @@ pub(crate) struct UserAgent {
     /// Method of the last request sent, which a step expects the response to.
     last: Method,
     dialog: Option<Box<Dialog>>,
+    /// Values that steps took from messages of this flow.
+    captured: Box<[Vec<u8>]>,
     /// The ACK to the last 2xx, which is sent again when that comes again.
     ack: Option<Box<[u8]>>,
     auth: Option<Box<Auth>>,
@@ -134,6 +139,7 @@ impl UserAgent {
             inbox: VecDeque::new(),
             last: Method::Unknown,
             dialog: None,
+            captured: Box::default(),
             ack: None,
             auth: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -182,7 +188,14 @@ impl UserAgent {
                     self.next(cx);
                     self.due = due;
                 }
-                Op::Jump(to) => self.go_to(*to),
+                Op::Jump { to, when } => {
+                    if self.holds(cx, *when) {
+                        self.go_to(*to);
+                    } else {
+                        self.at += 1;
+                        self.until = Time::ZERO;
+                    }
+                }
                 Op::Again { start, depth, count } => self.again(*start, usize::from(*depth), *count, cx),
                 Op::Expect(alternatives) => {
                     if self.until == Time::ZERO {
@@ -205,6 +218,17 @@ impl UserAgent {
             }
         }
         self.arm(cx);
+    }
+
+    /// Whether a condition of a jump holds.
+    fn holds(&self, cx: &mut Cx<'_>, when: When) -> bool {
+        let given = |slot: usize| self.captured.get(slot).is_some_and(|value| !value.is_empty());
+        match when {
+            When::Always => true,
+            When::Given(slot) => given(slot),
+            When::Absent(slot) => !given(slot),
+            When::Chance(chance) => cx.rng.random_bool(chance),
+        }
     }
 
     /// Send a message.
@@ -463,6 +487,11 @@ impl UserAgent {
         if self.until == Time::ZERO || self.until > cx.now {
             return false;
         }
+        if let Some(label) = alternatives.iter().find_map(|one| one.expired) {
+            self.go_to(label);
+            self.due = cx.now;
+            return false;
+        }
         if let Some(passes) = alternatives.iter().find(|one| one.optional) {
             match passes.then {
                 Some(label) => self.go_to(label),
@@ -474,36 +503,6 @@ impl UserAgent {
         let step = self.at;
         self.fail(cx, Failure::Timeout, || format!("step {step}: {what} did not come in time"));
         true
-    }
-}
-
-/// Whether `event` is what is wanted; a response without a method named is to the request sent `last`.
-fn is_wanted(wanted: &Wanted, event: &Event, last: Method) -> bool {
-    match (wanted, event) {
-        (Wanted::Response { status, of }, Event::Response { method, status: code, .. }) => {
-            of.unwrap_or(last) == *method && status.has(*code)
-        }
-        (Wanted::Request(wanted), Event::Request(method)) => wanted == method,
-        _ => false,
-    }
-}
-
-/// Whether `event` is of a transaction that the step waits for a response of: then it is not what was to come.
-fn is_told_to(alternatives: &[Alternative], event: &Event, last: Method) -> bool {
-    let Event::Response { method, status, .. } = event else { return false };
-    alternatives.iter().any(|one| match &one.wanted {
-        Wanted::Response { of, status: set } => {
-            of.unwrap_or(last) == *method && (*status >= 200 || !set.is_provisional())
-        }
-        Wanted::Request(_) => false,
-    })
-}
-
-fn told(wanted: &Wanted) -> String {
-    match wanted {
-        Wanted::Response { status, of: Some(of) } => format!("{status} to {of}"),
-        Wanted::Response { status, of: None } => format!("{status}"),
-        Wanted::Request(method) => method.to_string(),
     }
 }
 
@@ -522,6 +521,10 @@ impl Model for UserAgent {
         if !self.config.reuse_nonce {
             self.auth = None;
         }
+        if self.captured.len() < self.config.captures {
+            self.captured = vec![Vec::new(); self.config.captures].into();
+        }
+        self.captured.iter_mut().for_each(Vec::clear);
         self.heard = false;
         self.kept = cx.local.is_some();
         match cx.local {

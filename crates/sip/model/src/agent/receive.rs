@@ -1,5 +1,6 @@
 //! What comes to a user agent: responses to its transactions, requests, and what is neither.
 
+use super::wanted::is_wanted;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::Auth;
 use crate::description::counter;
@@ -7,7 +8,7 @@ use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
 use crate::message::{fingerprint, read_branch};
 use crate::method::Method;
-use crate::scenario::{Op, Wanted, reason};
+use crate::scenario::{Op, Wanted, When, reason};
 use crate::transaction::{Client, Server};
 use protocol::cause::other_protocol;
 use protocol::meter::Failure;
@@ -129,7 +130,7 @@ impl UserAgent {
             }
             if code > 100 {
                 cx.count(first, counter::PROVISIONAL_RESPONSES);
-                self.tell(Event::Response { method, status: code, first, delay: 0 });
+                self.tell(cx, bytes, Event::Response { method, status: code, first, delay: 0 });
             }
             return;
         }
@@ -190,7 +191,7 @@ impl UserAgent {
                 return self.fail(cx, Failure::Protocol, || what.into());
             }
         }
-        self.tell(Event::Response { method, status: code, first: client.first, delay });
+        self.tell(cx, bytes, Event::Response { method, status: code, first: client.first, delay });
     }
 
     /// Whether a step waits for this response as it is: then a challenge is not answered.
@@ -277,11 +278,44 @@ impl UserAgent {
         dialog.session = true;
     }
 
-    fn tell(&mut self, event: Event) {
+    /// A message is for the steps: what they take from it is taken now.
+    fn tell(&mut self, cx: &mut Cx<'_>, bytes: &[u8], event: Event) {
+        if self.config.captures > 0 && !self.capture(cx, bytes, &event) {
+            return;
+        }
         if self.inbox.len() == INBOX_MAX {
             self.inbox.pop_front();
         }
         self.inbox.push_back(event);
+    }
+
+    /// Take values from a message for the next step that waits for it. False: a required one is not there, and the flow ended.
+    fn capture(&mut self, cx: &mut Cx<'_>, bytes: &[u8], event: &Event) -> bool {
+        let config = Arc::clone(&self.config);
+        let steps = config.ops.get(usize::from(self.at)..).unwrap_or_default().iter();
+        let mut alternatives = steps
+            .filter_map(|op| match op {
+                Op::Expect(alternatives) => Some(alternatives.iter()),
+                _ => None,
+            })
+            .flatten();
+        let Some(taker) = alternatives.find(|one| is_wanted(&one.wanted, event, self.last)) else {
+            return true;
+        };
+        for capture in &taker.captures {
+            let found = capture.value(bytes);
+            let value = &mut self.captured[capture.slot];
+            value.clear();
+            value.extend_from_slice(found.unwrap_or_default());
+            if found.is_none() && capture.required {
+                let name = &capture.name;
+                self.fail(cx, Failure::Rejected, || {
+                    format!("a message has no {name}, which is captured from it")
+                });
+                return false;
+            }
+        }
+        true
     }
 
     fn incoming(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, method: Method) {
@@ -289,7 +323,7 @@ impl UserAgent {
         let branch = fingerprint(message.via.branch.unwrap_or_default());
         let cseq = message.cseq.number;
         if method == Method::Ack {
-            return self.acknowledged(cx, call, cseq, message.body);
+            return self.acknowledged(cx, bytes, call, message);
         }
         let to_invite = method == Method::Invite;
         let place = if to_invite { &self.invited } else { &self.requested };
@@ -323,16 +357,17 @@ impl UserAgent {
             self.end_media(cx, false);
         }
         if method == Method::Cancel {
-            return self.cancelled(cx, call, cseq);
+            return self.cancelled(cx, bytes, call, cseq);
         }
         if self.awaits(method) {
-            return self.tell(Event::Request(method));
+            return self.tell(cx, bytes, Event::Request(method));
         }
         self.answer_unexpected(cx, method, call);
     }
 
     /// The caller acknowledges our final response.
-    fn acknowledged(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32, body: &[u8]) {
+    fn acknowledged(&mut self, cx: &mut Cx<'_>, bytes: &[u8], call: u64, message: &Scanned<'_>) {
+        let cseq = message.cseq.number;
         let Some(invited) = self.invited.as_mut().filter(|one| one.call == call && one.cseq == cseq) else {
             return cx.count(cx.now, counter::UNRELATED_MESSAGES);
         };
@@ -341,16 +376,16 @@ impl UserAgent {
         invited.settle();
         if first && status < 300 {
             // an answer comes here where our 200 had the offer (RFC 3261 section 13.2.2.4)
-            self.take_answer(cx, body, true);
+            self.take_answer(cx, message.body, true);
             self.begin_media(cx);
             cx.delay(answered, crate::description::delay::ANSWER_SIGNAL);
             cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
-            self.tell(Event::Request(Method::Ack));
+            self.tell(cx, bytes, Event::Request(Method::Ack));
         }
     }
 
     /// The caller gives up before it is answered (section 9.2).
-    fn cancelled(&mut self, cx: &mut Cx<'_>, call: u64, cseq: u32) {
+    fn cancelled(&mut self, cx: &mut Cx<'_>, bytes: &[u8], call: u64, cseq: u32) {
         let pending =
             self.invited.as_ref().is_some_and(|one| one.call == call && one.cseq == cseq && one.status < 200);
         if !pending {
@@ -360,7 +395,7 @@ impl UserAgent {
         self.respond(cx, true, 487, reason(487), b"", b"");
         self.dialog = None;
         if self.awaits(Method::Cancel) {
-            self.tell(Event::Request(Method::Cancel));
+            self.tell(cx, bytes, Event::Request(Method::Cancel));
         } else {
             self.fail(cx, Failure::Closed, || "the caller cancelled the call".into());
         }
@@ -392,7 +427,8 @@ impl UserAgent {
     /// Whether the present step, or the one behind the present pause, waits for a request of this method.
     fn awaits(&self, method: Method) -> bool {
         let steps = self.config.ops[usize::from(self.at).min(self.config.ops.len())..].iter();
-        let ahead = steps.take_while(|op| !matches!(op, Op::Jump(_) | Op::Again { .. }));
+        let ahead =
+            steps.take_while(|op| !matches!(op, Op::Jump { when: When::Always, .. } | Op::Again { .. }));
         let wants = |wanted: &Wanted| matches!(wanted, Wanted::Request(one) if *one == method);
         let mut next = ahead.filter_map(|op| match op {
             Op::Expect(alternatives) => Some(alternatives),

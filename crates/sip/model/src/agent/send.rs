@@ -34,7 +34,7 @@ impl UserAgent {
 
     fn render(&self, template: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
         let values = self.values(cx);
-        template.render(values, cx.rng, out);
+        template.render_with(values, &self.captured, cx.rng, out);
     }
 
     /// Append `sip:USER@DOMAIN`.

@@ -1,6 +1,7 @@
 //! Steps made ready to play: templates parsed, labels and repeats as jumps.
 
-use super::{AnswerStep, ExpectStep, SendStep, StatusSet, Step, reason};
+use super::capture::{self, Capture};
+use super::{AnswerStep, ExpectStep, GotoStep, GotoWhen, SendStep, StatusSet, Step, reason};
 use crate::method::Method;
 use protocol::data::Data;
 use protocol::problem::{Problem, closest, listed};
@@ -21,13 +22,28 @@ pub(crate) enum Op {
     Expect(Box<[Alternative]>),
     Answer(Box<Answer>),
     Pause(Duration),
-    Jump(u16),
+    Jump {
+        to: u16,
+        when: When,
+    },
     /// End of a repeat: back to `start` until `count` rounds are played.
     Again {
         start: u16,
         depth: u8,
         count: u32,
     },
+}
+
+/// When a jump is taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum When {
+    Always,
+    /// The value of this number is not empty.
+    Given(usize),
+    /// It is empty.
+    Absent(usize),
+    /// With this probability.
+    Chance(f64),
 }
 
 /// A header field that a scenario adds.
@@ -65,6 +81,9 @@ pub(crate) struct Alternative {
     pub optional: bool,
     pub within: Option<Duration>,
     pub then: Option<u16>,
+    /// Where to go on when the wait is over.
+    pub expired: Option<u16>,
+    pub captures: Box<[Capture]>,
 }
 
 /// Which message.
@@ -99,9 +118,14 @@ const OWN: &[&str] = &[
     "expires",
 ];
 
-/// Steps as operations; what stands under `steps` in the profile is checked on the way.
-pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Vec<Op>, Problem> {
-    let mut compiler = Compiler { data, ops: Vec::new(), labels: BTreeMap::new(), jumps: Vec::new() };
+/// Steps as operations, and how many values they capture; what stands under `steps` in the profile is checked on the way.
+pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<(Vec<Op>, usize), Problem> {
+    let names = capture::names(steps);
+    let data = data.cloned().map(|data| Data { captured: names.clone().into(), ..data });
+    let data = data.as_ref();
+    let count = names.len();
+    let (labels, jumps) = (BTreeMap::new(), Vec::new());
+    let mut compiler = Compiler { data, names, ops: Vec::new(), labels, jumps };
     compiler.steps(steps, 0)?;
     let Compiler { mut ops, labels, jumps, .. } = compiler;
     Problem::unless(
@@ -121,12 +145,15 @@ pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Vec<Op>, Pr
             return Err(Problem::new(jump.key, format!("no label is called {}", jump.label), fix));
         };
         match &mut ops[jump.op] {
-            Op::Jump(to) => *to = *target,
+            Op::Jump { to, .. } => *to = *target,
+            Op::Expect(alternatives) if jump.expired => {
+                alternatives[jump.alternative].expired = Some(*target);
+            }
             Op::Expect(alternatives) => alternatives[jump.alternative].then = Some(*target),
             _ => {}
         }
     }
-    Ok(ops)
+    Ok((ops, count))
 }
 
 struct Jump {
@@ -134,10 +161,12 @@ struct Jump {
     label: String,
     op: usize,
     alternative: usize,
+    expired: bool,
 }
 
 struct Compiler<'a> {
     data: Option<&'a Data>,
+    names: Vec<String>,
     ops: Vec<Op>,
     labels: BTreeMap<String, u16>,
     jumps: Vec<Jump>,
@@ -180,9 +209,14 @@ impl Compiler<'_> {
                 let first = self.labels.insert(name.clone(), place(op)).is_none();
                 Problem::unless(first, "label", || format!("{name} is there twice"), "rename one of them")?;
             }
-            Step::Goto(label) => {
-                self.jumps.push(Jump { key: "goto".into(), label: label.clone(), op, alternative: 0 });
-                self.ops.push(Op::Jump(0));
+            Step::Goto(goto) => {
+                let (label, when) = match goto {
+                    GotoStep::Label(label) => (label, When::Always),
+                    GotoStep::When(when) => (&when.label, self.when(when)?),
+                };
+                let (key, label) = ("goto".into(), label.clone());
+                self.jumps.push(Jump { key, label, op, alternative: 0, expired: false });
+                self.ops.push(Op::Jump { to: 0, when });
             }
             Step::Repeat(repeat) => {
                 Problem::unless(
@@ -196,6 +230,33 @@ impl Compiler<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The condition of a jump.
+    fn when(&self, goto: &GotoWhen) -> Result<When, Problem> {
+        let named = |name: &str, key: &str| {
+            self.names.iter().position(|one| one == name).ok_or_else(|| {
+                let fix = match closest(name, self.names.iter().map(String::as_str)) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => "name it in the `capture` of a step".to_owned(),
+                };
+                Problem::new(format!("goto.{key}"), format!("no capture is called {name}"), fix)
+            })
+        };
+        match (&goto.given, &goto.absent, goto.chance) {
+            (None, None, None) => Ok(When::Always),
+            (Some(name), None, None) => named(name, "given").map(When::Given),
+            (None, Some(name), None) => named(name, "absent").map(When::Absent),
+            (None, None, Some(chance)) => {
+                let what = || format!("{chance} is no probability");
+                Problem::unless((0.0..=1.0).contains(&chance), "goto.chance", what, "use 0 to 1")?;
+                Ok(When::Chance(chance))
+            }
+            _ => {
+                let fix = "keep one of `given`, `absent` and `chance`";
+                Err(Problem::new("goto", "has several conditions", fix))
+            }
+        }
     }
 
     fn request(&self, send: &SendStep) -> Result<Request, Problem> {
@@ -263,12 +324,20 @@ impl Compiler<'_> {
                 return Err(Problem::new(at, "names not exactly one message to wait for", fix));
             }
         };
-        if let Some(label) = &expect.then {
-            let (key, op) = (format!("{at}.then"), self.ops.len());
-            self.jumps.push(Jump { key, label: label.clone(), op, alternative: index });
+        for (name, label, expired) in
+            [("then", &expect.then, false), ("on_timeout", &expect.on_timeout, true)]
+        {
+            if let Some(label) = label {
+                let (key, op, label) = (format!("{at}.{name}"), self.ops.len(), label.clone());
+                self.jumps.push(Jump { key, label, op, alternative: index, expired });
+            }
         }
         let within = expect.timeout.map(|timeout| timeout.0);
-        Ok(Alternative { wanted, optional: expect.optional, within, then: None })
+        let limited = expect.on_timeout.is_none() || within.is_some();
+        let fix = "set `timeout`";
+        Problem::unless(limited, &format!("{at}.on_timeout"), || "never comes".into(), fix)?;
+        let captures = capture::compile(&expect.capture, &self.names).map_err(|problem| problem.under(at))?;
+        Ok(Alternative { wanted, optional: expect.optional, within, then: None, expired: None, captures })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Scenarios: what a user agent sends, waits for and answers, step by step.
 
+mod capture;
 mod compile;
 mod preset;
 mod reason;
@@ -7,12 +8,12 @@ mod status;
 mod step;
 
 pub(crate) use compile::{
-    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, compile, headers_of, line, seconds,
+    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, When, compile, headers_of, line, seconds,
 };
 pub use preset::Preset;
 pub(crate) use reason::{reason, rejected};
 pub use status::StatusSet;
-pub use step::{AnswerStep, ExpectStep, RepeatStep, SendStep, Step};
+pub use step::{AnswerStep, CaptureStep, ExpectStep, GotoStep, GotoWhen, RepeatStep, SendStep, Step};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

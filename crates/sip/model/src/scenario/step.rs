@@ -22,8 +22,8 @@ pub enum Step {
     Pause(Interval),
     /// A place that `then` may name.
     Label(String),
-    /// Go on at a label.
-    Goto(String),
+    /// Go on at a label, always or on a condition.
+    Goto(GotoStep),
     /// Play steps several times; when the load ends, no further time.
     Repeat(RepeatStep),
 }
@@ -77,6 +77,57 @@ pub struct ExpectStep {
     /// Label to go on at. Default: the next step.
     #[serde(default)]
     pub then: Option<String>,
+    /// Label to go on at when the wait is over. Default: the flow fails, or goes on where the step is optional.
+    #[serde(default)]
+    pub on_timeout: Option<String>,
+    /// Values to take from the message, by name: `{response.NAME}` in later templates, and conditions of `goto`.
+    #[serde(default)]
+    pub capture: BTreeMap<String, CaptureStep>,
+}
+
+/// A value to take from a message: a header field, or what a regular expression matches.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureStep {
+    /// Header field to look in; of several, the first. Default: the whole message.
+    #[serde(default)]
+    pub header: Option<String>,
+    /// Regular expression. Default: the whole header field.
+    #[serde(default)]
+    pub regex: Option<String>,
+    /// Group of the expression; 0: all that it matches. Default: the first group where there is one, else 0.
+    #[serde(default)]
+    pub group: Option<usize>,
+    /// Whether a message without the value fails the flow; else the value is empty. Default `false`.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// Where to go on.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum GotoStep {
+    /// Always.
+    Label(String),
+    /// On a condition.
+    When(GotoWhen),
+}
+
+/// A jump on a condition; where it does not hold, the next step follows.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GotoWhen {
+    /// Label to go on at.
+    pub label: String,
+    /// Name of a captured value that is not empty.
+    #[serde(default)]
+    pub given: Option<String>,
+    /// Name of a captured value that is empty.
+    #[serde(default)]
+    pub absent: Option<String>,
+    /// Probability, from 0 to 1.
+    #[serde(default)]
+    pub chance: Option<f64>,
 }
 
 /// A response to send.
