@@ -27,6 +27,7 @@ mod serve;
 mod server;
 mod session;
 mod signals;
+mod sip_serve;
 mod stream;
 mod systems;
 mod token;
@@ -63,6 +64,8 @@ enum Command {
     Reflect(reflect::Reflect),
     /// Play conformance tests against a SIP server: a request as JSON on standard input, verdicts as JSON on standard output.
     SipConformance(conformance::Arguments),
+    /// Serve SIP as registrar, proxy, redirect server or UAS: settings as JSON on standard input, counters on standard output.
+    SipServe,
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -122,6 +125,12 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
             if let Err(e) = conformance::run(args) {
                 tell(&format!("error {e}"));
                 return Ok(EXIT_INPUT.into());
+            }
+        }
+        Some(Command::SipServe) => {
+            if let Err(e) = sip_serve::run() {
+                tell(&format!("error {e}"));
+                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
             }
         }
         Some(Command::Validate(args)) => {

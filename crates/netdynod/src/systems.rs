@@ -2,6 +2,7 @@
 
 use profile::Transport;
 pub use sip_conformance as sip;
+pub use sip_server;
 use sockets::Sockets;
 use stream::Dpdk;
 use system::Registry;

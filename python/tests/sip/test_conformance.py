@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -13,24 +14,27 @@ from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.sip.conformance import ladder, page, suite
 from netdyno.sip.conformance.junit import junit
+from netdyno.sip.server import SipServer
 
-from .reference_server import DOMAIN, USERS, Server
+from .served import DOMAIN, USERS, server
 
 FILES = list(suite.PURPOSES.glob("*.yaml"))
 IDS = sorted(one.stem for one in FILES)
 ROLES = {"R": "registrar", "P": "proxy", "D": "redirect"}
+SERVED = {"R": "proxy", "P": "proxy", "D": "redirect"}
+"""Role of our server that a purpose is of."""
 T1_MS = 100
 
 
-def target(server: Server, password: bool = True) -> suite.Target:
+def target(address: str, password: bool = True, transport: str = "udp") -> suite.Target:
     accounts = [suite.Account(name, word if password else None) for name, word in USERS.items()]
-    address = f"127.0.0.1:{server.address[1]}"
-    return suite.Target(address, "udp", DOMAIN, *accounts, t1_ms=T1_MS, nonce_lifetime=1)
+    return suite.Target(address, transport, DOMAIN, *accounts, t1_ms=T1_MS, nonce_lifetime=1)
 
 
-def outcome(test: str, fault: str = "", password: bool = True) -> suite.Outcome:
-    with Server(ROLES[test[0]], fault, T1_MS / 1000) as server:
-        return suite.run(target(server, password), suite.chosen([], [test])).tests[0]
+def outcome(test: str, fault: str = "", password: bool = True, transport: str = "udp") -> suite.Outcome:
+    with server(SERVED[test[0]], fault, T1_MS / 1000) as served:
+        wanted = target(served.address, password, transport)
+        return suite.run(wanted, suite.chosen([], [test])).tests[0]
 
 
 def test_every_purpose_has_its_file() -> None:
@@ -64,9 +68,10 @@ def test_without_a_password_nothing_is_told_of_a_server_that_asks_for_one(test: 
 
 
 def test_nobody_answers() -> None:
-    server = Server("proxy")
-    found = suite.run(target(server), suite.chosen([], ["R14", "R13", "T-wsinv", "R01", "T-ncl"]))
-    server.socket.close()
+    with socket.socket(type=socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        found = suite.run(target(address), suite.chosen([], ["R14", "R13", "T-wsinv", "R01", "T-ncl"]))
     assert [one.verdict for one in found.tests] == ["inconclusive"] * 5
     unplayed = [one.reason.startswith("not played") for one in found.tests]
     assert unplayed == [False, False, False, True, True]
@@ -74,14 +79,14 @@ def test_nobody_answers() -> None:
 
 
 def test_the_messages_of_rfc_4475_are_sent() -> None:
-    with Server("proxy", t1=T1_MS / 1000) as server:
-        found = suite.run(target(server), suite.chosen([], ["T-wsinv", "T-zeromf", "T-unreason"]))
+    with server("proxy", t1=T1_MS / 1000) as served:
+        found = suite.run(target(served.address), suite.chosen([], ["T-wsinv", "T-zeromf", "T-unreason"]))
     assert {one.id: one.verdict for one in found.tests}["T-zeromf"] == "pass"
     assert all(any("OPTIONS" in arrow.summary for arrow in one.ladder) for one in found.tests)
 
 
-def arguments(server: Server) -> list[str]:
-    uri = f"sip:alice@127.0.0.1:{server.address[1]}"
+def arguments(served: SipServer) -> list[str]:
+    uri = f"sip:alice@{served.address}"
     return ["sip", "conformance", uri, "--domain", DOMAIN, "--password", "env:WORD", "--t1", str(T1_MS)]
 
 
@@ -90,8 +95,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     monkeypatch.setenv("WORD", USERS["alice"])
 
     def call(*more: str, fault: str = "") -> int:
-        with Server("proxy", fault, T1_MS / 1000) as server:
-            return app.call([*arguments(server), *more])
+        with server("proxy", fault, T1_MS / 1000) as served:
+            return app.call([*arguments(served), *more])
 
     return call
 
@@ -152,7 +157,7 @@ def test_a_wrong_file_is_told() -> None:
         "steps": [{"wait": "5"}],
     }
     with pytest.raises(Error, match="X step 1") as caught:
-        suite.run(target(Server("proxy")), [suite.Purpose("X", "", "proxy", "", file)])
+        suite.run(target("127.0.0.1:9"), [suite.Purpose("X", "", "proxy", "", file)])
     assert caught.value.code == "ND-104-70"
 
 

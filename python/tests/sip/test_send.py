@@ -19,7 +19,7 @@ from netdyno.sip.manual import digest
 from netdyno.sip.manual.compose import Draft, request
 from netdyno.sip.manual.message import SipMessage
 
-from .reference_server import DOMAIN, USERS, Server
+from .served import DOMAIN, USERS, server
 
 Answers = Callable[[SipMessage, int], list[bytes]]
 
@@ -210,8 +210,8 @@ def test_requests_of_the_other_side_are_answered(sent: Callable[..., Any]) -> No
 
 def test_a_challenge_is_answered(monkeypatch: pytest.MonkeyPatch, sent: Callable[..., Any]) -> None:
     monkeypatch.setenv("WORD", USERS["alice"])
-    with Server("registrar") as server:
-        uri = f"sip:127.0.0.1:{server.address[1]}"
+    with server("proxy") as served:
+        uri = f"sip:{served.address}"
         words = [
             uri,
             "--method",

@@ -14,6 +14,8 @@ VERBS = {
     "conformance": ".conformance:conformance",
     "ladder": ".ladder:ladder",
     "send": ".send:send",
+    "serve": ".serve:serve",
+    "import": ".import_:import_",
 }
 
 app = typer.Typer(

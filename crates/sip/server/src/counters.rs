@@ -1,0 +1,67 @@
+//! Counters of the server: what it received, sent, accepted and rejected.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Counters since the start. Retransmissions are not among `requests` and `responses`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Counters {
+    /// Requests received, by method.
+    pub requests: BTreeMap<String, u64>,
+    /// Requests received again.
+    pub requests_repeated: u64,
+    /// Responses sent, by status.
+    pub responses: BTreeMap<u16, u64>,
+    /// Responses sent again.
+    pub responses_repeated: u64,
+    /// Requests sent on, by method.
+    pub forwarded: BTreeMap<String, u64>,
+    /// Requests sent on again.
+    pub forwarded_repeated: u64,
+    /// Responses received to requests sent on, by status.
+    pub answers: BTreeMap<u16, u64>,
+    /// Requests sent on that no final response came to.
+    pub timeouts: u64,
+    /// Challenges sent.
+    pub challenges: u64,
+    /// REGISTER requests accepted.
+    pub registrations: u64,
+    /// Bindings now.
+    pub bindings: u64,
+    /// Calls answered with 200.
+    pub calls_answered: u64,
+    /// ACKs to 200.
+    pub calls_acknowledged: u64,
+    /// 200 to INVITE without ACK in 64 T1.
+    pub calls_unacknowledged: u64,
+    /// Calls ended by BYE.
+    pub calls_ended: u64,
+    /// Requests rejected on purpose.
+    pub rejected_on_purpose: u64,
+    /// Messages dropped on purpose.
+    pub dropped_on_purpose: u64,
+    /// Messages that could not be read.
+    pub malformed: u64,
+    /// Responses to nothing that was sent, ACKs to nothing, and messages that go nowhere.
+    pub unrelated: u64,
+    /// Messages that could not be sent.
+    pub send_errors: u64,
+}
+
+impl Counters {
+    pub(crate) fn request(&mut self, method: &str) {
+        count(&mut self.requests, method);
+    }
+
+    pub(crate) fn forwarded(&mut self, method: &str) {
+        count(&mut self.forwarded, method);
+    }
+}
+
+/// Methods that are counted by their name; beyond, all are `other`: names are the sender's.
+const MOST_METHODS: usize = 32;
+
+fn count(counts: &mut BTreeMap<String, u64>, method: &str) {
+    let known = counts.contains_key(method) || counts.len() < MOST_METHODS;
+    *counts.entry(if known { method } else { "other" }.to_owned()).or_default() += 1;
+}

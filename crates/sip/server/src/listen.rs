@@ -1,0 +1,267 @@
+//! Sockets of the server: one UDP socket, one TCP listener and its connections, in one thread.
+
+use crate::server::{Out, Peer, Server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sip_core::message::Framer;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Largest datagram.
+const DATAGRAM: usize = 65_535;
+/// Datagrams that are read before timers have their turn.
+const BURST: usize = 256;
+/// Most connections; further ones are closed.
+const CONNECTIONS: usize = 10_000;
+/// Bytes that wait for a connection to take them; beyond, it is closed.
+const BACKLOG: usize = 8 << 20;
+/// Bytes of the UDP socket's buffers.
+const BUFFER: usize = 8 << 20;
+/// Ports that are tried where any will do.
+const PORTS: u32 = 20;
+/// Longest wait for an event, so that the end is noticed.
+const TURN: Duration = Duration::from_millis(100);
+
+/// The sockets.
+#[derive(Debug)]
+pub struct Listener {
+    udp: UdpSocket,
+    tcp: TcpListener,
+    connections: HashMap<SocketAddr, Connection>,
+    began: Instant,
+    local: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    framer: Framer,
+    buffer: Vec<u8>,
+    waiting: Vec<u8>,
+    open: bool,
+}
+
+impl Listener {
+    /// Listens on an address, over UDP and TCP at the same port; port 0 picks one.
+    pub fn bind(at: SocketAddr) -> io::Result<Self> {
+        let (udp, tcp) = Self::both(at)?;
+        let local = udp.local_addr()?;
+        udp.set_nonblocking(true)?;
+        tcp.set_nonblocking(true)?;
+        // as much as the system gives
+        let _less = rustix::net::sockopt::set_socket_recv_buffer_size(&udp, BUFFER);
+        let _less = rustix::net::sockopt::set_socket_send_buffer_size(&udp, BUFFER);
+        Ok(Self { udp, tcp, connections: HashMap::new(), began: Instant::now(), local })
+    }
+
+    /// Sockets at the same port. A free port of UDP may be in use over TCP.
+    fn both(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+        let mut tries = if at.port() == 0 { PORTS } else { 1 };
+        loop {
+            let udp = UdpSocket::bind(at)?;
+            tries -= 1;
+            match TcpListener::bind(udp.local_addr()?) {
+                Ok(tcp) => return Ok((udp, tcp)),
+                Err(error) if tries == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Serves until `stop`. `turn` is called now and then.
+    pub fn run(
+        &mut self,
+        server: &mut Server,
+        stop: &AtomicBool,
+        mut turn: impl FnMut(&mut Server),
+    ) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            self.wait(server)?;
+            self.datagrams(server);
+            self.accept();
+            self.streams(server);
+            let now = self.now();
+            if server.deadline().is_some_and(|at| at <= now) {
+                let out = server.on_timer(now);
+                self.send(server, out);
+            }
+            turn(server);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, server: &Server) -> io::Result<()> {
+        let now = self.now();
+        let left =
+            server.deadline().map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
+        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut events = vec![PollFd::new(&self.udp, PollFlags::IN), PollFd::new(&self.tcp, PollFlags::IN)];
+        for one in self.connections.values() {
+            let out = if one.waiting.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            events.push(PollFd::from_borrowed_fd(one.stream.as_fd(), PollFlags::IN | out));
+        }
+        match poll(&mut events, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn datagrams(&mut self, server: &mut Server) {
+        let mut buffer = [0; DATAGRAM];
+        for _ in 0..BURST {
+            match self.udp.recv_from(&mut buffer) {
+                Ok((length, from)) => {
+                    let bytes = &buffer[..length];
+                    // a keep-alive (RFC 5626 section 4.4)
+                    if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+                        continue;
+                    }
+                    let out = server.receive(Peer::Udp(from), bytes, self.now());
+                    self.send(server, out);
+                }
+                // a refusal of an earlier datagram is told here too
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, peer)) = self.tcp.accept() {
+            if self.connections.len() < CONNECTIONS && stream.set_nonblocking(true).is_ok() {
+                let _as_it_is = stream.set_nodelay(true);
+                self.connections.insert(peer, Connection::new(stream));
+            }
+        }
+    }
+
+    fn streams(&mut self, server: &mut Server) {
+        let mut came = Vec::new();
+        for (peer, one) in &mut self.connections {
+            one.flush();
+            one.read(|message| came.push((*peer, message)));
+        }
+        for (peer, message) in came {
+            let out = server.receive(Peer::Tcp(peer), &message, self.now());
+            self.send(server, out);
+        }
+        self.connections.retain(|_, one| one.open);
+    }
+
+    fn send(&mut self, server: &mut Server, out: Out) {
+        for (peer, bytes) in out {
+            let sent = match peer {
+                Peer::Udp(to) => self.datagram(to, &bytes),
+                Peer::Tcp(to) => self.stream(to, &bytes),
+            };
+            if sent.is_err() {
+                server.send_failed();
+            }
+        }
+    }
+
+    fn datagram(&self, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        match self.udp.send_to(bytes, to) {
+            // the refusal of an earlier one: this one was not sent
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                self.udp.send_to(bytes, to).map(drop)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    fn stream(&mut self, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        if !self.connections.get(&to).is_some_and(|one| one.open) {
+            if self.connections.len() >= CONNECTIONS {
+                return Err(ErrorKind::OutOfMemory.into());
+            }
+            self.connections.insert(to, Connection::new(connect(to)?));
+        }
+        let Some(one) = self.connections.get_mut(&to) else { return Ok(()) };
+        if one.waiting.len() + bytes.len() > BACKLOG {
+            one.open = false;
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        one.waiting.extend_from_slice(bytes);
+        one.flush();
+        Ok(())
+    }
+}
+
+/// A connection that is being set up; what is written waits for it.
+fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    let _as_it_is = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, framer: Framer::default(), buffer: Vec::new(), waiting: Vec::new(), open: true }
+    }
+
+    fn flush(&mut self) {
+        while self.open && !self.waiting.is_empty() {
+            match self.stream.write(&self.waiting) {
+                Ok(0) => self.open = false,
+                Ok(length) => drop(self.waiting.drain(..length)),
+                Err(error) if later(&error) => break,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+
+    fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
+        let mut chunk = [0; 16_384];
+        while self.open {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.open = false,
+                Ok(length) => {
+                    self.buffer.extend_from_slice(&chunk[..length]);
+                    self.split(&mut message);
+                }
+                Err(error) if later(&error) => break,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+
+    fn split(&mut self, message: &mut impl FnMut(Vec<u8>)) {
+        loop {
+            match self.framer.frame(&self.buffer) {
+                Ok(Some(length)) => message(self.buffer.drain(..length).collect()),
+                Ok(None) => break,
+                Err(_) => {
+                    // a stream without Content-Length cannot be read any further (RFC 3261 section 18.3)
+                    message(std::mem::take(&mut self.buffer));
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
+}

@@ -1,0 +1,135 @@
+//! Addresses of messages: where responses go, where requests are for, and keys of transactions.
+
+use super::Peer;
+use sip_core::message::header::NameAddr;
+use sip_core::message::{Message, Name, StartLine, header::Via};
+use sip_core::uri::SipUri;
+use sip_core::{Method, Uri};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::{IpAddr, SocketAddr};
+
+/// Sixteen hexadecimal digits nobody can guess.
+pub(super) fn random() -> String {
+    format!("{:016x}", unguessable())
+}
+
+/// A number from the keys of the standard library's hash maps, which the system's random source gives.
+fn unguessable() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// A secret.
+pub(super) fn secret() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&unguessable().to_be_bytes()));
+    bytes
+}
+
+/// A new branch.
+pub(super) fn branch() -> String {
+    format!("z9hG4bK{}", random())
+}
+
+/// The request with the address that it came from (RFC 3261 section 18.2.1, RFC 3581 section 4), and where its responses go.
+pub(super) fn returned(request: &Message, from: Peer) -> Option<(Message, Peer)> {
+    let mut via = request.top_via().ok()?;
+    let source = from.address();
+    let rport = via.rport().is_some();
+    let ip = source.ip().to_string();
+    if rport {
+        via.params.set("rport", Some(&source.port().to_string()));
+    }
+    let host = via.host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    if rport || host.parse::<IpAddr>().ok() != Some(source.ip()) {
+        via.params.set("received", Some(&ip));
+    }
+    let mut marked = request.clone();
+    let first = marked.headers.iter_mut().find(|header| header.name == Name::Via)?;
+    // further Vias of the same field stay behind the first
+    let rest = first.value.get(first_length(&first.value)..).unwrap_or_default().to_owned();
+    first.value = format!("{via}{rest}");
+    let to = match from {
+        Peer::Tcp(_) => from,
+        Peer::Udp(_) if rport => from,
+        // section 18.2.2
+        Peer::Udp(_) => Peer::Udp(SocketAddr::new(source.ip(), via.port.unwrap_or(5060))),
+    };
+    Some((marked, to))
+}
+
+/// Length of the first Via of a field.
+fn first_length(value: &str) -> usize {
+    use sip_core::message::header::Value;
+    Via::read(value).map_or(value.len(), |(_, rest)| value.len() - rest.len())
+}
+
+/// Key of the server transaction (RFC 3261 section 17.2.3); an ACK has that of its INVITE.
+pub(super) fn key(request: &Message, method: &str) -> Option<String> {
+    let method = if method == "ACK" { "INVITE" } else { method };
+    let via = request.top_via().ok()?;
+    if via.unique_branch() {
+        return Some(format!("{} {}:{:?} {method}", via.branch()?, via.host, via.port));
+    }
+    let StartLine::Request { uri, .. } = &request.start else { return None };
+    let (cseq, call) = (request.cseq().ok()?.number, request.call_id().ok()?);
+    let tag = request.from().ok()?.tag().unwrap_or_default().to_owned();
+    Some(format!("{uri} {call} {cseq} {method} {tag} {:?} {}:{:?}", via.branch(), via.host, via.port))
+}
+
+/// Whether the header fields that every request has are there and well formed (section 8.1.1).
+pub(super) fn complete(request: &Message) -> bool {
+    let parties = request.from().is_ok() && request.to().is_ok() && request.call_id().is_ok();
+    let sequence = request.cseq().is_ok_and(|cseq| request.method() == Some(&cseq.method));
+    let hops = request.get::<u32>(Name::MaxForwards).is_ok_and(|hops| hops.is_none_or(|hops| hops <= 255));
+    let length = request.get::<u32>(Name::ContentLength).is_ok();
+    parties && sequence && hops && length && request.contacts().is_ok()
+}
+
+/// Address and port of a URI that has no name.
+pub(super) fn socket(uri: &SipUri) -> Option<SocketAddr> {
+    let host = uri.host.trim_start_matches('[').trim_end_matches(']');
+    let port = uri.port.unwrap_or(if uri.secure { 5061 } else { 5060 });
+    host.parse().ok().map(|ip| SocketAddr::new(ip, port))
+}
+
+/// Where a request to a URI goes: an address; a name is not looked up.
+pub(super) fn destination(uri: &Uri) -> Option<Peer> {
+    let sip = uri.sip().filter(|sip| !sip.secure)?;
+    let tcp = sip.param("transport").flatten().is_some_and(|name| name.eq_ignore_ascii_case("tcp"));
+    let address = socket(sip)?;
+    Some(if tcp { Peer::Tcp(address) } else { Peer::Udp(address) })
+}
+
+/// The first Route.
+pub(super) fn route(message: &Message) -> Option<NameAddr> {
+    message.all::<NameAddr>(Name::Route).ok()?.into_iter().next()
+}
+
+/// Sets the Route set.
+pub(super) fn set_routes(message: &mut Message, routes: &[NameAddr]) {
+    message.remove(Name::Route);
+    for route in routes {
+        message.push(Name::Route, route);
+    }
+}
+
+/// Sets the Request-URI.
+pub(super) fn set_uri(message: &mut Message, to: &str) {
+    if let StartLine::Request { uri, .. } = &mut message.start {
+        to.clone_into(uri);
+    }
+}
+
+/// A request of the same transaction: ACK to a failure, or CANCEL.
+pub(super) fn derived(request: &Message, method: Method, to: Option<&str>) -> Option<Message> {
+    let made = match method {
+        Method::Cancel => sip_core::transaction::cancel(request).ok()?,
+        _ => {
+            let to = Message { start: request.start.clone(), headers: Vec::new(), body: Vec::new() }
+                .with(Name::To, to?);
+            sip_core::transaction::ack(request, &to).ok()?
+        }
+    };
+    Some(made)
+}

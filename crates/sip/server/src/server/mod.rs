@@ -1,0 +1,292 @@
+//! The server without I/O: transactions, and what each role does with a request.
+
+mod address;
+mod auth;
+mod incoming;
+mod location;
+mod outgoing;
+mod proxy;
+mod redirect;
+mod registrar;
+#[cfg(test)]
+mod tests;
+mod uas;
+
+use crate::counters::Counters;
+use crate::settings::{Role, Settings};
+use incoming::Incoming;
+use location::Location;
+use outgoing::Outgoing;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use sip_core::digest::Nonces;
+use sip_core::message::{Message, Name, StartLine};
+use sip_core::transaction::{MS, Timers};
+use sip_core::{Method, Uri};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::SocketAddr;
+
+/// Most transactions at a time, on each side; more requests are answered with 503.
+const TRANSACTIONS: usize = 500_000;
+/// Used nonces that are remembered.
+const NONCES: usize = 200_000;
+
+/// Where a message came from, or goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A datagram's address.
+    Udp(SocketAddr),
+    /// A connection to or from this address.
+    Tcp(SocketAddr),
+}
+
+impl Peer {
+    fn address(self) -> SocketAddr {
+        match self {
+            Self::Udp(address) | Self::Tcp(address) => address,
+        }
+    }
+
+    fn reliable(self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    fn transport(self) -> &'static str {
+        if self.reliable() { "TCP" } else { "UDP" }
+    }
+}
+
+/// Messages to send.
+pub type Out = Vec<(Peer, Vec<u8>)>;
+
+/// Key of a server transaction.
+type Key = String;
+
+/// What is due at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Incoming(Key),
+    Outgoing(String),
+    /// A request whose answer was delayed.
+    Handle(Key),
+    /// A call that rings is answered.
+    Answer(Key),
+    /// A 200 to INVITE that waits for its ACK.
+    Ack(uas::Call),
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Server {
+    settings: Settings,
+    timers: Timers,
+    counters: Counters,
+    location: Location,
+    nonces: Nonces,
+    incoming: HashMap<Key, Incoming>,
+    outgoing: HashMap<String, Outgoing>,
+    awaiting: HashMap<uas::Call, uas::Answered>,
+    due: BinaryHeap<Reverse<(u64, Due)>>,
+    chance: SmallRng,
+    now: u64,
+    out: Out,
+}
+
+impl Server {
+    /// A server with these settings, which were checked.
+    pub fn new(settings: Settings) -> Self {
+        let t1 = settings.t1_ms * MS;
+        let timers = Timers { t1, t2: t1 * 8, t4: t1 * 10, d: t1 * 64, ..Timers::default() };
+        Self {
+            timers,
+            counters: Counters::default(),
+            location: Location::new(settings.max_bindings),
+            nonces: Nonces::new(address::secret(), settings.nonce_lifetime_ms, NONCES),
+            incoming: HashMap::new(),
+            outgoing: HashMap::new(),
+            awaiting: HashMap::new(),
+            due: BinaryHeap::new(),
+            chance: SmallRng::seed_from_u64(settings.seed),
+            settings,
+            now: 0,
+            out: Vec::new(),
+        }
+    }
+
+    /// What it counted.
+    pub fn counters(&mut self) -> &Counters {
+        self.location.expire(self.now);
+        self.counters.bindings = self.location.bindings();
+        &self.counters
+    }
+
+    /// A message could not be sent.
+    pub fn send_failed(&mut self) {
+        self.counters.send_errors += 1;
+    }
+
+    /// When [`Self::on_timer`] is to be called.
+    pub fn deadline(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// A message came. Times are nanoseconds of any clock that does not go back.
+    pub fn receive(&mut self, from: Peer, bytes: &[u8], now: u64) -> Out {
+        self.now = now;
+        if self.settings.drop_share > 0.0 && self.chance.random_bool(self.settings.drop_share) {
+            self.counters.dropped_on_purpose += 1;
+        } else {
+            self.message(from, bytes);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// The deadline has come.
+    pub fn on_timer(&mut self, now: u64) -> Out {
+        self.now = now;
+        while let Some(Reverse((at, _))) = self.due.peek() {
+            if *at > now {
+                break;
+            }
+            let Some(Reverse((_, due))) = self.due.pop() else { break };
+            match due {
+                Due::Incoming(key) => self.incoming_due(&key),
+                Due::Outgoing(branch) => self.outgoing_due(&branch),
+                Due::Handle(key) => self.handle(&key),
+                Due::Answer(key) => self.answer_call(&key),
+                Due::Ack(call) => self.ack_due(&call),
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// Whether the rule of this purpose is broken on purpose.
+    fn breaks(&self, purpose: &str) -> bool {
+        self.settings.fault.as_deref() == Some(purpose)
+    }
+
+    fn at(&mut self, when: u64, what: Due) {
+        self.due.push(Reverse((when, what)));
+    }
+
+    fn message(&mut self, from: Peer, bytes: &[u8]) {
+        let message = match Message::read(bytes) {
+            Ok(message) => message,
+            Err(_) => {
+                self.counters.malformed += 1;
+                return self.unreadable(from, bytes);
+            }
+        };
+        match &message.start {
+            StartLine::Request { .. } => self.request(from, message),
+            StartLine::Response { code, .. } => {
+                let code = *code;
+                self.response(message, code);
+            }
+        }
+    }
+
+    /// A request that cannot be read is answered where its head can be (RFC 3261 section 16.3 step 1).
+    fn unreadable(&mut self, from: Peer, bytes: &[u8]) {
+        let Ok((head, _)) = Message::read_head(bytes) else { return };
+        if head.method().is_some_and(|method| *method != Method::Ack) {
+            self.refuse(from, &head, 400, "Bad Request");
+        }
+    }
+
+    /// A response outside of any transaction.
+    fn refuse(&mut self, from: Peer, request: &Message, code: u16, reason: &str) {
+        let Some((request, to)) = address::returned(request, from) else { return };
+        let tag = address::random();
+        let response = Message::response(&request, code, reason, Some(&tag));
+        *self.counters.responses.entry(code).or_default() += 1;
+        self.out.push((to, response.to_bytes()));
+    }
+
+    fn request(&mut self, from: Peer, mut message: Message) {
+        let Some(method) = message.method().cloned() else { return };
+        let Some((returned, to)) = address::returned(&message, from) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        message = returned;
+        let Some(key) = address::key(&message, method.as_str()) else {
+            self.counters.malformed += 1;
+            return self.refuse(from, &message, 400, "Bad Request");
+        };
+        if method == Method::Ack {
+            self.counters.request("ACK");
+            return self.acknowledge(message, &key);
+        }
+        let stateless = match self.settings.fault.as_deref() {
+            Some("R19") => method == Method::Register,
+            Some("P20" | "D06") => method == Method::Invite,
+            _ => false,
+        };
+        if self.incoming.contains_key(&key) && !stateless {
+            self.counters.requests_repeated += 1;
+            return self.again(&key);
+        }
+        self.counters.request(method.as_str());
+        if self.incoming.len() >= TRANSACTIONS {
+            return self.refuse(from, &message, 503, "Service Unavailable");
+        }
+        self.begin(key.clone(), message, from, to);
+        if self.settings.delay_ms > 0 && method != Method::Cancel {
+            let when = self.now + self.settings.delay_ms * MS;
+            return self.at(when, Due::Handle(key));
+        }
+        self.handle(&key);
+    }
+
+    /// Answer a request, or send it on.
+    fn handle(&mut self, key: &Key) {
+        let Some(request) = self.incoming.get(key).map(|one| one.request.clone()) else { return };
+        let Some(method) = request.method().cloned() else { return };
+        if !address::complete(&request) {
+            return self.respond(key, 400, "Bad Request", Vec::new());
+        }
+        let rejects = self.settings.error_share > 0.0 && method != Method::Cancel;
+        if rejects && self.chance.random_bool(self.settings.error_share) {
+            self.counters.rejected_on_purpose += 1;
+            return self.respond(key, self.settings.error_status, "Rejected on purpose", Vec::new());
+        }
+        match (method, self.settings.role) {
+            (Method::Cancel, _) => self.cancel(key, &request),
+            (Method::Register, _) => self.register(key, &request),
+            (_, Role::Proxy) => self.proxy(key, &request),
+            (_, Role::Redirect) => self.redirect(key, &request),
+            (_, Role::Uas) => self.serve(key, &request),
+        }
+    }
+
+    /// Whether a host is ours: the domain, or the address that we listen on.
+    fn is_domain(&self, uri: &Uri) -> bool {
+        uri.sip().is_some_and(|sip| {
+            sip.host.eq_ignore_ascii_case(&self.settings.domain)
+                || sip.user.is_some() && address::socket(sip) == Some(self.settings.listen)
+        })
+    }
+
+    /// Whether a URI stands for this server itself.
+    fn is_ours(&self, uri: &Uri) -> bool {
+        uri.sip().is_some_and(|sip| {
+            address::socket(sip) == Some(self.settings.listen)
+                || sip.user.is_none() && sip.host.eq_ignore_ascii_case(&self.settings.domain)
+        })
+    }
+
+    fn is_known(&self, user: &str) -> bool {
+        let open = self.settings.users.is_empty() || self.settings.password.is_some();
+        open || self.settings.users.iter().any(|one| one.name == user)
+    }
+}
+
+/// User part of a URI.
+fn user(uri: &Uri) -> String {
+    uri.sip().and_then(|sip| sip.user.clone()).unwrap_or_default()
+}
+
+/// A header field of a response.
+type Field = (Name, String);

@@ -1,0 +1,157 @@
+use super::*;
+
+const LISTEN: &str = "192.0.2.1:5060";
+const UAC: &str = "192.0.2.9:5060";
+
+fn server(change: impl FnOnce(&mut Settings)) -> Server {
+    let mut settings = Settings::new(LISTEN.parse().expect("address"), "example.net");
+    change(&mut settings);
+    settings.check().expect("settings");
+    Server::new(settings)
+}
+
+fn peer(address: &str) -> Peer {
+    Peer::Udp(address.parse().expect("address"))
+}
+
+fn request(method: &str, uri: &str, branch: &str, more: &str) -> Vec<u8> {
+    format!(
+        "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bK{branch}\r\nFrom: <sip:bob@example.net>;tag=1\r\n\
+         To: <sip:alice@example.net>\r\nCall-ID: c{branch}\r\nCSeq: 1 {method}\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+fn text(out: &Out) -> Vec<String> {
+    out.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect()
+}
+
+#[test]
+fn a_binding_ends_in_time() {
+    let mut server = server(|_| {});
+    let register =
+        request("REGISTER", "sip:example.net", "1", "Contact: <sip:alice@192.0.2.7>\r\nExpires: 60\r\n");
+    let out = text(&server.receive(peer(UAC), &register, 0));
+    assert!(
+        out[0].starts_with("SIP/2.0 200 OK") && out[0].contains("<sip:alice@192.0.2.7>;expires=60"),
+        "{out:?}"
+    );
+    assert_eq!(server.counters().bindings, 1);
+    let query = request("REGISTER", "sip:example.net", "2", "");
+    assert!(text(&server.receive(peer(UAC), &query, 59_000 * MS))[0].contains(";expires=1\r\n"));
+    server.on_timer(60_000 * MS);
+    assert_eq!(server.counters().bindings, 0);
+}
+
+#[test]
+fn a_call_is_forked_and_the_others_are_cancelled() {
+    let mut server = server(|_| {});
+    for (n, contact) in ["192.0.2.7:7", "192.0.2.8:8"].into_iter().enumerate() {
+        let more = format!("Contact: <sip:alice@{contact}>\r\n");
+        server.receive(peer(UAC), &request("REGISTER", "sip:example.net", &n.to_string(), &more), 0);
+    }
+    let out = server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), MS);
+    let to: Vec<_> = out.iter().map(|(to, _)| *to).collect();
+    assert_eq!(to, [peer(UAC), peer("192.0.2.7:7"), peer("192.0.2.8:8")]);
+    let sent = text(&out);
+    assert!(
+        sent[0].starts_with("SIP/2.0 100")
+            && sent[1].contains("Max-Forwards: 70")
+            && sent[1].contains(";lr>")
+    );
+    let answer = |sent: &str, status: &str| {
+        let request = Message::read(sent.as_bytes()).expect("request");
+        let (code, reason) = status.split_once(' ').expect("status");
+        Message::response(&request, code.parse().expect("code"), reason, Some("t")).to_bytes()
+    };
+    server.receive(peer("192.0.2.8:8"), &answer(&sent[2], "180 Ringing"), 2 * MS);
+    let out = server.receive(peer("192.0.2.7:7"), &answer(&sent[1], "200 OK"), 3 * MS);
+    assert_eq!(out.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [peer(UAC), peer("192.0.2.8:8")]);
+    let said = text(&out);
+    assert!(
+        said[0].starts_with("SIP/2.0 200") && said[1].starts_with("CANCEL sip:alice@192.0.2.8:8"),
+        "{said:?}"
+    );
+    assert_eq!(said[0].matches("Via:").count(), 1);
+}
+
+#[test]
+fn a_uas_repeats_its_200_until_the_ack() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let out = text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), 0));
+    assert!(out[0].starts_with("SIP/2.0 180") && out[1].starts_with("SIP/2.0 200"), "{out:?}");
+    assert_eq!(text(&server.on_timer(500 * MS)), [out[1].clone()]);
+    let ack = request("ACK", "sip:192.0.2.1", "a", "");
+    let ack = String::from_utf8(ack).expect("text").replace("ca\r\n", "ci\r\n");
+    assert!(server.receive(peer(UAC), ack.as_bytes(), 600 * MS).is_empty());
+    assert!(server.on_timer(40_000 * MS).is_empty());
+    let counters = server.counters();
+    assert_eq!(
+        (counters.calls_acknowledged, counters.calls_unacknowledged, counters.responses_repeated),
+        (1, 0, 1)
+    );
+}
+
+#[test]
+fn a_share_of_requests_is_rejected_and_a_share_of_messages_lost() {
+    let mut rejecting = server(|settings| settings.error_share = 0.5);
+    let mut losing = server(|settings| settings.drop_share = 0.5);
+    for n in 0..1000 {
+        let options = request("OPTIONS", "sip:192.0.2.1", &n.to_string(), "");
+        rejecting.receive(peer(UAC), &options, n);
+        losing.receive(peer(UAC), &options, n);
+    }
+    let counters = rejecting.counters();
+    assert_eq!(counters.responses[&200] + counters.responses[&503], 1000);
+    assert!((400..600).contains(&counters.rejected_on_purpose), "{}", counters.rejected_on_purpose);
+    let counters = losing.counters();
+    assert_eq!(counters.requests["OPTIONS"] + counters.dropped_on_purpose, 1000);
+    assert!((400..600).contains(&counters.dropped_on_purpose), "{}", counters.dropped_on_purpose);
+}
+
+#[test]
+fn a_response_is_as_late_as_asked() {
+    let mut server = server(|settings| settings.delay_ms = 30);
+    assert!(server.receive(peer(UAC), &request("OPTIONS", "sip:192.0.2.1", "1", ""), 0).is_empty());
+    assert_eq!(server.deadline(), Some(30 * MS));
+    assert!(server.on_timer(29 * MS).is_empty());
+    assert!(text(&server.on_timer(30 * MS))[0].starts_with("SIP/2.0 200"));
+}
+
+#[test]
+fn transactions_end_and_leave_nothing() {
+    let mut server = server(|_| {});
+    for n in 0..100 {
+        server.receive(peer(UAC), &request("OPTIONS", "sip:192.0.2.1", &n.to_string(), ""), 0);
+        server.receive(peer(UAC), &request("INVITE", "sip:x@192.0.2.77", &format!("i{n}"), ""), 0);
+    }
+    assert_eq!((server.incoming.len(), server.outgoing.len()), (200, 100));
+    let mut now = 0;
+    while let Some(at) = server.deadline() {
+        assert!(at >= now && at < 200_000 * MS, "{at}");
+        now = at;
+        server.on_timer(now);
+    }
+    assert_eq!((server.incoming.len(), server.outgoing.len()), (0, 0));
+    assert_eq!(server.counters().responses[&408], 100);
+}
+
+#[test]
+fn any_bytes_are_no_panic() {
+    use rand::Rng;
+    let mut chance = SmallRng::seed_from_u64(3);
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let mut proxy = self::server(|_| {});
+    for n in 0..5000 {
+        let mut bytes =
+            request("INVITE", "sip:alice@example.net", &(n % 50).to_string(), "Route: <sip:a;lr>\r\n");
+        for _ in 0..chance.random_range(1..4) {
+            let at = chance.random_range(0..bytes.len());
+            bytes[at] = chance.random();
+        }
+        server.receive(peer(UAC), &bytes, n * MS);
+        proxy.receive(Peer::Tcp(UAC.parse().expect("address")), &bytes, n * MS);
+        server.on_timer(n * MS);
+        proxy.on_timer(n * MS);
+    }
+}

@@ -1,0 +1,101 @@
+//! User agent server: every call is answered, until BYE (RFC 3261 sections 13.3, 15.1.2).
+
+use super::{Due, Key, Peer, Server, address};
+use sip_core::Method;
+use sip_core::message::{Message, Name};
+use sip_core::transaction::MS;
+
+/// A call that was answered: Call-ID and sequence number of its INVITE.
+pub(super) type Call = (String, u32);
+
+/// A 200 to INVITE, sent again until its ACK comes (section 13.3.1.4).
+#[derive(Debug)]
+pub(super) struct Answered {
+    bytes: Vec<u8>,
+    to: Peer,
+    gap: u64,
+    end: u64,
+}
+
+const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE, INFO, NOTIFY, UPDATE, REGISTER";
+
+impl Server {
+    pub(super) fn serve(&mut self, key: &Key, request: &Message) {
+        match request.method() {
+            Some(Method::Invite) => {
+                self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact())]);
+                if self.settings.ring_ms == 0 {
+                    return self.answer_call(key);
+                }
+                let when = self.now + self.settings.ring_ms * MS;
+                self.at(when, Due::Answer(key.clone()));
+            }
+            Some(Method::Bye) => {
+                self.counters.calls_ended += 1;
+                self.respond(key, 200, "OK", Vec::new());
+            }
+            Some(Method::Options | Method::Message | Method::Info | Method::Notify | Method::Update) => {
+                self.respond(key, 200, "OK", vec![(Name::Allow, ALLOW.into())]);
+            }
+            _ => self.respond(key, 405, "Method Not Allowed", vec![(Name::Allow, ALLOW.into())]),
+        }
+    }
+
+    fn contact(&self) -> String {
+        format!("<sip:{}>", self.settings.listen)
+    }
+
+    /// 200 to a call, unless it was cancelled.
+    pub(super) fn answer_call(&mut self, key: &Key) {
+        let contact = self.contact();
+        let Some(one) = self.incoming.get(key).filter(|one| one.status == 0) else { return };
+        let (Ok(call_id), Ok(cseq)) = (one.request.call_id(), one.request.cseq()) else { return };
+        let mut response = Message::response(&one.request, 200, "OK", Some(&one.tag));
+        response.push(Name::Contact, contact);
+        response.set_body("application/sdp", session(self.settings.listen));
+        let answered = Answered {
+            bytes: response.to_bytes(),
+            to: one.to,
+            gap: self.timers.t1,
+            end: self.now + self.timers.limit(),
+        };
+        self.finish(key, &response);
+        self.counters.calls_answered += 1;
+        let call = (call_id, cseq.number);
+        self.awaiting.insert(call.clone(), answered);
+        let when = self.now + self.timers.t1;
+        self.at(when, Due::Ack(call));
+    }
+
+    pub(super) fn ack_due(&mut self, call: &Call) {
+        let Some(one) = self.awaiting.get_mut(call) else { return };
+        if self.now >= one.end {
+            self.awaiting.remove(call);
+            self.counters.calls_unacknowledged += 1;
+            return;
+        }
+        self.out.push((one.to, one.bytes.clone()));
+        self.counters.responses_repeated += 1;
+        one.gap = (one.gap * 2).min(self.timers.t2);
+        let when = (self.now + one.gap).min(one.end);
+        self.at(when, Due::Ack(call.clone()));
+    }
+
+    pub(super) fn call_acknowledged(&mut self, ack: &Message) {
+        let call = ack.call_id().ok().zip(ack.cseq().ok().map(|cseq| cseq.number));
+        match call.and_then(|call| self.awaiting.remove(&call)) {
+            Some(_) => self.counters.calls_acknowledged += 1,
+            None => self.counters.unrelated += 1,
+        }
+    }
+}
+
+/// An answer of audio that is neither sent nor wanted.
+fn session(local: std::net::SocketAddr) -> String {
+    let (ip, kind) = (local.ip(), if local.is_ipv4() { "IP4" } else { "IP6" });
+    let id = address::random();
+    let id = u64::from_str_radix(&id, 16).unwrap_or_default() >> 1;
+    format!(
+        "v=0\r\no=- {id} 1 IN {kind} {ip}\r\ns=-\r\nc=IN {kind} {ip}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 8\r\na=inactive\r\n"
+    )
+}

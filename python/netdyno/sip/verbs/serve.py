@@ -1,0 +1,175 @@
+"""`netdyno sip serve`: a SIP server to test against, with counters."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from prometheus_client import CollectorRegistry
+
+from netdyno import units
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.core import secret
+from netdyno.errors import PASS, Error
+from netdyno.export import prometheus
+from netdyno.sip.metrics import ServerMetrics
+from netdyno.sip.server import SipServer
+
+FAULTS = "A purpose of `netdyno sip conformance`, like P04, whose rule it breaks."
+
+
+def serve(
+    role: Annotated[
+        str,
+        typer.Argument(
+            help="proxy, redirect or uas; each is a registrar too.",
+            metavar="ROLE",
+            parser=values.one_of("ROLE", "proxy", "redirect", "uas"),
+        ),
+    ] = "proxy",
+    listen: Annotated[
+        str, typer.Option(help="Address and port, over UDP and TCP.", metavar="ADDRESS:PORT")
+    ] = "127.0.0.1:5060",
+    domain: Annotated[
+        str | None, typer.Option(help="Domain of the users; default: the address.", metavar="NAME")
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(help="A user and its password.", metavar="NAME=env:NAME|file:PATH"),
+    ] = None,
+    password: Annotated[
+        str | None, typer.Option(help="Password of all other users.", metavar="env:NAME|file:PATH")
+    ] = None,
+    call_auth: Annotated[bool, typer.Option(help="Challenge calls too, with 407.")] = False,
+    delay: Annotated[
+        str,
+        typer.Option(help="Time to each response.", metavar="TIME", parser=values.time("--delay")),
+    ] = "0s",
+    ring: Annotated[
+        str, typer.Option(help="uas: time from 180 to 200.", metavar="TIME", parser=values.time("--ring"))
+    ] = "0s",
+    errors: Annotated[
+        float | None,
+        typer.Option(help="Share of requests to reject.", metavar="SHARE", parser=values.share("--errors")),
+    ] = None,
+    error_status: Annotated[
+        int,
+        typer.Option(
+            help="Status of rejected requests.", metavar="N", parser=values.whole("--error-status", 300, 699)
+        ),
+    ] = 503,
+    drop: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of received messages to drop.", metavar="SHARE", parser=values.share("--drop")
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of both shares.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 0,
+    fault: Annotated[str | None, typer.Option(help=FAULTS, metavar="ID")] = None,
+    min_expires: Annotated[
+        int,
+        typer.Option(
+            help="Shortest lifetime of a binding, s.",
+            metavar="S",
+            parser=values.whole("--min-expires", 0, 3600),
+        ),
+    ] = 60,
+    nonce_lifetime: Annotated[
+        str,
+        typer.Option(help="Lifetime of nonces.", metavar="TIME", parser=values.time("--nonce-lifetime")),
+    ] = "300s",
+    t1: Annotated[
+        str, typer.Option(help="T1 of RFC 3261.", metavar="TIME", parser=values.time("--t1"))
+    ] = "500ms",
+    duration: Annotated[
+        str | None,
+        typer.Option(help="End after this time.", metavar="TIME", parser=values.time("--duration")),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--prometheus", help="Serve counters to Prometheus.", metavar="ADDRESS:PORT"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Serve SIP to test against: a registrar with a proxy, a redirect server or a user agent that answers.
+
+    It counts what it receives and sends, as a witness of a load, and prints that at its end. It can answer
+    late, reject or drop a share, or break one rule of RFC 3261. It listens until Ctrl-C or --duration.
+
+        netdyno sip serve proxy --domain example.net --password env:SIP_PASSWORD
+        netdyno sip serve uas --listen 192.0.2.1:5060 --ring 1s --errors 1%
+        netdyno sip serve redirect --fault D01 --duration 60s --json
+    """
+    settings: dict[str, Any] = {
+        "listen": listen,
+        "role": role,
+        "domain": domain or listen.rpartition(":")[0].strip("[]"),
+        "users": [_user(one) for one in user or ()],
+        "password": _secret(password, "--password") if password else None,
+        "call_auth": call_auth,
+        "delay_ms": round(units.seconds(delay) * 1000),
+        "ring_ms": round(units.seconds(ring) * 1000),
+        "error_share": errors or 0.0,
+        "error_status": error_status,
+        "drop_share": drop or 0.0,
+        "seed": seed,
+        "fault": fault,
+        "min_expires": min_expires,
+        "nonce_lifetime_ms": round(units.seconds(nonce_lifetime) * 1000),
+        "t1_ms": round(units.seconds(t1) * 1000),
+    }
+    exported = ServerMetrics()
+    if metrics:
+        registry = CollectorRegistry()
+        registry.register(exported)
+        prometheus.serve(metrics, registry)
+    server = SipServer(settings, exported.update)
+    with server:
+        console.note(f"{role} on {server.address}, UDP and TCP, domain {settings['domain']}")
+        try:
+            _until(server, units.seconds(duration) if duration else None)
+        except Error as e:
+            # Ctrl-C is how one ends it
+            if not e.code.startswith("ND-105"):
+                raise
+    counters = dict(server.counters)
+    if as_json:
+        console.document({"role": role, "counters": counters})
+    else:
+        console.table(["counter", "value"], list(_rows(counters)), right=["value"])
+    raise typer.Exit(PASS)
+
+
+def _until(server: SipServer, seconds: float | None) -> None:
+    end = time.monotonic() + seconds if seconds is not None else None
+    while end is None or time.monotonic() < end:
+        if server.wait(min(0.5, max(0.0, end - time.monotonic())) if end else 0.5):
+            if end is None:
+                return
+            raise Error("ND-91-23", "the SIP server ended by itself", at=server.address)
+
+
+def _user(text: str) -> dict[str, str]:
+    name, equals, where = text.partition("=")
+    if not equals or not name:
+        raise Error("ND-104-04", f"{text!r} is not NAME=env:NAME", at="--user", fix="Like alice=env:WORD")
+    return {"name": name, "password": _secret(where, "--user")}
+
+
+def _secret(text: str, option: str) -> str:
+    if text.partition(":")[0] not in ("env", "file"):
+        fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
+        raise Error("ND-104-60", "a password is not written on the command line", at=option, fix=fix)
+    return secret.given(text, option)
+
+
+def _rows(counters: dict[str, Any]) -> Any:
+    for name, value in counters.items():
+        if isinstance(value, dict):
+            yield from ((f"{name} {key}", f"{count:,}") for key, count in value.items())
+        elif value or name in ("bindings", "registrations"):
+            yield name, f"{value:,}"
