@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from netdyno import config
-from netdyno.cli import values
+from netdyno.cli import console, values
 from netdyno.cli.execute import execute
 from netdyno.cli.options import outputs
 from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.sip import profile
+from netdyno.sip import scenario as scenario_file
 from netdyno.sip.verbs import options
 from netdyno.sip.verbs.options import shared
 
@@ -118,9 +119,11 @@ def load(
     """Play a scenario at a rate, and report delay and success.
 
     A file of steps is YAML or JSON: a list of `send`, `expect`, `answer`, `pause`, `repeat`, `label`, `goto`.
+    A SIPp scenario (.xml) is converted.
 
         netdyno sip load sip:192.0.2.1 --scenario options --rate 1k/s
         netdyno sip load sip:192.0.2.1 --scenario mine.yaml --to 1000
+        netdyno sip load sip:192.0.2.1 --scenario uac.xml
     """
     read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"))
     if scenario in PRESETS:
@@ -129,11 +132,14 @@ def load(
     if not path.suffix:
         fix = f"Use one of {', '.join(PRESETS)}, or a file like steps.yaml"
         raise Error("ND-104-22", f"no scenario is called {scenario!r}", at="--scenario", fix=fix)
-    steps = config.read(path)
-    if not isinstance(steps, list):
-        fix = "Write a list of steps, like - send: {method: OPTIONS}"
-        raise Error("ND-104-04", "a scenario is a list of steps", at=scenario, fix=fix)
-    _run(profile.scenario(read, {"steps": steps}, "scenario"), given)
+    found = scenario_file.read(path)
+    for note in found.notes:
+        console.note(f"{scenario}: {note}")
+    read = replace(read, user=read.user or found.user, callee=read.callee or found.callee)
+    document = profile.scenario(read, {"steps": found.steps}, "scenario")
+    if found.table:
+        document["data"] = found.table
+    _run(document, given)
 
 
 def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:

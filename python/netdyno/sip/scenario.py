@@ -1,0 +1,60 @@
+"""Scenario files: a list of steps, or steps with user, callee and data; SIPp XML is converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdyno import config
+from netdyno.errors import Error
+from netdyno.sip.sipp import source as sipp
+
+KEYS = ("steps", "user", "callee", "data")
+
+
+@dataclass(frozen=True)
+class ScenarioFile:
+    """A scenario with what belongs to it."""
+
+    steps: list[Any]
+    user: str | None = None
+    callee: str | None = None
+    data: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> dict[str, Any] | None:
+        """The profile's `data`."""
+        if self.data is None:
+            return None
+        return {self.data.stem: {"file": str(self.data.absolute()), "rows": "message"}}
+
+
+def read(path: Path) -> ScenarioFile:
+    """A file of steps in YAML or JSON, or a SIPp scenario."""
+    if path.suffix == ".xml":
+        made = sipp.load(path)
+        if made.table:
+            what = "it takes values of a CSV file ([field0], …)"
+            fix = f"netdyno sip import {path} --inf FILE.csv --output steps.yaml"
+            raise Error("ND-104-73", what, at=str(path), fix=fix)
+        plain = sipp.document(made, None)
+        return ScenarioFile(plain["steps"], plain.get("user"), plain.get("callee"), None, tuple(made.notes))
+    found = config.read(path)
+    if isinstance(found, list):
+        return ScenarioFile(found)
+    if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+        fix = "Write a list of steps, like - send: {method: OPTIONS}"
+        raise Error("ND-104-04", "a scenario is a list of steps", at=str(path), fix=fix)
+    if unknown := [key for key in found if key not in KEYS]:
+        fix = f"Keys are {', '.join(KEYS)}"
+        raise Error(
+            "ND-104-02", f"{', '.join(map(str, unknown))} is no key of a scenario", at=str(path), fix=fix
+        )
+    for key in KEYS[1:]:
+        if not isinstance(found.get(key), str | None):
+            raise Error("ND-104-04", f"{key} is a text", at=str(path))
+    data = found.get("data")
+    table = path.parent / data if data else None
+    return ScenarioFile(found["steps"], found.get("user"), found.get("callee"), table)

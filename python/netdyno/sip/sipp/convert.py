@@ -1,0 +1,354 @@
+"""A SIPp scenario as steps: sends, receives with their options, pauses, labels, branches and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.sip.sipp.keywords import variable
+from netdyno.sip.sipp.message import Sent
+from netdyno.sip.sipp.message import read as message
+from netdyno.sip.sipp.message import step as sent_step
+from netdyno.sip.sipp.xml import Element
+
+TABLE = "fields"
+"""Name of the table with the values of `-inf`."""
+IGNORED = {
+    "ResponseTimeRepartition": "delays of netdyno have percentiles",
+    "CallLengthRepartition": "delays of netdyno have percentiles",
+    "timewait": "user agents answer repeated requests by themselves",
+    "Global": "variables are taken where they are set",
+    "User": "variables are taken where they are set",
+    "Reference": "variables are taken where they are set",
+    "init": "it is empty",
+}
+"""Elements that nothing is lost without, and why."""
+PLAIN_ACTIONS = ("log", "warning")
+
+Step = dict[str, Any]
+
+
+@dataclass
+class Converted:
+    """What a file became."""
+
+    steps: list[Step] = field(default_factory=list)
+    user: str | None = None
+    callee: str | None = None
+    answers: bool = False
+    """It waits to be called: user agents register first."""
+    authenticates: bool = False
+    table: bool = False
+    """Values of a CSV file are named."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out, by line."""
+
+
+@dataclass
+class _Receive:
+    """A <recv>."""
+
+    element: Element
+    expect: dict[str, Any]
+    optional: bool
+    next: str | None
+    chance: str | None
+    test: str | None
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether our user agents do without it: a provisional response that nothing depends on."""
+        provisional = str(self.expect.get("status", "")).startswith("1")
+        return self.optional and provisional and not self.next and "capture" not in self.expect
+
+
+def convert(root: Element, name: str) -> Converted:
+    """The scenario; raises with the line of what cannot be played."""
+    return _Converter(root, name).run()
+
+
+class _Converter:
+    def __init__(self, root: Element, name: str) -> None:
+        self.root, self.name = root, name
+        self.made = Converted()
+        self.faults: list[dict[str, Any]] = []
+        self.groups = 0
+        self.invited = False
+
+    def run(self) -> Converted:
+        elements = [one for one in self.root.children if not self._ignored(one)]
+        at = 0
+        while at < len(elements):
+            at = self._element(elements, at)
+        if not self.faults and not self.made.steps:
+            self._fault(self.root, "there is nothing to play", "Add <send> and <recv>")
+        if self.faults:
+            raise Error.of(self.faults[0] | ({"all": self.faults} if len(self.faults) > 1 else {}))
+        self._end_label()
+        if self.made.answers:
+            self._register()
+        return self.made
+
+    def _ignored(self, one: Element) -> bool:
+        if one.name in IGNORED:
+            if one.name not in ("ResponseTimeRepartition", "CallLengthRepartition"):
+                self._note(one, IGNORED[one.name])
+            return True
+        return False
+
+    def _fault(self, one: Element, what: str, fix: str) -> None:
+        at = f"{self.name}:{one.line} <{one.name}>"
+        self.faults.append(Error("ND-104-73", what, at=at, fix=fix).as_dict())
+
+    def _note(self, one: Element, why: str) -> None:
+        self.made.notes.append(f"line {one.line} <{one.name}>: left out, {why}")
+
+    def _element(self, all_: list[Element], at: int) -> int:
+        """The step at a place; where the next one begins."""
+        one = all_[at]
+        match one.name:
+            case "send":
+                return self._send(all_, at)
+            case "recv":
+                return self._receives(all_, at)
+            case "pause":
+                self._pause(one)
+            case "label":
+                self.made.steps.append({"label": _label(one.get("id") or "")})
+            case "nop":
+                self._nop(one)
+            case "sendCmd" | "recvCmd":
+                fix = "Play both sides as two groups of a profile, through a proxy"
+                self._fault(one, "commands between two SIPp programs (3PCC) cannot be played", fix)
+            case _:
+                self._fault(one, "this element is unknown", "Remove it")
+        return at + 1
+
+    # --- send
+
+    def _send(self, all_: list[Element], at: int) -> int:
+        one = all_[at]
+        strange: list[str] = []
+        sent = message(one.text, TABLE, strange.append)
+        for word in strange:
+            self._fault(
+                one, f"{word!r} cannot be sent", "Write the text itself, or a keyword that netdyno knows"
+            )
+        self.made.table = self.made.table or f"{{{TABLE}." in str(sent)
+        self._people(sent)
+        self.made.authenticates = self.made.authenticates or sent.authenticates
+        if not (sent.method == "ACK" and self._acknowledges_failure(all_, at)):
+            self.made.steps.append(sent_step(sent))
+        self._goto(one)
+        for action in _actions(one):
+            self._fault(action, "actions of <send> cannot be played", "Move the action to a <recv>")
+        return at + 1
+
+    def _people(self, sent: Sent) -> None:
+        if sent.method and sent.method != "ACK":
+            self.made.user = self.made.user or sent.caller
+            self.made.callee = self.made.callee or sent.callee
+
+    def _acknowledges_failure(self, all_: list[Element], at: int) -> bool:
+        """Whether this ACK is to a failure: user agents acknowledge those by themselves."""
+        before = next((one for one in reversed(all_[:at]) if one.name == "recv"), None)
+        status = (before.get("response") or "") if before else ""
+        return status[:1] in ("3", "4", "5", "6")
+
+    # --- recv
+
+    def _receives(self, all_: list[Element], at: int) -> int:
+        """Optional receives up to the next one that is not; which of them comes decides where it goes on."""
+        group: list[_Receive] = []
+        while at < len(all_) and all_[at].name == "recv":
+            one = self._receive(all_[at])
+            at += 1
+            if one.element.flag("auth"):
+                return self._challenge(all_, at, one)
+            if not one.passed_over:
+                group.append(one)
+            if not one.optional:
+                break
+        else:
+            if group and at >= len(all_):
+                self._fault(
+                    group[-1].element, "no <recv> follows that is not optional", "Make the last one required"
+                )
+                return at
+        if group:
+            self._wait(group)
+        return at
+
+    def _receive(self, one: Element) -> _Receive:
+        response, request = one.get("response"), one.get("request")
+        expect: dict[str, Any] = {}
+        if response and response.isdigit():
+            expect["status"] = response
+        elif request and request.isupper() and not one.flag("regexp_match"):
+            expect["request"] = request
+            if not self.made.steps:
+                self._called(one, request)
+        else:
+            self._fault(one, "it names no status and no method", 'Like response="200" or request="BYE"')
+        if one.get("response_txn"):
+            self._note(one, "responses are matched to transactions by their branch")
+        if (optional := one.get("optional")) and optional.lower() == "global":
+            self._fault(one, 'optional="global" cannot be played', "Make it optional where it may come")
+        if timeout := one.get("timeout"):
+            expect["timeout"] = f"{timeout}ms"
+        if target := one.get("ontimeout"):
+            expect["on_timeout"] = _label(target)
+        if captures := dict(self._captures(one)):
+            expect["capture"] = captures
+        test = one.get("test")
+        return _Receive(one, expect, one.flag("optional"), one.get("next"), one.get("chance"), test)
+
+    def _called(self, one: Element, request: str) -> None:
+        """A scenario that begins with a request is called."""
+        if request == "REGISTER":
+            fix = "Use `netdyno sip serve`, which is a registrar"
+            self._fault(one, "user agents cannot be registrars", fix)
+        self.made.answers = True
+
+    def _challenge(self, all_: list[Element], at: int, one: _Receive) -> int:
+        """A challenge: the ACK and the request with credentials are the user agent's."""
+        while at < len(all_) and all_[at].name == "send":
+            strange: list[str] = []
+            sent = message(all_[at].text, TABLE, strange.append)
+            at += 1
+            if sent.authenticates:
+                self.made.authenticates = True
+                self._note(one.element, "challenges are answered by the user agent")
+                return at
+            if sent.method != "ACK":
+                break
+        fix = "Send the request again with [authentication] behind it"
+        self._fault(one.element, "no request with [authentication] follows", fix)
+        return at
+
+    def _wait(self, group: list[_Receive]) -> None:
+        """SIPp's rule: any of the optional ones may come, in order, before the one that is required."""
+        last = group[-1]
+        if len(group) == 1:
+            self.made.steps.append({"expect": last.expect | self._then(last)})
+            self._goto(last.element)
+            return
+        self.groups += 1
+        names = [f"sipp-{self.groups}-{at}" for at in range(1, len(group) + 1)]
+        for at in range(len(group)):
+            # where each optional one goes on by itself, nothing waits between
+            if at and self._then(group[at - 1]):
+                continue
+            if at:
+                self.made.steps.append({"label": names[at - 1]})
+            alternatives = []
+            for index in range(at, len(group)):
+                where = self._then(group[index]) or {"then": names[index]}
+                alternatives.append(deepcopy(group[index].expect) | where)
+            self.made.steps.append({"expect_any": alternatives})
+        self.made.steps.append({"label": names[-1]})
+        self._goto(last.element)
+
+    def _then(self, one: _Receive) -> dict[str, str]:
+        """Where it goes on, if that does not depend on anything; a required receive has a step for that."""
+        if one.next and not one.chance and not one.test and one.optional:
+            return {"then": _label(one.next)}
+        if one.next and one.optional:
+            fix = "Put the condition on a <nop> behind it"
+            self._fault(one.element, "an optional <recv> with `test` or `chance` cannot be played", fix)
+        return {}
+
+    def _captures(self, one: Element) -> Iterator[tuple[str, dict[str, Any]]]:
+        for action in _actions(one):
+            if action.name != "ereg":
+                self._action(action)
+                continue
+            where: dict[str, Any] = {}
+            if action.get("search_in") == "hdr":
+                where["header"] = (action.get("header") or "").strip().rstrip(":").strip()
+            elif action.get("search_in") not in (None, "msg", "body"):
+                self._fault(
+                    action, f"search_in={action.get('search_in')!r} cannot be played", "Use msg or hdr"
+                )
+            names = [name.strip() for name in (action.get("assign_to") or "").split(",") if name.strip()]
+            if not names:
+                self._fault(action, "assign_to names no variable", 'Like assign_to="1"')
+            for group, name in enumerate(names):
+                capture = where | {"regex": action.get("regexp") or "", "group": group}
+                if action.flag("check_it") and not group:
+                    capture["required"] = True
+                if action.flag("check_it_inverse"):
+                    self._fault(action, "check_it_inverse cannot be played", "Branch on the variable")
+                yield variable(name), capture
+
+    # --- others
+
+    def _pause(self, one: Element) -> None:
+        if one.get("distribution", "variable"):
+            fix = "Use milliseconds"
+            self._fault(one, "pauses by a distribution or a variable cannot be played", fix)
+        self.made.steps.append({"pause": f"{one.get('milliseconds') or 0}ms"})
+        self._goto(one)
+
+    def _nop(self, one: Element) -> None:
+        for action in _actions(one):
+            self._action(action)
+        self._goto(one)
+
+    def _action(self, one: Element) -> None:
+        if one.name in PLAIN_ACTIONS:
+            self._note(one, "failures are reported with their messages")
+            return
+        media = one.name == "exec" and any(key.startswith(("play_", "rtp_")) for key in one.attributes)
+        what = "media cannot be played from a scenario" if media else "this action cannot be played"
+        self._fault(one, what, "Remove it")
+
+    def _goto(self, one: Element) -> None:
+        """A jump behind a step."""
+        target = one.get("next")
+        if not target or (one.name == "recv" and one.flag("optional")):
+            return
+        jump: Any = _label(target)
+        if test := one.get("test"):
+            jump = {"label": jump, "given": variable(test)}
+        elif chance := one.get("chance"):
+            try:
+                jump = {"label": jump, "chance": float(chance)}
+            except ValueError:
+                self._fault(one, f"chance={chance!r} is no number", 'Like chance="0.25"')
+        self.made.steps.append({"goto": jump})
+
+    def _end_label(self) -> None:
+        """Labels of the end that nothing follows are fine; jumps to labels that are not there are not."""
+        known = {one["label"] for one in self.made.steps if "label" in one}
+        for one in self.root.children:
+            for key in ("next", "ontimeout"):
+                target = one.get(key)
+                if target and _label(target) not in known:
+                    at = f"{self.name}:{one.line} <{one.name}>"
+                    fix = f'Add <label id="{target}"/>'
+                    raise Error("ND-104-73", f"no label is called {target!r}", at=at, fix=fix)
+
+    def _register(self) -> None:
+        """A user agent that is called registers, answers until the load ends, and leaves."""
+        steps = self.made.steps
+        self.made.steps = [
+            {"send": {"method": "REGISTER"}},
+            {"expect": {"status": "200"}},
+            {"repeat": {"count": 0, "steps": steps}},
+            {"send": {"method": "REGISTER", "expires": "0s"}},
+            {"expect": {"status": "200"}},
+        ]
+
+
+def _actions(one: Element) -> Iterator[Element]:
+    for child in one.children:
+        if child.name == "action":
+            yield from child.children
+
+
+def _label(text: str) -> str:
+    return f"sipp-{text}"
