@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import socket
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.sip.ladder import page, text
+from netdyno.sip.ladder import hep, page, text
 from netdyno.sip.ladder.arrow import hidden, summary
 from netdyno.sip.ladder.calls import calls
 from netdyno.sip.ladder.capture import Packets, read
@@ -268,3 +270,38 @@ def test_a_page_shows_what_a_server_wrote_as_text(tmp_path: Path) -> None:
     [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams((evil, False)))))
     drawn = page.render("c.pcap", [call])
     assert "<script>alert" not in drawn and "<img src=x>" not in drawn
+
+
+def chunks(data: bytes) -> dict[int, bytes]:
+    """The chunks of a HEP version 3 packet, by type."""
+    assert data[:4] == b"HEP3" and int.from_bytes(data[4:6]) == len(data)
+    found, at = {}, 6
+    while at < len(data):
+        vendor, kind, length = struct.unpack_from("!HHH", data, at)
+        assert vendor == 0 and length >= 6
+        found[kind] = data[at + 6 : at + length]
+        at += length
+    assert at == len(data)
+    return found
+
+
+def test_messages_are_exported_by_hep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = pcap(tmp_path / "c.pcap", datagrams(*CALL))
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        assert app.call(["sip", "ladder", str(path), "--hep", where]) == 0
+        received = [chunks(server.recv(65535)) for _ in CALL]
+    assert "5 messages" in capsys.readouterr().err
+    assert [one[15] for one in received] == [data for data, _ in CALL]
+    third = received[2]
+    assert (third[1], third[2], third[11]) == (b"\x02", b"\x11", b"\x01")
+    assert (third[3], third[4]) == (address(UAS[0]), address(UAC[0]))
+    assert (int.from_bytes(third[7]), int.from_bytes(third[8])) == (UAS[1], UAC[1])
+    assert int.from_bytes(third[9]) == 1_700_000_000
+    assert abs(int.from_bytes(third[10]) - 200_000) < 10
+    assert third[17] == b"a@b"
+    six = chunks(hep.packet("[::1]:5060", "[::2]:5061", "tcp", 1.5, b"x", "c"))
+    assert (six[1], six[2], six[6][-1]) == (b"\x0a", b"\x06", 2)
+    assert app.call(["sip", "ladder", str(path), "--hep", "nowhere"]) == 104

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.sip import profile
 from netdyno.sip.uri import Server, parse
@@ -145,3 +149,34 @@ def test_calls_with_audio_must_be_heard() -> None:
         assert judged[f"{name}.counts.one_way_audio_calls"] == "0"
         assert judged[f"{name}.counts.audio_refused"] == "0"
     assert not any("audio" in one["metric"] for one in profile.call(options())["thresholds"])
+
+
+@pytest.mark.parametrize("kind", ["register", "call", "options", "redirect"])
+def test_init_writes_what_the_load_verb_runs(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "sip",
+        "init",
+        kind,
+        "sip:192.0.2.1",
+        "--domain",
+        "example.net",
+        "--password",
+        "env:WORD",
+        "--rate",
+        "7/s",
+    ]
+    assert app.call(words) == 0
+    text = (tmp_path / f"sip-{kind}.yaml").read_text()
+    assert "# " in text and "&id" not in text
+    written = yaml.safe_load(text)
+    options = profile.Options(parse("sip:192.0.2.1"), 7.0, domain="example.net", password={"env": "WORD"})
+    made = {"register": profile.register, "call": profile.call}.get(kind)
+    assert written == (made(options) if made else profile.scenario(options, {"preset": kind}, kind))
+    assert app.call(words) == 104
+    assert "there already" in capsys.readouterr().err
+    assert app.call([*words, "--force"]) == 0
+    assert app.call(["sip", "init", kind, "sip:192.0.2.1", "--password", "hush", "-o", "-"]) == 104
+    assert "hush" not in capsys.readouterr().out

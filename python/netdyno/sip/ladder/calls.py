@@ -24,6 +24,8 @@ class Call:
     call_id: str
     began: float
     """Seconds since 1970."""
+    transport: str = "udp"
+    """Of its first message."""
     arrows: list[Arrow] = field(default_factory=list)
     answers: dict[tuple[int, str], int] = field(default_factory=dict)
     """The last status of each request, by sequence number and method; 0: none."""
@@ -100,6 +102,6 @@ def calls(messages: Iterable[Message], wanted: Sequence[str] = (), most: int | N
                 most is not None and len(found) >= most
             ):
                 continue
-            found[name] = Call(name, message.at)
+            found[name] = Call(name, message.at, message.transport)
         found[name].add(message)
     return list(found.values())

@@ -7,6 +7,7 @@ import typer
 from netdyno.cli.verb import Verbs
 
 VERBS = {
+    "init": ".init:init",
     "register": ".load:register",
     "call": ".load:call",
     "load": ".load:load",

@@ -45,6 +45,10 @@ def ladder(
         bool, typer.Option("--messages", help="Print the text of each message below its diagram.")
     ] = False,
     html: Annotated[Path | None, typer.Option(help="Page with the diagrams.", metavar="FILE")] = None,
+    hep: Annotated[
+        str | None,
+        typer.Option(help="Send the messages to a HEP version 3 server, like Homer.", metavar="ADDRESS:PORT"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the SIP messages of a capture or a run as ladder diagrams, one for each call.
@@ -56,6 +60,7 @@ def ladder(
         netdyno sip ladder trace.pcap
         netdyno sip ladder latest --failed --limit 3
         netdyno sip ladder trace.pcapng --call-id 3848276298 --html call.html
+        netdyno sip ladder latest --failed --hep 192.0.2.9:9060
     """
     found = find(source)
     # whether a call failed is known at its end: all of them are read
@@ -70,11 +75,15 @@ def ladder(
         from netdyno.sip.ladder import page
 
         files.write(html, page.render(source, calls), shared=True)
+    if hep:
+        from netdyno.sip.ladder import hep as export
+
+        console.note(f"{export.send(hep, calls):,} messages sent to {hep}")
     if as_json:
         console.document({"source": source, "calls": [one.document() for one in calls]})
     elif as_list:
         _list(calls)
-    elif not html:
+    elif not html and not hep:
         _show(calls, messages)
     if failed and everything > limit and not as_list:
         console.note(f"{everything - limit} more failed; --limit shows more")

@@ -256,8 +256,15 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
     return caller, callee
 
 
+def described(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options that describe a load, which come as `**given`, behind its own."""
+    left_out = ("threshold", "capture")
+    insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
+    return verb
+
+
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the shared options, which come as `**given`, behind its own."""
+    """Give a verb the options of a load and of its output, which come as `**given`, behind its own."""
     insert(verb, [parameter(name, one, default) for name, (one, default) in _SHARED.items()])
     output_options("json html junit csv prometheus runs quiet")(verb)
     return verb
