@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,24 @@ def test_scenario_files_of_our_own_are_checked(tmp_path: Path, text: str, code: 
         scenario.read(path)
     assert raised.value.code == code
     assert source.TABLE == "fields"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_file_is_converted_or_refused(seed: int) -> None:
+    rng = random.Random(seed)
+    whole = f"{HEAD}<scenario>{INVITE}<recv response='180' optional='true' next='1'/>{OK}{ACK}{BYE}<label id='1'/></scenario>"
+    for _ in range(500):
+        data = bytearray(whole.encode())
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(data))
+            match rng.randrange(3):
+                case 0:
+                    data[at] = rng.randrange(256)
+                case 1:
+                    del data[at : at + rng.randint(1, 20)]
+                case 2:
+                    data[at:at] = rng.choice([b"<recv/>", b"]]>", b"&", b'"', b"[", b"<send>", b"\n\n", b"{"])
+        try:
+            convert(read(bytes(data), "x.xml"), "x.xml")
+        except Error as e:
+            assert e.code == "ND-104-73", e

@@ -87,7 +87,7 @@ def _field(made: Sent, line: str, table: str, unknown: Callable[[str], None]) ->
     if line.startswith("[authentication"):
         made.authenticates = True
         return
-    if line.startswith("[") and (is_last(names[0]) or names[0] == "routes"):
+    if names and line.startswith("[") and (is_last(names[0]) or names[0] == "routes"):
         # what a response repeats, and the route set, are the user agent's
         return
     name, colon, value = line.partition(":")

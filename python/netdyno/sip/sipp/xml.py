@@ -70,6 +70,9 @@ def read(data: bytes, name: str) -> Element:
     except expat.ExpatError as e:
         what = f"it is no XML: {expat.errors.messages[e.code]}"
         raise Error("ND-104-73", what, at=f"{name}:{e.lineno}:{e.offset}", fix="See `xmllint`") from e
+    except (LookupError, ValueError) as e:
+        fix = "Write the file in UTF-8, or name its encoding right"
+        raise Error("ND-104-73", f"it is no XML: {e}", at=f"{name}:1", fix=fix) from e
     if roots[0].name != "scenario":
         fix = "A SIPp scenario has <scenario> around its steps"
         raise Error("ND-104-73", f"<{roots[0].name}> is no scenario", at=f"{name}:{roots[0].line}", fix=fix)
