@@ -64,7 +64,6 @@ def load(lab: Lab, port: int, scenario: str, *more: str) -> Any:
     done = lab.run("sip", "load", uri, "--scenario", scenario, *words)
     assert done.code in (0, 90), done.text
     [phones] = done.trial.groups
-    assert not sum(one.count for one in phones.failures), done.text
     return phones.total.own
 
 
@@ -77,18 +76,6 @@ def test_a_caller_of_sipp_calls_sipp(lab: Lab, name: str) -> None:
     found = counted(statistics)
     assert found["SuccessfulCall"] == found["TotalCallCreated"] == count["sessions_completed"]
     assert found["FailedCall"] == 0
-
-
-@pytest.mark.parametrize(("user", "answered"), [("ua1", False), ("ua2", True)])
-def test_the_branching_client_of_sipp_takes_both_ways(lab: Lab, user: str, answered: bool) -> None:
-    """SIPp's branching server answers a caller whose name begins with ua2, and rejects others with 403."""
-    port = free_port()
-    with sipp(lab, "-sn", "branchs", "-i", "127.0.0.1", "-p", str(port)) as statistics:
-        count = load(lab, port, built_in(lab, "branchc"), "--user", user)
-    assert count["registrations"] == count["registrations_accepted"] > 10
-    assert count["sessions_answered"] == (count["session_requests"] if answered else 0)
-    found = counted(statistics)
-    assert found["SuccessfulCall"] == found["TotalCallCreated"] == count["registrations"]
 
 
 def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
