@@ -4,7 +4,7 @@
 //! SIGTERM or SIGINT: who started it may be killed, and then it ends too.
 
 use crate::signals;
-use crate::systems::sip_server::{Server, Settings, listen::Listener};
+use crate::systems::sip_service::{Server, Settings, listen::Listener};
 use run::SetupError;
 use serde_json::json;
 use std::io::{BufRead, Read};

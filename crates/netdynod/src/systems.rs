@@ -2,7 +2,7 @@
 
 use profile::Transport;
 pub use sip_conformance as sip;
-pub use sip_server;
+pub use sip_server as sip_service;
 use sockets::Sockets;
 use stream::Dpdk;
 use system::Registry;
