@@ -67,7 +67,7 @@ CODES: dict[str, str] = {
     "ND-92-07": "A source address is not of this machine",
     "ND-92-08": "An interface cannot be captured on",
     "ND-92-09": "A capture file cannot be written",
-    "ND-92-10": "The reflector cannot listen",
+    "ND-92-10": "A port cannot be listened on",
     "ND-92-11": "The daemon cannot serve",
     "ND-92-12": "DPDK ports cannot be set up",
     "ND-92-13": "Where frames of a DPDK port go is not known",

@@ -12,6 +12,7 @@ use run::interfaces::Interfaces;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
@@ -22,6 +23,16 @@ impl Token {
     /// Of the device in slot `slot`, for its connection number `generation`.
     pub fn new(slot: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    /// Of a socket that devices share.
+    pub fn shared(number: u32) -> Self {
+        Self::new(u32::MAX, number)
+    }
+
+    /// The number of the shared socket that it is of, if it is of one.
+    pub fn shared_number(self) -> Option<u32> {
+        (self.slot() == u32::MAX).then(|| self.generation())
     }
 
     /// The slot.
@@ -82,6 +93,36 @@ pub struct MediaInput {
     pub age: Duration,
 }
 
+/// Datagrams that came to a shared socket, and the memory for them.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Number of their group in the profile.
+    pub group: usize,
+    /// Their bytes.
+    pub bytes: Box<[u8]>,
+    /// Where each of them is, in the order in which they came.
+    pub datagrams: Vec<Datagram>,
+    /// How many datagrams of others than the group's target came.
+    pub strangers: u64,
+    /// How many datagrams the socket had no room for since the last batch.
+    pub dropped: u64,
+    /// Datagrams that were sent and came back with an error, or as much of them as did.
+    pub refused: Vec<(ConnError, Vec<u8>)>,
+    /// There may be more.
+    pub more: bool,
+}
+
+/// One datagram of a [`Batch`].
+#[derive(Debug, Clone)]
+pub struct Datagram {
+    /// Its place in the bytes.
+    pub place: Range<usize>,
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// How long it had waited when the batch was read, where the kernel says.
+    pub waited: Duration,
+}
+
 /// Opens connections and moves their bytes. Nothing here waits but [`poll`](Self::poll).
 pub trait Endpoint {
     /// A connection of this endpoint.
@@ -106,6 +147,20 @@ pub trait Endpoint {
 
     /// Say goodbye and close. What was not sent by now is not.
     fn close(&mut self, conn: Self::Conn) -> Closed;
+
+    /// What came to shared socket number `socket`. Endpoints without such sockets leave `batch` as it is.
+    fn receive_shared(&mut self, socket: u32, batch: &mut Batch) -> Result<(), ConnError> {
+        let _none_is_shared = (socket, batch);
+        Ok(())
+    }
+
+    /// Send what waits for shared sockets.
+    fn flush(&mut self) {}
+
+    /// The messages of a shared socket that `conn` sends go to `peer` from now on.
+    fn answer_to(&mut self, conn: &mut Self::Conn, peer: SocketAddr) {
+        let _has_one_peer = (conn, peer);
+    }
 
     /// Wait for events, up to `timeout`, and put them into `events`, which is empty.
     fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError>;

@@ -3,6 +3,7 @@
 use crate::addresses::Reach;
 use crate::load_shape::{ClosedLoop, OpenLoop};
 use crate::quota::Quota;
+use crate::worker::Receivers;
 use profile::Load;
 use protocol::cause::Causes;
 use protocol::describe::Description;
@@ -14,10 +15,17 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+/// Flows that may begin in one millisecond where the rate asks for fewer: a worker that was late catches up with these or twice
+/// its rate, and floods no receive buffer that the load alone would not.
+const CATCH_UP: u32 = 32;
+
 /// A worker's devices of one group.
 pub(super) struct Group {
     /// Open loop: when flows are due.
     pub arrivals: Option<OpenLoop>,
+    /// Open loop: how many may begin in a millisecond; which one it is, and how many began in it.
+    most_per_ms: u32,
+    begun_in_ms: (u64, u32),
     /// Open loop: flows taken, and flows counted as asked for, in warm-up and measure phase. Those in between are
     /// the backlog: nobody keeps a list of it, as the arrivals can be asked again.
     taken: [u64; 2],
@@ -42,6 +50,8 @@ pub(super) struct Group {
     pub active: u32,
     /// How many messages are left to send.
     pub quota: Quota,
+    /// Whom datagrams of a shared socket are for.
+    pub receivers: Receivers,
     /// How long its devices wait, if they wait for anything.
     pub waits: Option<GroupWaits>,
     /// Tallies since the last sample.
@@ -62,6 +72,8 @@ impl Group {
         let seed = plan.profile.seed.wrapping_add((g as u64) << 32);
         let mut this = Self {
             arrivals: None,
+            most_per_ms: u32::MAX,
+            begun_in_ms: (0, 0),
             taken: [0; 2],
             asked_for: [0; 2],
             crowd: None,
@@ -76,6 +88,7 @@ impl Group {
             flows_each: 0,
             idle: slots.clone().collect(),
             active: 0,
+            receivers: Receivers::new(slots.clone()),
             quota: Quota::new(group.share(worker, workers)),
             waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
@@ -86,7 +99,12 @@ impl Group {
             behind: [0; 2],
         };
         match &group.load {
-            Load::Open(open) => this.arrivals = Some(OpenLoop::new(open, plan.factor, worker, workers, seed)),
+            Load::Open(open) => {
+                this.arrivals = Some(OpenLoop::new(open, plan.factor, worker, workers, seed));
+                let rates = open.stages.iter().map(|stage| stage.rate.0);
+                let peak = rates.fold(open.rate.0, f64::max) * plan.factor / workers.max(1) as f64;
+                this.most_per_ms = ((peak * 2e-3) as u32).max(CATCH_UP);
+            }
             Load::Closed(closed) => {
                 this.crowd = Some(ClosedLoop::new(closed, slots.len() as u32, group.devices));
                 this.flow_interval = closed.flow_interval.0;
@@ -96,6 +114,11 @@ impl Group {
         this
     }
 
+    /// Open loop: whether as many flows have begun in this millisecond as may.
+    pub fn is_burst(&self, now: Time) -> bool {
+        self.begun_in_ms.0 == now.0 / 1_000_000 && self.begun_in_ms.1 >= self.most_per_ms
+    }
+
     /// Open loop: take one flow that is due at `now`, for a device that is free.
     pub fn arrival(&mut self, now: Time, window: Window) -> Option<Time> {
         let arrivals = self.arrivals.as_mut().filter(|a| a.next() <= now && a.next() < window.drain)?;
@@ -103,6 +126,8 @@ impl Group {
             return None;
         }
         self.quota.begin();
+        let ms = now.0 / 1_000_000;
+        self.begun_in_ms = (ms, if self.begun_in_ms.0 == ms { self.begun_in_ms.1 + 1 } else { 1 });
         let due = arrivals.pop();
         let phase = usize::from(due >= window.measure);
         self.taken[phase] += 1;

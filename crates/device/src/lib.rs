@@ -19,6 +19,6 @@ mod timers;
 mod worker;
 
 pub use conn_error::ConnError;
-pub use endpoint::{Closed, Connection, Endpoint, Event, Input, MediaInput, Token};
+pub use endpoint::{Batch, Closed, Connection, Datagram, Endpoint, Event, Input, MediaInput, Token};
 pub use start::start;
 pub use worker::Worker;

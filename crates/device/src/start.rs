@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// Start a worker on each of `cores`, with an endpoint that `endpoint` makes on the worker's own thread. Either all of them
+/// Start a worker on each of `cores`, with an endpoint that `endpoint` makes on the worker's own thread, from its number. Either all of them
 /// wait for the run to begin when this returns, or none is left.
 pub fn start<E: Endpoint>(
     cores: &[u16],
     plan: &Arc<Plan>,
     control: &Arc<Control>,
     samples: &Sender<Sample>,
-    endpoint: impl Fn() -> Result<E, SetupError> + Clone + Send + 'static,
+    endpoint: impl Fn(usize) -> Result<E, SetupError> + Clone + Send + 'static,
 ) -> Result<Vec<JoinHandle<()>>, SetupError> {
     let (ready, started) = channel();
     let mut threads = Vec::new();
@@ -50,7 +50,7 @@ fn spawn<E: Endpoint>(
     control: &Arc<Control>,
     samples: &Sender<Sample>,
     ready: &Sender<Result<(), SetupError>>,
-    endpoint: impl Fn() -> Result<E, SetupError> + Send + 'static,
+    endpoint: impl Fn(usize) -> Result<E, SetupError> + Send + 'static,
 ) -> Result<JoinHandle<()>, SetupError> {
     let (core, workers) = (cores[number], cores.len());
     let (plan, control) = (Arc::clone(plan), Arc::clone(control));
@@ -61,7 +61,7 @@ fn spawn<E: Endpoint>(
         }
         // a sleep then ends when it should, not up to 50 µs later
         let _best_effort = nix::sys::prctl::set_timerslack(1);
-        match endpoint() {
+        match endpoint(number) {
             Ok(endpoint) => {
                 let worker = Worker::new(endpoint, number, workers, plan, control, samples);
                 let _nobody = ready.send(Ok(()));

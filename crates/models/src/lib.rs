@@ -17,6 +17,7 @@ use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
+use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Scheme, Target};
 use protocol::time::Time;
 use schemars::JsonSchema;
@@ -114,6 +115,11 @@ macro_rules! registry {
                 match self { $( Self::$name(params) => params.has_media(), )+ }
             }
 
+            /// How devices share a datagram socket; `None`: each has its own.
+            pub fn shared_socket(&self) -> Option<SharedSocket> {
+                match self { $( Self::$name(params) => params.shared_socket(), )+ }
+            }
+
             /// What the path of a target's URL would stand for; `None`: a URL has no path.
             pub fn path(&self) -> Option<&str> {
                 match self { $( Self::$name(params) => params.path(), )+ }
@@ -155,6 +161,17 @@ macro_rules! registry {
             /// A new device of this group.
             pub fn device(&self, index: u32) -> Device {
                 match self { $( Self::$name(config) => Device::$name(config.device(index)), )+ }
+            }
+
+            /// Whose a datagram is that came to a shared socket. `own`: it is one that a device sent and that came back with an
+            /// error, perhaps cut short.
+            #[inline]
+            pub fn recipient(&self, datagram: &[u8], own: bool) -> Recipient {
+                match self {
+                    $( Self::$name(config) => {
+                        <$($module)::+::Params as ModelParams>::recipient(config, datagram, own)
+                    } )+
+                }
             }
         }
 
@@ -207,6 +224,11 @@ macro_rules! registry {
             #[inline]
             fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
                 match self { $( Self::$name(device) => device.media(cx, packet), )+ }
+            }
+
+            #[inline]
+            fn is_free(&self) -> bool {
+                match self { $( Self::$name(device) => device.is_free(), )+ }
             }
 
             #[inline]

@@ -3,6 +3,7 @@
 
 use crate::data::Data;
 use crate::problem::Problem;
+use crate::shared_socket::{Recipient, SharedSocket};
 use crate::target::{Carrier, Scheme, Target};
 use crate::unit::{Interval, Rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -345,6 +346,18 @@ pub trait ModelParams: Default {
     /// Whether a device has media sockets in addition to its connection.
     fn has_media(&self) -> bool {
         false
+    }
+
+    /// How devices share a datagram socket; `None`: each has its own.
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        None
+    }
+
+    /// Whose a datagram is that came to a shared socket. `own`: it is one that a device sent and that came back with an error,
+    /// perhaps cut short.
+    fn recipient(config: &Self::Config, datagram: &[u8], own: bool) -> Recipient {
+        let _each_has_its_own = (config, datagram, own);
+        Recipient::Stray
     }
 
     /// What the path of a target's URL would stand for; `None`: a URL has no path.

@@ -25,6 +25,7 @@ pub mod reorder_density;
 pub mod reordering;
 pub mod script;
 pub mod sequence_window;
+pub mod shared_socket;
 pub mod stream;
 pub mod target;
 pub mod template;

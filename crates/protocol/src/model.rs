@@ -55,6 +55,12 @@ pub trait Model {
         let _has_no_media_sockets = (cx, packet);
     }
 
+    /// Whether it takes a message that is for no device in particular: see
+    /// [`Recipient::Free`](crate::shared_socket::Recipient::Free).
+    fn is_free(&self) -> bool {
+        false
+    }
+
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
     /// now: others are not asked, except where a phase ends.
@@ -137,6 +143,9 @@ impl Outbox {
 pub struct Cx<'a> {
     /// The time.
     pub now: Time,
+    /// When what is shown in [`Model::received`] came to this host, where the kernel says; else now. Delays end then: the time
+    /// for which it waited to be read is the generator's own.
+    pub came: Time,
     /// When the flow (in [`Model::start`]) or the timer (in [`Model::timer`]) was due.
     pub intended: Time,
     /// Which device of the group this is, counted from 0 over all workers.
@@ -192,6 +201,7 @@ impl<'a> Cx<'a> {
     ) -> Self {
         Self {
             now,
+            came: now,
             intended,
             device,
             local: None,
@@ -353,7 +363,7 @@ impl<'a> Cx<'a> {
     /// The message due at `intended` is confirmed; its delay goes into the model's delay number `delay`.
     #[inline]
     pub fn delivered(&mut self, intended: Time, delay: usize) {
-        let took = self.now.since(intended);
+        let took = self.came.since(intended);
         let changed = (self.tally.delivered > 0).then(|| took.abs_diff(self.tally.delay_last));
         self.tally.delay_last = took;
         let tally = self.at(intended);
@@ -370,7 +380,7 @@ impl<'a> Cx<'a> {
     /// Some other delay that began at `since` (connection set-up, CONNACK, first byte).
     #[inline]
     pub fn delay(&mut self, since: Time, delay: usize) {
-        let took = self.now.since(since);
+        let took = self.came.since(since);
         record(&mut self.at(since).delays[delay], took);
     }
 

@@ -8,7 +8,8 @@ use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity};
-use protocol::target::{self, Scheme};
+use protocol::shared_socket::SharedSocket;
+use protocol::target::{self, Carrier, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use schemars::JsonSchema;
@@ -54,6 +55,8 @@ pub struct Plan {
 /// One group made ready.
 #[derive(Debug)]
 pub struct GroupPlan {
+    /// Its place in the profile.
+    pub number: usize,
     /// Its name.
     pub name: String,
     /// What its model says about itself.
@@ -76,6 +79,8 @@ pub struct GroupPlan {
     pub keeps_connection: bool,
     /// Whether devices have media sockets in addition to their connection.
     pub has_media: bool,
+    /// How its devices share a datagram socket of each worker; `None`: each has its own.
+    pub shared: Option<SharedSocket>,
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
     /// How much of a reply is compared with what was sent.
@@ -234,12 +239,14 @@ impl GroupPlan {
                 |(key, what, fix)| SetupError::new("ND-92-04", at(&format!("tls.{key}")), what, fix),
             )?;
         Ok(Self {
+            number: index,
             name: group.name.clone(),
             about: group.model.about(),
             confirmed: group.model.confirmed(),
             waits: group.model.waits(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
             has_media: group.model.has_media(),
+            shared: group.model.shared_socket().filter(|_| scheme.carrier == Carrier::Datagram),
             stall: group.stall.ns(),
             verified: ReplyCheck::of(profile, group),
             target: secret::query(&target.to_string()),
@@ -252,9 +259,11 @@ impl GroupPlan {
             total: group.total,
             sources,
             connect_timeout: group.connect_timeout.ns(),
-            receive_room: group.model.replies().map_or(receive_room::LEAST, |replies| {
-                receive_room::room(replies.per_second, replies.burst, replies.bytes)
-            }),
+            receive_room: match (group.model.replies(), group.model.shared_socket()) {
+                (_, Some(_)) => receive_room::MOST,
+                (Some(replies), None) => receive_room::room(replies.per_second, replies.burst, replies.bytes),
+                (None, None) => receive_room::LEAST,
+            },
             tls,
         })
     }

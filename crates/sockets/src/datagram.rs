@@ -8,8 +8,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 
 /// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
-const GSO_SEGMENTS: usize = 64;
-const GSO_BYTES: usize = 65_000;
+pub(super) const GSO_SEGMENTS: usize = 64;
+pub(super) const GSO_BYTES: usize = 65_000;
 
 /// The size of each of the datagrams in `len` bytes: see [`protocol::model::Outbox`].
 pub(super) fn datagram(segment: usize, len: usize) -> usize {
@@ -17,7 +17,7 @@ pub(super) fn datagram(segment: usize, len: usize) -> usize {
 }
 
 /// How often a datagram is tried that the socket answers with an error about another one.
-const TRIES: u64 = 4;
+pub(super) const TRIES: u64 = 4;
 
 /// Have Linux say when a queue of its own has no room for a datagram; else it drops it and says that it was sent
 /// (ip(7), IP_RECVERR). Errors that come back are then queued one by one, see [`errors_told`].

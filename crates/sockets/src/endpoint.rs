@@ -3,7 +3,8 @@
 use crate::conn::Conn;
 use crate::media::MediaSockets;
 use crate::receive_queue::Overflows;
-use device::{Closed, ConnError, Endpoint, Event, Input, MediaInput, Token};
+use crate::shared::{Member, Path, SharedUdp};
+use device::{Batch, Closed, ConnError, Connection, Endpoint, Event, Input, MediaInput, Token};
 use protocol::media::{Channel, MediaOutbox};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
@@ -13,7 +14,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::Error;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Events taken between two looks at the timers.
@@ -23,8 +25,15 @@ const CIPHER: usize = 64 * 1024;
 /// From so many reads in a row on, of datagrams, a queue may have been full.
 const MANY_READS: usize = 8;
 
+/// Longest wait for events while datagrams wait for a shared socket: an interface's full queue says nothing when it has room
+/// again.
+const RETRY: Duration = Duration::from_millis(1);
+
 /// Sockets of one worker.
 pub(crate) struct KernelSockets {
+    worker: usize,
+    shared: Vec<SharedUdp>,
+    paths: Vec<Rc<Path>>,
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
     cipher: Box<[u8]>,
@@ -39,13 +48,16 @@ pub(crate) struct KernelSockets {
 const MEDIA: u64 = u64::MAX;
 
 impl KernelSockets {
-    /// None yet; call on the worker's own thread.
-    pub fn new() -> Result<Self, SetupError> {
+    /// None yet, of worker number `worker`; call on its own thread.
+    pub fn new(worker: usize) -> Result<Self, SetupError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| {
             let fix = "Raise the limit of open files (ulimit -n)";
             SetupError::new("ND-92-01", "epoll", Error::from(e).to_string(), fix)
         })?;
         Ok(Self {
+            worker,
+            shared: Vec::new(),
+            paths: Vec::new(),
             epoll,
             ready: Vec::with_capacity(EVENTS_PER_TURN),
             cipher: vec![0; CIPHER].into(),
@@ -55,7 +67,7 @@ impl KernelSockets {
         })
     }
 
-    fn watch(&self, conn: &Conn, token: Token) -> Result<(), ConnError> {
+    fn watch(&self, conn: &impl AsFd, token: Token) -> Result<(), ConnError> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(token.0);
         epoll::add(&self.epoll, conn, data, flags).map_err(|e| ConnError::errno(e, "epoll"))
@@ -70,8 +82,40 @@ impl KernelSockets {
     }
 }
 
+/// A device's connection: a socket of its own, or its share of one.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Own(Box<Conn>),
+    Shared(Member),
+}
+
+impl KernelSockets {
+    /// The share that device `device` of `group` has of a socket, to send to `peer`.
+    fn share(&mut self, group: &GroupPlan, device: u32, peer: SocketAddr) -> Result<Member, ConnError> {
+        let source = group.source(device);
+        let key = (group.number, device as usize % group.sources.len().max(1), peer.is_ipv4());
+        let socket = match self.shared.iter().position(|one| one.key == key) {
+            Some(number) => number as u32,
+            None => {
+                let socket = SharedUdp::open(group, self.worker, source, key, peer)?;
+                let number = self.shared.len() as u32;
+                self.watch(&socket, Token::shared(number))?;
+                self.shared.push(socket);
+                number
+            }
+        };
+        if let Some(path) = self.paths.iter().find(|path| path.socket == socket && path.peer == peer) {
+            return Ok(Member::new(Rc::clone(path)));
+        }
+        let local = self.shared[socket as usize].local;
+        let path = Rc::new(Path { socket, local, peer });
+        self.paths.push(Rc::clone(&path));
+        Ok(Member::new(path))
+    }
+}
+
 impl Endpoint for KernelSockets {
-    type Conn = Conn;
+    type Conn = Link;
 
     fn open(
         &mut self,
@@ -79,19 +123,27 @@ impl Endpoint for KernelSockets {
         device: u32,
         address: usize,
         token: Token,
-    ) -> Result<Conn, ConnError> {
+    ) -> Result<Link, ConnError> {
+        if group.shared.is_some() {
+            return self.share(group, device, group.addresses.at(address)).map(Link::Shared);
+        }
         let conn = Conn::open(group, device, address)?;
         self.watch(&conn, token)?;
-        Ok(conn)
+        Ok(Link::Own(Box::new(conn)))
     }
 
     #[inline]
-    fn send(&mut self, conn: &mut Conn, outbox: &mut Outbox) -> Result<(), ConnError> {
-        if outbox.bytes.is_empty() { conn.progress() } else { conn.send(outbox) }
+    fn send(&mut self, link: &mut Link, outbox: &mut Outbox) -> Result<(), ConnError> {
+        match link {
+            Link::Own(conn) if outbox.bytes.is_empty() => conn.progress(),
+            Link::Own(conn) => conn.send(outbox),
+            Link::Shared(member) => self.shared[member.path.socket as usize].queue(member, outbox),
+        }
     }
 
     #[inline]
-    fn receive(&mut self, conn: &mut Conn, buffer: &mut [u8]) -> Result<Input, ConnError> {
+    fn receive(&mut self, link: &mut Link, buffer: &mut [u8]) -> Result<Input, ConnError> {
+        let Link::Own(conn) = link else { return Ok(Input::Dry) };
         let input = conn.read(buffer, &mut self.cipher);
         if conn.reads > 0 && matches!(input, Ok(Input::Dry)) {
             let many = std::mem::take(&mut conn.reads) >= MANY_READS;
@@ -101,13 +153,39 @@ impl Endpoint for KernelSockets {
         input
     }
 
-    fn close(&mut self, mut conn: Conn) -> Closed {
+    fn close(&mut self, link: Link) -> Closed {
+        let Link::Own(mut conn) = link else { return Closed::default() };
         let closed = Closed { unsent: conn.unsent(), dropped: self.dropped(&mut conn) };
         conn.goodbye();
         closed
     }
 
-    fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError> {
+    fn receive_shared(&mut self, socket: u32, batch: &mut Batch) -> Result<(), ConnError> {
+        let Some(socket) = self.shared.get_mut(socket as usize) else { return Ok(()) };
+        socket.flush();
+        socket.receive(&mut self.overflows, batch)
+    }
+
+    fn flush(&mut self) {
+        self.shared.iter_mut().for_each(SharedUdp::flush);
+    }
+
+    fn answer_to(&mut self, link: &mut Link, peer: SocketAddr) {
+        if let Link::Shared(member) = link {
+            member.other = (peer != member.path.peer).then(|| Box::new(peer));
+        }
+    }
+
+    fn poll(&mut self, mut timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError> {
+        for (number, socket) in (0..).zip(&self.shared) {
+            if socket.has_refused() {
+                let token = Token::shared(number);
+                events.push(Event { token, readable: true, writable: false, ended: false });
+                timeout = Duration::ZERO;
+            } else if socket.is_waiting() {
+                timeout = timeout.min(RETRY);
+            }
+        }
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         self.ready.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), Some(&timeout)) {
@@ -162,6 +240,58 @@ impl Endpoint for KernelSockets {
     fn close_media(&mut self, slot: u32) -> u64 {
         let dropped = self.media.as_mut().map_or(0, |media| media.close(slot));
         self.overflows.of(dropped)
+    }
+}
+
+impl Connection for Link {
+    fn is_datagram(&self) -> bool {
+        match self {
+            Self::Own(conn) => conn.is_datagram(),
+            Self::Shared(_) => true,
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        match self {
+            Self::Own(conn) => conn.is_up(),
+            Self::Shared(_) => true,
+        }
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Own(conn) => conn.local(),
+            Self::Shared(member) => Some(member.path.local),
+        }
+    }
+
+    fn is_flushed(&self) -> bool {
+        match self {
+            Self::Own(conn) => conn.is_flushed(),
+            // what waits for a shared socket waits there
+            Self::Shared(_) => true,
+        }
+    }
+
+    fn given(&self) -> u64 {
+        match self {
+            Self::Own(conn) => conn.given(),
+            Self::Shared(_) => 0,
+        }
+    }
+
+    fn left(&mut self, exact: bool) -> u64 {
+        match self {
+            Self::Own(conn) => conn.left(exact),
+            Self::Shared(_) => 0,
+        }
+    }
+
+    fn take_refused(&mut self) -> Option<ConnError> {
+        match self {
+            Self::Own(conn) => conn.take_refused(),
+            Self::Shared(_) => None,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod media;
 pub mod receive_queue;
 pub mod reflector;
 mod session;
+mod shared;
 
 use endpoint::KernelSockets;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -15,7 +16,7 @@ use protocol::target::Carrier;
 use run::topology::{CoreRequest, worker_cores};
 use run::{Control, GroupPlan, Plan, Sample, SetupError, Transport};
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -57,6 +58,7 @@ impl Transport for Sockets {
         for (i, group) in plan.groups.iter().enumerate() {
             sources_are_ours(i, &group.sources)?;
             may_ping(i, group)?;
+            ports_are_free(i, group, self.cores.len())?;
         }
         device::start(&self.cores, &plan, &control, &samples, KernelSockets::new)
     }
@@ -68,9 +70,14 @@ impl Transport for Sockets {
 
 /// Open files that a run needs.
 fn files(plan: &Plan, workers: usize) -> u64 {
-    // media take two more sockets each
-    let each = |group: &GroupPlan| if group.has_media { 3 } else { 1 };
-    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices) * each(group));
+    // media take two more sockets each; devices that share sockets need one for each worker and address
+    let needed = |group: &GroupPlan| {
+        let own = if group.shared.is_none() { u64::from(group.devices) } else { 0 };
+        let shared = group.shared.map_or(0, |_| (group.sources.len().max(1) * workers) as u64);
+        let media = if group.has_media { 2 * u64::from(group.devices) } else { 0 };
+        own + shared + media
+    };
+    let of_devices = plan.groups.iter().map(needed);
     OTHER_FILES + WORKER_FILES * workers as u64 + of_devices.sum::<u64>()
 }
 
@@ -138,6 +145,35 @@ fn sources_are_ours(index: usize, sources: &[IpAddr]) -> Result<(), SetupError> 
             let fix = format!("Add it to an interface: ip address add {source} dev INTERFACE");
             SetupError::new("ND-92-07", format!("groups[{index}].source"), what, fix)
         })?;
+    }
+    Ok(())
+}
+
+/// A group that listens needs a port for each worker on each of its addresses.
+fn ports_are_free(index: usize, group: &GroupPlan, workers: usize) -> Result<(), SetupError> {
+    let Some(first) = group.shared.and_then(|shared| shared.listen) else { return Ok(()) };
+    let told = |at: &str, what: String| {
+        SetupError::new(
+            "ND-92-10",
+            format!("groups[{index}].{at}"),
+            what,
+            "Choose a free port, or end what uses it (ss -lnp)",
+        )
+    };
+    let sources = match group.sources.is_empty() {
+        false => group.sources.clone(),
+        true => vec![shared::route(group.address()).map_err(|e| told("target", e.to_string()))?],
+    };
+    let port = format!("model.{}.port", group.about.name);
+    for worker in 0..workers {
+        let Some(number) = u16::try_from(worker).ok().and_then(|worker| first.checked_add(worker)) else {
+            return Err(told(&port, format!("{workers} workers need a port each, from {first} on")));
+        };
+        for source in sources.iter().collect::<BTreeSet<_>>() {
+            let address = SocketAddr::new(*source, number);
+            UdpSocket::bind(address)
+                .map_err(|e| told(&port, format!("{address} cannot be listened on ({e})")))?;
+        }
     }
     Ok(())
 }

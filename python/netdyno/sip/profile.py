@@ -11,6 +11,7 @@ from netdyno.errors import Error
 from netdyno.sip import limits
 from netdyno.sip.uri import Server
 
+SOCKETS = ("own", "shared")
 CALLERS, CALLEES, PHONES = "callers", "callees", "phones"
 REGISTRATIONS_PER_SECOND = 500
 """How fast callees register before the first call: slowly enough for any server that is worth a test."""
@@ -48,6 +49,7 @@ class Options:
     headers: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
+    sockets: str | None = None
     ca: str | None = None
     insecure: bool = False
     success: float = 1.0
@@ -132,6 +134,7 @@ def _group(
         "expires": options.expires,
         "sdp_size": options.sdp_size,
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
+        "sockets": options.sockets,
         "headers": dict(options.headers) or None,
     }
     model |= {key: value for key, value in known.items() if value is not None}

@@ -20,6 +20,12 @@ pub(super) struct Conn<C> {
     pub unread: bool,
     /// Whether sending has failed: it is only read from.
     pub send_failed: bool,
+    /// State of a stream; none before there is something to know. Datagrams need none.
+    stream: Option<Box<Stream>>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
     /// Payload bytes that have not left, as far as is known, by the phase of their message.
     queued: [u64; 3],
     /// Up to where in the stream all has left.
@@ -31,31 +37,22 @@ pub(super) struct Conn<C> {
 impl<C> Conn<C> {
     /// It was opened now; `up`: there is no handshake to wait for.
     pub fn new(inner: C, up: bool) -> Self {
-        Self {
-            inner,
-            up,
-            closing: false,
-            ended: false,
-            unread: false,
-            send_failed: false,
-            queued: [0; 3],
-            left: 0,
-            spill: Vec::new(),
-        }
+        Self { inner, up, closing: false, ended: false, unread: false, send_failed: false, stream: None }
     }
 
     /// Take the spill out, so that the model can be shown it while it may change the connection.
     pub fn take_spill(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.spill)
+        self.stream.as_mut().map(|stream| std::mem::take(&mut stream.spill)).unwrap_or_default()
     }
 
     /// Payload is about to be sent, behind `given` bytes of the stream.
     #[inline]
     pub fn queue(&mut self, given: u64, payload: [u64; 3]) {
-        if self.queued == [0; 3] {
-            self.left = given;
+        let stream = self.stream.get_or_insert_default();
+        if stream.queued == [0; 3] {
+            stream.left = given;
         }
-        for (mine, more) in self.queued.iter_mut().zip(payload) {
+        for (mine, more) in stream.queued.iter_mut().zip(payload) {
             *mine += more;
         }
     }
@@ -63,22 +60,23 @@ impl<C> Conn<C> {
     /// Whether some payload has not left, as far as is known.
     #[inline]
     pub fn is_queued(&self) -> bool {
-        self.queued != [0; 3]
+        self.stream.as_ref().is_some_and(|stream| stream.queued != [0; 3])
     }
 
     /// Of `given` bytes of the stream `left` have left: how much payload went with them, by phase. It is spread evenly over
     /// those bytes, and what was meant for an earlier phase goes first.
     #[inline]
     pub fn leave(&mut self, given: u64, left: u64) -> [u64; 3] {
+        let Some(stream) = &mut self.stream else { return [0; 3] };
         if left >= given {
-            return std::mem::take(&mut self.queued);
+            return std::mem::take(&mut stream.queued);
         }
-        let gone = left.saturating_sub(self.left);
-        let all: u64 = self.queued.iter().sum();
-        let share = u128::from(all) * u128::from(gone) / u128::from((given - self.left).max(1));
+        let gone = left.saturating_sub(stream.left);
+        let all: u64 = stream.queued.iter().sum();
+        let share = u128::from(all) * u128::from(gone) / u128::from((given - stream.left).max(1));
         let mut share = u64::try_from(share).unwrap_or(u64::MAX);
-        self.left += gone;
-        self.queued.each_mut().map(|queued| {
+        stream.left += gone;
+        stream.queued.each_mut().map(|queued| {
             let part = share.min(*queued);
             *queued -= part;
             share -= part;
@@ -92,7 +90,9 @@ impl<C> Conn<C> {
             let what = format!("an unfinished message of over {SPILL_MAX} bytes");
             return Err(ConnError::new(Failure::Protocol, what));
         }
-        self.spill = rest;
+        if !rest.is_empty() || self.stream.is_some() {
+            self.stream.get_or_insert_default().spill = rest;
+        }
         Ok(())
     }
 }

@@ -16,6 +16,12 @@ const RECEIVE_REST_TURNS: usize = 16;
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn event(&mut self, event: &Event) {
+        if let Some(socket) = event.token.shared_number() {
+            if event.readable && !self.unread_shared.contains(&socket) {
+                self.receive_shared(socket);
+            }
+            return;
+        }
         let (i, generation) = (event.token.slot(), event.token.generation());
         let slot = &mut self.slots[i as usize];
         if slot.generation != generation {

@@ -34,6 +34,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             while turns > 0 && !self.groups[g].idle.is_empty() {
                 // before: what arrives after a phase is none of its sample's
                 self.tick();
+                if self.groups[g].is_burst(self.now) {
+                    break;
+                }
                 let Some(due) = self.groups[g].arrival(self.now, self.window) else { break };
                 let Some(i) = self.groups[g].idle.pop_front() else { break };
                 turns -= 1;

@@ -8,11 +8,12 @@ mod flows;
 mod media;
 mod reach;
 mod report;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 use crate::conn_error::ConnError;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Batch, Endpoint};
 use crate::group::Group;
 use crate::timers::Timers;
 use backoff::BusyPollBackoff;
@@ -28,6 +29,7 @@ use run::cpu::{CpuTime, ThreadCpu};
 use run::plan::{GroupPlan, Plan};
 use run::stalls::Wait;
 use run::{Control, FailureExample, Sample};
+pub(crate) use shared::Receivers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -91,6 +93,7 @@ struct Slot<C, D> {
 /// Drives its share of each group's devices, by one loop on one core.
 pub struct Worker<E: Endpoint, D: Model = Device> {
     number: usize,
+    workers: usize,
     plan: Arc<Plan>,
     control: Arc<Control>,
     samples: Sender<Sample>,
@@ -108,6 +111,9 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     broken: VecDeque<(u32, u32, ConnError)>,
     /// Sockets that may have more to read.
     unread: VecDeque<(u32, u32)>,
+    /// Shared sockets that may, and the memory for what comes to one.
+    unread_shared: VecDeque<u32>,
+    batch: Batch,
     buffer: Box<[u8]>,
     /// Media sockets that the last poll found.
     media_ready: Vec<(u32, Channel)>,
@@ -182,6 +188,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let cpu = ThreadCpu::current();
         Self {
             number,
+            workers,
             timers: Timers::new(slots.len()),
             retry_until: Time::ZERO,
             rng: SmallRng::seed_from_u64(
@@ -200,6 +207,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             outbox: Outbox::default(),
             broken: VecDeque::new(),
             unread: VecDeque::new(),
+            unread_shared: VecDeque::new(),
+            batch: Batch::default(),
             buffer: vec![0; BUFFER].into(),
             media_ready: Vec::new(),
             examples: Vec::new(),
@@ -236,6 +245,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.begin_flows();
             self.fire_timers();
             self.report_broken();
+            self.endpoint.flush();
             let mut wait = self.poll_timeout();
             let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
             let rest = backoff.rest(self.now, events.len(), active, wait.as_nanos() as u64);
@@ -253,6 +263,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             self.media_events();
             self.read_on();
+            self.read_on_shared();
             self.report_broken();
         }
         self.give_up_flows();
@@ -272,7 +283,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Time to wait for sockets before something else is due.
     fn poll_timeout(&self) -> Duration {
-        if !self.unread.is_empty() {
+        if !(self.unread.is_empty() && self.unread_shared.is_empty()) {
             return Duration::ZERO;
         }
         let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);

@@ -55,4 +55,8 @@ impl Model for Device {
     fn waiting_since(&self) -> Time {
         self.0.waiting_since()
     }
+
+    fn is_free(&self) -> bool {
+        self.0.is_free()
+    }
 }

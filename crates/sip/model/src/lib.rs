@@ -22,6 +22,7 @@ mod media;
 mod message;
 mod method;
 mod params;
+mod recipient;
 pub mod scenario;
 mod transaction;
 
@@ -29,4 +30,4 @@ pub use config::Config;
 pub use description::DESCRIPTION;
 pub use device::Device;
 pub use media::{Media, Source};
-pub use params::Params;
+pub use params::{Params, Sockets};

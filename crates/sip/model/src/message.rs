@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 /// Length of our branches: the magic cookie of RFC 3261 section 8.1.1.7, and three numbers of fixed width.
-const COOKIE: &[u8] = b"z9hG4bKnd";
+pub(crate) const COOKIE: &[u8] = b"z9hG4bKnd";
 /// Digits of each number.
 const DIGITS: usize = 8;
 
@@ -40,10 +40,21 @@ pub(crate) fn read_branch(branch: &[u8], run: u64) -> Option<(u32, u32)> {
     (read_hex8(&rest[2 * DIGITS..])? == run as u32).then_some((device, number))
 }
 
+/// The number of the call that one of our Call-IDs names.
+pub(crate) fn read_call(call_id: &[u8]) -> Option<u32> {
+    call_id.get(DIGITS..).and_then(read_hex8)
+}
+
 /// The user part of our Contact: the device's number, so that a request tells whom it is for.
 pub(crate) fn contact_user(device: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"nd");
     hex8(device, out);
+}
+
+/// The device whose Contact a Request-URI is, by [`contact_user`].
+pub(crate) fn read_contact_user(uri: &[u8]) -> Option<u32> {
+    let rest = uri.strip_prefix(b"sip:nd").or_else(|| uri.strip_prefix(b"sips:nd"))?;
+    (rest.get(DIGITS) == Some(&b'@')).then(|| read_hex8(rest))?
 }
 
 /// Append `<sip:ndXXXXXXXX@ADDRESS;transport=…>`.
@@ -61,7 +72,17 @@ pub(crate) fn contact(device: u32, local: SocketAddr, transport: &str, out: &mut
 /// Append an address with its port; IPv6 in brackets.
 #[inline]
 pub(crate) fn address(address: SocketAddr, out: &mut Vec<u8>) {
-    match address.ip() {
+    if address.is_ipv6() {
+        out.push(b'[');
+    }
+    ip(address.ip(), out);
+    out.extend_from_slice(if address.is_ipv6() { b"]:" } else { b":" });
+    decimal(address.port().into(), out);
+}
+
+#[inline]
+fn ip(ip: IpAddr, out: &mut Vec<u8>) {
+    match ip {
         IpAddr::V4(ip) => {
             for (i, octet) in ip.octets().into_iter().enumerate() {
                 if i > 0 {
@@ -71,10 +92,8 @@ pub(crate) fn address(address: SocketAddr, out: &mut Vec<u8>) {
             }
         }
         // writing into a vector cannot fail
-        IpAddr::V6(ip) => drop(write!(out, "[{ip}]")),
+        IpAddr::V6(ip) => drop(write!(out, "{ip}")),
     }
-    out.push(b':');
-    decimal(address.port().into(), out);
 }
 
 /// Append a header field whose value is a number.
@@ -101,11 +120,17 @@ pub(crate) fn body(content_type: &str, body: &[u8], out: &mut Vec<u8>) {
 /// Append a session description (RFC 8866) without media: the stream is declared and inactive. It is padded to `size`.
 pub(crate) fn session_description(device: u32, ip: IpAddr, size: usize, out: &mut Vec<u8>) {
     let start = out.len();
-    let family = if ip.is_ipv4() { 4 } else { 6 };
-    let _written = write!(
-        out,
-        "v=0\r\no=- {device} 1 IN IP{family} {ip}\r\ns=-\r\nc=IN IP{family} {ip}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 8\r\n\
-         a=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=inactive\r\n"
+    let family: &[u8] = if ip.is_ipv4() { b"IN IP4 " } else { b"IN IP6 " };
+    out.extend_from_slice(b"v=0\r\no=- ");
+    decimal(device.into(), out);
+    out.extend_from_slice(b" 1 ");
+    out.extend_from_slice(family);
+    self::ip(ip, out);
+    out.extend_from_slice(b"\r\ns=-\r\nc=");
+    out.extend_from_slice(family);
+    self::ip(ip, out);
+    out.extend_from_slice(
+        b"\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 8\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=inactive\r\n",
     );
     pad(start, size, out);
 }
@@ -129,14 +154,35 @@ pub(crate) fn pad(start: usize, size: usize, out: &mut Vec<u8>) {
 /// A number for a text, by which two are told apart.
 #[inline]
 pub(crate) fn fingerprint(text: &[u8]) -> u64 {
-    // FNV-1a
-    text.iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(ODD);
+    let mut words = text.chunks_exact(8);
+    let hash = words.by_ref().fold(text.len() as u64, |hash, word| {
+        mix(hash, word.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    });
+    let rest = words.remainder().iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let hash = mix(hash, rest);
+    (hash ^ hash >> 32).wrapping_mul(ODD)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_differ_in_a_byte_have_other_numbers() {
+        let text = b"00000001000000020000abcd0000ef01@netdyno";
+        let mut seen = vec![fingerprint(text)];
+        for at in 0..text.len() {
+            let mut other = *text;
+            other[at] ^= 1;
+            seen.extend([fingerprint(&other), fingerprint(&text[..at])]);
+        }
+        let all = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), all);
+    }
 
     #[test]
     fn a_branch_tells_whose_it_is() {

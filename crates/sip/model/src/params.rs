@@ -7,6 +7,7 @@ use crate::scenario::{self, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams};
 use protocol::problem::Problem;
+use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Target};
 use protocol::template::Template;
 use protocol::unit::{Interval, Size};
@@ -50,6 +51,12 @@ pub struct Params {
     pub sdp_size: Option<Size>,
     /// Audio of calls. Default: none, and session descriptions say that there is none.
     pub media: Option<Media>,
+    /// Sockets of the user agents, over UDP. Default `own`.
+    pub sockets: Sockets,
+    /// With shared sockets: port on which calls are received; the worker's number is added to it. Requests are then taken from
+    /// any port of the target's addresses, and answered to where they came from. Default: one that the kernel chooses, and
+    /// messages are taken from the target's address and port alone.
+    pub port: Option<u16>,
     /// More header fields of every request; values are templates.
     pub headers: BTreeMap<String, String>,
     /// The profile's tables, which templates may name; none while only the form is checked.
@@ -80,11 +87,24 @@ impl Default for Params {
             timeout: None,
             sdp_size: None,
             media: None,
+            sockets: Sockets::default(),
+            port: None,
             headers: BTreeMap::new(),
             data: None,
             run: 0,
         }
     }
+}
+
+/// Sockets of user agents, over UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sockets {
+    /// Each has a socket of its own: a port of its own, and with enough addresses in `source` an address of its own.
+    #[default]
+    Own,
+    /// Those of one worker and one address in `source` share a socket; each is known by what it wrote into its messages.
+    Shared,
 }
 
 /// Largest session description: what a datagram holds beside the header.
@@ -134,6 +154,14 @@ impl ModelParams for Params {
         let (t1, t2) = (self.t1, self.t2);
         Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
         Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
+        let shares = self.port.is_none() || self.sockets == Sockets::Shared;
+        Problem::unless(
+            shares,
+            "port",
+            || "is for shared sockets".into(),
+            "leave it out, or use {\"sockets\": \"shared\"}",
+        )?;
+        Problem::unless(self.port != Some(0), "port", || "is zero".into(), "leave it out, or use 5060")?;
         let waits = self.timeout.is_none_or(|timeout| timeout > Interval::default());
         Problem::unless(waits, "timeout", || "is zero".into(), "use 32s")
     }
@@ -194,6 +222,14 @@ impl ModelParams for Params {
 
     fn has_media(&self) -> bool {
         self.media.is_some()
+    }
+
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        (self.sockets == Sockets::Shared).then_some(SharedSocket { listen: self.port })
+    }
+
+    fn recipient(config: &Config, datagram: &[u8], own: bool) -> Recipient {
+        crate::recipient::recipient(config, datagram, own)
     }
 
     fn identify(&mut self, identity: Identity) {

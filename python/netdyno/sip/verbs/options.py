@@ -122,6 +122,16 @@ Sources = Annotated[
         "--source", help="Addresses to send from, in turn.", metavar="ADDRESS|PREFIX", rich_help_panel=NETWORK
     ),
 ]
+Sockets = Annotated[
+    str | None,
+    typer.Option(
+        help="Over UDP: shared, one socket for all user agents of a worker and an address; or own, one each"
+        " (default).",
+        metavar="NAME",
+        parser=values.one_of("--sockets", *profile.SOCKETS),
+        rich_help_panel=NETWORK,
+    ),
+]
 CaCert = Annotated[
     Path | None,
     typer.Option(
@@ -163,6 +173,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "header": (Headers, None),
     "transport": (Transport, None),
     "source": (Sources, None),
+    "sockets": (Sockets, None),
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
 }
@@ -290,6 +301,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         sdp_size=given["sdp_size"],
         headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
+        sockets=given["sockets"],
         ca=str(given["cacert"].absolute()) if given["cacert"] else None,
         insecure=given["insecure"],
         success=given["success"],

@@ -4,6 +4,7 @@
 //! (RFC 3261 section 17), failures to INVITE acknowledged, challenges answered (section 22), requests answered again that
 //! came again, and those answered that no step waits for.
 
+mod fork;
 mod media;
 mod receive;
 mod send;
@@ -19,6 +20,7 @@ use crate::measure;
 use crate::method::Method;
 use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, When, rejected};
 use crate::transaction::{Client, Server};
+use fork::Fork;
 use media::CallMedia;
 use protocol::media::MediaPacket;
 use protocol::meter::Failure;
@@ -97,7 +99,11 @@ pub(crate) struct UserAgent {
     /// Values that steps took from messages of this flow.
     captured: Box<[Vec<u8>]>,
     /// The ACK to the last 2xx, which is sent again when that comes again.
-    ack: Option<Box<[u8]>>,
+    ack: Option<Vec<u8>>,
+    /// The last call that was answered: its number, and the tag of who answered it.
+    answered: (u32, u64),
+    /// Further callees of it.
+    forks: Vec<Fork>,
     auth: Option<Box<Auth>>,
     local: SocketAddr,
     /// Address of the media socket for RTP, the audio of the present call, what its INVITE offers, and the source of the peer
@@ -141,6 +147,8 @@ impl UserAgent {
             dialog: None,
             captured: Box::default(),
             ack: None,
+            answered: (0, 0),
+            forks: Vec::new(),
             auth: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             media_address: None,
@@ -163,7 +171,12 @@ impl UserAgent {
             if !matches!(self.stage, Stage::Running | Stage::Stopping) {
                 return;
             }
-            let Some(op) = config.ops.get(usize::from(self.at)) else { return self.complete(cx) };
+            let Some(op) = config.ops.get(usize::from(self.at)) else {
+                if self.releases() && !config.reliable {
+                    break; // until those calls are over too
+                }
+                return self.complete(cx);
+            };
             match op {
                 Op::Send(request) => {
                     if request.expires != Some(0) && self.is_over(cx, request.method) {
@@ -406,6 +419,9 @@ impl UserAgent {
         for server in servers {
             at = at.min(server.due());
         }
+        if !self.forks.is_empty() {
+            at = at.min(self.release_due());
+        }
         self.signalling = at;
         self.wake(cx);
     }
@@ -451,6 +467,9 @@ impl UserAgent {
                 client.sent_again(cx.now, t2);
                 measure::sent_again(cx, client);
             }
+        }
+        if !self.forks.is_empty() {
+            self.release_again(cx);
         }
         let Some(invited) = &mut self.invited else { return true };
         if invited.expires <= cx.now {
@@ -511,7 +530,7 @@ impl Model for UserAgent {
         self.sum_up_media(cx);
         self.media_address = cx.media.or(self.media_address);
         self.leave();
-        self.ack = None;
+        self.forks.clear();
         self.at = 0;
         self.rounds = [0; DEPTH_MAX];
         self.due = cx.intended;
@@ -627,6 +646,16 @@ impl Model for UserAgent {
 }
 
 impl UserAgent {
+    /// Whether it waits for a call and is in none.
+    pub(crate) fn is_free(&self) -> bool {
+        let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
+        let calls = |one: &Alternative| matches!(one.wanted, Wanted::Request(Method::Invite));
+        self.stage == Stage::Running
+            && self.inbox.is_empty()
+            && !self.in_session()
+            && alternatives.iter().any(calls)
+    }
+
     /// What is under way is never answered now.
     fn forget(&mut self, cx: &mut Cx<'_>, what: &str) {
         self.sum_up_media(cx);

@@ -6,7 +6,7 @@ use crate::auth::Auth;
 use crate::description::counter;
 use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
-use crate::message::{fingerprint, read_branch};
+use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
 use crate::scenario::{Op, Wanted, When, reason};
 use crate::transaction::{Client, Server};
@@ -77,8 +77,10 @@ impl UserAgent {
         match message.start {
             Start::Response { code, .. } => {
                 let number = message.via.branch.and_then(|branch| read_branch(branch, self.config.run));
-                let ours = number.is_some_and(|(device, _)| device == cx.device);
-                self.late_response(cx, bytes, message, code, ours);
+                let number = number.filter(|(device, _)| *device == cx.device).map(|(_, number)| number);
+                if !self.is_released(number, code) {
+                    self.late_response(cx, bytes, message, code, number.is_some());
+                }
             }
             Start::Request { method, .. } => {
                 let method = Method::of(method);
@@ -109,6 +111,9 @@ impl UserAgent {
         let Some(client) = place.as_mut().filter(|client| {
             number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number
         }) else {
+            if method == Method::Bye && self.is_released(number, code) {
+                return;
+            }
             return self.late_response(cx, bytes, message, code, number.is_some());
         };
         if code < 200 {
@@ -225,49 +230,18 @@ impl UserAgent {
         if code < 200 {
             return;
         }
-        if method == Method::Invite && code < 300 && self.is_other_fork(message) {
-            return self.release_fork(cx, bytes, message);
+        if method == Method::Invite && code < 300 {
+            return self.late_answer(cx, bytes, message);
         }
         cx.count(cx.now, counter::RESPONSES_REPEATED);
-        if method == Method::Invite
-            && code < 300
-            && let Some(ack) = self.ack.take_if(|ack| has_call_id(ack, message.call_id))
-        {
-            self.say(cx, &ack);
-            self.ack = Some(ack);
-        }
-    }
-
-    /// Whether a 2xx to our INVITE is of another callee than the one that we talk to: a proxy forked the call.
-    fn is_other_fork(&self, message: &Scanned<'_>) -> bool {
-        let Some(tag) = message.to_tag else { return false };
-        self.dialog.as_ref().is_some_and(|dialog| {
-            *dialog.call_id == *message.call_id && dialog.session && !ends_with_tag(&dialog.remote, tag)
-        })
-    }
-
-    /// Acknowledge the answer of another callee, and end that call (RFC 3261 section 13.2.2.4).
-    fn release_fork(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
-        cx.count(cx.now, counter::FORKS_RELEASED);
-        let kept = self.dialog.take();
-        if let Some(of) = &kept {
-            self.dialog = Some(Box::new(Dialog {
-                call_id: of.call_id.clone(),
-                local: of.local.clone(),
-                cseq: of.invite_cseq,
-                invite_cseq: of.invite_cseq,
-                ..Dialog::default()
-            }));
-            self.establish(bytes, message);
-            self.say_in_dialog(cx, Method::Ack, of.invite_cseq);
-            self.say_in_dialog(cx, Method::Bye, of.invite_cseq + 1);
-        }
-        self.dialog = kept;
     }
 
     /// The call is answered: its dialog (section 12.1.2).
     fn establish(&mut self, bytes: &[u8], message: &Scanned<'_>) {
         let Some(dialog) = &mut self.dialog else { return };
+        let call = read_call(message.call_id).unwrap_or_default();
+        self.answered = (call, fingerprint(message.to_tag.unwrap_or_default()));
+        self.ack = None;
         dialog.remote = message.to.value.into();
         if let Some(contact) = message.contact {
             dialog.target = contact_uri(contact).into();
@@ -501,14 +475,4 @@ fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch
         expires: Time::NEVER,
         answered: Time::ZERO,
     }
-}
-
-/// Whether `message` is of this call.
-fn has_call_id(message: &[u8], call_id: &[u8]) -> bool {
-    scan(message).is_ok_and(|message| message.call_id == call_id)
-}
-
-/// Whether the value of a From or To has this tag at its end, as those have that we keep.
-fn ends_with_tag(party: &[u8], tag: &[u8]) -> bool {
-    party.windows(tag.len() + 5).any(|part| part.starts_with(b";tag=") && part.ends_with(tag))
 }

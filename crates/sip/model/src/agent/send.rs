@@ -15,16 +15,18 @@ use protocol::template::{Template, Values, decimal};
 use protocol::time::Time;
 use std::sync::Arc;
 
-/// Bytes of a message to begin with.
-const MESSAGE: usize = 640;
+/// Bytes of a message to begin with: enough for most, and little enough that an allocator has them at hand.
+const MESSAGE: usize = 1000;
+/// The same of a session description.
+const SESSION: usize = 256;
 /// Timer C (RFC 3261 section 16.6): how long a call may ring without a word.
 const TIMER_C: std::time::Duration = std::time::Duration::from_secs(180);
 
 /// What one request has that another of the same step has not.
 #[derive(Clone, Copy)]
-struct Numbers {
-    branch: u32,
-    cseq: u32,
+pub(super) struct Numbers {
+    pub branch: u32,
+    pub cseq: u32,
 }
 
 impl UserAgent {
@@ -65,8 +67,7 @@ impl UserAgent {
         if request.method == Method::Bye {
             self.end_media(cx, true);
         }
-        self.branches = self.branches.wrapping_add(1);
-        let mut numbers = Numbers { branch: self.branches, cseq: 0 };
+        let mut numbers = Numbers { branch: self.next_branch(), cseq: 0 };
         match request.method {
             Method::Ack => {
                 numbers.cseq = self.dialog.as_ref().map_or(1, |dialog| dialog.invite_cseq);
@@ -74,7 +75,7 @@ impl UserAgent {
                 self.say(cx, &bytes);
                 cx.sent_bytes(self.due, bytes.len());
                 if !self.config.reliable || self.in_session() {
-                    self.ack = Some(bytes.into());
+                    self.ack = Some(bytes);
                 }
                 return;
             }
@@ -118,20 +119,25 @@ impl UserAgent {
     ) -> Client {
         let bytes = self.compose(cx, request, numbers);
         self.say(cx, &bytes);
+        Client { first, challenged, ..self.client(cx.now, request.method, numbers, bytes) }
+    }
+
+    /// The transaction of a request that is sent at `now`.
+    pub(super) fn client(&self, now: Time, method: Method, numbers: Numbers, bytes: Vec<u8>) -> Client {
         let Config { reliable, t1, timeout, .. } = *self.config;
         Client {
-            method: request.method,
+            method,
             branch: numbers.branch,
             cseq: numbers.cseq,
             length: bytes.len(),
             bytes: if reliable { Vec::new() } else { bytes },
-            first,
-            resend: if reliable { Time::NEVER } else { cx.now + t1 },
+            first: now,
+            resend: if reliable { Time::NEVER } else { now + t1 },
             wait: t1,
-            expires: cx.now + timeout,
+            expires: now + timeout,
             provisional: false,
             ringing: false,
-            challenged,
+            challenged: 0,
             step: self.at,
         }
     }
@@ -146,8 +152,7 @@ impl UserAgent {
         let config = Arc::clone(&self.config);
         let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
         self.auth = Some(Box::new(auth));
-        self.branches = self.branches.wrapping_add(1);
-        let numbers = Numbers { branch: self.branches, cseq: self.next_cseq(client.method) };
+        let numbers = Numbers { branch: self.next_branch(), cseq: self.next_cseq(client.method) };
         let again = self.begin(cx, request, numbers, client.first, client.challenged + 1);
         cx.sent_bytes(client.first, again.length);
         let again = Client { step: client.step, ..again };
@@ -259,7 +264,7 @@ impl UserAgent {
         if matches!(method, Method::Register | Method::Subscribe | Method::Publish) {
             message::number("Expires", request.expires.unwrap_or(config.expires), &mut out);
         }
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(if request.sdp { SESSION.max(config.sdp_size) } else { 0 });
         if request.sdp {
             self.describe_session(cx, true, &mut body);
         } else if let Some(template) = &request.body {
@@ -315,18 +320,26 @@ impl UserAgent {
     /// Acknowledge a failure to `invite` (section 17.1.1.3): with its branch, and the To of the response.
     pub(super) fn acknowledge_failure(&mut self, cx: &mut Cx<'_>, invite: &Client, to: &[u8]) {
         let numbers = Numbers { branch: invite.branch, cseq: invite.cseq };
-        self.say_bare(cx, Method::Ack, numbers, Some(to));
-    }
-
-    /// Send a request of the present dialog that no step has and whose answer nobody waits for.
-    pub(super) fn say_in_dialog(&mut self, cx: &mut Cx<'_>, method: Method, cseq: u32) {
-        self.branches = self.branches.wrapping_add(1);
-        let numbers = Numbers { branch: self.branches, cseq };
-        self.say_bare(cx, method, numbers, None);
-    }
-
-    fn say_bare(&self, cx: &mut Cx<'_>, method: Method, numbers: Numbers, to: Option<&[u8]>) {
         let Some(dialog) = &self.dialog else { return };
+        let ack = self.bare(cx, dialog, Method::Ack, numbers, Some(to));
+        cx.sent_bytes(cx.now, ack.len());
+        self.say(cx, &ack);
+    }
+
+    pub(super) fn next_branch(&mut self) -> u32 {
+        self.branches = self.branches.wrapping_add(1);
+        self.branches
+    }
+
+    /// A request of `dialog` that no step has.
+    pub(super) fn bare(
+        &self,
+        cx: &Cx<'_>,
+        dialog: &Dialog,
+        method: Method,
+        numbers: Numbers,
+        to: Option<&[u8]>,
+    ) -> Vec<u8> {
         let mut out = Vec::with_capacity(MESSAGE);
         out.extend_from_slice(method.name().as_bytes());
         out.push(b' ');
@@ -338,8 +351,7 @@ impl UserAgent {
         field("Call-ID", &dialog.call_id, &mut out);
         sequence(numbers.cseq, method, &mut out);
         message::body("", b"", &mut out);
-        cx.sent_bytes(cx.now, out.len());
-        self.say(cx, &out);
+        out
     }
 
     /// Append the end of the request line, Via and Max-Forwards.
@@ -363,7 +375,7 @@ impl UserAgent {
         let mut extra = Vec::new();
         self.headers(&config.headers, cx, &mut extra);
         self.headers(&answer.headers, cx, &mut extra);
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(if answer.sdp { SESSION.max(config.sdp_size) } else { 0 });
         if answer.sdp {
             self.answer_session(cx, &mut body);
         }

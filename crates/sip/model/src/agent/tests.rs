@@ -1,5 +1,7 @@
 //! User agents whose server is the test.
 
+mod forks;
+
 use super::UserAgent;
 use crate::scenario::{Preset, Scenario, Step};
 use crate::{DESCRIPTION, Params};

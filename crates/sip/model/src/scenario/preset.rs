@@ -16,6 +16,8 @@ pub enum Preset {
     Reregister,
     /// Register, then remove the binding.
     Unregister,
+    /// Register, and again each `hold` until the load ends: users who stay registered. Then remove the binding.
+    StayRegistered,
     /// INVITE → 18x → 200, ACK, hold, BYE → 200.
     Call,
     /// INVITE → 18x, CANCEL → 200, 487.
@@ -30,6 +32,8 @@ pub enum Preset {
     Subscribe,
     /// Register, then answer each call: 180, ring, 200; wait for the ACK and the BYE.
     Answer,
+    /// Answer each call without having registered: 180, ring, 200; wait for the ACK and the BYE.
+    Uas,
     /// Register, then answer each call with 486.
     Busy,
     /// Register, then let each call ring until it is cancelled.
@@ -75,6 +79,11 @@ fn callee(steps: Vec<Step>) -> Vec<Step> {
     vec![registration, registered, Step::Repeat(RepeatStep { count: 0, steps }), removal, removed]
 }
 
+fn answered_call(ring: Interval) -> Vec<Step> {
+    let ringing = [request("INVITE"), answer(180, false), Step::Pause(ring)];
+    [&ringing[..], &[answer(200, true), request("ACK"), request("BYE"), answer(200, false)]].concat()
+}
+
 impl Preset {
     /// Its steps. `hold`: how long a call lasts, or a binding until it is refreshed; `ring`: from 180 to 200.
     pub fn steps(self, hold: Interval, ring: Interval) -> Vec<Step> {
@@ -86,6 +95,10 @@ impl Preset {
                 [register(None).to_vec(), vec![hold], register(None).into(), removal.into()].concat()
             }
             Self::Unregister => [register(None), removal].concat(),
+            Self::StayRegistered => {
+                let steps = [&register(None)[..], &[hold]].concat();
+                [&[Step::Repeat(RepeatStep { count: 0, steps })], &removal[..]].concat()
+            }
             Self::Call => {
                 let (ack, bye) = (Step::Send(send("ACK")), Step::Send(send("BYE")));
                 vec![invite(), passing("180-199"), status("200"), ack, hold, bye, status("200")]
@@ -110,15 +123,8 @@ impl Preset {
                 let subscribe = Step::Send(SendStep { headers, ..send("SUBSCRIBE") });
                 vec![subscribe, status("200,202"), request("NOTIFY"), answer(200, false)]
             }
-            Self::Answer => callee(vec![
-                request("INVITE"),
-                answer(180, false),
-                Step::Pause(ring),
-                answer(200, true),
-                request("ACK"),
-                request("BYE"),
-                answer(200, false),
-            ]),
+            Self::Answer => callee(answered_call(ring)),
+            Self::Uas => vec![Step::Repeat(RepeatStep { count: 0, steps: answered_call(ring) })],
             Self::Busy => callee(vec![request("INVITE"), answer(486, false)]),
             Self::NoAnswer => callee(vec![request("INVITE"), answer(180, false), request("CANCEL")]),
         }
@@ -126,6 +132,6 @@ impl Preset {
 
     /// Whether its user agents wait to be called.
     pub fn waits_for_calls(self) -> bool {
-        matches!(self, Self::Answer | Self::Busy | Self::NoAnswer)
+        matches!(self, Self::Answer | Self::Uas | Self::Busy | Self::NoAnswer)
     }
 }

@@ -1,0 +1,148 @@
+//! Answers to an INVITE beside the one that the call goes on with: further callees of a call that a proxy forked, and answers
+//! that came again.
+//!
+//! Each is acknowledged, and the call of a further callee is ended (RFC 3261 section 13.2.2.4). The ACK and the BYE are made
+//! from the 2xx alone, so that one that comes when the flow is over gets them too. A BYE is sent again over UDP while a
+//! flow is under way; afterwards each time the 2xx comes again.
+
+use super::UserAgent;
+use super::send::Numbers;
+use crate::description::counter;
+use crate::dialog::{Dialog, contact_uri, routes};
+use crate::measure;
+use crate::message::{fingerprint, read_call};
+use crate::method::Method;
+use crate::transaction::Client;
+use protocol::meter::Failure;
+use protocol::model::Cx;
+use protocol::time::Time;
+use sip_core::message::{Scanned, scan};
+
+/// Further callees of one call that are remembered, at most.
+const FORKS_MAX: usize = 8;
+
+/// A further callee, whose call is being ended.
+#[derive(Debug)]
+pub(super) struct Fork {
+    /// Of Call-ID and tag.
+    key: u64,
+    ack: Box<[u8]>,
+    /// The BYE; none once it is answered.
+    bye: Option<Client>,
+}
+
+impl UserAgent {
+    /// A 2xx to an INVITE of ours that waits for none any more.
+    pub(super) fn late_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        let (Some(tag), Some(call)) = (message.to_tag, read_call(message.call_id)) else {
+            return cx.count(cx.now, counter::RESPONSES_REPEATED);
+        };
+        let is_last = self.answered.0 == call;
+        if is_last && self.answered.1 != fingerprint(tag) {
+            return self.release(cx, bytes, message);
+        }
+        cx.count(cx.now, counter::RESPONSES_REPEATED);
+        let under_way = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
+        match self.ack.take_if(|ack| scan(ack).is_ok_and(|ack| ack.call_id == message.call_id)) {
+            Some(ack) => {
+                self.say(cx, &ack);
+                self.ack = Some(ack);
+            }
+            // the scenario has yet to acknowledge it
+            None if is_last && under_way => {}
+            None => {
+                let of = callee(bytes, message);
+                let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
+                let ack = self.bare(cx, &of, Method::Ack, numbers, None);
+                cx.sent_bytes(cx.now, ack.len());
+                self.say(cx, &ack);
+            }
+        }
+    }
+
+    /// Acknowledge the answer of another callee, and end that call.
+    fn release(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
+        let key = fingerprint(message.call_id) ^ fingerprint(message.to_tag.unwrap_or_default());
+        if let Some(place) = self.forks.iter().position(|fork| fork.key == key) {
+            cx.count(cx.now, counter::RESPONSES_REPEATED);
+            let fork = &self.forks[place];
+            let again = fork.bye.as_ref().map(|bye| bye.bytes.clone());
+            let ack = fork.ack.clone();
+            self.say(cx, &ack);
+            // over UDP alone they are kept
+            if let Some(bye) = again.filter(|bye| !bye.is_empty()) {
+                self.say(cx, &bye);
+            }
+            return;
+        }
+        cx.count(cx.now, counter::FORKS_RELEASED);
+        let of = callee(bytes, message);
+        let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
+        let ack = self.bare(cx, &of, Method::Ack, numbers, None);
+        self.say(cx, &ack);
+        let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq.wrapping_add(1) };
+        let bye = self.bare(cx, &of, Method::Bye, numbers, None);
+        self.say(cx, &bye);
+        cx.sent_bytes(cx.now, ack.len() + bye.len());
+        if self.forks.len() == FORKS_MAX {
+            self.forks.remove(0);
+        }
+        let bye = Some(self.client(cx.now, Method::Bye, numbers, bye));
+        self.forks.push(Fork { key, ack: ack.into(), bye });
+    }
+
+    /// Whether a response is to the BYE of such a call: then that call is over.
+    pub(super) fn is_released(&mut self, branch: Option<u32>, code: u16) -> bool {
+        let Some(branch) = branch else { return false };
+        let of = |fork: &&mut Fork| fork.bye.as_ref().is_some_and(|bye| bye.branch == branch);
+        let Some(fork) = self.forks.iter_mut().find(of) else { return false };
+        match &mut fork.bye {
+            Some(bye) if code < 200 => bye.proceed(),
+            bye => *bye = None,
+        }
+        true
+    }
+
+    /// Whether calls of further callees have yet to end.
+    pub(super) fn releases(&self) -> bool {
+        self.forks.iter().any(|fork| fork.bye.is_some())
+    }
+
+    /// When one of these BYEs is due again, or given up.
+    pub(super) fn release_due(&self) -> Time {
+        let byes = self.forks.iter().filter_map(|fork| fork.bye.as_ref());
+        byes.map(|bye| bye.resend.min(bye.expires)).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Send these BYEs again that are due.
+    pub(super) fn release_again(&mut self, cx: &mut Cx<'_>) {
+        let t2 = self.config.t2;
+        for fork in &mut self.forks {
+            if fork.bye.take_if(|bye| bye.expires <= cx.now).is_some() {
+                cx.failure(cx.now, Failure::Unanswered, || {
+                    "no final response to the BYE of a forked call before Timer F".into()
+                });
+            }
+            if let Some(bye) = fork.bye.as_mut().filter(|bye| bye.resend <= cx.now) {
+                cx.out.push_datagram(&bye.bytes);
+                cx.sent_bytes(bye.first, bye.bytes.len());
+                bye.sent_again(cx.now, t2);
+                measure::sent_again(cx, bye);
+            }
+        }
+    }
+}
+
+/// The dialog that a 2xx to an INVITE of ours makes (section 12.1.2).
+fn callee(bytes: &[u8], message: &Scanned<'_>) -> Dialog {
+    Dialog {
+        call_id: message.call_id.into(),
+        local: message.from.value.into(),
+        remote: message.to.value.into(),
+        target: message.contact.map(contact_uri).unwrap_or_default().into(),
+        routes: if message.record_route { routes(bytes, message.fields, true) } else { Box::default() },
+        cseq: message.cseq.number,
+        invite_cseq: message.cseq.number,
+        ..Dialog::default()
+    }
+}
