@@ -128,7 +128,9 @@ def test_a_port_that_nobody_listens_on_is_refused_at_once(lab: Lab, cable: Wire)
     one = options(f"sip:{Wire.FAR}", sockets="shared")
     document = profile.scenario(one, {"preset": "options"}, "options")
     document["validity"] = PATIENT
-    done = lab.run("run", lab.write("none.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near))
+    done = lab.run(
+        "run", lab.write("none.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near)
+    )
     assert done.code == 99, done.text
     assert "refused" in done.text.lower(), done.text
 
