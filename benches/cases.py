@@ -13,6 +13,7 @@ import cases_nat_kernel
 import cases_nat_scale
 import cases_nat_vpp
 import cases_nat_workers
+import cases_sip
 import cases_sockets
 import cases_testpmd
 from judge import Goal, Metric
@@ -52,6 +53,19 @@ BUILD = "other build"
 EXACT = Goal(most=0, exact=True)
 
 CASES: dict[str, Case] = {
+    "sip-call": Case(
+        cases_sip.shared,
+        rate("calls/s", Goal(least=4.5, ratio=True))
+        | cost("µs/call", Goal(least=4.5, ratio=True))
+        | {"uas": less("µs/call", Goal(least=4.5, ratio=True))},
+    ),
+    "sip-call-own": Case(
+        cases_sip.own, rate("calls/s", Goal(least=2, ratio=True)) | cost("µs/call", Goal(least=2, ratio=True))
+    ),
+    "sip-register": Case(
+        cases_sip.registrations, rate("registrations/s") | cost("µs/registration", Goal(most=5))
+    ),
+    "sip-registered": Case(cases_sip.registered, {"memory": less("bytes/user", Goal(most=300))}),
     "http": Case(cases_sockets.http, rate("requests/s", *AS_GOOD) | cost("µs/request", *AS_GOOD)),
     "mqtt": Case(cases_sockets.mqtt, rate("acked/s") | cost("µs/acked message", *AS_GOOD)),
     "mqtt-idle": Case(
