@@ -90,6 +90,8 @@ pub(crate) struct SharedUdp {
     /// Emptied ones, whose memory is used again.
     spare: Vec<Vec<u8>>,
     waiting: usize,
+    /// So many of the first trains take no more.
+    closed: usize,
     /// How many trains were sent before the first that waits, and how often the queue was emptied.
     gone: u32,
     flush: u32,
@@ -138,6 +140,7 @@ impl SharedUdp {
             trains: VecDeque::new(),
             spare: Vec::new(),
             waiting: 0,
+            closed: 0,
             gone: 0,
             flush: 1,
             uncut: usize::MAX,
@@ -186,8 +189,8 @@ impl SharedUdp {
 
     fn push(&mut self, member: &mut Member, datagram: &[u8]) {
         let size = datagram.len();
-        let earliest =
-            if member.flush == self.flush { member.last.wrapping_sub(self.gone) as usize } else { 0 };
+        let last = if member.flush == self.flush { member.last.wrapping_sub(self.gone) as usize } else { 0 };
+        let earliest = last.max(self.closed);
         let (to, most) = (member.peer(), if size < self.uncut { GSO_SEGMENTS } else { 1 });
         let fits = |train: &Train| {
             let full = train.bytes.len() + size > GSO_BYTES || train.bytes.len() >= most * size;
@@ -213,7 +216,8 @@ impl SharedUdp {
         while let Some(train) = self.trains.front() {
             let cut = train.bytes.len() > train.size;
             match self.give(train, cut) {
-                Ok(()) => {}
+                Ok(None) => {}
+                Ok(Some(earlier)) => self.take_errors(earlier),
                 Err(Errno::AGAIN | Errno::NOBUFS) => return,
                 // segments larger than the path's MTU: the kernel does not cut those
                 Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if cut => {
@@ -239,6 +243,7 @@ impl SharedUdp {
             train.bytes.clear();
             self.spare.push(train.bytes);
             self.gone = self.gone.wrapping_add(1);
+            self.closed = self.closed.saturating_sub(1);
         }
     }
 
@@ -251,28 +256,31 @@ impl SharedUdp {
         // numbers of trains have changed: what comes now is queued behind all of them
         self.flush = self.flush.wrapping_add(1).max(1);
         self.gone = 0;
+        self.closed = self.trains.len();
     }
 
-    /// Give one train to the socket. An error about an earlier datagram is told in place of sending, once each.
-    fn give(&self, train: &Train, cut: bool) -> Result<(), Errno> {
+    /// Give one train to the socket. An error about an earlier datagram is told in place of sending, once each: the last of
+    /// these comes back too.
+    fn give(&self, train: &Train, cut: bool) -> Result<Option<Errno>, Errno> {
         let size = u16::try_from(train.size).unwrap_or(u16::MAX);
         let (with, without) = ([ControlMessage::UdpGsoSegments(&size)], []);
         let control: &[ControlMessage<'_>] = if cut { &with } else { &without };
         let (to, bytes) = (SockaddrStorage::from(train.to), [IoSlice::new(&train.bytes)]);
-        let mut last = Errno::INTR;
+        let mut earlier = None;
         for _ in 0..TRIES {
             match sendmsg(self.fd.as_raw_fd(), &bytes, control, MsgFlags::MSG_NOSIGNAL, Some(&to)) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(earlier),
                 Err(NixErrno::EINTR) => {}
                 Err(e) => {
-                    last = Errno::from_raw_os_error(e as i32);
-                    if ConnError::remote(last, "").why == Failure::Local {
-                        break;
+                    let e = Errno::from_raw_os_error(e as i32);
+                    if ConnError::remote(e, "").why == Failure::Local {
+                        return Err(e);
                     }
+                    earlier = Some(e);
                 }
             }
         }
-        Err(last)
+        Err(earlier.unwrap_or(Errno::AGAIN))
     }
 
     /// Read what came, once.
@@ -281,7 +289,6 @@ impl SharedUdp {
         batch.refused.clear();
         batch.refused.append(&mut self.refused);
         (batch.group, batch.dropped, batch.more) = (self.key.0, 0, false);
-        batch.strangers = std::mem::take(&mut self.strangers);
         if batch.bytes.len() != BUFFERS * BUFFER {
             batch.bytes = vec![0; BUFFERS * BUFFER].into();
         }
@@ -297,6 +304,7 @@ impl SharedUdp {
             }
             Err(e) => return Err(ConnError::errno(e, "receive")),
         };
+        batch.strangers = std::mem::take(&mut self.strangers);
         batch.more |= count == BUFFERS;
         self.reads += count;
         if self.reads >= MANY_READS && (!batch.more || self.reads >= 64 * BUFFERS) {
@@ -400,4 +408,151 @@ fn control(message: &RecvMsg<'_, '_, SockaddrStorage>) -> (Option<Duration>, Opt
         }
     }
     (stamp, segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::{Plan, Trial};
+    use std::net::UdpSocket;
+
+    /// A shared socket that sends to `server` and listens to it, or on a port of its own.
+    fn socket(server: SocketAddr, listen: Option<u16>) -> SharedUdp {
+        let listen = listen.map_or(String::new(), |port| format!(r#", "port": {port}"#));
+        let model = format!(r#"{{"sip": {{"sockets": "shared"{listen}}}}}"#);
+        let text = format!(
+            r#"{{"name": "t", "groups": [{{"name": "g", "target": "sip://{server}", "model": {model}}}]}}"#
+        );
+        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+        SharedUdp::open(&plan.groups[0], 0, None, (0, 0, server.is_ipv4()), server).expect("a socket")
+    }
+
+    fn server(address: &str) -> (UdpSocket, SocketAddr) {
+        let server = UdpSocket::bind(address).expect("a socket");
+        server.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        let address = server.local_addr().expect("an address");
+        (server, address)
+    }
+
+    fn member(socket: &SharedUdp, peer: SocketAddr) -> Member {
+        Member::new(Rc::new(Path { socket: 0, local: socket.local, peer }))
+    }
+
+    fn send(socket: &mut SharedUdp, member: &mut Member, datagrams: &[&[u8]]) {
+        let mut outbox = Outbox::default();
+        datagrams.iter().for_each(|datagram| outbox.push_datagram(datagram));
+        socket.queue(member, &mut outbox).expect("room");
+        assert!(outbox.bytes.is_empty());
+    }
+
+    fn received(server: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2048];
+        (0..count)
+            .map(|_| {
+                let size = server.recv(&mut buffer).expect("a datagram");
+                buffer[..size].to_vec()
+            })
+            .collect()
+    }
+
+    fn receive(socket: &mut SharedUdp) -> Batch {
+        let mut batch = Batch::default();
+        let mut overflows = Overflows::new();
+        for _ in 0..500 {
+            socket.receive(&mut overflows, &mut batch).expect("readable");
+            if !batch.datagrams.is_empty() || !batch.refused.is_empty() || batch.strangers > 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        batch
+    }
+
+    #[test]
+    fn datagrams_of_one_device_stay_in_their_order() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (server, to) = server(address);
+            let mut socket = socket(to, None);
+            let [mut first, mut second] = [(); 2].map(|()| member(&socket, to));
+            // sizes alike are put together over devices, but no later one before an earlier of its device
+            send(&mut socket, &mut second, &[b"second:bye"]);
+            send(&mut socket, &mut first, &[b"first:ack1", b"first:longer", b"first:bye1"]);
+            send(&mut socket, &mut second, &[b"second:more"]);
+            assert_eq!(socket.trains.len(), 4);
+            socket.flush();
+            let all = received(&server, 5);
+            let of =
+                |name: &[u8]| all.iter().filter(|one| one.starts_with(name)).cloned().collect::<Vec<_>>();
+            assert_eq!(of(b"first"), [&b"first:ack1"[..], b"first:longer", b"first:bye1"]);
+            assert_eq!(of(b"second"), [&b"second:bye"[..], b"second:more"]);
+        }
+    }
+
+    #[test]
+    fn what_came_together_is_parted_again_and_has_its_time() {
+        let (server, to) = server("127.0.0.1:0");
+        let mut ours = socket(to, None);
+        let mut device = member(&ours, to);
+        let many: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; 300]).collect();
+        send(&mut ours, &mut device, &many.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        ours.flush();
+        assert_eq!(received(&server, 100), many);
+        many.iter().for_each(|one| assert_eq!(server.send_to(one, ours.local).ok(), Some(300)));
+        std::thread::sleep(Duration::from_millis(5));
+        let mut back = Vec::new();
+        while back.len() < 100 {
+            let batch = receive(&mut ours);
+            assert!(
+                batch.datagrams.iter().all(|one| one.from == to && one.waited >= Duration::from_millis(4))
+            );
+            back.extend(batch.datagrams.iter().map(|one| batch.bytes[one.place.clone()].to_vec()));
+        }
+        assert_eq!(back, many);
+    }
+
+    #[test]
+    fn segments_of_another_socket_of_ours_arrive_whole() {
+        let (_server, to) = server("127.0.0.1:0");
+        let mut a = socket(to, None);
+        let mut b = socket(a.local, None);
+        // each is the other's target
+        a.peers = [b.local].into();
+        let mut device = member(&b, a.local);
+        let many: Vec<Vec<u8>> = (0..150u8).map(|n| vec![n; 200 + usize::from(n % 3)]).collect();
+        send(&mut b, &mut device, &many.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        b.flush();
+        let mut all = Vec::new();
+        while all.len() < many.len() {
+            let batch = receive(&mut a);
+            assert!(!batch.datagrams.is_empty(), "{} of {}", all.len(), many.len());
+            all.extend(batch.datagrams.iter().map(|one| batch.bytes[one.place.clone()].to_vec()));
+        }
+        assert_eq!(all, many);
+    }
+
+    #[test]
+    fn strangers_are_counted_and_not_heard() {
+        let (server, to) = server("127.0.0.1:0");
+        let (stranger, _) = self::server("127.0.0.1:0");
+        let mut ours = socket(to, None);
+        stranger.send_to(b"forged", ours.local).expect("sent");
+        let batch = receive(&mut ours);
+        assert_eq!((batch.strangers, batch.datagrams.len()), (1, 0));
+        server.send_to(b"true", ours.local).expect("sent");
+        let batch = receive(&mut ours);
+        assert_eq!((batch.strangers, batch.datagrams.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_datagram_that_nobody_takes_comes_back() {
+        let (server, to) = server("127.0.0.1:0");
+        drop(server);
+        let mut ours = socket(to, None);
+        let mut device = member(&ours, to);
+        send(&mut ours, &mut device, &[b"REGISTER sip:h SIP/2.0"]);
+        ours.flush();
+        let batch = receive(&mut ours);
+        let [(why, quoted)] = &batch.refused[..] else { panic!("{:?}", batch.refused) };
+        assert_eq!((why.why, &quoted[..]), (Failure::Refused, &b"REGISTER sip:h SIP/2.0"[..]));
+    }
 }
