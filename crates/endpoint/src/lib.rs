@@ -117,7 +117,7 @@ impl Transport for DpdkDevices {
         let endpoint = self.open(&plan, &control)?;
         // there is one worker, and its thread takes it
         let place = Arc::new(Mutex::new(Some(endpoint)));
-        let take = move || {
+        let take = move |_number| {
             let taken = place.lock().unwrap_or_else(PoisonError::into_inner).take();
             let another = || {
                 SetupError::new("ND-92-05", "workers", "a second worker wants the ports", "Use one worker")
