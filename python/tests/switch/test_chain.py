@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -189,6 +190,8 @@ def test_every_class_takes_its_way(lab: ChainLab) -> None:
     assert all(found.flows[rule.flow.cookie] >= 1 for rule in lab.rules), "the switch counted each rule, too"
     for one in found.ways:
         assert one.packets >= 1 and all(one.counts[str(step)] >= one.packets for step in one.steps)
+    lab.vnfs["look"].teardown()
+    assert re.search(r"\w+ [0-9]+ packets", lab.vnfs["look"].report())
 
 
 @root

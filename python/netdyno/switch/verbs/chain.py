@@ -124,6 +124,9 @@ def verify(
         })  # fmt: skip
     else:
         report(found)
+        for name, vnf in lab.vnfs.items():
+            if said := vnf.report():
+                console.line(f"{name}: {said}")
         if mutate and found.good:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
     if not found.good:

@@ -16,6 +16,7 @@ class Dpi(Vnf):
     kind: ClassVar[str] = "dpi"
     about: ClassVar[str] = "deep packet inspection of copies (ndpiReader)"
     mirror: ClassVar[bool] = True
+    _found = ""
     program: ClassVar[tuple[str, str] | None] = ("ndpiReader", "libndpi-bin")
 
     def setup(self) -> None:
@@ -28,10 +29,15 @@ class Dpi(Vnf):
         if self.process and self.process.exited() is None:
             self.process.send_all(signal.SIGINT)
             self.process.wait(5.0)
+            # its log goes with the chain
+            self._found = self._read()
         super().teardown()
 
     def report(self) -> str:
         """Protocols that it detected."""
+        return self._found
+
+    def _read(self) -> str:
         text = "\n".join(last_lines(self.site.folder / f"vnf-{self.site.name}.log", 1 << 18))
         _, _, found = text.partition("Detected protocols:")
         names = re.findall(r"^(\S+)\s+packets:\s*([0-9]+)", found, re.MULTILINE)
