@@ -215,10 +215,10 @@ pub trait Connection: Debug {
     fn is_flushed(&self) -> bool;
 
     /// Bytes of the stream that it was given so far, with those of TLS around them.
-    fn given(&self) -> u64;
+    fn queued_bytes(&self) -> u64;
 
     /// How many of them have left this host. Unless it is to be `exact`, what the system has taken in small pieces counts.
-    fn left(&mut self, exact: bool) -> u64;
+    fn sent_bytes(&mut self, exact: bool) -> u64;
 
     /// Datagrams that did not get through; told once each.
     fn take_refused(&mut self) -> Option<ConnError>;

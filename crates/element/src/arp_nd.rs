@@ -3,7 +3,7 @@
 use crate::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mempool, RxQueue, TxQueue};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::{Mac, nd};
 use profile::Error as SetupError;
 use schemars::JsonSchema;
@@ -38,8 +38,14 @@ impl ElementKind for Options {
 pub struct ArpNd(pub InterfaceAddrs);
 
 impl Element for ArpNd {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
+            kind: Options::KIND,
+            takes: true,
+            outputs: &["out"],
+            drops: Options::DROPS,
+            polled: false,
+        }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind, static_names};
 use dpdk::{Batch, Mbuf, MetaFlags};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::frame::MacAddress;
 use packet::{FlowKey, Mac, Parsed, ethernet};
 use profile::Error as SetupError;
@@ -123,8 +123,8 @@ impl Balancer {
 }
 
 impl Element for Balancer {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: Options::KIND,
             takes: true,
             outputs: self.outputs,

@@ -15,7 +15,7 @@
 use crate::capture_ring::{CaptureRingRx, CaptureRingTx, capture_ring};
 use capture::{Direction, Packet, Source, SourceState};
 use dpdk::Batch;
-use engine::{About, Clock, Cx, Element, Mail};
+use engine::{Clock, Cx, Element, ElementInfo, Mail};
 use pcap_file::DataLink;
 use profile::Capture as Settings;
 use profile::Error as SetupError;
@@ -166,7 +166,7 @@ impl Recorder {
 }
 
 impl<E: Element> Element for Captured<E> {
-    fn about(&self) -> About {
+    fn about(&self) -> ElementInfo {
         self.inner.about()
     }
 

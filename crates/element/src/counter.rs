@@ -1,7 +1,7 @@
 //! Counts what passes a place in the graph: packets, as every element does, and bytes.
 
 use crate::kind::{Build, ElementKind};
-use engine::{About, Element};
+use engine::{Element, ElementInfo};
 use profile::Error as SetupError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,14 @@ impl ElementKind for Options {
 pub struct Counter;
 
 impl Element for Counter {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
+            kind: Options::KIND,
+            takes: true,
+            outputs: &["out"],
+            drops: Options::DROPS,
+            polled: false,
+        }
     }
 
     fn counts_bytes(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use profile::Error as SetupError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ impl ElementKind for Options {
 pub struct Discard;
 
 impl Element for Discard {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &[], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: Options::KIND, takes: true, outputs: &[], drops: Options::DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

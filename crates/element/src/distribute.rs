@@ -5,7 +5,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::signature::Signature;
 use packet::{FlowKey, Parsed};
 use profile::Error as SetupError;
@@ -82,8 +82,8 @@ impl Distribute {
 }
 
 impl Element for Distribute {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: KIND,
             takes: true,
             outputs: &OUTPUTS[..self.outputs],

@@ -3,7 +3,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::ethernet;
 use profile::{Error as SetupError, Forward};
 use schemars::JsonSchema;
@@ -46,8 +46,14 @@ fn macswap(frame: &mut [u8]) -> Result<(), usize> {
 }
 
 impl Element for L2fwd {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
+            kind: Options::KIND,
+            takes: true,
+            outputs: &["out"],
+            drops: Options::DROPS,
+            polled: false,
+        }
     }
 
     #[inline]

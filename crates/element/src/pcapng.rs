@@ -10,7 +10,7 @@ use crate::capture_ring::{CaptureRingRx, CaptureRingTx, capture_ring};
 use crate::kind::{Build, ElementKind};
 use capture::{Capture, Packet, Source, SourceState};
 use dpdk::Batch;
-use engine::{About, Clock, Cx, Element};
+use engine::{Clock, Cx, Element, ElementInfo};
 use pcap_file::DataLink;
 use profile::Error as SetupError;
 use protocol::problem::Problem;
@@ -135,8 +135,8 @@ impl fmt::Debug for Recorder {
 }
 
 impl Element for Recorder {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &[], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: Options::KIND, takes: true, outputs: &[], drops: Options::DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::ethernet::Tags;
 use profile::Error as SetupError;
 use protocol::problem::Problem;
@@ -305,8 +305,8 @@ fn vlan(mbuf: &Mbuf) -> usize {
 }
 
 impl Element for Policer {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: Options::KIND,
             takes: true,
             outputs: self.outputs,

@@ -3,7 +3,7 @@
 use crate::interface_addr::{InterfaceAddrs, destination};
 use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::layers::protocol;
 use packet::{Fault, Layers, ethernet, ipv4, ipv6, udp};
 use profile::Error as SetupError;
@@ -77,8 +77,8 @@ pub fn reflect(frame: &mut [u8], addrs: &InterfaceAddrs) -> Result<(), usize> {
 }
 
 impl Element for Reflector {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: Options::KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

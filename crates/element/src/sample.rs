@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use profile::Error as SetupError;
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -71,8 +71,8 @@ impl Sampler {
 }
 
 impl Element for Sampler {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: Options::KIND,
             takes: true,
             outputs: &["out", "sampled"],

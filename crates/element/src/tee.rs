@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mempool};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use profile::Error as SetupError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,8 +35,8 @@ pub struct Tee {
 }
 
 impl Element for Tee {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: Options::KIND,
             takes: true,
             outputs: &["out", "copy"],

@@ -2,7 +2,7 @@
 
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::ethernet::{self, TAG, kind};
 use profile::Error as SetupError;
 use protocol::problem::Problem;
@@ -230,8 +230,14 @@ impl Vlan {
 }
 
 impl Element for Vlan {
-    fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
+            kind: Options::KIND,
+            takes: true,
+            outputs: &["out"],
+            drops: Options::DROPS,
+            polled: false,
+        }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

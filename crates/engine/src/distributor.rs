@@ -1,7 +1,7 @@
 //! The hand-off to the replicas of a stage, where the port does not do it.
 
 use crate::affinity::Affinity;
-use crate::element::{About, Cx, Element, MOST_REPLICAS};
+use crate::element::{Cx, Element, ElementInfo, MOST_REPLICAS};
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch};
 
@@ -26,8 +26,8 @@ impl Distributor {
 }
 
 impl Element for Distributor {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: "distributor",
             takes: true,
             outputs: &OUTPUTS[..self.replicas],

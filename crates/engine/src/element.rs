@@ -10,7 +10,7 @@ pub const MOST_REPLICAS: usize = 32;
 
 /// The declaration of an element, read once before it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct About {
+pub struct ElementInfo {
     /// What kind of element, such as `reflector`.
     pub kind: &'static str,
     /// Whether other elements may hand it packets.
@@ -35,7 +35,7 @@ pub struct About {
 /// [`Cx::count`] does), or [`Cx::consume`], for a sink that has done its work.
 pub trait Element: Send {
     /// What it is.
-    fn about(&self) -> About;
+    fn about(&self) -> ElementInfo;
 
     /// Take a batch from another element.
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -77,7 +77,7 @@ pub trait Element: Send {
 
 /// For elements that are made by what a file says of them.
 impl Element for Box<dyn Element> {
-    fn about(&self) -> About {
+    fn about(&self) -> ElementInfo {
         (**self).about()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::affinity::{Affinity, MakeAffinity};
 use crate::counters::REASONS;
-use crate::element::{About, Element};
+use crate::element::{Element, ElementInfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Edge {
 
 pub(crate) struct Node {
     pub(crate) name: String,
-    pub(crate) about: About,
+    pub(crate) about: ElementInfo,
     pub(crate) element: Box<dyn Element>,
     /// Makes the replica of that number, from 1 on, while there are any more.
     pub(crate) more: Option<ReplicaFactory>,
@@ -303,16 +303,16 @@ mod tests {
     use crate::placement::{Placement, WorkerSpec};
     use crate::replicas::PlacedGraph;
 
-    struct Plain(About);
+    struct Plain(ElementInfo);
 
     impl Element for Plain {
-        fn about(&self) -> About {
+        fn about(&self) -> ElementInfo {
             self.0
         }
     }
 
     fn kind(takes: bool, outputs: &'static [&'static str]) -> Plain {
-        Plain(About { kind: "plain", takes, outputs, drops: &[], polled: !takes })
+        Plain(ElementInfo { kind: "plain", takes, outputs, drops: &[], polled: !takes })
     }
 
     fn line() -> (Graph, [ElementId; 3]) {
@@ -366,7 +366,8 @@ mod tests {
         assert_eq!(graph.check(), Err(GraphError::TwiceNamed("sink".into())));
 
         const MORE: &[&str] = &["r"; REASONS + 1];
-        let reasons = |drops| Plain(About { kind: "plain", takes: true, outputs: &[], drops, polled: false });
+        let reasons =
+            |drops| Plain(ElementInfo { kind: "plain", takes: true, outputs: &[], drops, polled: false });
         let mut graph = Graph::new();
         graph.add("fits", reasons(&MORE[..REASONS]));
         assert_eq!(graph.check(), Ok(()));

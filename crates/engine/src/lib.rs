@@ -39,7 +39,7 @@ mod worker;
 pub use affinity::{Affinity, MakeAffinity};
 pub use clock::Clock;
 pub use counters::{ElementStats, WorkerStats};
-pub use element::{About, Cx, Element};
+pub use element::{Cx, Element, ElementInfo};
 pub use graph::{ElementId, Graph, GraphError};
 pub use idle::IdlePolicy;
 pub use mailbox::{ControlError, Mail, Request};

@@ -1,6 +1,6 @@
 //! The one stage that reads headers: what it finds it writes into each packet's [`Meta`], where later stages read it.
 
-use crate::element::{About, Cx, Element};
+use crate::element::{Cx, Element, ElementInfo};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use packet::{Fault, FlowKey, Parsed};
 
@@ -139,8 +139,8 @@ pub fn meta(frame: &[u8], parsed: &Parsed, hash: Option<u32>, in_port: u16) -> M
 }
 
 impl Element for Parser {
-    fn about(&self) -> About {
-        About { kind: "parser", takes: true, outputs: &["out"], drops: &DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "parser", takes: true, outputs: &["out"], drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -1,6 +1,6 @@
 //! Where packets come into the graph and leave it.
 
-use crate::element::{About, Cx, Element};
+use crate::element::{Cx, Element, ElementInfo};
 use dpdk::{Batch, RxQueue, TxQueue};
 
 /// Source: what a receive queue has.
@@ -8,8 +8,8 @@ use dpdk::{Batch, RxQueue, TxQueue};
 pub struct PortRx(pub RxQueue);
 
 impl Element for PortRx {
-    fn about(&self) -> About {
-        About { kind: "rx", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "rx", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn counts_bytes(&self) -> bool {
@@ -27,8 +27,8 @@ impl Element for PortRx {
 pub struct PortTx(pub TxQueue);
 
 impl Element for PortTx {
-    fn about(&self) -> About {
-        About { kind: "tx", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "tx", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn counts_bytes(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A graph at work.
 
 use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerStats};
-use crate::element::About;
+use crate::element::ElementInfo;
 use crate::graph::{EdgeView, Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::mailbox::{ControlError, MailSender, Request, mailbox};
@@ -86,7 +86,7 @@ impl fmt::Debug for View {
 /// State of an element while a worker runs it.
 struct ElementState {
     name: String,
-    about: About,
+    about: ElementInfo,
     worker: usize,
     /// Which of its worker's elements it is.
     place: usize,

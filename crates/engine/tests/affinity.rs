@@ -37,8 +37,8 @@ fn tagged(mut frame: Vec<u8>, vlan: u16) -> Vec<u8> {
 fn parsed(frames: &[Vec<u8>], in_port: u16) -> Vec<Mbuf> {
     struct Source(Batch);
     impl Element for Source {
-        fn about(&self) -> engine::About {
-            engine::About { kind: "source", takes: false, outputs: &["out"], drops: &[], polled: true }
+        fn about(&self) -> engine::ElementInfo {
+            engine::ElementInfo { kind: "source", takes: false, outputs: &["out"], drops: &[], polled: true }
         }
 
         fn poll(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
@@ -47,8 +47,8 @@ fn parsed(frames: &[Vec<u8>], in_port: u16) -> Vec<Mbuf> {
     }
     struct Collect(Sender<Mbuf>);
     impl Element for Collect {
-        fn about(&self) -> engine::About {
-            engine::About { kind: "collect", takes: true, outputs: &[], drops: &[], polled: false }
+        fn about(&self) -> engine::ElementInfo {
+            engine::ElementInfo { kind: "collect", takes: true, outputs: &[], drops: &[], polled: false }
         }
 
         fn push(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {

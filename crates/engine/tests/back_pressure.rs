@@ -4,7 +4,7 @@
 
 use crate::common::{Recorder, eal, number, numbers};
 use dpdk::{BURST, Batch, Mbuf};
-use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, Engine, Graph, Options, Placement};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,8 +34,8 @@ impl Patient {
 }
 
 impl Element for Patient {
-    fn about(&self) -> About {
-        About { kind: "patient", takes: true, outputs: &["rest", "threes"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "patient", takes: true, outputs: &["rest", "threes"], drops: &[], polled: true }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

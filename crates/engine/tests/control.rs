@@ -4,7 +4,7 @@
 
 use crate::common::{Recorder, eal, number, numbers};
 use dpdk::{BURST, Batch};
-use engine::{About, ControlError, Cx, Element, Engine, Graph, Mail, Options, Placement, Request};
+use engine::{ControlError, Cx, Element, ElementInfo, Engine, Graph, Mail, Options, Placement, Request};
 use std::time::Duration;
 
 const COUNT: u32 = 100_000;
@@ -40,8 +40,8 @@ impl Request for Nonsense {
 const PAGE: usize = 1000;
 
 impl Element for Table {
-    fn about(&self) -> About {
-        About { kind: "table", takes: true, outputs: &["out"], drops: &["below"], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "table", takes: true, outputs: &["out"], drops: &["below"], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -127,8 +127,8 @@ fn requests_do_not_hold_up_ticks() {
         type Reply = u64;
     }
     impl Element for Ticks {
-        fn about(&self) -> About {
-            About { kind: "ticks", takes: true, outputs: &[], drops: &[], polled: false }
+        fn about(&self) -> ElementInfo {
+            ElementInfo { kind: "ticks", takes: true, outputs: &[], drops: &[], polled: false }
         }
 
         fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

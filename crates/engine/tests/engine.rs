@@ -5,7 +5,7 @@
 use crate::common::{Recorder, Sort, eal, numbers};
 use dpdk::{BURST, Batch, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
-use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, ElementStats, Engine, Graph, Options, Placement};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -161,8 +161,8 @@ fn a_core_that_does_not_exist_is_said_so() {
 struct Flood(Mempool, bool);
 
 impl Element for Flood {
-    fn about(&self) -> About {
-        About { kind: "flood", takes: false, outputs: &["a", "b"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "flood", takes: false, outputs: &["a", "b"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
@@ -199,8 +199,8 @@ fn a_batch_that_overflows_is_counted() {
 struct Any(Recorder);
 
 impl Element for Any {
-    fn about(&self) -> About {
-        About { kind: "any", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "any", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

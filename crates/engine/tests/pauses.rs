@@ -4,7 +4,7 @@
 
 use crate::common::eal;
 use dpdk::Batch;
-use engine::{About, Cx, Element, Engine, Graph, Options, Placement, WorkerStats};
+use engine::{Cx, Element, ElementInfo, Engine, Graph, Options, Placement, WorkerStats};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ const ONCE: Duration = Duration::from_millis(5);
 struct Once(Option<fn()>);
 
 impl Element for Once {
-    fn about(&self) -> About {
-        About { kind: "once", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "once", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, _: &mut Batch, _: &mut Cx<'_>) {

@@ -5,8 +5,8 @@
 use crate::common::eal;
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{
-    About, Affinity, Cx, Element, ElementStats, Engine, EngineError, Graph, GraphError, Options, Parser,
-    Placement,
+    Affinity, Cx, Element, ElementInfo, ElementStats, Engine, EngineError, Graph, GraphError, Options,
+    Parser, Placement,
 };
 use packet::signature::Signature;
 use packet::{Flow, Program};
@@ -47,8 +47,8 @@ fn flows() -> Flows {
 }
 
 impl Element for Flows {
-    fn about(&self) -> About {
-        About { kind: "flows", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "flows", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
@@ -79,8 +79,8 @@ type Log = Arc<Mutex<Vec<Vec<(u32, u32)>>>>;
 struct Sink(usize, Log);
 
 impl Element for Sink {
-    fn about(&self) -> About {
-        About { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

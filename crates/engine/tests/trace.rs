@@ -5,7 +5,7 @@
 use crate::common::{Recorder, Sort, eal, number, numbers};
 use dpdk::{BURST, Batch, Mempool};
 use engine::trace::{BYTES, Filter, PACKETS, PacketTrace, Step, Verdict};
-use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, ElementStats, Engine, Graph, Options, Placement};
 use std::time::{Duration, Instant};
 
 /// So many that they do not run out before a trace begins.
@@ -152,8 +152,8 @@ fn there_is_a_limit_of_packets_and_of_bytes() {
 struct Stubborn(u64);
 
 impl Element for Stubborn {
-    fn about(&self) -> About {
-        About { kind: "stubborn", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "stubborn", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -168,8 +168,8 @@ impl Element for Stubborn {
 struct Pass;
 
 impl Element for Pass {
-    fn about(&self) -> About {
-        About { kind: "pass", takes: true, outputs: &["out"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "pass", takes: true, outputs: &["out"], drops: &[], polled: false }
     }
 }
 
@@ -242,8 +242,8 @@ fn what_waits_at_the_end_of_a_ring_is_told_once() {
 struct Tee(Mempool);
 
 impl Element for Tee {
-    fn about(&self) -> About {
-        About { kind: "tee", takes: true, outputs: &["out", "clone"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "tee", takes: true, outputs: &["out", "clone"], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -257,8 +257,8 @@ impl Element for Tee {
 struct Write;
 
 impl Element for Write {
-    fn about(&self) -> About {
-        About { kind: "write", takes: true, outputs: &["out"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "write", takes: true, outputs: &["out"], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
@@ -294,8 +294,8 @@ fn a_packet_is_followed_when_it_gets_bytes_of_its_own() {
 struct Rewrite;
 
 impl Element for Rewrite {
-    fn about(&self) -> About {
-        About { kind: "rewrite", takes: true, outputs: &["out"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "rewrite", takes: true, outputs: &["out"], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {

@@ -11,7 +11,7 @@
 
 use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
-use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, Engine, Graph, Options, Placement};
 use impair::{Direction, DirectionControl, Impair, LinkSpec};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{from_value, json};
@@ -31,8 +31,8 @@ struct Source {
 }
 
 impl Element for Source {
-    fn about(&self) -> About {
-        About { kind: "source", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "source", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -63,8 +63,8 @@ struct Sink {
 }
 
 impl Element for Sink {
-    fn about(&self) -> About {
-        About { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

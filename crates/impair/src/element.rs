@@ -4,7 +4,7 @@ use crate::live::DirectionControl;
 use crate::packet_store::{Burst, PacketStore, flip};
 use crate::path::Path;
 use dpdk::{Batch, Mbuf, Mempool};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 
 /// Reasons to drop; the numbers are places in the list.
 const DROPS: [&str; 5] = ["lost", "tail_drop", "red", "codel", "queue_full"];
@@ -99,8 +99,8 @@ impl Impair {
 }
 
 impl Element for Impair {
-    fn about(&self) -> About {
-        About { kind: "impair", takes: true, outputs: &["out"], drops: &DROPS, polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "impair", takes: true, outputs: &["out"], drops: &DROPS, polled: true }
     }
 
     #[inline]

@@ -84,22 +84,22 @@ impl JsonSchema for Address {
 
 /// One of them as it is, or several in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Several<T>(pub Vec<T>);
+pub struct OneOrMany<T>(pub Vec<T>);
 
-impl<T> Default for Several<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> Several<T> {
+impl<T> OneOrMany<T> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl Several<Address> {
+impl OneOrMany<Address> {
     /// The address of the same kind as `other`.
     pub fn like(&self, other: IpAddr) -> Option<&Address> {
         self.0.iter().find(|address| address.ip.is_ipv4() == other.is_ipv4() && !address.ip.is_unspecified())
@@ -111,19 +111,19 @@ impl Several<Address> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for Several<T> {
+impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Visitor<'de> for Reader<T> {
-            type Value = Several<T>;
+            type Value = OneOrMany<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("one address, or a list of them")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Several(vec![text.parse().map_err(E::custom)?]))
+                Ok(OneOrMany(vec![text.parse().map_err(E::custom)?]))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -131,7 +131,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for
                 while let Some(one) = list.next_element()? {
                     all.push(one);
                 }
-                Ok(Several(all))
+                Ok(OneOrMany(all))
             }
         }
 
@@ -139,7 +139,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for
     }
 }
 
-impl<T: Serialize> Serialize for Several<T> {
+impl<T: Serialize> Serialize for OneOrMany<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0[..] {
             [one] => one.serialize(serializer),
@@ -148,9 +148,9 @@ impl<T: Serialize> Serialize for Several<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Several<T> {
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     fn schema_name() -> Cow<'static, str> {
-        format!("Several{}", T::schema_name()).into()
+        format!("OneOrMany{}", T::schema_name()).into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn one_stands_alone_and_several_in_a_list() {
         for text in [r#""10.0.0.1/24""#, r#"["10.0.0.1/24","fd00::1"]"#, "[]"] {
-            let several: Several<Address> = serde_json::from_str(text).expect(text);
+            let several: OneOrMany<Address> = serde_json::from_str(text).expect(text);
             assert_eq!(serde_json::to_string(&several).expect("JSON"), text);
         }
-        let both: Several<Address> = serde_json::from_str(r#"["fd00::1", "10.0.0.1"]"#).expect("two");
+        let both: OneOrMany<Address> = serde_json::from_str(r#"["fd00::1", "10.0.0.1"]"#).expect("two");
         let to = |text: &str| both.towards(text.parse().expect(text)).to_string();
         assert_eq!((to("192.0.2.1"), to("2001:db8::1")), ("10.0.0.1".to_owned(), "fd00::1".to_owned()));
         let why =
-            serde_json::from_str::<Several<Address>>(r#"["10.0.0.1", "10.1"]"#).expect_err("no address");
+            serde_json::from_str::<OneOrMany<Address>>(r#"["10.0.0.1", "10.1"]"#).expect_err("no address");
         assert!(why.to_string().contains("\"10.1\" is not an IP address"), "{why}");
     }
 

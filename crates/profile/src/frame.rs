@@ -98,7 +98,7 @@ pub enum FrameSize {
     /// Simple IMIX: 64, 594 and 1518 bytes, 7 to 4 to 1.
     Imix {},
     /// Any size between two, both included.
-    Random(Between),
+    Random(SizeRange),
 }
 
 /// A size and how often it comes.
@@ -115,7 +115,7 @@ pub struct SizeShare {
 /// Two sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Between {
+pub struct SizeRange {
     /// The smallest, with FCS.
     pub from: Size,
     /// The largest, with FCS.

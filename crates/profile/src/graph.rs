@@ -5,7 +5,7 @@
 
 use crate::ceiling::{ELEMENTS, PORTS, WORKERS};
 use crate::error::CONFLICT;
-use crate::{Address, Dpdk, Error, Offloads, Port, Role, Rss, Several, Vlans, Worker, bounded};
+use crate::{Address, Dpdk, Error, Offloads, OneOrMany, Port, Role, Rss, Vlans, Worker, bounded};
 use protocol::unit::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -177,8 +177,8 @@ pub struct GraphPort {
     #[schemars(range(min = 1, max = 128))]
     pub burst: Option<u16>,
     /// Addresses that elements such as `reflector` and `arp-nd` answer for. Default: none.
-    #[serde(default, skip_serializing_if = "Several::is_empty")]
-    pub ip: Several<Address>,
+    #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
+    pub ip: OneOrMany<Address>,
     /// The VLAN in which they answer, or two of them for QinQ (802.1ad), the service VLAN first. Default: any.
     #[serde(default, skip_serializing_if = "Vlans::is_empty")]
     pub vlan: Vlans,
@@ -218,7 +218,7 @@ impl GraphPort {
             name: name.to_owned(),
             device: self.device.clone(),
             ip: self.ip.clone(),
-            gateway: Several::default(),
+            gateway: OneOrMany::default(),
             vlan: self.vlan.clone(),
             mac: self.mac.clone(),
             peer_mac: None,

@@ -31,7 +31,7 @@ mod target;
 mod text;
 mod threshold;
 
-pub use address::{Address, Several};
+pub use address::{Address, OneOrMany};
 pub use advice::{advise, advise_here};
 pub use census::count as count_json;
 pub use check::{check_capture, check_port};
@@ -405,11 +405,11 @@ pub struct Port {
     pub device: String,
     /// The port's own address, or an IPv4 and an IPv6 address in a list, with the prefix length of its network if there
     /// is a `gateway`: `10.0.0.1/24`. Default: none.
-    #[serde(default, skip_serializing_if = "Several::is_empty")]
-    pub ip: Several<Address>,
+    #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
+    pub ip: OneOrMany<Address>,
     /// The router that leads to targets outside the port's network; one for each kind of address.
-    #[serde(default, skip_serializing_if = "Several::is_empty")]
-    pub gateway: Several<IpAddr>,
+    #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
+    pub gateway: OneOrMany<IpAddr>,
     /// The VLAN of the port, or two of them for QinQ (802.1ad), the service VLAN first. Questions, answers and
     /// frames without layers of their own get these tags. Default: none is sent, and any is answered.
     #[serde(default, skip_serializing_if = "Vlans::is_empty")]
@@ -470,12 +470,12 @@ pub enum Vlans {
     /// One.
     One(u16),
     /// Several, the outer one first.
-    Several(Vec<u16>),
+    OneOrMany(Vec<u16>),
 }
 
 impl Default for Vlans {
     fn default() -> Self {
-        Self::Several(Vec::new())
+        Self::OneOrMany(Vec::new())
     }
 }
 
@@ -484,7 +484,7 @@ impl Vlans {
     pub fn ids(&self) -> &[u16] {
         match self {
             Self::One(id) => std::slice::from_ref(id),
-            Self::Several(ids) => ids,
+            Self::OneOrMany(ids) => ids,
         }
     }
 

@@ -33,7 +33,7 @@ enum Part {
     Device,
     Seq,
     Hex(usize),
-    Between(i64, i64),
+    SizeRange(i64, i64),
     Nanoseconds,
     Milliseconds,
     Cell(Cell),
@@ -165,7 +165,7 @@ impl Template {
             Part::Cell(cell) => cell.max_len(),
             Part::Captured { .. } => CAPTURED_MAX,
             Part::Unbound => 0,
-            Part::Seq | Part::Between(..) | Part::Nanoseconds | Part::Milliseconds => 20,
+            Part::Seq | Part::SizeRange(..) | Part::Nanoseconds | Part::Milliseconds => 20,
         };
         self.parts.iter().map(len).sum()
     }
@@ -236,7 +236,7 @@ impl Template {
                 Part::Device => decimal(u64::from(values.device), out),
                 Part::Seq => decimal(values.seq, out),
                 Part::Hex(digits) => hex(*digits, rng, out),
-                Part::Between(low, high) => {
+                Part::SizeRange(low, high) => {
                     let value = rng.random_range(*low..=*high);
                     if value < 0 {
                         out.push(b'-');
@@ -293,7 +293,7 @@ fn place(inside: &str, key: &str, data: Option<&Data>) -> Result<Part, Problem> 
                 Some((argument[..at].parse::<i64>().ok()?, argument[at + 1..].parse::<i64>().ok()?))
             });
             match bounds {
-                Some((low, high)) if low <= high => Ok(Part::Between(low, high)),
+                Some((low, high)) if low <= high => Ok(Part::SizeRange(low, high)),
                 Some(_) => Err(wrong("has its ends the wrong way round", form)),
                 None => Err(wrong("is not understood", form)),
             }

@@ -125,7 +125,7 @@ impl Subject for Cable {
 }
 
 /// A sample as it came.
-struct Seen {
+struct RecordedSample {
     worker: usize,
     from: Time,
     until: Time,
@@ -138,7 +138,7 @@ struct Seen {
 struct Run {
     workers: usize,
     window: protocol::meter::Window,
-    samples: Vec<Seen>,
+    samples: Vec<RecordedSample>,
     result: TrialResult,
     flows: Flows,
     took: Duration,
@@ -199,7 +199,7 @@ fn start_sampled(
         let sum = |count: fn(&protocol::meter::Counts) -> u64| {
             sample.groups.iter().flatten().map(|tally| count(&tally.counts)).sum()
         };
-        samples.push(Seen {
+        samples.push(RecordedSample {
             worker: sample.worker,
             from: sample.from,
             until: sample.until,
@@ -228,7 +228,7 @@ fn run(profile: &Value) -> Run {
 
 /// What holds of any run, however it was steered.
 fn adds_up(run: &Run) {
-    let mut by_worker: BTreeMap<usize, Vec<&Seen>> = BTreeMap::new();
+    let mut by_worker: BTreeMap<usize, Vec<&RecordedSample>> = BTreeMap::new();
     run.samples.iter().for_each(|sample| by_worker.entry(sample.worker).or_default().push(sample));
     assert_eq!(by_worker.keys().copied().collect::<Vec<_>>(), (0..run.workers).collect::<Vec<_>>());
     assert_eq!(run.result.workers.len(), run.workers);

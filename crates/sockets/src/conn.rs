@@ -383,11 +383,11 @@ impl Connection for Conn {
         self.out_at >= self.out.len()
     }
 
-    fn given(&self) -> u64 {
+    fn queued_bytes(&self) -> u64 {
         self.given
     }
 
-    fn left(&mut self, exact: bool) -> u64 {
+    fn sent_bytes(&mut self, exact: bool) -> u64 {
         let taken = self.given - (self.out.len() - self.out_at) as u64;
         if !exact && taken - self.left < UNCHECKED {
             return taken;

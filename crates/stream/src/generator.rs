@@ -10,7 +10,7 @@ use crate::schedule::Departure;
 use crate::streams::Streams;
 use dpdk::{Batch, Mempool};
 use element::kind::{Build, ElementKind};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::frame::{Marks, ROWS};
 use profile::Error as SetupError;
 use protocol::meter::{DELAY_MAX_NS, Failure, Phase, Tally, Window};
@@ -236,8 +236,14 @@ fn count_flow(meter: &mut [Tally; 3], under_way: &mut [u64; 3], departure: &Depa
 }
 
 impl Element for Generator {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: Options::TAKES, outputs: &["out"], drops: Options::DROPS, polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
+            kind: KIND,
+            takes: Options::TAKES,
+            outputs: &["out"],
+            drops: Options::DROPS,
+            polled: true,
+        }
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

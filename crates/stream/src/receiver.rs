@@ -12,7 +12,7 @@ use crate::stream_table::{Lane, StreamTable, UnexpectedArrival};
 use dpdk::{Batch, Checked};
 use element::distribute::MOST_OUTPUTS;
 use element::kind::{Build, ElementKind};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use packet::icmp_error::{Fate, IcmpError};
 use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::Signature;
@@ -463,8 +463,8 @@ impl Receiver {
 }
 
 impl Element for Receiver {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &["other"], drops: &DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: true, outputs: &["other"], drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

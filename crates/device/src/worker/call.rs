@@ -114,7 +114,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if self.plan.groups[g].scheme.carrier != Carrier::Stream {
             self.count_sent(g, payload);
         } else if let Some(conn) = slot.conn.as_mut().filter(|conn| !conn.send_failed) {
-            conn.queue(conn.inner.given(), payload);
+            conn.queue(conn.inner.queued_bytes(), payload);
         }
     }
 
@@ -122,8 +122,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn leave(&mut self, i: u32, exact: bool) {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
-        let left = conn.inner.left(exact);
-        let payload = conn.leave(conn.inner.given(), left);
+        let left = conn.inner.sent_bytes(exact);
+        let payload = conn.leave(conn.inner.queued_bytes(), left);
         let g = usize::from(slot.group);
         self.count_sent(g, payload);
     }
@@ -133,9 +133,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn leave_last(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = slot.conn.as_mut().filter(|conn| conn.is_queued()) else { return };
-        let given = conn.inner.given();
+        let given = conn.inner.queued_bytes();
         let goes = conn.inner.is_flushed() && !conn.ended && !conn.send_failed;
-        let left = if goes { given } else { conn.inner.left(true) };
+        let left = if goes { given } else { conn.inner.sent_bytes(true) };
         let (g, payload) = (usize::from(slot.group), conn.leave(given, left));
         self.count_sent(g, payload);
     }

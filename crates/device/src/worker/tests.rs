@@ -36,11 +36,11 @@ impl Connection for ScriptedConn {
         true
     }
 
-    fn given(&self) -> u64 {
+    fn queued_bytes(&self) -> u64 {
         0
     }
 
-    fn left(&mut self, _: bool) -> u64 {
+    fn sent_bytes(&mut self, _: bool) -> u64 {
         0
     }
 

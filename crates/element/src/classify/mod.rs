@@ -6,7 +6,7 @@ pub mod program;
 
 use crate::kind::{Build, ElementKind, is_name, static_names};
 use dpdk::Batch;
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use expression::Expression;
 use facts::Facts;
 use profile::Error as SetupError;
@@ -119,8 +119,8 @@ pub struct Classifier {
 }
 
 impl Element for Classifier {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: Options::KIND,
             takes: true,
             outputs: self.outputs,

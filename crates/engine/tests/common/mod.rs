@@ -7,7 +7,7 @@
 )]
 
 use dpdk::{Batch, Eal, EalOptions, Mempool};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ pub fn numbers(end: u32) -> Numbers {
 }
 
 impl Element for Numbers {
-    fn about(&self) -> About {
-        About { kind: "numbers", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "numbers", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
@@ -59,8 +59,8 @@ pub fn number(frame: &[u8]) -> u32 {
 }
 
 impl Element for Sort {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> ElementInfo {
+        ElementInfo {
             kind: "sort",
             takes: true,
             outputs: &["rest", "threes"],
@@ -110,8 +110,8 @@ impl Recorder {
 }
 
 impl Element for Check {
-    fn about(&self) -> About {
-        About { kind: "check", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "check", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

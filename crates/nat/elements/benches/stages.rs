@@ -8,7 +8,7 @@
 use dpdk::{BURST, Batch, Eal, EalOptions, Mempool};
 use element::interface_addr::InterfaceAddrs;
 use element::kind::{Build, Extensions, GraphPort};
-use engine::{About, Cx, Element, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, Engine, Graph, Options, Placement};
 use packet::arp::{self, Arp};
 use packet::ethernet::Tags;
 use packet::frame::{Flow, Program};
@@ -54,8 +54,8 @@ struct Source {
 }
 
 impl Element for Source {
-    fn about(&self) -> About {
-        About { kind: "source", takes: false, outputs: &["out", "arp"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "source", takes: false, outputs: &["out", "arp"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -82,8 +82,8 @@ impl Element for Source {
 struct Stamp(usize, Stamps);
 
 impl Element for Stamp {
-    fn about(&self) -> About {
-        About { kind: "stamp", takes: true, outputs: &["out"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "stamp", takes: true, outputs: &["out"], drops: &[], polled: false }
     }
 
     fn push(&mut self, _: &mut Batch, _: &mut Cx<'_>) {
@@ -97,8 +97,8 @@ impl Element for Stamp {
 struct Sink;
 
 impl Element for Sink {
-    fn about(&self) -> About {
-        About { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

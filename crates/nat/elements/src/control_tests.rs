@@ -1,6 +1,6 @@
 use super::*;
 use dpdk::{Batch, Eal, EalOptions};
-use engine::{About, ControlError, Cx, Element, Engine, Graph, Options, Placement};
+use engine::{ControlError, Cx, Element, ElementInfo, Engine, Graph, Options, Placement};
 use nat_core::MappingRequest;
 use nat_core::testing::{NOW, REMOTE, inside, nat, send};
 use serde_json::json;
@@ -147,8 +147,8 @@ fn the_status_counts() {
 struct Tracker(Nat);
 
 impl Element for Tracker {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
@@ -159,8 +159,8 @@ impl Element for Tracker {
 struct Sink;
 
 impl Element for Sink {
-    fn about(&self) -> About {
-        About { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "sink", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

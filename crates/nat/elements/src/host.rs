@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
-use engine::{About, Cx, Element, Mail, Request};
+use engine::{Cx, Element, ElementInfo, Mail, Request};
 use nat_core::neighbours::Neighbour;
 use packet::ethernet::{self, Tags, kind};
 use packet::ipv4;
@@ -447,11 +447,11 @@ fn solicit(own: &InterfaceAddr, wanted: &Wanted, pool: &Mempool, batch: &mut Bat
 }
 
 impl Element for Host {
-    fn about(&self) -> About {
+    fn about(&self) -> ElementInfo {
         let outputs = outputs(self.kernel.is_some());
         let asks = self.router.is_some() || self.subscribers.is_some();
         let polled = asks || self.announcer.is_some() || self.announces;
-        About { kind: KIND, takes: true, outputs, drops: &DROPS, polled }
+        ElementInfo { kind: KIND, takes: true, outputs, drops: &DROPS, polled }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

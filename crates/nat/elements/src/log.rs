@@ -277,7 +277,7 @@ struct Counts {
 
 /// Where a thread sends to, and who is told how that ended.
 #[derive(Debug, Clone)]
-struct About {
+struct CollectorInfo {
     /// The key of the collector.
     key: &'static str,
     replica: u32,
@@ -285,7 +285,7 @@ struct About {
     endings: Endings,
 }
 
-impl About {
+impl CollectorInfo {
     /// The last of it is sent, or given up: `left` records are not known to have arrived.
     fn ended(&self, statistics: Statistics, left: u64) {
         let to = self.collector;
@@ -313,7 +313,7 @@ impl About {
 /// A thread that sends to one collector. It ends when this is dropped.
 #[derive(Debug)]
 struct Thread {
-    about: About,
+    about: CollectorInfo,
     counts: Arc<Counts>,
     /// Hung up to end it.
     keep: Option<Keep<()>>,
@@ -330,13 +330,13 @@ impl Log {
             let exporter =
                 ipfix::Exporter::new(options.ipfix_config(to, replica)).map_err(|why| refused(&why))?;
             let sender = sender(to, Framing::Plain);
-            let about = About { key: "ipfix", replica, collector: to, endings: endings.clone() };
+            let about = CollectorInfo { key: "ipfix", replica, collector: to, endings: endings.clone() };
             threads.push(start(about, exporter, sender, options.queue, &mut queues)?);
         }
         if let Some(to) = options.syslog {
             let formatter = syslog::Formatter::new(options.syslog_config()).map_err(|why| refused(&why))?;
             let sender = sender(to, Framing::OctetCounting);
-            let about = About { key: "syslog", replica, collector: to, endings: endings.clone() };
+            let about = CollectorInfo { key: "syslog", replica, collector: to, endings: endings.clone() };
             threads.push(start(about, formatter, sender, options.queue, &mut queues)?);
         }
         // What the NAT's time 0 is, is said with the first records.
@@ -445,7 +445,7 @@ fn wall_ms() -> u64 {
 
 /// Start a thread that sends; the end of its queue that takes events goes to `queues`.
 fn start<E: Encode + Send + 'static>(
-    about: About,
+    about: CollectorInfo,
     encoder: E,
     sender: Sender,
     capacity: usize,

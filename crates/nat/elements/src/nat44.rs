@@ -20,7 +20,7 @@ use crate::tracker_pair::TrackerPair;
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
 use dpdk::{Batch, Claim, Mbuf, Mempool, Meta, MetaFlags};
-use engine::{About, Clock, Cx, Element, Mail};
+use engine::{Clock, Cx, Element, ElementInfo, Mail};
 use nat_core::{
     BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, PoolChange, Realm, Reason, Side,
     StaticForward, Verdict,
@@ -470,8 +470,8 @@ impl Nat44 {
 }
 
 impl Element for Nat44 {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -14,7 +14,7 @@ use crate::state::Bound;
 use crate::unbound_leases::UnboundLeases;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
-use engine::{About, Cx, Element, Mail};
+use engine::{Cx, Element, ElementInfo, Mail};
 use nat_core::config::{Prefix, SECOND};
 use nat_core::key::{self, Key};
 use nat_core::neighbours::{Host, Neighbours, is_of_one};
@@ -489,8 +489,8 @@ impl SubscriberTable {
 }
 
 impl Element for SubscriberTable {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: true }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

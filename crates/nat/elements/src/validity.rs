@@ -4,7 +4,7 @@ use crate::sites::Macs;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::parser::{self, ParseObserver, Parser};
-use engine::{About, Cx, Element};
+use engine::{Cx, Element, ElementInfo};
 use nat_core::packet_filter::is_martian;
 use packet::layers::protocol;
 use packet::{Mac, ipv4};
@@ -210,8 +210,8 @@ impl ParseObserver for Validity {
 }
 
 impl Element for Validity {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -97,9 +97,9 @@ fn speaker(payload: &[u8]) -> Option<Who> {
 }
 
 /// How a host's packet is seen: its Ethernet address, address and port.
-type Seen = (Mac, Ipv4Addr, u16);
+type SentFrom = (Mac, Ipv4Addr, u16);
 
-fn seen(frame: &[u8]) -> Option<(Who, Seen)> {
+fn seen(frame: &[u8]) -> Option<(Who, SentFrom)> {
     let is_datagram = frame[12..14] == [8, 0] && frame[23] == 17 && frame[36..38] == [0, 53];
     let who = is_datagram.then(|| speaker(&frame[42..])).flatten()?;
     let (source, _) = ipv4::addresses(frame, 14)?;
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// Hosts say something; how the world sees them.
-    fn say(&mut self, hosts: impl IntoIterator<Item = Who>) -> BTreeMap<Who, Seen> {
+    fn say(&mut self, hosts: impl IntoIterator<Item = Who>) -> BTreeMap<Who, SentFrom> {
         self.heard.clear();
         let frames: Vec<Vec<u8>> = hosts.into_iter().map(said).collect();
         self.near.send(&frames);
@@ -219,7 +219,7 @@ impl Drop for World {
 }
 
 /// The way back of what was said, in three ways: an answer, an error of a router, and an answer in pieces. From the IP header on.
-fn answers(who: Who, (_, address, port): Seen) -> [Vec<Vec<u8>>; 3] {
+fn answers(who: Who, (_, address, port): SentFrom) -> [Vec<Vec<u8>>; 3] {
     let mut sent = said(who)[18..].to_vec();
     sent[12..16].copy_from_slice(&address.octets());
     sent[20..22].copy_from_slice(&port.to_be_bytes());

@@ -11,7 +11,7 @@ use element::capture::{Captured, PortCapture, Taps};
 use element::distribute::Distribute;
 use element::l2fwd::L2fwd;
 use element::reflect::Reflector;
-use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
+use engine::{Cx, Element, ElementInfo, ElementStats, Engine, Graph, Options, Placement};
 use proptest::prelude::*;
 use run::Control;
 use std::ops::ControlFlow;
@@ -30,8 +30,8 @@ struct Feed {
 }
 
 impl Element for Feed {
-    fn about(&self) -> About {
-        About { kind: "feed", takes: false, outputs: &["out"], drops: &[], polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "feed", takes: false, outputs: &["out"], drops: &[], polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
@@ -57,8 +57,8 @@ impl Element for Feed {
 struct End;
 
 impl Element for End {
-    fn about(&self) -> About {
-        About { kind: "end", takes: true, outputs: &[], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "end", takes: true, outputs: &[], drops: &[], polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -161,8 +161,8 @@ fn the_forwarder_hands_on_all_that_has_addresses() {
 struct Pass;
 
 impl Element for Pass {
-    fn about(&self) -> About {
-        About { kind: "pass", takes: true, outputs: &["out"], drops: &[], polled: false }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: "pass", takes: true, outputs: &["out"], drops: &[], polled: false }
     }
 }
 

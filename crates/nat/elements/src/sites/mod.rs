@@ -26,7 +26,7 @@ use crate::shared::{Shared, SiteEnd, Subscriber};
 use ::element::interface_addr::InterfaceAddr;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
-use engine::{About, Cx, Element, Mail};
+use engine::{Cx, Element, ElementInfo, Mail};
 use nat_core::config::{Config, Prefix};
 use nat_dhcp::client::Verdict;
 use packet::arp::{Arp, FRAME};
@@ -235,8 +235,8 @@ impl Sites {
 }
 
 impl Element for Sites {
-    fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
+    fn about(&self) -> ElementInfo {
+        ElementInfo { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -49,9 +49,9 @@ impl Server {
 
 /// What clients have by what they told.
 #[derive(Default)]
-struct Told(HashMap<Mac, Ipv4Addr>);
+struct Leases(HashMap<Mac, Ipv4Addr>);
 
-impl Told {
+impl Leases {
     fn drain(&mut self, clients: &mut Clients) {
         while let Some(event) = clients.event() {
             match event {
@@ -78,7 +78,7 @@ impl Told {
 }
 
 /// Do all that is due until `until`.
-fn play(clients: &mut Clients, server: &mut Server, told: &mut Told, until: u64) {
+fn play(clients: &mut Clients, server: &mut Server, told: &mut Leases, until: u64) {
     loop {
         while let Some(frame) = clients.transmit() {
             if let Some(says) = server.answer(&Sent::read(&frame)) {
@@ -98,9 +98,9 @@ fn play(clients: &mut Clients, server: &mut Server, told: &mut Told, until: u64)
 fn thousands_get_their_addresses_and_keep_them() {
     const COUNT: u16 = 2000;
     let mut clients = Clients::new(Config { most: usize::from(COUNT), ..Config::default() }, 1);
-    let (mut server, mut told) = (Server::new(2, 0.1, false), Told::default());
+    let (mut server, mut told) = (Server::new(2, 0.1, false), Leases::default());
     (0..COUNT).for_each(|number| clients.add(mac(number), 0).unwrap());
-    play(&mut clients, &mut server, &mut Told::default(), SECOND - 1);
+    play(&mut clients, &mut server, &mut Leases::default(), SECOND - 1);
     assert_eq!(clients.lease(mac(0)), None, "they wait for a second at least");
     play(&mut clients, &mut server, &mut told, 600 * SECOND);
     assert_eq!(told.0.len(), usize::from(COUNT));
@@ -114,7 +114,7 @@ fn thousands_get_their_addresses_and_keep_them() {
     let mut clients = Clients::new(Config { most: usize::from(COUNT), ..Config::default() }, 3);
     clients.remember(known);
     (0..COUNT).for_each(|number| clients.add(mac(number), 0).unwrap());
-    let mut told = Told::default();
+    let mut told = Leases::default();
     play(&mut clients, &mut server, &mut told, 600 * SECOND);
     assert_eq!(told.0, before);
 }
@@ -122,7 +122,7 @@ fn thousands_get_their_addresses_and_keep_them() {
 #[test]
 fn a_server_that_gives_all_the_same_address_gives_it_to_one() {
     let mut clients = Clients::new(Config::default(), 1);
-    let (mut server, mut told) = (Server::new(2, 0.0, true), Told::default());
+    let (mut server, mut told) = (Server::new(2, 0.0, true), Leases::default());
     (0..50).for_each(|number| clients.add(mac(number), 0).unwrap());
     play(&mut clients, &mut server, &mut told, 100 * SECOND);
     assert_eq!(told.0.len(), 1);
@@ -162,7 +162,7 @@ proptest! {
         steps in prop::collection::vec((0..4_u8, 0..6_u16, 0..3000_u64), 0..40),
     ) {
         let mut clients = Clients::new(Config { most: 4, ..Config::default() }, seed);
-        let (mut server, mut told, mut now) = (Server::new(seed, loses, rogue), Told::default(), 0);
+        let (mut server, mut told, mut now) = (Server::new(seed, loses, rogue), Leases::default(), 0);
         for (what, who, wait) in steps {
             now += wait * SECOND;
             play(&mut clients, &mut server, &mut told, now);
