@@ -56,18 +56,21 @@ trap at_exit EXIT
 . tools/install.sh
 # shellcheck source=tools/test.sh
 . tools/test.sh
+# shellcheck source=tools/package.sh
+. tools/package.sh
 
 # ------------------------------------------------------------------------------------------ verbs
 
-setup() { # [COMMAND] -- and what to begin as soon as there is a compiler
+setup() { # [release|debug [COMMAND]] -- the daemon's build, and what to begin as soon as that is there
+    local kind=${1:-release}
     install "${BUILD[@]}" "${RUN[@]}"
     ! known mold || install mold/mold
     rust
     environment &
     local environment=$!
     virtual_machines
-    "$@"
-    build
+    build "$kind"
+    "${@:2}"
     wait "$environment"
 }
 
@@ -165,7 +168,7 @@ clippy() {
 }
 ruff() { # one set of rules, from python/pyproject.toml, for all Python
     local folder scripts=()
-    for folder in tools tests benches examples; do [ ! -d "$folder" ] || scripts+=("$folder"); done
+    for folder in tools tests benches examples packaging; do [ ! -d "$folder" ] || scripts+=("$folder"); done
     .venv/bin/ruff "$@" --quiet python && .venv/bin/ruff "$@" --quiet --config python/pyproject.toml \
         --config 'src = ["python"]' "${scripts[@]}"
 }
@@ -201,6 +204,12 @@ verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see
     else
         root env "PATH=$PATH" "${TRACELESS[@]}" .venv/bin/python benches/run.py "$@"
     fi
+}
+
+verb_package() { # [deb|wheel] -- build a package for this distribution, into target/package
+    [ $# -le 1 ] || die 104 "./do package takes one word: deb or wheel"
+    case ${1:-deb} in deb) setup ;; wheel) environment ;; esac
+    package "${1:-deb}"
 }
 
 verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)

@@ -72,7 +72,7 @@ as_tester() { # PROGRAM ARGS
     local program=$PWD/$1
     shift
     if [ "$(id -u)" != 0 ] && have sudo && sudo -n true 2>/dev/null; then
-        sudo env PATH="$PATH" "${TRACELESS[@]}" "$program" "$@"
+        sudo env PATH="$PATH" NETDYNO_DAEMON="${NETDYNO_DAEMON:-}" "${TRACELESS[@]}" "$program" "$@"
     else
         "$program" "$@"
     fi
@@ -136,7 +136,8 @@ stress() { # NAME [TIMES]
         die 104 "./do test --stress takes the name of tests, and how many times (20)"
     fi
     [[ $times =~ ^[1-9][0-9]*$ ]] || die 104 "TIMES is a whole number from 1 on, not '$times'"
-    setup
+    setup debug
+    tested_daemon
     if [ "$name" = all ] || grep -rqE "fn [a-z0-9_]*${name##*::}" crates --include='*.rs'; then
         programs=(target/do/rust-tests.json)
         rust_programs "${programs[0]}" ||
@@ -147,9 +148,13 @@ stress() { # NAME [TIMES]
     as_tester .venv/bin/python "$@"
 }
 
+# The Rust tests' build has a daemon too, with overflow checks: one build for all stages.
+tested_daemon() { export NETDYNO_DAEMON=$PWD/target/debug/netdynod; }
+
 test_all() { # ONLY START
     local only=$1
-    case $only in '') setup ahead ;; *) setup ;; esac
+    case $only in '') setup debug ahead ;; *) setup debug ;; esac
+    tested_daemon
     TIMES+=("setup $((SECONDS - $2)) s")
     case $only in '' | python | e2e | web) browser ;; esac
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
