@@ -172,11 +172,12 @@ cargo() {
     if have mold; then command mold -run cargo "$@"; else command cargo "$@"; fi
 }
 
-build() {
-    local quiet=(--quiet)
+build() { # [release|debug]
+    local kind=${1:-release} quiet=(--quiet) profile=()
     if [ -t 2 ]; then quiet=(); fi
-    [ -x target/release/netdynod ] || say "building netdynod (minutes, the first time)"
-    cargo build --release --locked -p netdynod "${quiet[@]}" ||
+    if [ "$kind" = release ]; then profile=(--release); fi
+    [ -x "target/$kind/netdynod" ] || say "building netdynod (minutes, the first time)"
+    cargo build "${profile[@]}" --locked -p netdynod "${quiet[@]}" ||
         die 1 "netdynod does not build; the compiler's words are above"
 }
 

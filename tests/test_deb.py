@@ -1,0 +1,96 @@
+"""The Debian package in an empty root: it installs, runs its demo, and leaves nothing when it is purged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import ROOT, root
+
+pytestmark = [root, pytest.mark.full, pytest.mark.limit(3000)]
+SERVICES = "#!/bin/sh\nexit 101\n"
+"""What keeps packages from starting services."""
+
+
+def release() -> str:
+    """The distribution's name in its archive."""
+    lines = Path("/etc/os-release").read_text().splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    return found.get("VERSION_CODENAME", "").strip('"')
+
+
+class Root:
+    """An empty system, in which commands run with their own mounts, processes and network."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def run(self, *command: str, seconds: float = 900) -> str:
+        """What the command says; it must succeed."""
+        inside = 'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"'
+        done = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", inside, str(self.folder), *command],
+            capture_output=True, text=True, timeout=seconds,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LANG": "C.UTF-8"},
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
+    """A fresh root of this machine's distribution."""
+    tool = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
+    if not tool or not release():
+        pytest.skip("debootstrap is not installed")
+    folder = tmp_path_factory.mktemp("root")
+    done = subprocess.run([tool, "--variant=minbase", release(), str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    (folder / "usr/sbin/policy-rc.d").write_text(SERVICES)
+    (folder / "usr/sbin/policy-rc.d").chmod(0o755)
+    shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+    yield Root(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def package() -> Path:
+    """The package of this tree."""
+    done = subprocess.run([str(ROOT / "do"), "package", "deb"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return Path(done.stdout.splitlines()[-1])
+
+
+def test_an_empty_root_runs_the_demo_and_is_as_before_after_a_purge(empty: Root, package: Path) -> None:
+    shutil.copy(ROOT / package, empty.folder / "root/netdyno.deb")
+    empty.run("apt-get", "update")
+    start = time.monotonic()
+    empty.run(
+        "apt-get", "install", "-y", "--no-install-recommends", "/root/netdyno.deb", "mosquitto", "nginx-light"
+    )
+    print(f"installed in {time.monotonic() - start:.0f} s")
+    assert "netdyno 0." in empty.run("netdyno", "--version")
+    assert "NETDYNO" in empty.run("sh", "-c", "zcat /usr/share/man/man1/netdyno.1.gz")
+    # what it runs is its own, and not this tree's
+    assert str(ROOT) not in empty.run("netdyno", "doctor", "--json")
+    said = empty.run("netdyno", "demo")
+    assert "pass" in said.lower(), said
+    empty.run("apt-get", "purge", "-y", "netdyno")
+    assert not (empty.folder / "usr/lib/netdyno").exists()
+    assert not (empty.folder / "usr/bin/netdyno").exists()
+
+
+def test_two_builds_are_the_same(package: Path, tmp_path: Path) -> None:
+    wheel = next((ROOT / "target/package").glob("*.whl"))
+    builder = [str(ROOT / ".venv/bin/python"), str(ROOT / "packaging/deb.py")]
+    daemon = ROOT / "target/release/netdynod"
+    subprocess.run(
+        [*builder, "--daemon", daemon, "--wheel", wheel, "--into", tmp_path],
+        check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": "1"},
+    )  # fmt: skip
+    assert (tmp_path / package.name).read_bytes() == (ROOT / package).read_bytes()
