@@ -23,7 +23,7 @@ const CATCH_UP: u64 = 25;
 const SOURCES_MAX: usize = 4;
 /// A call is judged that lasted as long: in a shorter one audio may still have been on its way.
 const JUDGED: Duration = Duration::from_secs(1);
-/// Who ends a call counts silence at its end as loss from this length on.
+/// Silence at the end of a call is loss from this length on.
 const SILENCE: Duration = Duration::from_millis(500);
 /// A sample louder than this is heard: −50 dBm0.
 const LOUD: u16 = 70;
@@ -453,16 +453,17 @@ impl Session {
 
     /// Packets that the peer sent behind the last that came.
     fn missing(&self, stream: &Stream, agreed: &Agreed) -> u64 {
+        // what came just now may still wait to be read
+        let silent = self.ended.map_or(0, |ended| ended.since(stream.last));
+        if silent < SILENCE.as_nanos() as u64 {
+            return 0;
+        }
         if self.reports.goodbye && self.sources.len() == 1 {
             let sent = u64::from(self.reports.peer_sent.unwrap_or(0));
             return sent.saturating_sub(stream.expected());
         }
         // the peer may have stopped before we heard that it hung up; when we did it was still to speak
-        let silent = self.ended.filter(|_| self.ended_by_us).map_or(0, |ended| ended.since(stream.last));
-        if silent < SILENCE.as_nanos() as u64 {
-            return 0;
-        }
-        silent / agreed.ptime.as_nanos().max(1) as u64
+        if self.ended_by_us { silent / agreed.ptime.as_nanos().max(1) as u64 } else { 0 }
     }
 
     /// What the peer heard of this side.
