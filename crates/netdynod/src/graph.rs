@@ -16,7 +16,9 @@ fn load(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profil
 /// The profile with its elements named, as what its ports' roles stand for.
 pub fn expanded(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profile, Error> {
     let profile = load(profile, files, registry)?;
-    let Transport::Dpdk(_) = &profile.transport else { return Err(none()) };
+    if profile.has_devices() || !matches!(profile.transport, Transport::Dpdk(_)) {
+        return Err(none());
+    }
     stream::graph::expanded(&profile, registry.kinds()).map_err(|errors| Error::all(BAD_PROFILE, &errors))
 }
 
@@ -32,6 +34,12 @@ pub fn of(run: &Run) -> Result<Box<dyn GraphView>, Error> {
 }
 
 fn none() -> Error {
-    let what = "traffic over sockets has no graph of elements";
-    Error::new(NOTHING_THERE, "ND-104-11", "transport", what, "Use a profile whose transport is dpdk")
+    let what = "traffic over sockets, and of devices with connections, has no graph of elements";
+    Error::new(
+        NOTHING_THERE,
+        "ND-104-11",
+        "transport",
+        what,
+        "Use a profile of streams whose transport is dpdk",
+    )
 }

@@ -35,6 +35,9 @@ pub fn load(text: &str, files: Files<'_>, kinds: &Kinds) -> Result<Profile, Refu
     let profile = profile::load_resolved(text, |profile| {
         files.of_profile(profile, kinds).map_err(Refusal::NotAllowed)
     })?;
-    let faults = stream::graph::check(&profile, kinds);
+    let mut faults = endpoint::check(&profile);
+    if faults.is_empty() {
+        faults = stream::graph::check(&profile, kinds);
+    }
     if faults.is_empty() { Ok(profile) } else { Err(faults.into()) }
 }

@@ -1,5 +1,6 @@
 //! What this program is made of: the platform, and the systems on it. A system has one line here.
 
+use endpoint::DpdkDevices;
 use profile::Transport;
 pub use sip_conformance as sip;
 pub use sip_server as sip_service;
@@ -24,6 +25,7 @@ fn platform(registry: &mut Registry) {
         _ => None,
     });
     registry.add_transport("dpdk", |profile, registry| match &profile.transport {
+        Transport::Dpdk(settings) if profile.has_devices() => Some(DpdkDevices::new(settings).map(boxed)),
         Transport::Dpdk(settings) => Some(Dpdk::new(settings, registry.kinds()).map(boxed)),
         _ => None,
     });

@@ -271,12 +271,22 @@ fn check_target(
         add(Some(Error::new(CONFLICT, format!("{at}.resolve"), what, fix)));
     }
     if matches!(profile.transport, Transport::Dpdk(_)) && group.model.stateless().is_none() {
-        let what = format!("the dpdk transport does not carry {} yet", group.model.name());
-        let fix = format!(
-            "Use the sockets transport, or {}",
-            model::that(|_, params| params.stateless().is_some())
-        );
-        add(Some(Error::new(CONFLICT, format!("{at}.model"), what, fix)));
+        let carried = scheme.carrier == Carrier::Stream && !scheme.tls;
+        if !carried {
+            let what = format!("the dpdk transport does not carry {}:// yet", target.scheme);
+            let fix = format!(
+                "Use the sockets transport, a target over plain TCP, or {}",
+                model::that(|_, params| params.stateless().is_some())
+            );
+            add(Some(Error::new(CONFLICT, format!("{at}.target"), what, fix)));
+        } else if profile.groups.iter().any(|other| other.model.stateless().is_some()) {
+            let what = "over dpdk, devices with connections and stateless streams are runs of their own";
+            let fix = "Move the streams to another profile";
+            add(Some(Error::new(CONFLICT, format!("{at}.model"), what, fix)));
+        } else if group.frame.is_some() {
+            let what = format!("the frames of {} are made by its connections", group.model.name());
+            add(Some(Error::new(CONFLICT, format!("{at}.frame"), what, "Leave frame out")));
+        }
     }
 }
 
