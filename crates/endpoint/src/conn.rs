@@ -77,11 +77,11 @@ impl Connection for Conn {
         self.waiting() == 0
     }
 
-    fn given(&self) -> u64 {
+    fn queued_bytes(&self) -> u64 {
         self.given
     }
 
-    fn left(&mut self, exact: bool) -> u64 {
+    fn sent_bytes(&mut self, exact: bool) -> u64 {
         let taken = self.given - self.waiting() as u64;
         if !exact && taken - self.left < UNCHECKED {
             return taken;

@@ -273,16 +273,16 @@ impl Connection for Link {
         }
     }
 
-    fn given(&self) -> u64 {
+    fn queued_bytes(&self) -> u64 {
         match self {
-            Self::Own(conn) => conn.given(),
+            Self::Own(conn) => conn.queued_bytes(),
             Self::Shared(_) => 0,
         }
     }
 
-    fn left(&mut self, exact: bool) -> u64 {
+    fn sent_bytes(&mut self, exact: bool) -> u64 {
         match self {
-            Self::Own(conn) => conn.left(exact),
+            Self::Own(conn) => conn.sent_bytes(exact),
             Self::Shared(_) => 0,
         }
     }
