@@ -43,8 +43,12 @@ def access(clock: Clock) -> Access:
 
 @pytest.fixture(scope="session")
 def document() -> dict[str, Any]:
-    """A made-up result, as JSON has it."""
-    return dict(json.loads(json.dumps(sample.result())))
+    """A made-up result, as JSON has it, its trials numbered through all legs as those of a run are."""
+    made: dict[str, Any] = json.loads(json.dumps(sample.result()))
+    trials = [trial for leg in made["legs"] for trial in leg["repetitions"]]
+    for number, trial in enumerate(trials, 1):
+        trial["number"] = number
+    return made
 
 
 @pytest.fixture
