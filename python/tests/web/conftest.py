@@ -47,7 +47,7 @@ def document() -> dict[str, Any]:
     made: dict[str, Any] = json.loads(json.dumps(sample.result()))
     trials = [trial for leg in made["legs"] for trial in leg["repetitions"]]
     for number, trial in enumerate(trials, 1):
-        trial["number"] = number
+        trial["index"] = number
     return made
 
 
