@@ -241,7 +241,6 @@ mod tests {
             let packet = pcap_file::pcap::PcapPacket::new(Default::default(), frame.len() as u32, &frame);
             writer.write_packet(&packet).expect("written");
         }
-        drop(writer);
         assert_eq!(**Clip::pcap(&file).expect("a stream").bytes(Law::A), [1, 2, 3]);
         assert!(matches!(Clip::pcap(b"not a capture at all, but long"), Err(ClipError::Pcap(_))));
         assert_eq!(Clip::pcap(&file[..24]), Err(ClipError::NoRtp));
