@@ -85,9 +85,10 @@ fn each_way_is_as_late_and_as_little_as_was_put_in() {
     for (group, port, seed, way, ns) in [(0, "b", 6, &there, 3_000_000), (1, "a", 5, &back, 12_000_000)] {
         as_foreseen(&result, group, port, &foreseen(seed, way, 4000));
         // Never early. How much later is up to the machine: that the path itself adds nothing its own tests show, in
-        // simulated time (`a_delay_is_kept_to_the_nanosecond`).
+        // simulated time (`a_delay_is_kept_to_the_nanosecond`). The least is the lower end of its bucket in a histogram
+        // of three digits.
         let least = result["groups"][group]["delays"]["one_way"]["min"].as_u64().unwrap();
-        assert!(least >= ns, "{least} ns for {ns}");
+        assert!(least >= ns - ns / 1000, "{least} ns for {ns}");
     }
 }
 
