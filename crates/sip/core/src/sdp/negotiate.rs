@@ -175,11 +175,8 @@ fn agreed(
     Ok(Agreement {
         host: session.host(media).ok_or(NegotiationError::NoAudio)?.to_owned(),
         port: media.port,
-        rtcp_port: match media.rtcp {
-            _ if media.rtcp_mux => media.port,
-            Some(port) => port,
-            None => media.port.saturating_add(1),
-        },
+        // this side neither offers nor answers a=rtcp-mux, so that RTCP has a port of its own (RFC 5761 section 5.1.1)
+        rtcp_port: media.rtcp.unwrap_or(media.port.saturating_add(1)),
         codec,
         telephone_event,
         ptime: media.ptime,
