@@ -30,4 +30,4 @@ pub use config::Config;
 pub use description::DESCRIPTION;
 pub use device::Device;
 pub use media::{Media, Source};
-pub use params::{Params, Sockets};
+pub use params::{AgentSockets, Params};

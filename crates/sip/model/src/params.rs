@@ -52,7 +52,7 @@ pub struct Params {
     /// Audio of calls. Default: none, and session descriptions say that there is none.
     pub media: Option<Media>,
     /// Sockets of the user agents, over UDP. Default `own`.
-    pub sockets: Sockets,
+    pub sockets: AgentSockets,
     /// With shared sockets: port on which calls are received; the worker's number is added to it. Requests are then taken from
     /// any port of the target's addresses, and answered to where they came from. Default: one that the kernel chooses, and
     /// messages are taken from the target's address and port alone.
@@ -87,7 +87,7 @@ impl Default for Params {
             timeout: None,
             sdp_size: None,
             media: None,
-            sockets: Sockets::default(),
+            sockets: AgentSockets::default(),
             port: None,
             headers: BTreeMap::new(),
             data: None,
@@ -99,7 +99,7 @@ impl Default for Params {
 /// Sockets of user agents, over UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Sockets {
+pub enum AgentSockets {
     /// Each has a socket of its own: a port of its own, and with enough addresses in `source` an address of its own.
     #[default]
     Own,
@@ -154,7 +154,7 @@ impl ModelParams for Params {
         let (t1, t2) = (self.t1, self.t2);
         Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
         Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
-        let shares = self.port.is_none() || self.sockets == Sockets::Shared;
+        let shares = self.port.is_none() || self.sockets == AgentSockets::Shared;
         Problem::unless(
             shares,
             "port",
@@ -168,6 +168,13 @@ impl ModelParams for Params {
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.check()?;
+        let reliable = target.scheme.carrier == Carrier::Stream;
+        Problem::unless(
+            !reliable || self.sockets == AgentSockets::Own,
+            "sockets",
+            || "share a socket over UDP only".into(),
+            "leave it out, or use a target over UDP",
+        )?;
         let data = self.data.as_ref();
         let templates =
             |text: &Option<String>, key| text.as_deref().map(|text| line(text, key, data)).transpose();
@@ -194,7 +201,7 @@ impl ModelParams for Params {
             media: self.media.as_ref().map(Media::compile).transpose()?,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
-            reliable: target.scheme.carrier == Carrier::Stream,
+            reliable,
             run: self.run,
         })
     }
@@ -225,7 +232,7 @@ impl ModelParams for Params {
     }
 
     fn shared_socket(&self) -> Option<SharedSocket> {
-        (self.sockets == Sockets::Shared).then_some(SharedSocket { listen: self.port })
+        (self.sockets == AgentSockets::Shared).then_some(SharedSocket { listen: self.port })
     }
 
     fn recipient(config: &Config, datagram: &[u8], own: bool) -> Recipient {
