@@ -279,6 +279,14 @@ fn check_target(
                 model::that(|_, params| params.stateless().is_some())
             );
             add(Some(Error::new(CONFLICT, format!("{at}.target"), what, fix)));
+        } else if group.model.has_media() {
+            let what = "the dpdk transport does not carry audio of calls";
+            add(Some(Error::new(
+                CONFLICT,
+                format!("{at}.model"),
+                what,
+                "Leave media out, or use the sockets transport",
+            )));
         } else if profile.groups.iter().any(|other| other.model.stateless().is_some()) {
             let what = "over dpdk, devices with connections and stateless streams are runs of their own";
             let fix = "Move the streams to another profile";
