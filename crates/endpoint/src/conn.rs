@@ -3,7 +3,7 @@
 use device::conn_error::CONNECT;
 use device::{ConnError, Connection};
 use rustix::io::Errno;
-use stack::{Broken, ConnectError, Handle};
+use stack::{CloseReason, ConnectError, Handle};
 use std::net::SocketAddr;
 
 /// So many bytes that the stack has taken since it was last looked at count as sent without a look.
@@ -38,13 +38,13 @@ impl Conn {
     }
 
     /// Why it broke, in the words that the kernel has for it.
-    pub fn broken(&self, why: Broken, doing: &'static str) -> ConnError {
+    pub fn broken(&self, why: CloseReason, doing: &'static str) -> ConnError {
         let doing = if self.is_up { doing } else { CONNECT };
         let errno = match why {
-            Broken::Refused => Errno::CONNREFUSED,
-            Broken::Reset => Errno::CONNRESET,
-            Broken::TimedOut => Errno::TIMEDOUT,
-            Broken::NoNeighbour | Broken::Unreachable => Errno::HOSTUNREACH,
+            CloseReason::Refused => Errno::CONNREFUSED,
+            CloseReason::Reset => Errno::CONNRESET,
+            CloseReason::TimedOut => Errno::TIMEDOUT,
+            CloseReason::NoNeighbour | CloseReason::Unreachable => Errno::HOSTUNREACH,
         };
         ConnError::remote(errno, doing)
     }

@@ -15,9 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Bytes before the quotation.
 const HEADER: usize = 8;
 
-/// What became of the packet that is quoted.
+/// What happened to the quoted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketOutcome {
     /// Port unreachable: the packet reached the host.
     Refused,
     /// It did not come there: no route or host, prohibited, too many hops, too big, a header that cannot be.
@@ -29,8 +29,8 @@ pub enum Fate {
 /// An ICMP message that quotes a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
-    /// What became of the packet.
-    pub fate: Fate,
+    /// What happened to the quoted packet.
+    pub outcome: PacketOutcome,
     /// The quoted packet, as far as it can be parsed.
     pub quoted: Option<Quoted>,
 }
@@ -57,9 +57,9 @@ impl IcmpError {
     pub fn parse(frame: &[u8], layers: &Layers) -> Option<Self> {
         let message = layers.segment(frame);
         let [kind, code] = *take::<2>(message, 0)?;
-        let fate = match layers.is_v6() {
-            false if layers.protocol == protocol::ICMP => fate_v4(kind, code)?,
-            true if layers.protocol == protocol::ICMPV6 => fate_v6(kind, code)?,
+        let outcome = match layers.is_v6() {
+            false if layers.protocol == protocol::ICMP => outcome_v4(kind, code)?,
+            true if layers.protocol == protocol::ICMPV6 => outcome_v6(kind, code)?,
             _ => return None,
         };
         let quoted = layers.is_intact(frame).then_some(()).and_then(|()| {
@@ -73,26 +73,26 @@ impl IcmpError {
             };
             (to == Some(quoted.source.ip())).then_some(quoted)
         });
-        Some(Self { fate, quoted })
+        Some(Self { outcome, quoted })
     }
 }
 
 /// RFC 792; codes: RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.
-fn fate_v4(kind: u8, code: u8) -> Option<Fate> {
+fn outcome_v4(kind: u8, code: u8) -> Option<PacketOutcome> {
     match (kind, code) {
-        (3, 3) => Some(Fate::Refused),
-        (3 | 11 | 12, _) => Some(Fate::Unreachable),
-        (4 | 5, _) => Some(Fate::Forwarded),
+        (3, 3) => Some(PacketOutcome::Refused),
+        (3 | 11 | 12, _) => Some(PacketOutcome::Unreachable),
+        (4 | 5, _) => Some(PacketOutcome::Forwarded),
         _ => None,
     }
 }
 
 /// RFC 4443 section 2.1: all below 128 are errors, also those that are not known yet. 137: redirect (RFC 4861).
-fn fate_v6(kind: u8, code: u8) -> Option<Fate> {
+fn outcome_v6(kind: u8, code: u8) -> Option<PacketOutcome> {
     match (kind, code) {
-        (1, 4) => Some(Fate::Refused),
-        (..=127, _) => Some(Fate::Unreachable),
-        (137, _) => Some(Fate::Forwarded),
+        (1, 4) => Some(PacketOutcome::Refused),
+        (..=127, _) => Some(PacketOutcome::Unreachable),
+        (137, _) => Some(PacketOutcome::Forwarded),
         _ => None,
     }
 }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_became_of_which_packet() {
-        use Fate::*;
+        use PacketOutcome::*;
         for (v6, size) in [(false, 60), (false, 200), (true, 80), (true, 1280)] {
             let flow = flow(v6);
             let expected = Quoted {
@@ -202,7 +202,7 @@ mod tests {
                 signature: Some(MARK),
                 sequence: None,
             };
-            let cases: &[((u8, u8), Fate)] = match v6 {
+            let cases: &[((u8, u8), PacketOutcome)] = match v6 {
                 false => &[
                     ((3, 3), Refused),
                     ((3, 0), Unreachable),
@@ -224,11 +224,11 @@ mod tests {
                     ((137, 0), Forwarded),
                 ],
             };
-            for (what, fate) in cases {
+            for (what, outcome) in cases {
                 let frame = error(v6, *what, &sent(v6, size));
                 assert_eq!(
                     parse(&frame),
-                    Some(IcmpError { fate: *fate, quoted: Some(expected) }),
+                    Some(IcmpError { outcome: *outcome, quoted: Some(expected) }),
                     "{what:?}"
                 );
                 let mut tagged = frame[..12].to_vec();
@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(quoted.signature, None, "{len} bytes");
         }
         for len in 0..24 {
-            let refused = IcmpError { fate: Fate::Refused, quoted: None };
+            let refused = IcmpError { outcome: PacketOutcome::Refused, quoted: None };
             assert_eq!(parse(&error(false, (3, 3), &packet[..len])), Some(refused), "{len} bytes");
         }
     }

@@ -27,7 +27,7 @@ pub enum State {
 
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum CloseReason {
     /// Nobody listens there.
     #[error("connection refused")]
     Refused,
@@ -187,7 +187,7 @@ impl Tuple {
 pub(crate) struct Connection {
     pub tuple: Tuple,
     pub state: State,
-    pub broken: Option<Broken>,
+    pub broken: Option<CloseReason>,
     pub deadline: Deadline,
     pub events: u8,
     pub retries: u8,
@@ -359,7 +359,7 @@ impl Connection {
     }
 
     /// Let it end with `why`, which its owner is told.
-    pub fn fail(&mut self, why: Broken) {
+    pub fn fail(&mut self, why: CloseReason) {
         if self.broken.is_none() && self.state != State::TimeWait {
             self.broken = Some(why);
         }

@@ -1,7 +1,7 @@
 //! Segments that arrive: RFC 9293 section 3.10.7, with the checks of RFC 5961 and RFC 7323.
 
 use crate::config::SECOND;
-use crate::connection::{Broken, Connection, Deadline, Env, State, event, flag};
+use crate::connection::{CloseReason, Connection, Deadline, Env, State, event, flag};
 use crate::counters::Drop;
 use crate::flight::Acknowledged;
 use crate::seq::Seq;
@@ -63,7 +63,7 @@ impl Connection {
         }
         if header.has(control::RST) {
             if acknowledges {
-                self.fail(Broken::Refused);
+                self.fail(CloseReason::Refused);
             }
             return false;
         }
@@ -209,7 +209,7 @@ impl Connection {
             // RFC 1337: an old one must not end 2 MSL early
         } else {
             let refused = self.state == State::SynReceived && !self.has(flag::PASSIVE);
-            self.fail(if refused { Broken::Refused } else { Broken::Reset });
+            self.fail(if refused { CloseReason::Refused } else { CloseReason::Reset });
         }
         false
     }

@@ -29,7 +29,7 @@ mod timeout;
 mod wire;
 
 pub use config::{Config, Network, TcpConfig};
-pub use connection::{Broken, State};
+pub use connection::{CloseReason, State};
 pub use counters::{Counters, Drop};
 pub use stack::{ConnectError, Event, Handle, Received, Stack, Status};
 pub use wire::Transmit;

@@ -1,7 +1,7 @@
 //! A stack: its connections, their owners, and frames in and out.
 
 use crate::config::{Config, MS};
-use crate::connection::{Broken, Connection, Deadline, Env, NEVER, Pool, State, Tuple, event, flag};
+use crate::connection::{CloseReason, Connection, Deadline, Env, NEVER, Pool, State, Tuple, event, flag};
 use crate::counters::{Counters, Drop};
 use crate::neighbours::{Change, Neighbours, Reach, next_hop};
 use crate::ports::Ports;
@@ -313,8 +313,8 @@ impl Stack {
     }
 
     /// Give it bytes to send; how many it took. When it takes more, its owner is told.
-    pub fn write(&mut self, handle: Handle, bytes: &[u8], now: u64) -> Result<usize, Broken> {
-        let Some(mut call) = self.call(handle, now) else { return Err(Broken::Reset) };
+    pub fn write(&mut self, handle: Handle, bytes: &[u8], now: u64) -> Result<usize, CloseReason> {
+        let Some(mut call) = self.call(handle, now) else { return Err(CloseReason::Reset) };
         let (conn, env) = call.parts();
         if let Some(broken) = conn.broken {
             return Err(broken);
@@ -323,7 +323,7 @@ impl Stack {
             return Ok(0);
         }
         if !conn.takes_data() {
-            return Err(Broken::Reset);
+            return Err(CloseReason::Reset);
         }
         let room = (env.config.send_buffer as usize).saturating_sub(conn.held());
         let n = room.min(bytes.len());
@@ -338,7 +338,7 @@ impl Stack {
     }
 
     /// Read what was received.
-    pub fn read(&mut self, handle: Handle, buffer: &mut [u8], now: u64) -> Result<Received, Broken> {
+    pub fn read(&mut self, handle: Handle, buffer: &mut [u8], now: u64) -> Result<Received, CloseReason> {
         let Some(mut call) = self.call(handle, now) else { return Ok(Received::End) };
         let (conn, env) = call.parts();
         if conn.readable() > 0 {
@@ -555,7 +555,7 @@ impl Stack {
                 // nobody is there to be told
                 conn.clear(flag::SEND_RST);
             } else if !conn.has(flag::UP) || conn.retries >= self.config.tcp.retries {
-                conn.fail(Broken::NoNeighbour);
+                conn.fail(CloseReason::NoNeighbour);
             } else {
                 conn.retries += 1;
                 conn.arm(Deadline::Retransmit, now + self.config.tcp.min_rto.max(MS));

@@ -1,7 +1,7 @@
 //! Deadlines of a connection: retransmission, probes, delayed acknowledgments, and the end of waiting.
 
 use crate::config::MS;
-use crate::connection::{Broken, Connection, Deadline, Env, flag};
+use crate::connection::{CloseReason, Connection, Deadline, Env, flag};
 
 /// Least time until a tail loss probe: below it a host that is busy looks like a loss.
 const PROBE_MIN: u64 = 10 * MS;
@@ -33,7 +33,7 @@ impl Connection {
             Deadline::Persist => {
                 self.retries += 1;
                 if self.retries > env.config.retries {
-                    return self.fail(Broken::TimedOut);
+                    return self.fail(CloseReason::TimedOut);
                 }
                 self.duplicates = self.duplicates.saturating_add(1);
                 self.set(flag::SEND_PROBE);
@@ -48,7 +48,7 @@ impl Connection {
         let most = if up { env.config.retries } else { env.config.syn_retries };
         env.counters.timeouts += 1;
         if self.retries >= most {
-            return self.fail(Broken::TimedOut);
+            return self.fail(CloseReason::TimedOut);
         }
         self.retries += 1;
         if !up {

@@ -13,7 +13,7 @@ use dpdk::{Batch, Checked};
 use element::distribute::MOST_OUTPUTS;
 use element::kind::{Build, ElementKind};
 use engine::{Cx, Element, ElementInfo};
-use packet::icmp_error::{Fate, IcmpError};
+use packet::icmp_error::{IcmpError, PacketOutcome};
 use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::Signature;
 use packet::udp::Datagram;
@@ -265,10 +265,10 @@ impl Measurements {
         let Some(group) = group.and_then(|at| self.groups.get_mut(at)) else {
             return Verdict::Bad(ICMP_UNMATCHED);
         };
-        let why = match error.fate {
-            Fate::Refused => Failure::Refused,
-            Fate::Unreachable => Failure::Unreachable,
-            Fate::Forwarded => return Verdict::Bad(ICMP_ERROR),
+        let why = match error.outcome {
+            PacketOutcome::Refused => Failure::Refused,
+            PacketOutcome::Unreachable => Failure::Unreachable,
+            PacketOutcome::Forwarded => return Verdict::Bad(ICMP_ERROR),
         };
         // What is quoted in pieces may come to another lane than its stream: who tells copies apart is not here then.
         if let Some(signature) = stream

@@ -2,14 +2,14 @@
 
 use super::{REPLIES, Stack};
 use crate::config::Config;
-use crate::connection::{Broken, Env, State, Tuple, flag};
+use crate::connection::{CloseReason, Env, State, Tuple, flag};
 use crate::counters::{Counters, Drop};
 use crate::neighbours::{own_v4, own_v6};
 use crate::seq::Seq;
 use crate::wire::{Link, Transmit, send_segment};
 use packet::arp::Arp;
 use packet::ethernet::{self, Ethernet, LEN, TAG, Tags, kind};
-use packet::icmp_error::{Fate, IcmpError};
+use packet::icmp_error::{IcmpError, PacketOutcome};
 use packet::layers::{Fault, protocol};
 use packet::nd::{self, Nd};
 use packet::tcp::{Header, Options, flag as control};
@@ -233,8 +233,12 @@ impl Stack {
                     active.flight.lose_all();
                 }
             }
-        } else if conn.state == State::SynSent && error.fate != Fate::Forwarded {
-            conn.fail(if error.fate == Fate::Refused { Broken::Refused } else { Broken::Unreachable });
+        } else if conn.state == State::SynSent && error.outcome != PacketOutcome::Forwarded {
+            conn.fail(if error.outcome == PacketOutcome::Refused {
+                CloseReason::Refused
+            } else {
+                CloseReason::Unreachable
+            });
         }
         if conn.has(flag::UP) {
             let (pool, counters) = (&mut self.pool, &mut self.counters);
