@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +52,7 @@ class OvsDaemon:
             server, log=self.folder / "ovsdb.log", namespace=self.namespace, environment=environment,
             notes=self.notes,
         )  # fmt: skip
-        self._await(self.database, self._database.exists, "ovsdb-server")
+        self._await(self.database, lambda: listens(self._database), "ovsdb-server")
         keys = [f"other_config:{key}={value}" for key, value in config.items()]
         self.vsctl("--no-wait", "init")
         if keys:
@@ -61,7 +62,7 @@ class OvsDaemon:
             daemon, log=self.folder / "vswitchd.log", namespace=self.namespace, cores=cores,
             environment=environment, notes=self.notes,
         )  # fmt: skip
-        self._await(self.vswitchd, self._control.exists, "ovs-vswitchd")
+        self._await(self.vswitchd, lambda: listens(self._control), "ovs-vswitchd")
 
     def vsctl(self, *words: str) -> str:
         """`ovs-vsctl`; it waits until the daemon has done it, unless told otherwise."""
@@ -156,6 +157,12 @@ class OvsDaemon:
 
 FIX = "`netdyno switch list` shows what this machine lacks; the whole log is in the run's folder"
 _TROUBLE = re.compile(r"\|(WARN|ERR|EMER)\||error|cannot|failed", re.IGNORECASE)
+
+
+def listens(path: Path) -> bool:
+    """Whether a program listens there: a socket's file exists before that."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def trouble(log: Path, lines: int = 3) -> str:
