@@ -54,13 +54,15 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
 
         files.write(html, render([found.document]), shared=True)
     if as_json:
-        ways = [one.document() for one in proof.ways]
-        console.document({"compare": found.document["result"], "chain": {"good": proof.good, "ways": ways}})
+        directions = [one.document() for one in proof.directions]
+        console.document(
+            {"compare": found.document["result"], "chain": {"good": proof.good, "directions": directions}}
+        )
     else:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         console.line(f"chain: {drawn(chain, REST)}; telnet: {drawn(chain, 'telnet')}")
         report(proof)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if not proof.good:
-        odd = next(one for one in proof.ways if not one.good)
-        raise Error("ND-99-40", f"{odd.traffic} {odd.way}: {odd.fault or odd.untested}", at="demo")
+        odd = next(one for one in proof.directions if not one.good)
+        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}", at="demo")

@@ -88,8 +88,8 @@ def test_a_file_that_describes_none(tmp_path: Path) -> None:
 def test_the_examples_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert call(["chain", "show", str(EXAMPLES / "chain.yaml"), "--json"]) == 0
     shown = json.loads(capfd.readouterr().out)
-    assert shown["ways"]["telnet"] == "client → firewall → blocked"
-    assert shown["ways"]["default"] == "client → firewall (copy to inspect) → nat → server"
+    assert shown["paths"]["telnet"] == "client → firewall → blocked"
+    assert shown["paths"]["default"] == "client → firewall (copy to inspect) → nat → server"
     assert len(shown["rules"]) == 11
     assert call(["chain", "show", str(EXAMPLES / "chain-bridges.yaml")]) == 0
 
@@ -144,7 +144,7 @@ def test_a_copy_too_many_and_a_stray() -> None:
     twice = judge(WAY, [*seen(WAY), Sighting(9, WAY[-1].port, False)])
     assert twice and twice.excess and "2 times" in twice.what
     stray = judge(WAY, [*seen(WAY), Sighting(9, Port("x", "in"), False)])
-    assert stray and stray.excess and "not on its way" in stray.what
+    assert stray and stray.excess and "not on its path" in stray.what
 
 
 def test_the_wrong_order() -> None:
@@ -178,17 +178,17 @@ def lab(needs_ovs: None) -> Iterator[ChainLab]:
 
 
 @root
-def test_every_class_takes_its_way(lab: ChainLab) -> None:
+def test_every_class_takes_its_path(lab: ChainLab) -> None:
     """Firewall, DPI on copies, NAT: both ways, in order, exactly once; the DPI tells what it saw."""
     found = verify(lab)
-    assert found.good, [str(one.fault or one.untested) for one in found.ways if not one.good]
-    ways = {(one.traffic, one.way, one.protocol) for one in found.ways}
+    assert found.good, [str(one.fault or one.untested) for one in found.directions if not one.good]
+    ways = {(one.traffic, one.direction, one.protocol) for one in found.directions}
     assert ways == {
-        ("telnet", "there", "tcp"), ("dns", "there", "udp"), ("dns", "back", "udp"),
-        *((("default", way, protocol)) for way in ("there", "back") for protocol in ("arp", "udp", "tcp")),
+        ("telnet", "forward", "tcp"), ("dns", "forward", "udp"), ("dns", "reverse", "udp"),
+        *((("default", direction, protocol)) for direction in ("forward", "reverse") for protocol in ("arp", "udp", "tcp")),
     }  # fmt: skip
     assert all(found.flows[rule.flow.cookie] >= 1 for rule in lab.rules), "the switch counted each rule, too"
-    for one in found.ways:
+    for one in found.directions:
         assert one.packets >= 1 and all(one.counts[str(step)] >= one.packets for step in one.steps)
     lab.vnfs["look"].teardown()
     assert re.search(r"\w+ [0-9]+ packets", lab.vnfs["look"].report())
@@ -235,8 +235,8 @@ def named(lab: ChainLab, broken: list[Mutant]) -> None:
 def test_a_firewall_that_lets_all_pass_is_named(lab: ChainLab) -> None:
     lab.vnfs["fw"].run("nft", "flush", "ruleset")
     found = verify(lab)
-    (odd,) = [one for one in found.ways if not one.good]
-    assert (odd.traffic, odd.way) == ("telnet", "there")
+    (odd,) = [one for one in found.directions if not one.good]
+    assert (odd.traffic, odd.direction) == ("telnet", "forward")
     assert odd.fault and odd.fault.host == "fw" and "to block" in odd.fault.what
 
 

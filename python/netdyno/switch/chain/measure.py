@@ -86,11 +86,11 @@ def measure(
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = verifying.verify(lab)
             if not proof.good:
-                odd = next(one for one in proof.ways if not one.good)
+                odd = next(one for one in proof.directions if not one.good)
                 what = str(odd.fault) if odd.fault else odd.untested
                 fix = "`netdyno chain verify` shows every hop"
-                raise Error("ND-99-40", f"{odd.traffic} {odd.way}: {what}", at=request.name, fix=fix)
-            note(f"verified in {proof.seconds:.1f} s: every class took its way")
+                raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {what}", at=request.name, fix=fix)
+            note(f"verified in {proof.seconds:.1f} s: every class followed its path")
             bench = ChainBench(lab, request.bench)
             found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
             version = lab.switch.version()
@@ -98,9 +98,9 @@ def measure(
         about = DRIVERS[chain.switch].about
         document = {
             "bench": label, "repeat": count, "level": request.level, "segments": False,
-            "chain": {"ways": {name: list(way) for name, way in chain.ways().items()}, "switch": chain.switch,
-                      "kinds": {name: one.kind for name, one in chain.vnfs.items()}},
-            "verified": [one.document() for one in proof.ways],
+            "chain": {"paths": {name: list(path) for name, path in chain.paths().items()},
+                      "switch": chain.switch, "kinds": {name: one.kind for name, one in chain.vnfs.items()}},
+            "verified": [one.document() for one in proof.directions],
             "arms": [
                 {"name": side.name, "setting": dict(side.setting), "version": f"{chain.switch} {version}",
                  "about": about,

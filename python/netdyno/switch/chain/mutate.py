@@ -24,7 +24,7 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
         others = [one for one in rules if one is not rule]
         if not any(_covers(one, rule) for one in others):
             yield Mutant(f"delete {rule}", others, frozenset({rule.flow.cookie}))
-        ends = (SERVER, CLIENT) if rule.way == "there" else (CLIENT, SERVER)
+        ends = (SERVER, CLIENT) if rule.direction == "forward" else (CLIENT, SERVER)
         wrong = ends[0] if rule.to.host != ends[0] else ends[1]
         if rule.source.host == wrong:
             # sent back by the port that it came in by, it is not sent at all
@@ -47,14 +47,14 @@ def _covers(other: Rule, rule: Rule) -> bool:
 
 
 def _reordered(rules: Sequence[Rule]) -> Iterator[Mutant]:
-    """Two neighbours of a way in the wrong order: to the second first, from it to the first, and on."""
+    """Two neighbours of a path in the wrong order: to the second first, from it to the first, and on."""
     for place, (a, b, c) in enumerate(zip(rules, rules[1:], rules[2:], strict=False)):
-        if not ((a.traffic, a.way) == (b.traffic, b.way) == (c.traffic, c.way)):
+        if not ((a.traffic, a.direction) == (b.traffic, b.direction) == (c.traffic, c.direction)):
             continue
         made = list(rules)
         made[place] = replace(a, flow=replace(a.flow, to=[b.to.name, *a.flow.to[1:]]))
         made[place + 1] = replace(b, flow=replace(b.flow, to=[c.to.name, *b.flow.to[1:]]))
         made[place + 2] = replace(c, flow=replace(c.flow, to=[a.to.name, *c.flow.to[1:]]))
         # the host after b sends to that after a: as `a → B, B → A, A → c`
-        yield Mutant(f"reorder {a.to.host} and {b.to.host} ({a.traffic} {a.way})", made,
+        yield Mutant(f"reorder {a.to.host} and {b.to.host} ({a.traffic} {a.direction})", made,
                      frozenset({a.flow.cookie, b.flow.cookie, c.flow.cookie}))  # fmt: skip

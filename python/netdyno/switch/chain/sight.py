@@ -1,4 +1,4 @@
-"""What is seen of a packet at the ports of a chain, and whether that is the way it was to take; pure."""
+"""What is seen of a packet at the ports of a chain, and whether that is its path; pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Fault:
-    """Where a packet left its way."""
+    """Where a packet left its path."""
 
     what: str
     rule: Rule | None = None
@@ -73,33 +73,33 @@ def server_port(frame: bytes) -> tuple[int, int, int] | None:
     return frame[at + 9], source, target
 
 
-def judge(way: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:
-    """Whether a packet that was sent so often took its way: each point as often, in order, and no other.
+def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:
+    """Whether a packet that was sent so often followed its path: each point as often, in order, and no other.
 
     The first departure is told, with the rule that brings a packet to that point.
     """
     counts = Counter((one.port, one.sends) for one in seen)
-    for place, step in enumerate(way[1:], 1):
+    for place, step in enumerate(path[1:], 1):
         count = counts[step.port, step.sends]
         if count == sent:
             continue
         if count > sent:
             what = f"{step} it {count} times, and it was sent {_times(sent)}"
-            return _fault(step, way[place - 1], what, excess=True)
-        return _fault(step, way[place - 1], f"{step.port} {_missed(step, count, sent)}{_stray(way, seen)}")
-    points = {(step.port, step.sends) for step in way}
+            return _fault(step, path[place - 1], what, excess=True)
+        return _fault(step, path[place - 1], f"{step.port} {_missed(step, count, sent)}{_stray(path, seen)}")
+    points = {(step.port, step.sends) for step in path}
     for one in sorted(seen, key=lambda s: s.at):
         if (one.port, one.sends) not in points and not one.sends:
-            step = next(step for step in way if step.rule)
-            return _fault(step, step, f"{one.port} receives it, too, and is not on its way", excess=True)
+            step = next(step for step in path if step.rule)
+            return _fault(step, step, f"{one.port} receives it, too, and is not on its path", excess=True)
     if sent == 1:
-        return _order(way, seen)
+        return _order(path, seen)
     return None
 
 
-def _order(way: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
+def _order(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
     # a copy is in no order with the rest
-    wanted = [step for step in way if not step.copy]
+    wanted = [step for step in path if not step.copy]
     points = {(step.port, step.sends): step for step in wanted}
     found = [points[one.port, one.sends] for one in sorted(seen, key=lambda s: s.at)
              if (one.port, one.sends) in points]  # fmt: skip
@@ -120,8 +120,8 @@ def _missed(step: Step, count: int, sent: int) -> str:
     return f"{verb} {_times(count)}, and it was sent {_times(sent)}" if count else f"never {verb}"
 
 
-def _stray(way: Sequence[Step], seen: Sequence[Sighting]) -> str:
-    points = {(step.port, step.sends) for step in way}
+def _stray(path: Sequence[Step], seen: Sequence[Sighting]) -> str:
+    points = {(step.port, step.sends) for step in path}
     elsewhere = [one for one in sorted(seen, key=lambda s: s.at) if (one.port, one.sends) not in points]
     return f"; {elsewhere[0].port} receives it instead" if elsewhere else ""
 

@@ -50,7 +50,7 @@ class Match(Config):
 
 
 class TrafficClass(Config):
-    """Traffic that takes a way of its own."""
+    """Traffic with a path of its own."""
 
     match: Match
     """Its packets, from the client; replies are matched by the same port."""
@@ -71,7 +71,7 @@ class Chain(Config):
     """Functions that traffic passes from the client to the server, in order, and back in reverse; traffic of
     `classes` excepted."""
     classes: dict[str, TrafficClass] = Field(default_factory=dict)
-    """Traffic that takes another way; the first class that matches counts."""
+    """Traffic with another path; the first class that matches counts."""
     switch: str = "ovs-netdev"
     """Driver of the switch, which must have flows."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -92,11 +92,11 @@ class Chain(Config):
         for name in (*self.vnfs, *self.classes):
             if not _NAME.fullmatch(name) or name in (*ENDS, REST):
                 raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
-        for name, chain in self.ways().items():
+        for name, chain in self.paths().items():
             if unknown := next((one for one in chain if one not in self.vnfs), None):
                 raise ValueError(f"the chain of {name} names {unknown[:80]!r}, which is not in vnfs")
         routed = self.routed(self.chain)
-        for name, chain in self.ways().items():
+        for name, chain in self.paths().items():
             if twice := next((one for one in chain if chain.count(one) > 1), None):
                 raise ValueError(f"the chain of {name} passes {twice} twice")
             if self.routed(chain) != routed:
@@ -110,11 +110,11 @@ class Chain(Config):
             seen[key] = name
             if one.blocked_by is not None and one.blocked_by not in one.chain:
                 raise ValueError(f"the class {name} is blocked by {one.blocked_by!r}, which it does not pass")
-        if unused := set(self.vnfs) - {one for chain in self.ways().values() for one in chain}:
+        if unused := set(self.vnfs) - {one for chain in self.paths().values() for one in chain}:
             raise ValueError(f"no traffic passes {sorted(unused)[0]}")
         return self
 
-    def ways(self) -> dict[str, list[str]]:
+    def paths(self) -> dict[str, list[str]]:
         """Of each class, and of the rest, the functions that it passes, mirrors too."""
         return {**{name: one.chain for name, one in self.classes.items()}, REST: self.chain}
 

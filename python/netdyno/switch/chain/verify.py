@@ -1,4 +1,4 @@
-"""Proof that a chain steers: packets of each class seen at each hop, both ways, in order, exactly once."""
+"""Proof that a chain steers: packets of each class at each hop, both directions, in order, exactly once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import Fault, Key, judge
 from netdyno.switch.chain.spec import REST
-from netdyno.switch.chain.steering import CLIENT, SERVER, WAYS, Port, Step, Way, expected, port_names
+from netdyno.switch.chain.steering import (
+    CLIENT,
+    DIRECTIONS,
+    SERVER,
+    Direction,
+    Port,
+    Step,
+    expected,
+    port_names,
+)
 from netdyno.system import namespace
 
 ROUNDS = 3
 """A fault counts if each of so many rounds shows the same: a packet that a busy machine lost is no fault."""
 ANSWER, QUIET = 1.0, 0.3
-"""Seconds that a conversation waits for a packet, and after which nothing more is on its way."""
+"""Seconds that a conversation waits for a packet, and after which no packet is in transit."""
 PROTOCOLS = {"tcp": 6, "udp": 17}
 FREE = 40_007
 """Port of the default class, or the next one that is in no class."""
 
 
 @dataclass(frozen=True)
-class WayResult:
+class DirectionResult:
     """A class of traffic in one direction."""
 
     traffic: str
-    way: Way
+    direction: Direction
     protocol: str
     steps: list[Step]
     packets: int
@@ -47,14 +56,15 @@ class WayResult:
 
     @property
     def good(self) -> bool:
-        """Whether packets were followed, and all took their way."""
+        """Whether packets were followed, and all followed their path."""
         return self.fault is None and not self.untested
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         rule = self.fault.rule if self.fault else None
         return {
-            "class": self.traffic, "way": self.way, "protocol": self.protocol, "packets": self.packets,
+            "class": self.traffic, "direction": self.direction, "protocol": self.protocol,
+            "packets": self.packets,
             "steps": [{"at": str(s.port), "sends": s.sends, "copy": s.copy,
                        "rule": s.rule.flow.cookie if s.rule else None,
                        "packets": self.counts.get(str(s), 0)} for s in self.steps],
@@ -65,22 +75,22 @@ class WayResult:
 
 @dataclass(frozen=True)
 class Verification:
-    """All classes, both ways."""
+    """All classes, both directions."""
 
-    ways: list[WayResult]
+    directions: list[DirectionResult]
     seconds: float
     flows: Mapping[int, int]
     """Packets that the switch counted by each rule."""
 
     @property
     def good(self) -> bool:
-        """Whether everything took its way."""
-        return all(one.good for one in self.ways)
+        """Whether everything followed its path."""
+        return all(one.good for one in self.directions)
 
     @property
     def faults(self) -> list[Fault]:
         """The first departure of each class and direction."""
-        return [one.fault for one in self.ways if one.fault]
+        return [one.fault for one in self.directions if one.fault]
 
     @property
     def named(self) -> set[int]:
@@ -89,15 +99,15 @@ class Verification:
 
 
 def verify(
-    lab: ChainLab, rounds: int = ROUNDS, told: Callable[[WayResult], None] = lambda _: None
+    lab: ChainLab, rounds: int = ROUNDS, told: Callable[[DirectionResult], None] = lambda _: None
 ) -> Verification:
     """Send packets of each class through the chain, and follow them."""
     began = time.monotonic()
     captures = Captures(port_names(lab.chain), lab.network.namespace)
-    found: list[WayResult] = []
+    found: list[DirectionResult] = []
     before = lab.switch.flow_packets()
     try:
-        for traffic in lab.chain.ways():
+        for traffic in lab.chain.paths():
             for protocol, talk in _conversations(lab, traffic):
                 results = _rounds(lab, captures, traffic, protocol, talk, rounds)
                 for one in results:
@@ -116,14 +126,17 @@ def verify(
 
 def _rounds(
     lab: ChainLab, captures: Captures, traffic: str, protocol: str, talk: Talk, rounds: int
-) -> list[WayResult]:
+) -> list[DirectionResult]:
     """Again while a round shows a fault; what one round shows to be whole is whole."""
-    kept: list[WayResult] = []
+    kept: list[DirectionResult] = []
     for number in range(max(1, rounds)):
         captures.clear()
         talk.run(lab)
         captures.quiet(QUIET, 3 * ANSWER)
-        seen = [_followed(lab, captures, traffic, protocol, way, talk) for way in ways(lab, traffic)]
+        seen = [
+            _followed(lab, captures, traffic, protocol, direction, talk)
+            for direction in directions(lab, traffic)
+        ]
         if not kept:
             kept = seen
         else:
@@ -137,22 +150,31 @@ def _rounds(
     return kept
 
 
-def ways(lab: ChainLab, traffic: str) -> tuple[Way, ...]:
+def directions(lab: ChainLab, traffic: str) -> tuple[Direction, ...]:
     """Directions in which there is something to follow: of what is blocked, nothing comes back."""
-    return tuple(way for way in WAYS if any((r.traffic, r.way) == (traffic, way) for r in lab.rules))
+    return tuple(
+        direction
+        for direction in DIRECTIONS
+        if any((r.traffic, r.direction) == (traffic, direction) for r in lab.rules)
+    )
 
 
 def _followed(
-    lab: ChainLab, captures: Captures, traffic: str, protocol: str, way: Way, talk: Talk
-) -> WayResult:
-    steps = talk.way(lab, expected(lab.chain, lab.rules, traffic, way), way)
+    lab: ChainLab, captures: Captures, traffic: str, protocol: str, direction: Direction, talk: Talk
+) -> DirectionResult:
+    steps = talk.path(lab, expected(lab.chain, lab.rules, traffic, direction), direction)
     blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
     sender = steps[0].port.host
-    packets = [one for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, way)]
+    packets = [one for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)]
     if not packets:
         why = f"{sender} sent nothing: nothing of the other direction reached it"
-        return WayResult(
-            traffic, way, protocol, steps, 0, untested=why if way == "back" else f"{sender} sent nothing"
+        return DirectionResult(
+            traffic,
+            direction,
+            protocol,
+            steps,
+            0,
+            untested=why if direction == "reverse" else f"{sender} sent nothing",
         )
     seen = {one: captures.of(one) for one in packets}
     counts = {
@@ -162,12 +184,12 @@ def _followed(
     for one in sorted(packets, key=lambda k: min(s.at for s in seen[k])):
         if blocked and any(s.sends and s.port.host == blocked for s in seen[one]):
             fault = Fault("it lets packets pass that it is to block", host=blocked)
-            return WayResult(traffic, way, protocol, steps, len(packets), fault, counts=counts)
+            return DirectionResult(traffic, direction, protocol, steps, len(packets), fault, counts=counts)
         sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen[one])
         if found := judge(steps, seen[one], sent):
             named = _located(lab, captures, one, steps, found) if found.excess else found
-            return WayResult(traffic, way, protocol, steps, len(packets), named, counts=counts)
-    return WayResult(traffic, way, protocol, steps, len(packets), counts=counts)
+            return DirectionResult(traffic, direction, protocol, steps, len(packets), named, counts=counts)
+    return DirectionResult(traffic, direction, protocol, steps, len(packets), counts=counts)
 
 
 def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault) -> Fault:
@@ -206,7 +228,7 @@ def _send(lab: ChainLab, port: Port, frame: bytes) -> None:
 
 
 class Talk:
-    """A conversation between the client and the server that puts packets of a class on their way."""
+    """A conversation between the client and the server that sends packets of a class."""
 
     def __init__(self, protocol: str, port: int) -> None:
         self.protocol, self.port = protocol, port
@@ -246,14 +268,14 @@ class Talk:
             accepted.sendall(self.mark)
             client.recv(2048)
 
-    def is_mine(self, one: Key, about: tuple[int, int, int] | None, way: Way) -> bool:
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
         """Whether a packet is of it."""
         if about is None or one[0] != self.protocol or about[0] != PROTOCOLS[self.protocol]:
             return False
-        return about[2 if way == "there" else 1] == self.port
+        return about[2 if direction == "forward" else 1] == self.port
 
-    def way(self, lab: ChainLab, steps: list[Step], way: Way) -> list[Step]:
-        """The way of its packets, of that of its class."""
+    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
+        """The part of its class's path that its packets take."""
         return steps
 
 
@@ -279,11 +301,11 @@ class Arp(Talk):
 
         namespace.inside(lab.network.namespace(CLIENT), ask)
 
-    def is_mine(self, one: Key, about: tuple[int, int, int] | None, way: Way) -> bool:
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
         """By the operation."""
-        return one[0] == "arp" and one[1] == (b"\x00\x01" if way == "there" else b"\x00\x02")
+        return one[0] == "arp" and one[1] == (b"\x00\x01" if direction == "forward" else b"\x00\x02")
 
-    def way(self, lab: ChainLab, steps: list[Step], way: Way) -> list[Step]:
+    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
         """As far as the network of the client goes."""
         routed = lab.chain.routed(lab.chain.chain)
         if not routed:
@@ -291,7 +313,7 @@ class Arp(Talk):
         at = next(
             i for i, one in enumerate(steps) if one.port.host == routed[0] and one.port.interface == "in"
         )
-        return steps[: at + 1] if way == "there" else steps[at:]
+        return steps[: at + 1] if direction == "forward" else steps[at:]
 
 
 def _conversations(lab: ChainLab, traffic: str) -> list[tuple[str, Talk]]:

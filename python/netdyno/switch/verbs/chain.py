@@ -18,7 +18,7 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
 from netdyno.switch.chain.spec import Chain, load
-from netdyno.switch.chain.verify import Verification, WayResult
+from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
@@ -27,7 +27,7 @@ ChainFile = Annotated[Path, typer.Argument(help="The chain's description (YAML o
 
 
 def show(file: ChainFile, as_json: Json = False) -> None:
-    """Show a chain: ways of its classes, functions with their addresses, rules of the switch.
+    """Show a chain: paths of its classes, functions with their addresses, rules of the switch.
 
     Nothing is started, and no root is needed.
 
@@ -38,14 +38,15 @@ def show(file: ChainFile, as_json: Json = False) -> None:
     known = layout.addresses(chain)
     if as_json:
         listed = [
-            {"number": one.flow.cookie, "class": one.traffic, "way": one.way, "from": str(one.source),
-             "to": str(one.to), "copies": [str(to) for to in one.mirrors], "match": dict(one.flow.match),
+            {"number": one.flow.cookie, "class": one.traffic, "direction": one.direction,
+             "from": str(one.source), "to": str(one.to), "copies": [str(to) for to in one.mirrors],
+             "match": dict(one.flow.match),
              "priority": one.flow.priority}
             for one in rules
         ]  # fmt: skip
-        console.document({"ways": {name: drawn(chain, name) for name in chain.ways()}, "rules": listed})
+        console.document({"paths": {name: drawn(chain, name) for name in chain.paths()}, "rules": listed})
         return
-    for name in chain.ways():
+    for name in chain.paths():
         console.line(f"{name}: {drawn(chain, name)}")
     rows = [
         (name, one.kind, known.inside.get(name, "–"), known.outside.get(name, "–"), KINDS[one.kind].about)
@@ -53,7 +54,7 @@ def show(file: ChainFile, as_json: Json = False) -> None:
     ]
     console.table(("function", "kind", "address in", "address out", ""), rows)
     every = [
-        (str(one.flow.cookie), f"{one.traffic} {one.way}", str(one.source),
+        (str(one.flow.cookie), f"{one.traffic} {one.direction}", str(one.source),
          ",".join(f"{k}={v}" if v else k for k, v in one.flow.match.items()) or "any",
          ", ".join([str(one.to), *(f"copy to {to}" for to in one.mirrors)]))
         for one in rules
@@ -62,10 +63,10 @@ def show(file: ChainFile, as_json: Json = False) -> None:
 
 
 def drawn(chain: Chain, traffic: str) -> str:
-    """A way in a line: `client → firewall → nat → server`."""
+    """A path in a line: `client → firewall → nat → server`."""
     blocked = chain.classes[traffic].blocked_by if traffic in chain.classes else None
     stops: list[str] = []
-    for name in chain.ways()[traffic]:
+    for name in chain.paths()[traffic]:
         if chain.mirror(name):
             stops[-1:] = [f"{(stops or ['client'])[-1]} (copy to {name})"]
             continue
@@ -89,11 +90,11 @@ def verify(
     ] = verifying.ROUNDS,
     as_json: Json = False,
 ) -> None:
-    """Set a chain up, and prove that packets of each class take their way: both directions, in order, once.
+    """Set a chain up, and prove that packets of each class follow their path both ways, in order, once.
 
     Packets of each class are sent and followed by captures at all ports of all functions. TCP packets are
     told by their sequence numbers and datagrams by their payload, which a NAT does not change. The rule or
-    function where a packet leaves its way is named. Exit code 99 if one does. Needs root.
+    function where a packet leaves its path is named. Exit code 99 if one does. Needs root.
 
         sudo netdyno chain verify examples/chain.yaml
 
@@ -119,7 +120,7 @@ def verify(
     if as_json:
         console.document({
             "good": found.good and not missed, "seconds": found.seconds,
-            "ways": [one.document() for one in found.ways],
+            "directions": [one.document() for one in found.directions],
             "flows": {str(k): v for k, v in found.flows.items()}, "mutants": broken,
         })  # fmt: skip
     else:
@@ -130,9 +131,9 @@ def verify(
         if mutate and found.good:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
     if not found.good:
-        odd = next(one for one in found.ways if not one.good)
+        odd = next(one for one in found.directions if not one.good)
         what = str(odd.fault) if odd.fault else odd.untested
-        raise Error("ND-99-40", f"{odd.traffic} {odd.way} ({odd.protocol}): {what}", at=str(file))
+        raise Error("ND-99-40", f"{odd.traffic} {odd.direction} ({odd.protocol}): {what}", at=str(file))
     if missed:
         raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
 
@@ -140,16 +141,18 @@ def verify(
 def report(found: Verification) -> None:
     """A line for each class and direction, with the packets at each hop."""
     rows = [
-        (one.traffic, one.way, one.protocol, str(one.packets), hops(one),
+        (one.traffic, one.direction, one.protocol, str(one.packets), hops(one),
          Text("in order, once" if one.good else str(one.fault) if one.fault else one.untested,
               style="green" if one.good else "bold red"))
-        for one in found.ways
+        for one in found.directions
     ]  # fmt: skip
-    console.table(("class", "way", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s")
+    console.table(
+        ("class", "direction", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s"
+    )
     sys.stdout.flush()
 
 
-def hops(one: WayResult) -> str:
+def hops(one: DirectionResult) -> str:
     """`client → firewall → nat → server`, as far as packets were seen."""
     seen: list[str] = []
     for step in one.steps:

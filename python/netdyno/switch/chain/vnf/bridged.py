@@ -84,7 +84,7 @@ class LimiterOptions(Settings):
 
 
 class Limiter(Bridge):
-    """It forwards at a rate, each way."""
+    """It forwards at a rate, in each direction."""
 
     kind: ClassVar[str] = "limiter"
     about: ClassVar[str] = "a rate limiter (token bucket)"
