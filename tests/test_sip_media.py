@@ -289,6 +289,8 @@ def rating(percent: float) -> float:
     return 93.2 - 95 * percent / (percent + 25.1)
 
 
+# a busy machine delays several packets in a row: a burst of late ones, which lowers the MOS
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("back", "percent", "counter", "within"),
     [

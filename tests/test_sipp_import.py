@@ -85,7 +85,7 @@ def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pyte
         words = ("--user", "service", "--users", "1", "--rate", "1/s", "--duration", "8s", "--warmup", "0s")
         uri = f"sip:{server.address}"
         child = lab.start("sip", "load", uri, "--scenario", built_in(lab, "uas"), *words, "--quiet")
-        until(lambda: server.counters.get("bindings"), 30, "nobody has registered")
+        until(lambda: server.counters.get("bindings"), 120, "nobody has registered")
         calls = [
             "-sn",
             "uac",
@@ -100,7 +100,7 @@ def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pyte
             server.address,
         ]
         with sipp(lab, *calls) as statistics:
-            until(lambda: counted(statistics)["SuccessfulCall"] >= 20, 30, "the calls are not over")
+            until(lambda: counted(statistics)["SuccessfulCall"] >= 20, 120, "the calls are not over")
         done = lab.wait(child)
     found = counted(statistics)
     assert (found["SuccessfulCall"], found["FailedCall"]) == (20, 0), done.text
