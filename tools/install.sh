@@ -172,12 +172,13 @@ cargo() {
     if have mold; then command mold -run cargo "$@"; else command cargo "$@"; fi
 }
 
+# What is tested is built with the features that the tests give its libraries: else all would be compiled twice.
 build() { # [release|debug]
-    local kind=${1:-release} quiet=(--quiet) profile=()
+    local kind=${1:-release} quiet=(--quiet) what=(build --release -p netdynod)
     if [ -t 2 ]; then quiet=(); fi
-    if [ "$kind" = release ]; then profile=(--release); fi
+    if [ "$kind" = debug ]; then what=(test --workspace --no-run --test daemon); fi
     [ -x "target/$kind/netdynod" ] || say "building netdynod (minutes, the first time)"
-    cargo build "${profile[@]}" --locked -p netdynod "${quiet[@]}" ||
+    cargo "${what[@]}" --locked "${quiet[@]}" ||
         die 1 "netdynod does not build; the compiler's words are above"
 }
 
