@@ -166,6 +166,7 @@ CODES: dict[str, str] = {
     "ND-104-53": "No such study of tuning, or of another kind",
     "ND-104-54": "A study without a proven winner to apply",
     "ND-104-55": "There is no experience of tuning, or it cannot be read",
+    "ND-104-56": "A metric or SLO of a load command that cannot be understood",
     "ND-104-60": "A secret is missing",
     "ND-104-70": "A conformance test file that cannot be played",
     "ND-104-71": "A capture without SIP messages that can be shown, or no capture",

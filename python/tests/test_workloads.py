@@ -44,6 +44,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "half-open": {"half_open": 20, "connections": 5},
     "flow-completion": {"flows": 2, "size": "10kB"},
     "udp-burst": {"datagrams": 50},
+    "command": {"load": "echo total 5", "metrics": ["total=total (.+)"], "better": ["higher"]},
 }
 REAL = {"http", "mqtt", "stream"}
 """Those that need the real daemon."""

@@ -91,7 +91,10 @@ def _compared(found: Mapping[str, Any], simulated: bool) -> Winner:
     better = [name for name, verdict in verdicts.items() if verdict == "better"]
     worse = [name for name, verdict in verdicts.items() if verdict == "worse"]
     why = ""
-    if worse:
+    broken = [one for one in found.get("slo") or () if one["b"]]
+    if broken:
+        why = f"it breaks {broken[0]['slo']} in {broken[0]['b']} of {broken[0]['trials']} trials"
+    elif worse:
         why = f"it is worse in {', '.join(worse)}"
     elif not better:
         seen = set(verdicts.values())

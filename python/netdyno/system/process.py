@@ -155,7 +155,10 @@ def find(program: str, package: str) -> str:
 
 def _prefix(namespace: str | None, cores: Sequence[int]) -> list[str]:
     prefix: list[str] = []
-    if namespace is not None:
+    if namespace is not None and namespace.startswith("/"):
+        # the namespace of a process, which has no name that `ip` knows
+        prefix += [find("nsenter", "util-linux"), f"--net={namespace}", "--"]
+    elif namespace is not None:
         prefix += [find("ip", "iproute2"), "netns", "exec", namespace]
     if cores:
         prefix += [find("taskset", "util-linux"), "-c", ",".join(str(core) for core in cores)]

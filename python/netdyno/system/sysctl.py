@@ -92,7 +92,7 @@ def about(path: Path, where: str | None) -> dict[str, Any]:
     return {"where": where, "id": namespace.cookie(where)} | ({"device": known} if known else {})
 
 
-def change(notes: Notes, where: str, key: str, value: object) -> int:
+def change(notes: Notes, where: str | None, key: str, value: object) -> int:
     """Set a parameter inside a namespace, with what it was in the journal first; the entry's number."""
     path, text = file(key), checked(key, value)
     try:
@@ -100,7 +100,7 @@ def change(notes: Notes, where: str, key: str, value: object) -> int:
         known = about(path, where)
     except OSError as e:
         raise _refused(where, key, "could not be read", e) from e
-    words = f"{key} in {where}"
+    words = f"{key} in {where}" if where else key
     number = notes.write("sysctl", words=words, path=str(path), old=old, **known)
     try:
         write(where, key, text)

@@ -6,17 +6,19 @@ TIME_WAIT. A setting is applied before the servers start, since some values hold
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from netdyno.config import Config
 from netdyno.errors import Error
@@ -27,9 +29,11 @@ from netdyno.lab.network import Network
 from netdyno.lab.sockets import SocketSampler
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload
+from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
+from netdyno.tuning import host_state
 from netdyno.tuning.trial_setting import applied, is_tunable
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
@@ -37,6 +41,11 @@ CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 
 DISCARD = 9
 """A port where nobody listens on a bench."""
+
+HOST = "host"
+"""Of `where`: this machine itself."""
+LOOPBACK = "127.0.0.1"
+"""Address of the server where load and server are in one namespace."""
 
 HostName = Literal["server", "client"]
 
@@ -56,6 +65,9 @@ class Spec(Config):
     """Kernel parameters of the server, whatever the setting."""
     client: dict[str, str | int] = Field(default_factory=dict)
     """Kernel parameters of the client, whatever the setting."""
+    where: str | None = None
+    """Where trials run: `host`, or a network namespace that is there already, with load and server in it;
+    default: two namespaces made for each trial."""
     machine: dict[str, str | int] = Field(default_factory=dict)
     """Kernel parameters of the whole machine that a trial cannot do without."""
     offloads: dict[str, bool] = Field(default_factory=dict)
@@ -72,10 +84,31 @@ class Spec(Config):
                 raise ValueError(f"{e.what}. {e.fix}") from None
         return value
 
+    @model_validator(mode="after")
+    def _place(self) -> Spec:
+        if self.where is None:
+            return self
+        if self.workload != CommandLoad.name:
+            raise ValueError(
+                f"`where` is for the workload {CommandLoad.name}: others make hosts of their own"
+            )
+        if self.path or self.tuned != "server" or self.client or self.offloads:
+            raise ValueError("with `where` there is one host: it has no path, client or offloads")
+        return self
+
+    @property
+    def place(self) -> str | None:
+        """The namespace of `where`; None is the one that we are in."""
+        return None if self.where == HOST else self.where
+
     @property
     def label(self) -> str:
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
+        if self.workload == CommandLoad.name:
+            shown = [_command_label(self.options)]
+        if self.where:
+            shown.append(f"in {self.where}")
         if self.path:
             shown.append(f"over {path_words(self.path)}")
         if self.tuned != "server":
@@ -84,6 +117,13 @@ class Spec(Config):
             if values:
                 shown.append(f"{host}: " + ", ".join(f"{k}={v}" for k, v in values.items()))
         return " ".join(shown)
+
+
+def _command_label(options: Mapping[str, Any]) -> str:
+    """The commands; a digest tells benches with the same commands and other metrics apart."""
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:6]
+    server = f" on {options['server']}" if options.get("server") else ""
+    return f"{options.get('load')}{server} [{digest}]"
 
 
 def path_words(path: str | Mapping[str, Any]) -> str:
@@ -160,11 +200,12 @@ def add_neighbours() -> None:
 class RunningBench:
     """A running bench: setting applied, server started."""
 
-    network: Network
+    network: Network | None
+    """Hosts and path; none where it runs in a namespace that was there before."""
     site: Site
     load: Workload
-    tuned: str
-    """The namespace of the host that is tuned."""
+    tuned: str | None
+    """The namespace of the host that is tuned; None: the one that we are in."""
     sampler: Sampler
 
 
@@ -174,6 +215,8 @@ def start_bench(
     """Have a bench up for as long as a stack lasts. Without a folder its logs go with it."""
     if folder is None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
+    if spec.where:
+        return _start_in_place(stack, spec, setting, folder, allow_global, notes)
     network = Network(topology(spec), f"t{secrets.token_hex(3)}", notes, folder / "links.jsonl")
     stack.enter_context(network)
     spaces = {host: network.namespace(host) for host in ("server", "client")}
@@ -191,6 +234,35 @@ def start_bench(
     }
     sampler = stack.enter_context(Sampler(places))
     return RunningBench(network, site, load, spaces[spec.tuned], sampler)
+
+
+def _start_in_place(
+    stack: ExitStack, spec: Spec, setting: Setting, folder: Path, allow_global: bool, notes: Journal
+) -> RunningBench:
+    """A bench in a namespace that is there already; values are put back when the stack ends."""
+    for values in (spec.machine, spec.server, setting):
+        stack.enter_context(applied(values, spec.place, allow_global, notes))
+    site = Site(spec.place, spec.place, LOOPBACK, folder, notes)
+    load = workload(spec)
+    load.serve(site)
+    stack.callback(load.stop)
+    devices = tuple(host_state.devices(spec.place))
+    sampler = stack.enter_context(Sampler({"server": CounterSource(spec.place, devices)}))
+    return RunningBench(None, site, load, spec.place, sampler)
+
+
+@contextmanager
+def tuned_host(spec: Spec, notes: Journal, *, with_path: bool = True) -> Iterator[str | None]:
+    """The namespace of the host that is tuned, as it is before a trial sets anything."""
+    if spec.where:
+        yield spec.place
+        return
+    plain = spec if with_path else spec.model_copy(update={"path": None})
+    with (
+        tempfile.TemporaryDirectory(prefix="nd-look-") as folder,
+        Network(topology(plain), f"t{secrets.token_hex(3)}", notes, Path(folder) / "links.jsonl") as network,
+    ):
+        yield network.namespace(spec.tuned)
 
 
 def path_losses(setting: Setting) -> tuple[str, ...]:
@@ -249,7 +321,7 @@ class NamespaceBench:
         counters |= up.sampler.stop()
         unasked = sum(
             int(stats[way][name])
-            for _, stats in up.network.impaired()
+            for _, stats in (up.network.impaired() if up.network else ())
             for way in impairment.WAYS
             for name in path_losses(setting)
         )

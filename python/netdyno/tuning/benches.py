@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,11 @@ from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record
-from netdyno.lab.network import Network
 from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.journal import journal
 from netdyno.tuning import host_state, service
-from netdyno.tuning.bench import HostName, Spec, path, topology, workload
+from netdyno.tuning.bench import HostName, Spec, path, tuned_host, workload
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
@@ -32,9 +29,18 @@ DEVICE = "eth0"
 """The interface of each host of a bench."""
 
 
-def spec(bench: str, options: Sequence[str] = (), way: str | None = None, tuned: HostName = "server") -> Spec:
-    """The bench of a workload with its options, like `seconds=3`, or of a file, and the path to it."""
-    given = {}
+def spec(
+    bench: str,
+    options: Sequence[str] = (),
+    way: str | None = None,
+    tuned: HostName = "server",
+    service: OwnService | None = None,
+) -> Spec:
+    """The bench of a workload with its options, like `seconds=3`, or of a file, and the path to it.
+
+    `service`: commands, metrics and place of the workload `command`.
+    """
+    given: dict[str, Any] = dict(service.options) if service else {}
     for text in options:
         key, equals, value = text.partition("=")
         if not key or not equals:
@@ -42,7 +48,8 @@ def spec(bench: str, options: Sequence[str] = (), way: str | None = None, tuned:
             raise Error("ND-104-04", f"{text!r} is no option of a workload", at="--set", fix=fix)
         given[key] = config.parse_text(value, "--set")
     if presets.is_word(bench):
-        made = Spec(workload=bench, options=given, path=path(way) if way else None, tuned=tuned)
+        plain = {"workload": bench, "options": given, "path": path(way) if way else None, "tuned": tuned}
+        made = config.check(Spec, plain | {"where": service.where if service else None}, "ND-104-24", bench)
     else:
         read = config.check(Spec, config.read(Path(bench)), "ND-104-24", bench)
         changed: dict[str, Any] = {"options": {**read.options, **given}}
@@ -59,6 +66,16 @@ def names() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class OwnService:
+    """A service that is loaded and served by commands."""
+
+    options: Mapping[str, Any]
+    """Of the workload `command`."""
+    where: str | None = None
+    """As in `Spec.where`."""
+
+
+@dataclass(frozen=True)
 class ChosenSetting:
     """A setting resolved for a bench."""
 
@@ -68,14 +85,16 @@ class ChosenSetting:
     """What a known setting has that cannot be set on the bench, and why."""
 
 
-def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> ChosenSetting:
+def choose(
+    text: str, there: Mapping[str, HostState], allow_global: bool, devices: Sequence[str] = (DEVICE,)
+) -> ChosenSetting:
     """`baseline`, a known setting like `paper-latency`, a file, or `NAME=VALUE,NAME=VALUE`.
 
     Of a known setting, what cannot be set on the bench is left out; all else is refused.
     """
     if text == BASELINE:
         return ChosenSetting(text, {})
-    found = setting(text)
+    found = setting(text, devices)
     lenient = text in service.settings()
     left_out: dict[str, str] = {}
     for name in found:
@@ -88,7 +107,7 @@ def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Cho
     return ChosenSetting(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
 
 
-def setting(text: str) -> Setting:
+def setting(text: str, devices: Sequence[str] = (DEVICE,)) -> Setting:
     """All that a setting says, whether or not it can be set on a bench."""
     if text == BASELINE:
         return {}
@@ -97,7 +116,7 @@ def setting(text: str) -> Setting:
         written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
     else:
         written = service.known(text).values
-    return service.on_devices(registry(), written, [DEVICE])
+    return service.on_devices(registry(), written, list(devices))
 
 
 def _refused(one: HostState | None, allow_global: bool) -> str:
@@ -110,21 +129,15 @@ def _refused(one: HostState | None, allow_global: bool) -> str:
 
 def tunables(made: Spec) -> dict[str, HostState]:
     """Everything that the tuned host of a bench has, as it is at the baseline."""
-    with _host(made) as space:
+    values = made.server if made.tuned == "server" else made.client
+    with tuned_host(made, journal(), with_path=False) as space, applied(values, space, False, journal()):
         known = registry()
-        return host_state.read_states(known, host_state.names(known, [DEVICE]), space)
+        return host_state.read_states(known, host_state.names(known, devices(made)), space)
 
 
-@contextmanager
-def _host(made: Spec) -> Iterator[str]:
-    """The tuned host, without the path."""
-    with ExitStack() as stack:
-        plain = made.model_copy(update={"path": None})
-        network = stack.enter_context(Network(topology(plain), f"t{secrets.token_hex(3)}"))
-        values = made.server if made.tuned == "server" else made.client
-        space = network.namespace(made.tuned)
-        stack.enter_context(applied(values, space, False, journal()))
-        yield space
+def devices(made: Spec) -> list[str]:
+    """The interfaces of the tuned host."""
+    return host_state.devices(made.place) if made.where else [DEVICE]
 
 
 def mechanism(a: Setting, b: Setting) -> dict[str, tuple[str, ...]]:

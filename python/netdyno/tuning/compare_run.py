@@ -22,12 +22,13 @@ from netdyno.stats.paired import Order, detectable, pairs_for
 from netdyno.stats.pairs import Pair, both
 from netdyno.stats.sequential import TEST, first_look
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import benches
+from netdyno.tuning import benches, slos
 from netdyno.tuning import calibrate as calibrations
-from netdyno.tuning.bench import NamespaceBench, Spec
+from netdyno.tuning.bench import NamespaceBench, Spec, workload
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.host_state import HostState
+from netdyno.tuning.slos import SloOutcome
 from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.successive_halving import CandidateStanding, successive_halving
 
@@ -76,12 +77,17 @@ class ComparisonOutcome:
     """Of the race, where there were several."""
     looks: Mapping[str, Any] = field(default_factory=dict)
     """The test, and the looks that were taken."""
+    slos: Sequence[SloOutcome] = ()
+    """Of each SLO, in how many trials each setting broke it."""
 
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
     """Calibrate, measure pairs, judge and store. Call again to resume after an interrupt."""
     there = benches.tunables(request.bench)
-    base, *candidates = [_chosen(one, there, request.allow_global) for one in (request.a, *request.b)]
+    devices = benches.devices(request.bench)
+    base, *candidates = [
+        _chosen(one, there, request.allow_global, devices) for one in (request.a, *request.b)
+    ]
     same = next((one.name for one in candidates if one.setting == base.setting), None)
     if same is not None:
         fix = "`netdyno tune calibrate` compares a setting with itself"
@@ -128,10 +134,12 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
             one["pairs"] = both(found, one["metric"]["name"])
         document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
         document["looks"] = looks.document()
+        kept_slos = slos.judge(workload(request.bench).slos, found)
+        document["slo"] = [asdict(one) for one in kept_slos]
         written = kept.finish(document, [], finding=result.said, valid=not result.invalid)
     return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
-        looks.document(),
+        looks.document(), kept_slos,
     )  # fmt: skip
 
 
@@ -241,13 +249,11 @@ def _key(setting: Setting) -> str:
     return json.dumps(dict(setting), sort_keys=True)
 
 
-def _chosen(one: str | Setting, there: Mapping[str, HostState], allow_global: bool) -> ChosenSetting:
-    if isinstance(one, str):
-        return benches.choose(one, there, allow_global)
-    if not one:
-        return benches.choose(benches.BASELINE, there, allow_global)
-    text = ",".join(f"{name}={value}" for name, value in one.items())
-    return benches.choose(text, there, allow_global)
+def _chosen(
+    one: str | Setting, there: Mapping[str, HostState], allow_global: bool, devices: Sequence[str]
+) -> ChosenSetting:
+    text = one if isinstance(one, str) else ",".join(f"{name}={value}" for name, value in one.items())
+    return benches.choose(text or benches.BASELINE, there, allow_global, devices)
 
 
 def _progress(listener: StudyListener, what: str) -> Any:

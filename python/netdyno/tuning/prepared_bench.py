@@ -13,11 +13,12 @@ from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.topology import need_root
+from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.tuning import benches, service
-from netdyno.tuning.bench import NamespaceBench
+from netdyno.tuning.bench import NamespaceBench, workload
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import registry, template
@@ -42,6 +43,8 @@ class PreparedBench:
     """The class of service that is asked for."""
     real: bool
     """Whether its parameters are those of a kernel."""
+    slos: tuple[Slo, ...] = ()
+    """Bounds that no setting may break."""
 
     def space(self, names: Sequence[str], memory: int | None) -> Space:
         """The parameters that are named; a name may end in `*`."""
@@ -103,6 +106,8 @@ class BenchRequest:
     params: Sequence[str] = ()
     baseline: Sequence[str] = ()
     allow_global: bool = False
+    own: benches.OwnService | None = None
+    """Commands, metrics and place of the workload `command`."""
 
 
 @contextmanager
@@ -124,12 +129,13 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
         yield PreparedBench(
             UninterruptedBench(CheckedBench(made, registry(), there.starts), interrupts),
             _label(request, made), there.tunables, there.starts, names, of_class, True,
+            workload(made.spec).slos,
         )  # fmt: skip
 
 
 def _label(request: BenchRequest, made: NamespaceBench) -> str:
     """The bench in the words that it was asked for with, and the kernel, which decides as much."""
-    if not presets.is_word(request.bench):
+    if request.own or not presets.is_word(request.bench):
         return f"{made.spec.label} ({platform.release()})"
     parts = [" ".join((request.bench, *request.options))]
     parts += [f"over {request.path}"] * bool(request.path) + [f"tuning the {request.tuned}"] * (
@@ -148,7 +154,11 @@ def _namespaces(request: BenchRequest) -> NamespaceBench:
         fix = f"There are: {', '.join((SIMULATED, *benches.names()))}"
         raise Error("ND-104-31", f"there is no bench {request.bench!r}", at="BENCH", fix=fix)
     made = benches.spec(
-        request.bench, request.options, request.path, "client" if request.tuned == "client" else "server"
+        request.bench,
+        request.options,
+        request.path,
+        "client" if request.tuned == "client" else "server",
+        request.own,
     )
     given = made.server if made.tuned == "server" else made.client
     needed = machine(registry().tunables) if request.allow_global else {}

@@ -39,11 +39,19 @@ class Limit:
 
     name: str
     most: float
+    upper: bool = True
+    """Whether it is the most; else it is the least."""
+
+    @property
+    def label(self) -> str:
+        """The name that it has in documents."""
+        return self.name if self.upper else f"{self.name} (least)"
 
     def broken(self, trial: TrialRecord) -> float:
-        """By how much a trial exceeds it; what is not there is not exceeded."""
+        """By how much a trial breaks it; what is not there breaks nothing."""
         seen = trial.observation
-        return seen.metrics.get(self.name, seen.counters.get(self.name, self.most)) - self.most
+        beyond = seen.metrics.get(self.name, seen.counters.get(self.name, self.most)) - self.most
+        return beyond if self.upper else -beyond
 
 
 @dataclass(frozen=True)
@@ -244,7 +252,7 @@ def prove(
             pairs, metrics, one.mechanism, level=level / len(candidates), again=again, discarded=discarded
         )
         counted = [t for t in one.measured.trials if t.observation.valid]
-        broken = [limit.name for limit in limits if any(limit.broken(t) > 0 for t in counted)]
+        broken = [limit.label for limit in limits if any(limit.broken(t) > 0 for t in counted)]
         mine = one.measured.failed
         failed, why = (len(mine), len(baseline.failed)), mine[0] if mine else ""
         proofs.append(Proof(one.objective, one.setting, compared, tuple(broken), failed, why))

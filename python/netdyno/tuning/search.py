@@ -144,7 +144,7 @@ class SearchOutcome:
         """As JSON."""
         return {
             "objectives": list(self.goal.objectives),
-            "limits": {limit.name: limit.most for limit in self.goal.limits},
+            "limits": {limit.label: limit.most for limit in self.goal.limits},
             "baseline": {"trials": len(self.baseline), "values": dict(self.reference)},
             "spread": dict(self.spread),
             "metrics": {
@@ -219,7 +219,7 @@ def search(
             study.tell(asked, state=TrialState.FAIL)
             continue
         for limit in goal.limits:
-            asked.set_constraint(f"limit {limit.name}", limit.broken(trial) if one.gains else 1.0)
+            asked.set_constraint(f"limit {limit.label}", limit.broken(trial) if one.gains else 1.0)
         asked.set_constraint("failed", 0.0 if one.gains else 1.0)
         # a trial that failed is told as the baseline: it is the constraint that keeps away from there
         study.tell(asked, [one.gains.get(o, 0.0) for o in goal.objectives])
@@ -280,7 +280,7 @@ def _study(
         for a in space.axes
     }
     start = _params(space, space.start())
-    limits = {f"limit {limit.name}": 0.0 for limit in goal.limits} | {"failed": 0.0}
+    limits = {f"limit {limit.label}": 0.0 for limit in goal.limits} | {"failed": 0.0}
     study.add_trial(
         optuna.create_trial(
             values=[0.0] * len(goal.objectives), params=start, distributions=distributions, constraints=limits
@@ -321,7 +321,7 @@ def _gains(
 
 
 def _broken(goal: Goal, trial: TrialRecord) -> tuple[str, ...]:
-    return tuple(limit.name for limit in goal.limits if limit.broken(trial) > 0)
+    return tuple(limit.label for limit in goal.limits if limit.broken(trial) > 0)
 
 
 def _advances(one: TrialPoint, tried: Sequence[TrialPoint], goal: Goal, spread: Mapping[str, float]) -> bool:

@@ -66,7 +66,7 @@ def search(
         hints = _hints(before, goal)
         plan = {
             "space": space.document(), "objectives": list(goal.objectives),
-            "limits": {one.name: one.most for one in goal.limits}, "seed": request.seed,
+            "limits": {one.label: one.most for one in goal.limits}, "seed": request.seed,
             "hints": [dict(h) for h in hints], "test": TEST, "level": request.level,
         }  # fmt: skip
         study = Study.of("search", on.label, plan, request.name)
@@ -97,6 +97,7 @@ def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
             for one in on.service.constraints
             if one.most is not None and one.metric in on.bench.metrics and one.metric not in named
         ]
+    limits += [Limit(one.metric, one.bound, one.upper) for one in on.slos]
     objectives = objectives or [next(iter(on.bench.metrics))]
     of_bench(on.bench.metrics, objectives)
     return Goal(tuple(dict.fromkeys(objectives)), tuple(limits))

@@ -18,7 +18,9 @@ from netdyno.tuning.registry import registry
 
 
 @contextmanager
-def applied(values: Mapping[str, Value], space: str, allow_global: bool, notes: Journal) -> Iterator[None]:
+def applied(
+    values: Mapping[str, Value], space: str | None, allow_global: bool, notes: Journal
+) -> Iterator[None]:
     """Set values in a namespace; those of the whole machine only if allowed, and put back at the end."""
     tunable = {name: value for name, value in values.items() if is_tunable(name)}
     with ExitStack() as stack:
@@ -51,7 +53,9 @@ def file(name: str) -> Path:
     return sysctl.file(known.access.path if known else name)
 
 
-def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal, stack: ExitStack) -> None:
+def _other(
+    name: str, value: str, space: str | None, allow_global: bool, notes: Journal, stack: ExitStack
+) -> None:
     path = file(name)
 
     def own() -> bool:

@@ -3,21 +3,16 @@ go."""
 
 from __future__ import annotations
 
-import secrets
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment.measurer import SettingMeasurer
-from netdyno.lab.network import Network
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.stats.pairs import DisturbanceLimits, gated
 from netdyno.system import sysctl
 from netdyno.tuning import host_state
-from netdyno.tuning.bench import NamespaceBench, topology
+from netdyno.tuning.bench import NamespaceBench, tuned_host
 from netdyno.tuning.model import NOT_TAKEN, Scope, Tunable
 from netdyno.tuning.registry import Registry, registry
 from netdyno.tuning.space import Order
@@ -43,8 +38,7 @@ class TunableSet:
 def tunables_of(bench: NamespaceBench) -> TunableSet:
     """The tunables of the host that is tuned, as they are when nothing was set."""
     known = registry()
-    with _network(bench) as network:
-        space = network.namespace(bench.spec.tuned)
+    with tuned_host(bench.spec, bench.notes) as space:
         seen = host_state.read_states(known, host_state.names(known, host_state.devices(space)), space)
         found = {
             name: one
@@ -56,7 +50,10 @@ def tunables_of(bench: NamespaceBench) -> TunableSet:
         }
         tunables = {n: replace(one.tunable, low=one.low, high=one.high) for n, one in found.items()}
         for name, one in found.items():
-            if one.tunable.choices and one.scope is not Scope.GLOBAL:
+            if bench.spec.where:
+                # nothing is tried on a host that others use
+                tunables[name] = replace(tunables[name], choices=_available(one, space))
+            elif one.tunable.choices and one.scope is not Scope.GLOBAL:
                 tunables[name] = replace(tunables[name], choices=_accepted(bench, space, one))
             elif one.scope is Scope.DEVICE and not _settable(bench, space, one):
                 del tunables[name]
@@ -65,7 +62,7 @@ def tunables_of(bench: NamespaceBench) -> TunableSet:
     return TunableSet(tunables, starts | _values(bench, known))
 
 
-def _accepted(bench: NamespaceBench, space: str, one: host_state.HostState) -> tuple[Value, ...]:
+def _accepted(bench: NamespaceBench, space: str | None, one: host_state.HostState) -> tuple[Value, ...]:
     """The choices that this kernel takes: it may lack some, and a namespace may not have all."""
     if one.name == CONGESTION and ALLOWED in bench.spec.machine:
         return tuple(str(bench.spec.machine[ALLOWED]).split())
@@ -73,14 +70,21 @@ def _accepted(bench: NamespaceBench, space: str, one: host_state.HostState) -> t
     return tuple(choice for choice in one.tunable.choices if _refusal(bench, space, one.name, choice) is None)
 
 
-def _settable(bench: NamespaceBench, space: str, one: host_state.HostState) -> bool:
+def _available(one: host_state.HostState, space: str | None) -> tuple[Value, ...]:
+    """The choices that the kernel says it has."""
+    if one.name != CONGESTION:
+        return one.tunable.choices
+    return tuple((sysctl.read(space, ALLOWED) or str(one.value)).split())
+
+
+def _settable(bench: NamespaceBench, space: str | None, one: host_state.HostState) -> bool:
     """Whether this device takes any other number: not every kind has what each parameter is about."""
     others = [value for value in (one.high, one.low) if value is not None and value != one.value]
     refusals = [_refusal(bench, space, one.name, value) for value in others]
     return not others or any(why is None or why.code != NOT_SET for why in refusals)
 
 
-def _refusal(bench: NamespaceBench, space: str, name: str, value: Value) -> Error | None:
+def _refusal(bench: NamespaceBench, space: str | None, name: str, value: Value) -> Error | None:
     try:
         with applied({name: value}, space, False, bench.notes):
             return None
@@ -134,17 +138,6 @@ def machine(names: Iterable[str]) -> dict[str, str | int]:
     if CONGESTION not in names:
         return {}
     return {ALLOWED: sysctl.read(None, "net.ipv4.tcp_available_congestion_control") or ""}
-
-
-@contextmanager
-def _network(bench: NamespaceBench) -> Iterator[Network]:
-    with (
-        tempfile.TemporaryDirectory(prefix="nd-look-") as folder,
-        Network(
-            topology(bench.spec), f"t{secrets.token_hex(3)}", bench.notes, Path(folder) / "links.jsonl"
-        ) as network,
-    ):
-        yield network
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def _trial(up: RunningBench) -> Observation:
 class _Watch:
     """A watch beside the load, in a thread."""
 
-    def __init__(self, where: str, allow_global: bool, shield: Shield, progress: Progress) -> None:
+    def __init__(self, where: str | None, allow_global: bool, shield: Shield, progress: Progress) -> None:
         self._where, self._global, self._shield, self._progress = where, allow_global, shield, progress
         self.values: dict[str, Value] = {}
         """What was set, as it was last."""

@@ -1,6 +1,7 @@
 """Workloads: what loads a service, so that a change of its kernel can be judged by what the service gives."""
 
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult
+from netdyno.lab.workload.command import CommandLoad
 from netdyno.lab.workload.connects import ConnectBurst, ConnectRate, HalfOpen
 from netdyno.lab.workload.core import HttpOpen, MqttOpen, StreamOpen
 from netdyno.lab.workload.datagrams import UdpBurst
@@ -10,7 +11,7 @@ from netdyno.lab.workload.web import Ab, Wrk
 
 _ALL: tuple[type[Workload], ...] = (
     Iperf3Tcp, Iperf3Udp, Ab, Wrk, HttpOpen, MqttOpen, StreamOpen, ConnectBurst, ConnectRate, HalfOpen,
-    FlowCompletion, UdpBurst,
+    FlowCompletion, UdpBurst, CommandLoad,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {one.name: one for one in _ALL}
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from netdyno import config
 from netdyno.errors import Error
 from netdyno.lab.dut.base import DutSite, Settings
+from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, find
@@ -61,7 +62,10 @@ class Workload(ABC):
     about: ClassVar[str]
     """In a sentence."""
     Options: ClassVar[type[Settings]]
-    metrics: ClassVar[Mapping[str, Metric]]
+    metrics: Mapping[str, Metric]
+    """By name; of one kind of load the same, unless its options define them."""
+    slos: tuple[Slo, ...] = ()
+    """Bounds on metrics that no setting may break."""
     programs: ClassVar[Mapping[str, str]] = {}
     """Programs that it needs, and the packages that they come from."""
 

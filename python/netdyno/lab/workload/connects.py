@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -73,7 +73,7 @@ class ConnectBurst(Workload):
     name = "connect-burst"
     about = "connects at once, while the server accepts nothing for a while"
     Options = BurstOptions
-    metrics: ClassVar = metric_table(Metric("failed", "", "lower", zero_is_best=True))
+    metrics = metric_table(Metric("failed", "", "lower", zero_is_best=True))
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Listen, and accept nothing."""
@@ -132,7 +132,7 @@ class ConnectRate(_Listening):
     name = "connect-rate"
     about = "connects one after the other, closed by the client at once"
     Options = RateOptions
-    metrics: ClassVar = metric_table(Metric("connects", "", "higher"))
+    metrics = metric_table(Metric("connects", "", "higher"))
 
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """Connect and close until the time is over."""
@@ -177,7 +177,7 @@ class HalfOpen(_Listening):
     Options = HalfOpenOptions
     NET = ipaddress.IPv4Network("198.19.0.0/16")
     """Whom the others seem to be: addresses for benchmarks (RFC 2544), routed to where they are dropped."""
-    metrics: ClassVar = metric_table(Metric("failed", "", "lower", zero_is_best=True))
+    metrics = metric_table(Metric("failed", "", "lower", zero_is_best=True))
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Listen, and know a way to the others."""

@@ -44,7 +44,7 @@ class _Core(Workload):
     Options = Options
     delay: ClassVar[str]
     """Which delay of the model is told."""
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("delivered", "/s", "higher"),
         Metric("delay_p50", "ms", "lower"),
         Metric("delay_p99", "ms", "lower"),

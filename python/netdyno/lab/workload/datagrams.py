@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import socket
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -48,7 +47,7 @@ class UdpBurst(Workload):
     name = "udp-burst"
     about = "a burst of datagrams at a reader that sleeps meanwhile"
     Options = Options
-    metrics: ClassVar = metric_table(Metric("loss", "ratio", "lower", zero_is_best=True))
+    metrics = metric_table(Metric("loss", "ratio", "lower", zero_is_best=True))
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Bind the reader."""

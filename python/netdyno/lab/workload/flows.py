@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -47,7 +47,7 @@ class FlowCompletion(Workload):
     name = "flow-completion"
     about = "answers of some bytes one after the other, over a kept or a new connection"
     Options = Options
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("completion_mean", "ms", "lower"),
         Metric("completion_max", "ms", "lower"),
     )

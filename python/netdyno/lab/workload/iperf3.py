@@ -91,7 +91,7 @@ class Iperf3Tcp(_Iperf3):
     name = "iperf3-tcp"
     about = "bulk transfer over TCP, closed loop (iperf3)"
     Options = TcpOptions
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("throughput", "bit/s", "higher"),
         Metric("retransmits", "", "lower", zero_is_best=True),
     )
@@ -112,7 +112,7 @@ class Iperf3Udp(_Iperf3):
     name = "iperf3-udp"
     about = "datagrams at a fixed rate (iperf3 -u)"
     Options = UdpOptions
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("throughput", "bit/s", "higher"),
         Metric("loss", "ratio", "lower", zero_is_best=True),
         Metric("jitter", "ms", "lower"),

@@ -80,7 +80,7 @@ class Ab(_Web):
     about = "requests to nginx, each on a new connection, closed loop (ab)"
     Options = AbOptions
     programs: ClassVar[Mapping[str, str]] = {"ab": "apache2-utils", "nginx": "nginx"}
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("requests", "/s", "higher"),
         *PER_REQUEST,
     )
@@ -101,7 +101,7 @@ class Wrk(_Web):
     about = "requests to nginx on connections that stay open, closed loop (wrk)"
     Options = WrkOptions
     programs: ClassVar[Mapping[str, str]] = {"wrk": "wrk", "nginx": "nginx"}
-    metrics: ClassVar = metric_table(
+    metrics = metric_table(
         Metric("requests", "/s", "higher"),
         Metric("transfer", "B/s", "higher"),
         *PER_REQUEST,

@@ -18,13 +18,14 @@ from netdyno.errors import THRESHOLD, Error
 from netdyno.experiment.pairs import RepeatBudget as Budget
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
+from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.comparison import Comparison, Finding, Verdict, loss_words
 from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.winner import never_hit
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, compare_run
-from netdyno.tuning.benches import ChosenSetting
+from netdyno.tuning.benches import ChosenSetting, OwnService
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare_run import ComparisonRequest
 from netdyno.tuning.study_listener import StudyListener
@@ -43,6 +44,16 @@ from netdyno.tuning.verbs.options import (
     Spare,
     Tuned,
     Way,
+)
+from netdyno.tuning.verbs.own_service import (
+    Better,
+    Load,
+    Server,
+    SloText,
+    Where,
+    bench_name,
+    chosen,
+    named,
 )
 from netdyno.tuning.verbs.progress import page
 
@@ -88,12 +99,25 @@ def compare(
         ),
     ],
     b: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="What to compare with it; of several, the one that wins a race.",
             autocompletion=completion.known_setting,
         ),
-    ],
+    ] = None,
+    load: Load = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Test only this metric: fewer tests, more power. With --load, a metric in what it prints: "
+            "NAME=REGEX or NAME=$.json.path; NAME[ms]= says its unit.",
+            metavar="METRIC",
+        ),
+    ] = None,
+    better: Better = None,
+    server: Server = None,
+    slo: SloText = None,
+    where: Where = None,
     options: Options = None,
     path: Way = None,
     tuned: Tuned = "server",
@@ -106,10 +130,6 @@ def compare(
             help="Smallest change that matters.", metavar="SHARE", parser=values.number("--matters", 0, 10)
         ),
     ] = 0.05,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(help="Test only this metric: fewer tests, more power.", metavar="METRIC"),
-    ] = None,
     order: Annotated[
         str,
         typer.Option(
@@ -123,7 +143,9 @@ def compare(
     name: Name = None,
     fresh: Fresh = False,
     html: Html = None,
-    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
+    fail: Annotated[
+        bool, typer.Option("--fail", help="Exit 99 if any metric is worse, or a setting breaks an --slo.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two settings on a bench, in pairs of trials in randomised order.
@@ -143,16 +165,21 @@ def compare(
         sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_rmem.max=64MiB --path delay=20ms
 
         sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
+
+        sudo netdyno tune compare --load 'ab -n 5000 -c 200 http://{address}:8080/' --server './service' \\
+        --metric 'rps=Requests per second: +([0-9.]+)' --better higher baseline net.core.somaxconn=4096
     """
+    own = chosen(load, metric or [], better or [], server, slo or [], where)
+    name_of, sides = arguments(own, bench, a, b or [])
     wanted = ComparisonRequest(
-        bench=benches.spec(bench, options or (), path, "client" if tuned == "client" else "server"),
-        a=a,
-        b=b,
+        bench=benches.spec(name_of, options or (), path, "client" if tuned == "client" else "server", own),
+        a=sides[0],
+        b=sides[1:],
         pairs=pairs,
         spare=spare,
         level=level,
         matters=matters,
-        metrics=metric or (),
+        metrics=named(metric or [], own),
         order="abba" if order == "abba" else "shuffled",
         seed=seed,
         name=name,
@@ -170,14 +197,27 @@ def compare(
     else:
         _show_race(found.standings, [one.name for one in found.candidates])
         show(found.comparison, [found.a, found.b])
+        for one in found.slos:
+            console.out().print(one.said, markup=False)
         _show_looks(found.looks)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if found.comparison.unequal:
         raise unequal(found.comparison.unequal)
     if found.comparison.too_few:
         raise too_few(found.comparison.shortage, found.trials, found.spare)
-    if fail and any(one.verdict is Verdict.WORSE for one in found.comparison.findings):
+    worse = any(one.verdict is Verdict.WORSE for one in found.comparison.findings)
+    if fail and (worse or any(one.b for one in found.slos)):
         raise typer.Exit(THRESHOLD)
+
+
+def arguments(own: OwnService | None, bench: str, a: str, b: list[str]) -> tuple[str, list[str]]:
+    """The bench and the settings. With --load there is no BENCH: what stands there is the first setting."""
+    if own is not None and bench != CommandLoad.name:
+        return CommandLoad.name, [bench, a, *b]
+    if not b:
+        fix = "Write `netdyno tune compare BENCH A B`, or with --load `netdyno tune compare A B`"
+        raise Error("ND-104-04", "there is only one setting", at="B", fix=fix)
+    return bench_name(bench, own), [a, *b]
 
 
 def too_few(shortage: str, trials: int, rest: Budget) -> Error:

@@ -17,7 +17,7 @@ def _bench(what: str) -> Any:
 
 
 Bench = Annotated[str, _bench("or a file that describes a bench")]
-BenchOrSim = Annotated[str, _bench("a file that describes a bench, or sim")]
+OptionalBench = Annotated[str | None, _bench("a file that describes a bench, or sim")]
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),

@@ -19,13 +19,13 @@ from netdyno.tuning.screen import Effect, Screening
 from netdyno.tuning.screen_run import ScreeningRequest
 from netdyno.tuning.verbs.options import (
     Baseline,
-    BenchOrSim,
     Fresh,
     Global,
     Html,
     Level,
     Memory,
     Name,
+    OptionalBench,
     Options,
     Param,
     Seed,
@@ -33,11 +33,26 @@ from netdyno.tuning.verbs.options import (
     Tuned,
     Way,
 )
+from netdyno.tuning.verbs.own_service import (
+    Better,
+    Load,
+    Server,
+    SloText,
+    Where,
+    bench_name,
+    chosen,
+    named,
+)
 from netdyno.tuning.verbs.progress import StudyPrinter, page, resumable, sized
 
 
 def screen(
-    bench: BenchOrSim,
+    bench: OptionalBench = None,
+    load: Load = None,
+    better: Better = None,
+    server: Server = None,
+    slo: SloText = None,
+    where: Where = None,
     options: Options = None,
     path: Way = None,
     tuned: Tuned = "server",
@@ -46,7 +61,12 @@ def screen(
     allow_global: Global = False,
     param: Param = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric to analyse; default: all.", metavar="METRIC")
+        list[str] | None,
+        typer.Option(
+            help="Metric to analyse; default: all. With --load, one in what it prints: NAME=REGEX or "
+            "NAME=$.json.path.",
+            metavar="METRIC",
+        ),
     ] = None,
     trajectories: Annotated[
         int,
@@ -74,11 +94,20 @@ def screen(
 
         sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
     """
+    own = chosen(load, metric or [], better or [], server, slo or [], where)
     wanted = ScreeningRequest(
         bench=BenchRequest(
-            bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
+            bench_name(bench, own),
+            options or [],
+            path,
+            tuned,
+            service,
+            param or [],
+            baseline or [],
+            allow_global,
+            own,
         ),
-        metrics=metric or [],
+        metrics=named(metric or [], own),
         trajectories=trajectories,
         memory=memory,
         level=level,

@@ -27,13 +27,13 @@ from netdyno.tuning.search_run import TuningSearchRequest
 from netdyno.tuning.verbs.compare import not_counted, remarks
 from netdyno.tuning.verbs.options import (
     Baseline,
-    BenchOrSim,
     Fresh,
     Global,
     Html,
     Level,
     Memory,
     Name,
+    OptionalBench,
     Options,
     Param,
     Seed,
@@ -42,11 +42,27 @@ from netdyno.tuning.verbs.options import (
     Tuned,
     Way,
 )
+from netdyno.tuning.verbs.own_service import (
+    Better,
+    Load,
+    MetricOf,
+    Server,
+    SloText,
+    Where,
+    bench_name,
+    chosen,
+)
 from netdyno.tuning.verbs.progress import StudyPrinter, changed, limit, page, resumable
 
 
 def search(
-    bench: BenchOrSim,
+    bench: OptionalBench = None,
+    load: Load = None,
+    metric: MetricOf = None,
+    better: Better = None,
+    server: Server = None,
+    slo: SloText = None,
+    where: Where = None,
     options: Options = None,
     path: Way = None,
     tuned: Tuned = "server",
@@ -120,10 +136,22 @@ def search(
         sudo netdyno tune search iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --screened NAME
 
         netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
+
+        sudo netdyno tune search --load 'redis-benchmark -h {address} -t get --csv' --metric \\
+        'rps="GET","([0-9.]+)"' --better higher --server 'redis-server --protected-mode no' --class latency
     """
+    own = chosen(load, metric or [], better or [], server, slo or [], where)
     wanted = TuningSearchRequest(
         bench=BenchRequest(
-            bench, options or [], path, tuned, service, param or [], baseline or [], allow_global
+            bench_name(bench, own),
+            options or [],
+            path,
+            tuned,
+            service,
+            param or [],
+            baseline or [],
+            allow_global,
+            own,
         ),
         objectives=objective or [],
         limits=[Limit(*limit(text)) for text in most or []],

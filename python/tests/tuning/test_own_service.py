@@ -1,0 +1,222 @@
+"""A service of the user: metrics are read from any output, commands serve and load, an SLO binds the winner."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.lab.network import Network
+from netdyno.lab.workload import Site, printed
+from netdyno.lab.workload.command import CommandLoad
+from netdyno.stats.observation import Observation
+from netdyno.stats.winner import winners
+from netdyno.tuning import slos
+from netdyno.tuning.bench import SERVER, Spec, topology
+from netdyno.tuning.verbs import own_service
+
+from ..conftest import root
+
+WRK = """  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     1.20ms  900.00us  20.11ms   90.00%%
+     99%%    %s
+Requests/sec:  12,345.67
+"""
+JSON = json.dumps({"end": {"streams": [{"rtt": 250}], "sum": {"bits_per_second": 9.5e8}}, "a key": "1.5ms"})
+
+
+def one(text: str, *slo: str, better: str = "lower") -> printed.PrintedMetric:
+    return printed.metrics([text], [better], slo)[0]
+
+
+@pytest.mark.parametrize(
+    ("definition", "output", "value"),
+    [
+        ("rps=Requests/sec: +(\\S+)", WRK % "2.50ms", 12345.67),
+        ("p99[ms]=99% +(\\S+)", WRK % "2.50ms", 2.5),
+        ("p99[ms]=99% +(\\S+)", WRK % "900.00us", 0.9),
+        ("p99[ms]=99% +(\\S+)", WRK % "1.50m", 90_000.0),
+        ("p99[us]=^  99% +(\\d+)", "  98%    12\n  99%    1500\n", 1.5),
+        ("rate=\\d+ (\\S+)", "1 2k\n3 4.5M\n", 4.5e6),
+        ("size=(\\S+)$", "read 2KiB", 2048.0),
+        ("count=\\d+$", "n 1\nn 17", 17.0),
+        ("bps=$.end.sum.bits_per_second", JSON, 9.5e8),
+        ("rtt[us]=$.end.streams[0].rtt", "connecting…\n" + JSON, 0.25),
+        ("p[ms]=$['a key']", JSON, 1.5),
+    ],
+)
+def test_a_metric_is_read_from_what_is_printed(definition: str, output: str, value: float) -> None:
+    assert one(definition).read(output) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "output", ["", "nothing of it", "{}", '{"end": []}', '{"end": {"x": true}}', "[" * 5000]
+)
+def test_output_without_the_metric_fails_the_trial(output: str) -> None:
+    for definition in ("a=total (\\d+)", "a=$.end.x", "a=total (x)?"):
+        with pytest.raises(Error, match=r"ND-91-25.*no number for a"):
+            one(definition).read(output)
+
+
+@given(st.text())
+def test_whatever_is_printed_is_a_number_or_an_error(text: str) -> None:
+    for definition in ("a=.*", "a=(\\S+)", "a=$.x", "a[ms]=(.+)"):
+        try:
+            assert math.isfinite(one(definition).read(text))
+        except Error as e:
+            assert e.code in ("ND-91-25", "ND-104-56")
+
+
+@pytest.mark.parametrize(
+    ("texts", "better", "slo", "at"),
+    [
+        ([], ["lower"], [], "--metric"),
+        (["rps"], ["lower"], [], "--metric"),
+        (["Rps=x"], ["lower"], [], "--metric"),
+        (["a=("], ["lower"], [], "--metric"),
+        (["a=$.x[y"], ["lower"], [], "--metric"),
+        (["a=x", "a=y"], ["lower"], [], "--metric"),
+        (["a=x"], [], [], "--better"),
+        (["a=x"], ["down"], [], "--better"),
+        (["a=x"], ["lower", "b=higher"], [], "--better"),
+        (["a[count]=x"], ["higher"], [], "--better"),
+        (["a=x"], ["lower"], ["b <= 5"], "--slo"),
+        (["a=x"], ["lower"], ["a = 5"], "--slo"),
+        (["a[MB]=x"], ["lower"], ["a <= 5ms"], "--slo"),
+    ],
+)
+def test_a_wrong_definition_is_refused_with_its_place(
+    texts: list[str], better: list[str], slo: list[str], at: str
+) -> None:
+    with pytest.raises(Error, match="ND-104-56") as caught:
+        printed.metrics(texts, better, slo)
+    assert caught.value.at == at
+    assert caught.value.fix
+
+
+def test_an_slo_gives_its_metric_a_direction_and_a_unit() -> None:
+    p99, rps = printed.metrics(["p99=99% (\\S+)", "rps=r (\\S+)"], [], ["p99 <= 0.05s", "rps >= 10k"])
+    assert (p99.metric.better, p99.metric.unit, rps.metric.better) == ("lower", "ms", "higher")
+    assert printed.slo("p99 <= 0.05s").excess(60) == pytest.approx(10)
+    assert printed.slo("rps >= 10k").excess(9_000) == 1_000
+    # whether 12 is in ms or in s, nobody knows
+    with pytest.raises(Error, match="ND-104-56"):
+        p99.read("99% 12")
+
+
+def test_the_winner_of_a_comparison_keeps_every_slo() -> None:
+    slo = printed.slo("p99 <= 50ms")
+    pairs = [
+        (Observation({}, {"p99": 20.0}, {}), Observation({}, {"p99": p}, {}, valid)) for p, valid in
+        ((49.0, True), (50.0, True), (51.0, True), (900.0, False))
+    ]  # fmt: skip
+    (found,) = slos.judge([slo], pairs)
+    assert (found.trials, found.a, found.b) == (3, 0, 1)
+    metric = {"metric": {"name": "rps"}, "verdict": "better"}
+    study: dict[str, Any] = {
+        "kind": "compare",
+        "result": {"metrics": [metric], "b": {"setting": {"x": 1}}, "pairs": 3, "slo": [vars(found)]},
+    }
+    assert winners(study)[0].why == "it breaks p99 <= 50ms in 1 of 3 trials"
+    study["result"]["slo"][0]["b"] = 0
+    assert winners(study)[0].proven
+
+
+def test_options_of_a_load_go_with_a_load(capfd: pytest.CaptureFixture[str]) -> None:
+    for option in (["--server", "x"], ["--slo", "a <= 1"], ["--better", "lower"], ["--where", "host"]):
+        assert call(["tune", "search", "wrk", *option]) == 104
+        assert option[0] in capfd.readouterr().err
+    assert call(["tune", "search"]) == 104
+    assert call(["tune", "search", "wrk", "--load", "x", "--metric", "a=b", "--better", "lower"]) == 104
+    assert call(["tune", "compare", "wrk", "baseline"]) == 104
+    with pytest.raises(Error, match="neither host, nor"):
+        own_service.place("no-such-place")
+    with pytest.raises(Error, match="no process"):
+        own_service.place("4194305")
+    assert own_service.place(str(os.getpid())) == f"/proc/{os.getpid()}/ns/net"
+
+
+SOMAXCONN = "net.core.somaxconn"
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A service whose rate is its somaxconn: the same on any machine, at any speed."""
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
+    return [
+        "--load", "busybox nc {address} 8080",
+        "--server", "busybox nc -ll -p 8080 -e cat /proc/sys/net/core/somaxconn",
+        "--metric", "rate=^[0-9]+$", "--metric", "wait[us]=^[0-9]+$", "--better", "rate=higher",
+        "--better", "wait=lower", "--json",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Network(topology(Spec(workload="ab")), f"w{os.getpid() % 10000}") as network:
+        yield Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
+
+
+@root
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [("true", "ended with status 0 before it listened"), ("sleep 60", "listens on no socket after 0.3 s")],
+)
+def test_a_server_that_does_not_serve_is_an_error(site: Site, server: str, why: str) -> None:
+    load = CommandLoad(
+        {"load": "true", "metrics": ["a=b"], "better": ["lower"], "server": server, "ready": 0.3}
+    )
+    with pytest.raises(Error, match=why):
+        load.serve(site)
+
+
+@root
+def test_a_setting_is_compared_under_a_load_command(
+    service: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune", "compare", *service, "--metric", "rate", "--slo", "wait <= 3ms", "--pairs", "6"]
+    assert (
+        call(
+            [
+                *command,
+                "--fail",
+                f"{SOMAXCONN}=1000",
+                f"{SOMAXCONN}=2000",
+            ]
+        )
+        == 0
+    )
+    found = json.loads(capfd.readouterr().out)
+    (rate,) = found["metrics"]
+    assert (rate["verdict"], rate["effect"]["change"]) == ("better", pytest.approx(1.0))
+    assert found["slo"] == [{"slo": "wait <= 3ms", "trials": found["pairs"], "a": 0, "b": 0}]
+
+
+@root
+def test_a_search_keeps_the_slo(service: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", "search", *service, "--for", "rate", "--slo", "wait <= 10ms", "--trials", "8"]
+    assert call([*command, "--param", SOMAXCONN, "--baseline", f"{SOMAXCONN}=1024"]) == 0
+    found = json.loads(capfd.readouterr().out)["result"]
+    (proof,) = found["proofs"]
+    assert proof["proven"]
+    assert 1024 < proof["setting"][SOMAXCONN] <= 10_000
+    assert any(tried["broken"] == ["wait"] for tried in found["tried"])
+
+
+@root
+def test_trials_run_in_a_namespace_that_is_there(
+    service: list[str], site: Site, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune", "compare", *service, "--metric", "rate", "--where", str(site.server), "--pairs", "6"]
+    assert call([*command, "baseline", f"{SOMAXCONN}=3000"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["metrics"][0]["effect"]["b"] == 3000
