@@ -21,6 +21,8 @@ from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
 from netdyno.switch.chain.vnf import KINDS, Vnf
 from netdyno.switch.chain.vnf.base import VnfSite
+from netdyno.switch.controller.base import Controller, ControllerSite
+from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
@@ -43,6 +45,7 @@ class ChainLab:
     _stack: ExitStack = field(default_factory=ExitStack)
     _network: Network | None = None
     _switch: Switch | None = None
+    _controller: Controller | None = None
 
     @property
     def network(self) -> Network:
@@ -55,6 +58,12 @@ class ChainLab:
         """Between them."""
         assert self._switch is not None, "it is set up"
         return self._switch
+
+    @property
+    def controller(self) -> Controller:
+        """Who programs the switch."""
+        assert self._controller is not None, "it is set up"
+        return self._controller
 
     def __enter__(self) -> ChainLab:
         kind = DRIVERS[self.chain.switch]
@@ -109,6 +118,12 @@ class ChainLab:
         stack.callback(switch.teardown)
         switch.setup()
         self._switch = switch
+        kind, count = parse(self.chain.controller)
+        beside = ControllerSite(switch, network.namespace(layout.SWITCH), self.folder, self.notes)
+        controller = kind(beside, count)
+        stack.callback(controller.teardown)
+        controller.setup()
+        self._controller = controller
         self.rules = steering.rules(self.chain)
         self.program(self.rules)
 
@@ -119,7 +134,7 @@ class ChainLab:
             replace(one.flow, in_port=ports[one.flow.in_port], to=[ports[to] for to in one.flow.to])
             for one in rules
         ]
-        self.switch.program(flows)
+        self.controller.program(flows)
 
     def _routes(self, known: layout.Addresses) -> None:
         """Of the ends; and addresses of neighbours, so that each class is seen by itself, and not through
@@ -164,6 +179,8 @@ class ChainLab:
         """What of it does not run any more, with its last words; empty: all does."""
         if not self.switch.alive():
             return f"the switch {self.chain.switch}: {self.switch.death()}"
+        if why := self.controller.dead():
+            return why
         for name, vnf in self.vnfs.items():
             if not vnf.alive():
                 assert vnf.process is not None

@@ -14,6 +14,7 @@ from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
+from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS
 
 ENDS = ("client", "server", "switch")
@@ -76,6 +77,17 @@ class Chain(Config):
     """Driver of the switch, which must have flows."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the driver."""
+    controller: str = "static"
+    """Who programs the switch: `static`, `embedded`, or `embedded:N` for N of which one is master."""
+
+    @field_validator("controller")
+    @classmethod
+    def _controller(cls, value: str) -> str:
+        try:
+            parse(value)
+        except Error as e:
+            raise ValueError(f"{e.what}. {e.fix}") from None
+        return value
 
     @field_validator("switch")
     @classmethod

@@ -93,6 +93,33 @@ class Switch(Dut):
             fix="Use a switch with OpenFlow, such as ovs-netdev",
         )
 
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """OpenFlow's number of each port."""
+        return {port: number for number, port in enumerate(self.ports, 1)}
+
+    def check_ports(self, flow: Flow) -> None:
+        """Raises if a flow names a port that it does not have."""
+        for port in (flow.in_port, *flow.to):
+            if port not in self.numbers:
+                fix = f"There are: {', '.join(self.numbers)}"
+                raise Error("ND-104-81", f"a flow names the port {port!r}", at=self.place.at, fix=fix)
+
+    def connect(self, *targets: str) -> None:
+        """Have these controllers program it, such as `tcp:127.0.0.1:6653`; without any, nobody does."""
+        raise Error(
+            "ND-104-80",
+            f"{self.driver} speaks no OpenFlow",
+            at=self.place.at,
+            fix="Use a switch with OpenFlow, such as ovs-netdev",
+        )
+
+    def await_connected(self, *targets: str) -> None:
+        """Wait until it is connected to all of these. Raises Error that says why it is not."""
+
+    def settle(self) -> None:
+        """Wait until packets meet the flows that were programmed."""
+
     def flow_packets(self) -> dict[int, int]:
         """Packets that matched each flow, by cookie."""
         return {}

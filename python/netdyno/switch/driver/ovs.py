@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -101,16 +102,16 @@ class Ovs(Switch):
             raise Error("ND-104-81", f"there are more than {MOST_FLOWS:,} flows", at=self.place.at)
         text = "\n".join(map(self.text, flows)) + "\n"
         self._running().ofctl("replace-flows", BRIDGE, "-", text=text)
+        self.settle()
+
+    def settle(self) -> None:
         # the datapath remembers decisions until they were looked over
         self._running().appctl("revalidator/wait")
 
     def text(self, flow: Flow) -> str:
         """A flow as ovs-ofctl takes it."""
+        self.check_ports(flow)
         numbers = self.numbers
-        for port in (flow.in_port, *flow.to):
-            if port not in numbers:
-                fix = f"There are: {', '.join(numbers)}"
-                raise Error("ND-104-81", f"a flow names the port {port!r}", at=self.place.at, fix=fix)
         match = [f"{key}={value}" if value else key for key, value in flow.match.items()]
         tag = {None: [], 0: ["pop_vlan"]}.get(
             flow.set_vlan, ["push_vlan:0x8100", f"set_field:{(flow.set_vlan or 0) | 0x1000}->vlan_vid"]
@@ -119,25 +120,32 @@ class Ovs(Switch):
         head = [f"cookie={flow.cookie:#x}", f"priority={flow.priority}", f"in_port={numbers[flow.in_port]}"]
         return f"{','.join([*head, *match])},actions={','.join(actions)}"
 
-    @property
-    def numbers(self) -> Mapping[str, int]:
-        """OpenFlow's number of each port."""
-        return {port: number for number, port in enumerate(self.ports, 1)}
-
     def flow_packets(self) -> dict[int, int]:
         """Settled: the datapath's counts are fetched before."""
         made = self._running()
-        made.appctl("revalidator/wait")
+        self.settle()
         return parse_flows(made.ofctl("dump-flows", BRIDGE))
 
     def counters(self) -> dict[str, float]:
         """Of each port, by its name in the namespace, and what the switch itself dropped."""
         return parse_ports(self._running().ofctl("dump-ports", BRIDGE), self.ports)
 
-    def controllers(self, *targets: str) -> None:
-        """Have these controllers program it, such as `tcp:127.0.0.1:6653`; none: nobody does."""
-        verb = ["set-controller", BRIDGE, *targets] if targets else ["del-controller", BRIDGE]
-        self._running().vsctl(*verb)
+    def connect(self, *targets: str) -> None:
+        made = self._running()
+        made.vsctl("del-controller", BRIDGE)
+        if not targets:
+            return
+        # flows of their own for the way to a controller within the bridge would be flows beside ours
+        settings = ["connection_mode=out-of-band", "max_backoff=1000"]
+        words: list[str] = []
+        for number, target in enumerate(targets):
+            quoted = json.dumps(target)
+            words += ["--", f"--id=@c{number}", "create", "Controller", f"target={quoted}", *settings]
+        ids = ",".join(f"@c{number}" for number in range(len(targets)))
+        made.vsctl(*words[1:], "--", "set", "bridge", BRIDGE, f"controller=[{ids}]")
+
+    def await_connected(self, *targets: str) -> None:
+        self._running().await_controllers(targets)
 
     def version(self) -> str:
         import subprocess

@@ -14,11 +14,14 @@ from pathlib import Path
 
 from netdyno.errors import Error
 from netdyno.system.journal import Journal
-from netdyno.system.process import Process, find
+from netdyno.system.process import Process, find, last_lines
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 PATIENCE = 60.0
 """Seconds in which a daemon must answer: a busy machine needs them, an idle one a hundredth."""
+CONNECT = 20.0
+"""Seconds in which controllers must be connected. The switch tries again each second or more; its database
+shows that each 5 s."""
 
 
 @dataclass
@@ -89,6 +92,39 @@ class OvsDaemon:
             known = number if isinstance(number, int) and number >= 0 else None
             found[str(name)] = (known, error if isinstance(error, str) else "")
         return found
+
+    def await_controllers(self, targets: Sequence[str]) -> None:
+        """Wait until the switch is connected to all of these. Raises Error."""
+        until = time.monotonic() + CONNECT
+        while missing := [one for one in self.controllers(targets) if not one[1]]:
+            if time.monotonic() > until:
+                target, _, why = missing[0]
+                what = f"the switch is not connected to its controller {target} within {CONNECT:g} s: {why}"
+                fix = "Start an OpenFlow 1.3 controller there, or use --controller embedded"
+                raise Error("ND-92-62", what, at=self.at, fix=fix)
+            time.sleep(0.01)
+
+    def controllers(self, targets: Sequence[str]) -> list[tuple[str, bool, str]]:
+        """Of each controller whether the switch is connected to it, and what the switch says of it if not."""
+        columns = "--columns=target,is_connected,status"
+        said = json.loads(self.vsctl("--format=json", columns, "list", "Controller"))
+        found = {}
+        for target, connected, status in said["data"]:
+            known = dict(status[1])
+            found[target] = (
+                target,
+                connected is True,
+                known.get("last_error") or known.get("state", "no answer"),
+            )
+        log = [one for one in last_lines(self.folder / "vswitchd.log") if _TROUBLE.search(one)]
+        lost = []
+        for target in targets:
+            of, connected, why = found.get(target, (target, False, "it is not known"))
+            told = next((one for one in reversed(log) if target in one), "").rpartition("|")[2]
+            if "Protocol error" in told:
+                told += ", what answers there does not speak OpenFlow 1.3"
+            lost.append((of, connected, f"{why} ({told})" if told else why))
+        return lost
 
     def stop(self) -> None:
         """End both."""
@@ -167,7 +203,5 @@ def listens(path: Path) -> bool:
 
 def trouble(log: Path, lines: int = 3) -> str:
     """The last lines of a log that tell of trouble; else simply the last."""
-    from netdyno.system.process import last_lines
-
     every = last_lines(log)
     return " | ".join(([one for one in every if _TROUBLE.search(one)] or every)[-lines:])

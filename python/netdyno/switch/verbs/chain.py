@@ -20,10 +20,29 @@ from netdyno.switch.chain.mutate import mutants
 from netdyno.switch.chain.spec import Chain, load
 from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.chain.vnf import KINDS
+from netdyno.switch.controller.kinds import parse
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 ChainFile = Annotated[Path, typer.Argument(help="The chain's description (YAML or JSON).", metavar="FILE")]
+
+ControllerName = Annotated[
+    str | None,
+    typer.Option(
+        "--controller",
+        help="Who programs the switch: static, embedded, embedded:N; default: as in FILE.",
+        metavar="NAME",
+    ),
+]
+
+
+def loaded(file: Path, controller: str | None) -> Chain:
+    """The chain of a file, with another controller if one is named."""
+    chain = load(file)
+    if controller is None:
+        return chain
+    parse(controller, "--controller")
+    return chain.model_copy(update={"controller": controller})
 
 
 def show(file: ChainFile, as_json: Json = False) -> None:
@@ -88,6 +107,7 @@ def verify(
             help="Rounds that must agree on a fault.", metavar="N", parser=values.whole("--rounds", 1, 20)
         ),
     ] = verifying.ROUNDS,
+    controller: ControllerName = None,
     as_json: Json = False,
 ) -> None:
     """Set a chain up, and prove that packets of each class follow their path both ways, in order, once.
@@ -99,8 +119,10 @@ def verify(
         sudo netdyno chain verify examples/chain.yaml
 
         sudo netdyno chain verify examples/chain.yaml --mutate
+
+        sudo netdyno chain verify examples/chain.yaml --controller embedded
     """
-    chain = load(file)
+    chain = loaded(file, controller)
     need_root()
     journal.restore()
     missed: list[str] = []

@@ -16,8 +16,7 @@ from netdyno.lab.topology import need_root
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
-from netdyno.switch.chain.spec import load
-from netdyno.switch.verbs.chain import ChainFile, report
+from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
 from netdyno.switch.verbs.compare import Progress, assignments, show_arms, way
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
@@ -50,6 +49,7 @@ def run(
             parser=values.number("--level", 0, 0.5),
         ),
     ] = 0.05,
+    controller: ControllerName = None,
     seed: Annotated[
         int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
     ] = 1,
@@ -68,7 +68,14 @@ def run(
     """
     spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
     wanted = ChainRequest(
-        load(file), file.stem, spec, repeat=repeat, level=level, seed=seed, metrics=metric or (), fresh=fresh
+        loaded(file, controller),
+        file.stem,
+        spec,
+        repeat=repeat,
+        level=level,
+        seed=seed,
+        metrics=metric or (),
+        fresh=fresh,
     )
     need_root()
     journal.restore()

@@ -1,0 +1,197 @@
+"""Our controller: one process, or several of which etcd elects the master."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from netdyno.errors import Error
+from netdyno.switch.controller.base import Controller, entries
+from netdyno.switch.controller.etcd import Etcd
+from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.ovs_daemon import listens
+from netdyno.system import namespace
+from netdyno.system.process import Process, find
+
+OPENFLOW, PEERS, ETCD, ETCD_PEERS = 6653, 7653, 2379, 2380
+"""TCP ports in the switch's namespace; of controllers, those of the first."""
+PATIENCE = 30.0
+"""Seconds in which processes must answer: a busy machine needs them."""
+MOST = 9
+"""Controllers at most."""
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """The master was killed, and another took over. Times are seconds from the kill."""
+
+    killed: str
+    master: str
+    elected: float
+    """Until another was elected."""
+    confirmed: float
+    """Until the switch confirmed its role and all flows."""
+    added: int
+    """Flow entries that the new master had to add or change."""
+    removed: int
+    kept: int
+    generation: int
+
+
+class Embedded(Controller):
+    """Our OpenFlow 1.3 controller."""
+
+    kind: ClassVar[str] = "embedded"
+    about: ClassVar[str] = "our OpenFlow 1.3 controller; with :N, N of them with a master elected by etcd"
+    _etcd: Process | None = None
+
+    def setup(self) -> None:
+        """Start etcd if there are several, then the controllers, and wait until one is master."""
+        self._nodes: dict[str, Process] = {}
+        site = self.site
+        if self.count > 1:
+            self._start_etcd()
+        for number in range(self.count):
+            name = f"c{number + 1}"
+            words = ["--name", name, "--port", str(OPENFLOW + number), "--control", str(self._socket(name))]
+            if self.count > 1:
+                words += ["--peers", str(PEERS + number), "--etcd", f"127.0.0.1:{ETCD}"]
+            self._nodes[name] = Process(
+                [sys.executable, "-m", "netdyno.switch.controller.node", *words],
+                log=site.folder / f"controller-{name}.log", namespace=site.namespace, notes=site.notes,
+            )  # fmt: skip
+        self._await(lambda: all(listens(self._socket(name)) for name in self._nodes), "does not start")
+        site.switch.connect(*(f"tcp:127.0.0.1:{OPENFLOW + number}" for number in range(self.count)))
+        self._await(self._ready, "has no master that its switch confirmed")
+
+    def program(self, flows: Sequence[Flow]) -> None:
+        """By the master. Raises Error if there is none, or the switch refuses them."""
+        wanted = [one.document() for one in entries(self.site.switch, flows)]
+        said = self._ask(self.master(), {"do": "program", "flows": wanted})
+        if why := said.get("error"):
+            raise self._failed(f"the flows cannot be programmed: {why}")
+        self.site.switch.settle()
+
+    def dead(self) -> str:
+        """How the first ended, once all have ended."""
+        if any(one.exited() is None for one in self._nodes.values()):
+            return ""
+        name, last = next(iter(self._nodes.items()))
+        return f"the controller {name} ({last.ending()}): {last.tail(3) or 'no log'}"
+
+    def states(self) -> dict[str, Mapping[str, Any]]:
+        """What each controller that runs says of itself, by its name."""
+        alive = [name for name, one in self._nodes.items() if one.exited() is None]
+        return {name: self._ask(name, {"do": "state"}) for name in alive}
+
+    def master(self) -> str:
+        """The name of the master. Raises Error if there is none."""
+        found = self.states()
+        for name, state in found.items():
+            if state["master"]:
+                return name
+        why = next((str(state["error"]) for state in found.values() if state["error"]), self.dead())
+        raise self._failed(f"no controller is master: {why or 'none was elected'}")
+
+    def kill_master(self) -> Takeover:
+        """End the master by SIGKILL and wait until another has taken over. Raises Error if none does."""
+        before = self.master()
+        since = self.states()[before]["generation"]
+        process, began = self._nodes[before], time.monotonic()
+        process.send_all(signal.SIGKILL)
+        process.wait(PATIENCE)
+        until = began + PATIENCE
+        while time.monotonic() < until and not self.dead():
+            for name, state in self.states().items():
+                if state["master"] and state["generation"] > since and state["confirmed_at"] > began:
+                    if state["error"]:
+                        raise self._failed(f"{name} took over and failed: {state['error']}")
+                    return Takeover(
+                        before, name, state["elected_at"] - began, state["confirmed_at"] - began,
+                        state["added"], state["removed"], state["kept"], state["generation"],
+                    )  # fmt: skip
+            time.sleep(0.005)
+        why = "there was no other" if self.dead() else f"no other took over within {PATIENCE:g} s"
+        raise self._failed(f"{before} was killed, and {why}")
+
+    def teardown(self) -> None:
+        """End controllers and etcd."""
+        etcd, self._etcd = self._etcd, None
+        nodes, self._nodes = getattr(self, "_nodes", {}), {}
+        with contextlib.ExitStack() as every:
+            if etcd:
+                every.callback(etcd.stop)
+            for one in nodes.values():
+                every.callback(one.stop)
+
+    def _start_etcd(self) -> None:
+        site = self.site
+        here, peers = f"http://127.0.0.1:{ETCD}", f"http://127.0.0.1:{ETCD_PEERS}"
+        self._etcd = Process(
+            [find("etcd", "etcd-server"), "--name", "etcd1", "--data-dir", str(site.folder / "etcd"),
+             "--listen-client-urls", here, "--advertise-client-urls", here, "--listen-peer-urls", peers,
+             "--initial-advertise-peer-urls", peers, "--initial-cluster", f"etcd1={peers}",
+             "--max-request-bytes", str(64 << 20), "--logger", "zap", "--log-level", "warn"],
+            log=site.folder / "etcd.log", namespace=site.namespace, notes=site.notes,
+        )  # fmt: skip
+        made, until = Etcd("127.0.0.1", ETCD), time.monotonic() + PATIENCE
+        while not namespace.inside(site.namespace, made.healthy):
+            if self._etcd.exited() is not None or time.monotonic() > until:
+                why = self._etcd.ending() or f"it does not answer within {PATIENCE:g} s"
+                what = f"etcd does not start ({why}): {self._etcd.tail(2) or 'no log'}"
+                raise Error("ND-92-62", what, at="controller", fix="Its log is in the run's folder")
+            time.sleep(0.02)
+
+    def _ready(self) -> bool:
+        found = self.states()
+        if any(one["switches"] == 0 for one in found.values()):
+            return False
+        return any(one["master"] and one["confirmed_at"] and not one["error"] for one in found.values())
+
+    def _await(self, ready: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + PATIENCE
+        while True:
+            for name, one in self._nodes.items():
+                if one.exited() is not None:
+                    said = f"the controller {name} does not start ({one.ending()}): {one.tail(2) or 'no log'}"
+                    raise Error("ND-92-62", said, at="controller", fix="Its log is in the run's folder")
+            if ready():
+                return
+            if time.monotonic() > until:
+                why = next(
+                    (str(one["error"]) for one in self.states().values() if one["error"]),
+                    "no reason is known",
+                )
+                said = f"the controller {what} within {PATIENCE:g} s: {why}"
+                raise Error("ND-92-62", said, at="controller", fix="Its log is in the run's folder")
+            time.sleep(0.01)
+
+    def _socket(self, name: str) -> Path:
+        return self.site.folder / f"{name}.sock"
+
+    def _ask(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            with socket.socket(socket.AF_UNIX) as made:
+                made.settimeout(PATIENCE)
+                made.connect(str(self._socket(name)))
+                made.sendall(json.dumps(request).encode() + b"\n")
+                with made.makefile("rb") as answer:
+                    return dict(json.loads(answer.readline()))
+        except (OSError, ValueError) as e:
+            process = self._nodes[name]
+            why = process.ending() or str(e)
+            raise self._failed(
+                f"the controller {name} does not answer ({why}): {process.tail(2) or 'no log'}"
+            ) from None
+
+    @staticmethod
+    def _failed(what: str) -> Error:
+        return Error("ND-91-42", what, at="controller", fix="Its log is in the run's folder")

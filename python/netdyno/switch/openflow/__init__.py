@@ -1,0 +1,1 @@
+"""OpenFlow 1.3 without I/O: messages as bytes, and flow entries that can be compared."""

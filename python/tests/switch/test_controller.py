@@ -1,0 +1,270 @@
+"""Controllers over a real Open vSwitch: flows written, a master killed, nonsense answered, nobody there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.lab.dut import DutSite
+from netdyno.lab.network import Network
+from netdyno.switch.controller.base import ControllerSite, entries
+from netdyno.switch.controller.channel import Channel, ChannelError
+from netdyno.switch.controller.embedded import ETCD, Embedded
+from netdyno.switch.controller.etcd import Etcd, EtcdError
+from netdyno.switch.controller.kinds import parse
+from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
+from netdyno.switch.openflow import message as of
+from netdyno.switch.openflow.message import OpenFlowError
+from netdyno.system import namespace
+from netdyno.system.journal import journal
+
+from ..conftest import root
+from .hosts import lab, passes
+
+FLOWS = [
+    Flow(1, "p0", ["p1"]),
+    Flow(2, "p1", ["p0"]),
+    Flow(3, "p0", [], {"udp": "", "tp_dst": "9"}, priority=900),
+    Flow(4, "p0", ["p1"], {"tcp": "", "tp_dst": "80"}, priority=800, set_vlan=5),
+    Flow(5, "p1", ["p0"], {"dl_vlan": "5"}, priority=800, set_vlan=0),
+    Flow(6, "p1", ["p0"], {"arp": "", "dl_src": "02:00:00:00:00:01"}, priority=700),
+]
+
+
+@pytest.fixture
+def switch() -> Iterator[tuple[OvsNetdev, Network]]:
+    if why := OvsNetdev.missing():
+        pytest.skip(why)
+    with lab(2, "k") as net:
+        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), {"learning": False})
+        try:
+            one.setup()
+            yield one, net
+        finally:
+            one.teardown()
+
+
+@contextlib.contextmanager
+def controlled(switch: OvsNetdev, folder: Path, count: int) -> Iterator[Embedded]:
+    space = switch.place.namespace
+    assert space
+    made = Embedded(ControllerSite(switch, space, folder, journal()), count)
+    try:
+        made.setup()
+        yield made
+    finally:
+        made.teardown()
+
+
+def table(switch: OvsNetdev) -> list[str]:
+    """The switch's own list of its flows, without what counts."""
+    said = switch._running().ofctl("dump-flows", BRIDGE, "--no-stats")
+    return sorted(line.strip() for line in said.splitlines() if "cookie" in line)
+
+
+@pytest.mark.parametrize(
+    "text", ["magic", "embedded:", "embedded:0", "embedded:10", "static:2", "embedded:two"]
+)
+def test_a_wrong_name_is_told(text: str) -> None:
+    with pytest.raises(Error) as wrong:
+        parse(text)
+    assert wrong.value.code == "ND-104-83" and wrong.value.fix
+    assert parse("embedded:9")[1] == 9 and parse("static")[1] == 1
+
+
+@root
+def test_flows_are_those_that_the_switch_would_get_without(
+    switch: tuple[OvsNetdev, Network], tmp_path: Path
+) -> None:
+    """The witness is ovs-ofctl: it writes the same flows, and lists the same table."""
+    one, net = switch
+    one.program(FLOWS)
+    witness = table(one)
+    assert len(witness) == len(FLOWS)
+    one.program([Flow(99, "p1", [], priority=5)])
+    with controlled(one, tmp_path, 1) as made:
+        made.program(FLOWS)
+        assert table(one) == witness
+        assert passes(net, "h0", "h1") and one.flow_packets()[1] >= 1
+        made.program(FLOWS[:2])
+        assert len(table(one)) == 2 and one.flow_packets()[1] >= 1, "a flow that stays is not touched"
+        with pytest.raises(Error) as wrong:
+            made.program([Flow(1, "p0", ["p1"], {"colour": "red"})])
+        assert wrong.value.code == "ND-104-81" and "colour" in wrong.value.what
+        assert len(table(one)) == 2
+
+
+@root
+def test_a_master_that_is_killed_is_replaced(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
+    """Twice: the next elected has a newer generation id, puts back what is missing, removes what is too many."""
+    one, net = switch
+    one.program(FLOWS)
+    witness = table(one)
+    with controlled(one, tmp_path, 3) as made:
+        made.program(FLOWS)
+        generations = []
+        for _ in range(2):
+            daemon = one._running()
+            daemon.ofctl("del-flows", BRIDGE, "--strict", f"priority=100,in_port={one.numbers['p0']}")
+            daemon.ofctl("add-flow", BRIDGE, "priority=5,actions=drop")
+            told = made.kill_master()
+            assert (told.added, told.removed, told.kept) == (1, 1, len(FLOWS) - 1)
+            assert table(one) == witness and told.killed != told.master == made.master()
+            generations.append(told.generation)
+            assert passes(net, "h0", "h1")
+        assert generations == sorted(set(generations))
+        assert not made.dead()
+        with pytest.raises(Error) as alone:
+            made.kill_master()
+        assert alone.value.code == "ND-91-42" and "SIGKILL" in made.dead()
+        assert passes(net, "h0", "h1"), "without any controller, the flows stay"
+
+
+@root
+def test_a_master_of_the_past_can_change_nothing(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
+    """Its lease is ended while it runs: another is elected, and what it says is refused."""
+    one, _ = switch
+    with controlled(one, tmp_path, 2) as made:
+        made.program(FLOWS)
+        witness, before = table(one), made.master()
+        space = one.place.namespace
+        etcd = Etcd("127.0.0.1", ETCD)
+        key = namespace.inside(space, lambda: etcd.get("/netdyno/chain/master"))
+        assert key and before in key.value
+        namespace.inside(space, lambda: etcd.revoke(key.lease))
+        made._await(
+            lambda: any(s["generation"] > key.created and s["master"] for s in made.states().values()), "x"
+        )
+        (after,) = [n for n, s in made.states().items() if s["master"] and s["generation"] > key.created]
+        if after != before:
+            said = made._ask(before, {"do": "program", "flows": []})
+            assert "not the master" in said["error"]
+        assert table(one) == witness
+
+
+@root
+def test_the_switch_obeys_the_newest_generation_id(switch: tuple[OvsNetdev, Network]) -> None:
+    """Two masters: the one with the older id becomes a slave, whose flows are refused, and its id is stale."""
+    one = switch[0]
+    wanted = entries(one, FLOWS)
+
+    async def talk() -> None:
+        opened: asyncio.Queue[Channel] = asyncio.Queue()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            made = Channel(reader, writer)
+            await made.open()
+            opened.put_nowait(made)
+            await made.closed.wait()
+            made.close()
+
+        # the switch takes sockets of its own folder only
+        paths = [str(one.folder / "a"), str(one.folder / "b")]
+        servers = [await asyncio.start_unix_server(serve, path) for path in paths]
+        await asyncio.to_thread(one.connect, *(f"unix:{path}" for path in paths))
+        old, new = await opened.get(), await opened.get()
+        await old.role(of.MASTER, 5)
+        assert (await old.reconcile(wanted)).added == len(FLOWS)
+        assert (await old.reconcile(wanted)).kept == len(FLOWS)
+        await new.role(of.MASTER, 6)
+        with pytest.raises(OpenFlowError, match="slave"):
+            await old.reconcile([])
+        with pytest.raises(OpenFlowError, match="stale") as refused:
+            await old.role(of.MASTER, 5)
+        assert refused.value.pair == of.STALE
+        assert sorted(map(str, await new.flows())) == sorted(map(str, wanted))
+        for server in servers:
+            server.close()
+        one.connect()
+        await asyncio.gather(old.closed.wait(), new.closed.wait())
+        with pytest.raises(ChannelError, match="not connected"):
+            await new.flows()
+
+    asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+@root
+def test_nobody_is_there(switch: tuple[OvsNetdev, Network], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdyno.switch.driver.ovs_daemon.CONNECT", 1.5)
+    with pytest.raises(Error) as wrong:
+        switch[0].connect("tcp:127.0.0.1:6699")
+        switch[0].await_connected("tcp:127.0.0.1:6699")
+    assert wrong.value.code == "ND-92-62"
+    assert "tcp:127.0.0.1:6699" in wrong.value.what and "refused" in wrong.value.what
+
+
+@root
+def test_a_controller_that_answers_nonsense(
+    switch: tuple[OvsNetdev, Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdyno.switch.driver.ovs_daemon.CONNECT", 1.5)
+    listener = namespace.inside(
+        switch[1].namespace("sw"), lambda: socket.create_server(("127.0.0.1", 6699), backlog=5)
+    )
+    listener.settimeout(10)
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                made, _ = listener.accept()
+                made.recv(64)
+                made.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                made.close()
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    with pytest.raises(Error) as wrong:
+        switch[0].connect("tcp:127.0.0.1:6699")
+        switch[0].await_connected("tcp:127.0.0.1:6699")
+    listener.close()
+    assert wrong.value.code == "ND-92-62" and "OpenFlow" in wrong.value.what
+
+
+@root
+def test_a_switch_that_talks_nonsense_is_told(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
+    one, net = switch
+    with controlled(one, tmp_path, 1) as made:
+        peer = namespace.inside(
+            net.namespace("sw"), lambda: socket.create_connection(("127.0.0.1", 6653), 10)
+        )
+        with peer:
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            while peer.recv(4096):
+                pass
+        made._await(lambda: bool(made.states()["c1"]["error"]), "tells nothing")
+        assert "no OpenFlow message" in made.states()["c1"]["error"]
+        made.program(FLOWS)
+
+
+def test_an_etcd_that_is_absent_or_answers_nonsense() -> None:
+    class Nonsense(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>" if self.path.endswith("range") else b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Nonsense) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        etcd = Etcd("127.0.0.1", server.server_port)
+        assert not etcd.healthy()
+        with pytest.raises(EtcdError, match="not JSON"):
+            etcd.get("x")
+        with pytest.raises(EtcdError, match="ID is missing"):
+            etcd.grant(2)
+        with pytest.raises(EtcdError, match="a transaction"):
+            etcd.create("a", "b", 1)
+        server.shutdown()
+    with pytest.raises(EtcdError, match="refused"):
+        etcd.get("x")
