@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from netdyno.stats import counters, counts
 from netdyno.stats import discards as discarding
+from netdyno.stats.conditional import conditional
+from netdyno.stats.counters import CounterChange
 from netdyno.stats.discards import Discard, Discards
-from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Metric
-from netdyno.stats.paired import Effect, detectable, effect, least_pairs, signed_rank
+from netdyno.stats.paired import Effect, detectable, effect, least_pairs
 from netdyno.stats.pairs import Pair, both, lost, valid
 from netdyno.stats.unpaired import among, holm
 
@@ -52,18 +54,6 @@ class Mechanism(StrEnum):
 
 
 @dataclass(frozen=True)
-class CounterChange:
-    """Change of one mechanism counter between A and B."""
-
-    name: str
-    a: float
-    b: float
-    """Means over trials."""
-    p: float
-    moved: bool
-
-
-@dataclass(frozen=True)
 class Finding:
     """What is known of one metric."""
 
@@ -73,6 +63,10 @@ class Finding:
     detectable: float
     """The least change that these pairs could find."""
     verdict: Verdict
+    likely: float | None = None
+    """Of a difference that was shown: its size, corrected for being told because it was significant."""
+    least_count: float | None = None
+    """Of counts: the least difference a trial that these pairs could find."""
 
     def shown(self, by: float) -> str:
         """A change of the metric: a share, or a difference where ratios mean nothing."""
@@ -184,7 +178,6 @@ def judge(
     of = mechanism if isinstance(mechanism, Mapping) else {"": mechanism}
     seen = {name: 0.0 for pair in counted for one in pair for name in one.counters}
     names = dict.fromkeys(name for counters in of.values() for name in counters)
-    moved = tuple(_moved(name, counted, level) for name in known(names, seen))
     sides = {name: found for name in metrics if (found := both(counted, name))}
     alone = [_effect(metrics[name], found, level, 1).p for name, found in sides.items()]
     findings = []
@@ -197,9 +190,10 @@ def judge(
         if not unequal and verdict in (Verdict.BETTER, Verdict.WORSE):
             why = discarding.against(dropped, metric, verdict is Verdict.BETTER, pairs, discarded)
             unequal = discarding.sentence(dropped, f"; {why}") if why else ""
-        findings.append(Finding(metric, e, p, least, verdict))
+        findings.append(Finding(metric, e, p, least, verdict, _likely(e, verdict), _least_count(e, found)))
     if unequal:
-        findings = [replace(one, verdict=Verdict.INVALID) for one in findings]
+        findings = [replace(one, verdict=Verdict.INVALID, likely=None) for one in findings]
+    moved = counters.moved(known(names, seen), counted, level, _direction(findings))
     return Comparison(
         tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters,
         least_pairs(level, len(sides)), gone, wanted, _mechanism(of, seen, moved), dropped, unequal,
@@ -221,7 +215,34 @@ def repeats(metrics: int, level: float, wanted: int = 8) -> int:
 
 def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, tests: int) -> Effect:
     a, b = zip(*sides, strict=True)
-    return effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
+    found = effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
+    if not metric.zero_is_best or not counts.is_counts(*a, *b) or found.interval is None:
+        return found
+    # ranks do not see that what was seen nowhere may come all the same
+    low, high = counts.difference_interval(a, b, level / tests)
+    wider = min(low, found.interval[0]), max(high, found.interval[1])
+    return replace(found, interval=wider, p=max(found.p, counts.difference_p(a, b)))
+
+
+def _least_count(e: Effect, sides: Sequence[tuple[float, float]]) -> float | None:
+    """Half of the interval of counts: a difference beyond it would have shown in most comparisons."""
+    whole = e.absolute and counts.is_counts(*(value for pair in sides for value in pair))
+    return (e.interval[1] - e.interval[0]) / 2 if whole and e.interval else None
+
+
+def _likely(e: Effect, verdict: Verdict) -> float | None:
+    if verdict not in (Verdict.BETTER, Verdict.WORSE) or e.interval is None:
+        return None
+    if e.absolute:
+        return conditional(e.change, e.interval, e.level / e.tests)
+    low, high = (math.log1p(max(end, -1 + 1e-12)) for end in e.interval)
+    return math.expm1(conditional(math.log1p(e.change), (low, high), e.level / e.tests))
+
+
+def _direction(findings: Sequence[Finding]) -> int:
+    """Which way a limit's counter moves if it explains what was shown: -1 down, 1 up, 0 either."""
+    shown = {one.verdict for one in findings} & {Verdict.BETTER, Verdict.WORSE}
+    return {frozenset({Verdict.BETTER}): -1, frozenset({Verdict.WORSE}): 1}.get(frozenset(shown), 0)
 
 
 def mechanism_words(of: str, counters: str) -> str:
@@ -265,16 +286,6 @@ def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
 def _spread(e: Effect) -> float:
     """The noise, where no calibration tells it: from how the two sides vary by themselves."""
     return math.hypot(e.a_sd / e.a if e.a else 0.0, e.b_sd / e.b if e.b else 0.0)
-
-
-def _moved(name: str, pairs: Sequence[Pair], level: float) -> CounterChange:
-    a = [one.counters.get(name, 0.0) for one, _ in pairs]
-    b = [one.counters.get(name, 0.0) for _, one in pairs]
-    p = signed_rank([y - x for x, y in zip(a, b, strict=True)])
-    # with the few pairs of a quick check no test can tell: there every pair must agree, and by much
-    apart = max(a) < min(b) or max(b) < min(a)
-    few = len(pairs) < least_pairs(level)
-    return CounterChange(name, mean(a), mean(b), p, apart if few else p <= level)
 
 
 def known(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,10 @@ LEAST = 6
 """Contexts without which nothing is proposed."""
 CERTAIN = 0.05
 """How far a guess is off at least: no neighbours agree better than trials do."""
+MARGIN = 0.05
+"""The lower bound of a gain that a proposal must exceed, as a log ratio: about 5 %."""
+LISTED = 3
+"""Settings that are proposed at most, to be tested against the baseline."""
 SLACK = 1.5
 """How much farther from all contexts than they are from each other a service may be."""
 BEYOND = 2.0
@@ -105,11 +109,13 @@ class ExpectedGain:
     gain: float
     interval: tuple[float, float] | None
     """None when there is too little to tell how far off it may be."""
+    least: float | None = None
+    """Its lower bound, one-sided at the same level: guesses that were too low do not count against it."""
 
     @property
     def sure(self) -> bool:
-        """Whether it is better throughout its interval."""
-        return self.interval is not None and self.interval[0] > 0
+        """Whether its lower bound is above the margin."""
+        return self.least is not None and self.least > MARGIN
 
 
 @dataclass(frozen=True)
@@ -131,14 +137,28 @@ class Proposal:
     """Features of it that are not known, and without which nothing is proposed."""
     beyond: tuple[str, ...] = ()
     """Features of it that are beyond those of all contexts."""
+    shortlist: tuple[str, ...] = ()
+    """Settings to test, the best first: where the lower bound of one exceeds the margin, it and those
+    expected to gain at least that bound. Empty: none is proposed."""
+    margin: float = MARGIN
+    """As a log ratio."""
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """Settings that may gain more than the margin, and may not: only a test on the service tells."""
+        return tuple(
+            e.setting
+            for e in self.expected
+            if not e.sure and (e.interval[1] if e.interval else e.gain) > MARGIN and e.gain > MARGIN
+        )
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        return asdict(self) | {"doubtful": list(self.doubtful)}
 
 
 def recommend(experience: Experience, features: Features, level: float = 0.1) -> Proposal:
-    """The setting that is expected to be best, if that is better than changing nothing."""
+    """The settings that are better than changing nothing by more than the margin, by their lower bounds."""
     if len(experience.contexts) < LEAST:
         why = f"fewer than {LEAST} contexts are known"
         return Proposal(BASELINE, (), (), "", why, known=False)
@@ -168,16 +188,23 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
         if guess is None:
             continue
         middle, apart = guess
-        off = _prediction_errors(experience, setting, level)
-        expected.append(
-            ExpectedGain(
-                setting, middle, None if off is None else (middle - off * apart, middle + off * apart)
-            )
-        )
+        errors = _prediction_errors(experience, setting)
+        off, over = _rank(map(abs, errors), level), _rank(errors, level)
+        around = None if off is None else (middle - off * apart, middle + off * apart)
+        least = None if over is None else middle - over * apart
+        expected.append(ExpectedGain(setting, middle, around, least))
     expected.sort(key=lambda e: -e.gain)
-    best = next((e for e in expected if e.gain > CERTAIN), None)
-    why = "" if best else "none of the settings is expected to be better than changing nothing"
-    return Proposal(best.setting if best else BASELINE, tuple(expected), nearest, metric, why)
+    surest = max((e.least for e in expected if e.sure and e.least is not None), default=math.inf)
+    # where one is sure to help, those that are expected to help more are worth the test too
+    sure = tuple(e.setting for e in expected if e.sure or e.gain >= surest)[:LISTED]
+    why = "" if sure else "none of the settings is expected to be better than changing nothing"
+    found = Proposal(sure[0] if sure else BASELINE, tuple(expected), nearest, metric, why, shortlist=sure)
+    if found.doubtful and not sure:
+        of = ", ".join(found.doubtful[:LISTED])
+        return replace(
+            found, why=f"no lower bound is above {math.expm1(MARGIN):.0%}; only a test tells of {of}"
+        )
+    return found
 
 
 def _beyond(contexts: Sequence[Context], features: Features) -> tuple[str, ...]:
@@ -219,8 +246,8 @@ def _reach(contexts: Sequence[Context]) -> float:
     return max(found, default=0.0)
 
 
-def _prediction_errors(experience: Experience, setting: str, level: float) -> float | None:
-    """How far guesses were off where it is known, in all but `level` of the cases.
+def _prediction_errors(experience: Experience, setting: str) -> list[float]:
+    """By how much guesses were too high where it is known.
 
     In parts of how far their neighbours were apart: where these agree a guess is trusted more.
     """
@@ -229,10 +256,15 @@ def _prediction_errors(experience: Experience, setting: str, level: float) -> fl
         actual = context.gain(setting)
         guess = _guess(_near(experience.without(context).contexts, context.features), setting)
         if actual is not None and guess is not None:
-            errors.append(abs(actual - guess[0]) / guess[1])
-    # the rank that keeps the promise for one more like these; with too few there is none
-    rank = math.ceil((len(errors) + 1) * (1 - level))
-    return sorted(errors)[rank - 1] if errors and rank <= len(errors) else None
+            errors.append((guess[0] - actual) / guess[1])
+    return errors
+
+
+def _rank(errors: Iterable[float], level: float) -> float | None:
+    """What one more error like these exceeds with a chance of at most `level`; with too few there is none."""
+    listed = sorted(errors)
+    rank = math.ceil((len(listed) + 1) * (1 - level))
+    return listed[rank - 1] if listed and rank <= len(listed) else None
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def test_what_was_measured_is_gone_on_with(small: Path, tmp_path: Path) -> None:
     filled = tables.fill(made, chosen, seen)
     latency, failed = (line.finding for line in filled[0].lines)
     assert latency is not None and failed is not None
-    assert (latency.verdict, failed.verdict) == ("worse", "no effect")
+    assert (latency.verdict, failed.verdict) == ("worse", "not shown")
     assert latency.effect.n == 8
     nothing = tables.fill(
         made, chosen, tables.TableTrials({b: {s: {} for s in settings} for b in made.benches})

@@ -322,6 +322,14 @@ def remarks(result: Comparison) -> Iterator[str]:
         if one.verdict is Verdict.NOT_SHOWN and math.isfinite(one.detectable):
             seen = f"minimum detectable effect ({one.effect.n} pairs): {share(one.detectable)}"
             yield f"{one.metric.name}: {seen}"
+        if one.verdict is Verdict.NOT_SHOWN and one.least_count is not None:
+            seen = f"minimum detectable effect ({one.effect.n} pairs): {one.least_count:.2g} a trial"
+            yield f"{one.metric.name}: {seen}"
+        if one.likely is not None:
+            yield (
+                f"{one.metric.name}: likely {change(one, one.likely)}, corrected for being told because it "
+                "is significant: such changes read too large on average"
+            )
         if one.effect.means_disagree:
             yield (
                 f"{one.metric.name}: {one.verdict.value} in most pairs, while the means say otherwise: a few "

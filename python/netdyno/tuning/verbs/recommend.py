@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.experiment.record import folder
 from netdyno.tuning.features import FEATURES, Features, sample
-from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
+from netdyno.tuning.recommend import LISTED, Experience, Judgement, Proposal, judge
 from netdyno.tuning.recommend import recommend as propose
 from netdyno.tuning.verbs.options import Html
 from netdyno.tuning.verbs.params import need_namespace
@@ -93,6 +94,10 @@ def recommend(
         show(known, features, proposal)
     if not proposal.known:
         raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=_way(known, features, proposal))
+    if proposal.doubtful and not proposal.shortlist:
+        names = " ".join(proposal.doubtful[:LISTED])
+        fix = f"Test it under the service's own load: netdyno tune compare BENCH baseline {names}"
+        raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=fix)
 
 
 def _way(known: Experience, features: Features, proposal: Proposal) -> str:
@@ -138,11 +143,15 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
     if not proposal.setting:
         out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
         return
-    sure = next(e.sure for e in proposal.expected if e.setting == proposal.setting)
-    doubt = "" if sure else " (the interval includes no gain: measure it first)"
-    out.print(Text(f"proposed: {proposal.setting}{doubt}", style="green" if sure else "yellow"))
+    out.print(Text(f"proposed: {', then '.join(proposal.shortlist)}", style="green"))
+    sure = ", ".join(e.setting for e in proposal.expected if e.sure and e.setting in proposal.shortlist)
+    out.print(
+        f"the lower bound of the gain is above {math.expm1(proposal.margin):.0%} of: {sure}", markup=False
+    )
     for name, value in known.settings[proposal.setting].items():
         out.print(f"  {name} = {value}", markup=False)
+    names = " ".join(proposal.shortlist)
+    out.print(f"prove it: netdyno tune compare BENCH baseline {names}", markup=False)
     out.print(f"try it: netdyno tune apply {proposal.setting} --dry-run", markup=False)
 
 

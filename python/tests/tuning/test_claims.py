@@ -1,0 +1,162 @@
+"""The claims of a comparison, simulated: sizes that are told, counters that explain, counts and their intervals.
+
+Each share is held against its bound plus 3.3 standard errors of a share over so many runs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from statistics import mean, median
+
+import pytest
+
+from netdyno.stats.comparison import Comparison, Mechanism, Verdict, judge
+from netdyno.stats.conditional import conditional
+from netdyno.stats.counts import difference_interval, difference_p, is_counts
+from netdyno.stats.observation import Metric, Observation
+from netdyno.tuning.recommend import Context, Experience, recommend
+
+RUNS = [pytest.param(120, id="120"), pytest.param(1000, id="1000", marks=pytest.mark.long)]
+RATE = {"rate": Metric("rate", "/s", "higher")}
+FAILED = {"failed": Metric("failed", "", "lower", zero_is_best=True)}
+LIMITS = [f"TcpExtLimit{number}" for number in range(8)]
+
+
+def error(share: float, runs: int) -> float:
+    return 3.3 * math.sqrt(max(share * (1 - share), 0.01) / runs)
+
+
+def compared(
+    draw: random.Random, change: float, pairs: int, noise: float = 0.2, **counters: float
+) -> Comparison:
+    """Trials with normal noise of logs; counters: how many times as large in B, each with noise of its own."""
+
+    def one(factor: float, second: bool) -> Observation:
+        value = 1000 * factor * math.exp(draw.gauss(0, noise / math.sqrt(2)))
+        seen = {
+            n: 100 * (times if second else 1) * math.exp(draw.gauss(0, 0.3)) for n, times in counters.items()
+        }
+        return Observation({}, {"rate": value}, seen)
+
+    found = [(one(1.0, False), one(1 + change, True)) for _ in range(pairs)]
+    return judge(found, RATE, list(counters))
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("true", [0.05, 0.1])
+def test_the_size_that_is_told_is_the_true_one_in_the_middle(runs: int, true: float) -> None:
+    draw = random.Random(1)
+    told = []
+    for _ in range(runs * 4):
+        (found,) = compared(draw, true, 24).findings
+        if found.verdict is Verdict.BETTER:
+            assert found.likely is not None
+            assert 0 <= found.likely <= found.effect.change
+            told.append((found.effect.change, found.likely))
+    plain, likely = median(one for one, _ in told), median(one for _, one in told)
+    assert plain > true
+    assert abs(likely - true) < abs(plain - true)
+    # the middle of the corrected ones: its standard error is about 1.25 noise / sqrt(pairs x runs told)
+    assert abs(likely - true) < 0.015 + 3.3 * 1.25 * 0.06 / math.sqrt(len(told))
+
+
+def test_an_effect_far_from_the_limit_stays_as_it_is() -> None:
+    assert conditional(1.0, (0.9, 1.1), 0.05) == pytest.approx(1.0, abs=1e-6)
+    assert conditional(-1.0, (-1.1, -0.9), 0.05) == pytest.approx(-1.0, abs=1e-6)
+    assert conditional(0.1, (-0.1, 0.3), 0.05) == 0.1
+    assert 0 <= conditional(0.1, (0.001, 0.199), 0.05) < 0.05
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_of_eight_counters_none_explains_by_chance(runs: int) -> None:
+    draw = random.Random(2)
+    found = [compared(draw, 1.0, 10, **dict.fromkeys(LIMITS, 1.0)).mechanism for _ in range(runs)]
+    share = mean(one is Mechanism.OBSERVED for one in found)
+    assert share <= 0.05 + error(0.05, runs)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_a_limit_that_binds_more_does_not_explain_an_improvement(runs: int) -> None:
+    draw = random.Random(3)
+    rising = [compared(draw, 1.0, 10, TcpExtLimit0=100.0).mechanism for _ in range(runs // 4)]
+    assert set(rising) == {Mechanism.CONTRADICTED}
+    falling = [compared(draw, 1.0, 10, TcpExtLimit0=0.01).mechanism for _ in range(runs // 4)]
+    assert set(falling) == {Mechanism.OBSERVED}
+    # a counter of use explains either way
+    assert compared(draw, 0.5, 10, TcpExtTWRecycled=100.0).mechanism is Mechanism.OBSERVED
+    # and a loss is explained by a limit that binds more
+    assert compared(draw, -0.5, 10, TcpExtLimit0=100.0).mechanism is Mechanism.OBSERVED
+    assert compared(draw, -0.5, 10, TcpExtLimit0=0.01).mechanism is Mechanism.CONTRADICTED
+
+
+def poisson(draw: random.Random, rate: float) -> float:
+    limit, product, count = math.exp(-rate), draw.random(), 0
+    while product > limit:
+        product *= draw.random()
+        count += 1
+    return float(count)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("rate", [0.1, 0.5, 3.0])
+def test_the_interval_of_a_difference_of_counts_holds_it(runs: int, rate: float) -> None:
+    draw = random.Random(4)
+    held = 0
+    for _ in range(runs):
+        a, b = [poisson(draw, 2 * rate) for _ in range(8)], [poisson(draw, rate) for _ in range(8)]
+        low, high = difference_interval(a, b, 0.05)
+        held += low <= -rate <= high
+    assert held / runs >= 0.95 - error(0.95, runs)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_rare_failures_are_not_said_to_be_no_effect(runs: int) -> None:
+    draw = random.Random(5)
+    said = 0
+    for _ in range(runs):
+        pairs = [
+            (Observation({}, {"failed": poisson(draw, 0.1)}, {}), Observation({}, {"failed": 0.0}, {}))
+            for _ in range(8)
+        ]
+        (found,) = judge(pairs, FAILED, []).findings
+        said += found.verdict is Verdict.NO_EFFECT
+        assert found.least_count is not None
+        assert found.least_count > 0.2
+    assert said == 0
+
+
+def test_many_failures_against_none_are_shown() -> None:
+    draw = random.Random(6)
+    pairs = [
+        (Observation({}, {"failed": poisson(draw, 5)}, {}), Observation({}, {"failed": 0.0}, {}))
+        for _ in range(8)
+    ]
+    (found,) = judge(pairs, FAILED, []).findings
+    assert (found.verdict, found.effect.differs) == (Verdict.BETTER, True)
+    assert found.p_holm <= 0.05
+    assert difference_p([0.0] * 8, [0.0] * 8) == 1.0
+    assert not is_counts(0.5)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_where_nothing_helps_something_is_seldom_recommended(runs: int, noise: float) -> None:
+    """24 contexts, four settings that change nothing, a service like them: how often something is proposed."""
+    draw = random.Random(7)
+
+    def features() -> dict[str, float]:
+        return {
+            "rtt": 10 ** draw.uniform(-3, -1), "rate": 10 ** draw.uniform(7, 9), "udp": 0.0, "connects": 1.0,
+            "drops": 0.0,
+        }  # fmt: skip
+
+    proposed = 0
+    for _ in range(runs):
+        contexts = tuple(
+            Context(f"{i}", features(), "rate", {s: [draw.gauss(0, noise) for _ in range(3)] for s in "abcd"})
+            for i in range(24)
+        )
+        found = recommend(Experience({}, {s: {} for s in "abcd"}, contexts), features())
+        proposed += bool(found.setting)
+    assert proposed / runs <= 0.05 + error(0.05, runs)
