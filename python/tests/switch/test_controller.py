@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.server
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.lab.dut import DutSite
 from netdyno.lab.network import Network
+from netdyno.switch.chain.connections import ConnectionReport
+from netdyno.switch.chain.takeover import TakeoverReport
+from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.base import ControllerSite, entries
 from netdyno.switch.controller.channel import Channel, ChannelError
 from netdyno.switch.controller.embedded import ETCD, Embedded
@@ -30,6 +35,7 @@ from netdyno.system.journal import journal
 from ..conftest import root
 from .hosts import lab, passes
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 FLOWS = [
     Flow(1, "p0", ["p1"]),
     Flow(2, "p1", ["p0"]),
@@ -268,3 +274,36 @@ def test_an_etcd_that_is_absent_or_answers_nonsense() -> None:
         server.shutdown()
     with pytest.raises(EtcdError, match="refused"):
         etcd.get("x")
+
+
+@root
+def test_connections_outlive_the_master(capfd: pytest.CaptureFixture[str]) -> None:
+    """Five controllers, two masters killed while TCP connections pass a firewall and a NAT: nothing is lost."""
+    if why := OvsNetdev.missing():
+        pytest.skip(why)
+    words = [
+        "chain",
+        "takeover",
+        str(EXAMPLES / "chain.yaml"),
+        "--kills",
+        "2",
+        "--connections",
+        "4",
+        "--json",
+    ]
+    assert call(words) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert len(found["takeovers"]) == 2 and not found["lost"]
+    assert all(one["messages"] > 1 and not one["lost"] for one in found["connections"])
+    assert len(found["connections"]) == 4 and not found["flows_missing"] and not found["flows_excess"]
+    assert all(one["kept"] == 11 and one["added"] == one["removed"] == 0 for one in found["takeovers"])
+    assert (
+        call(["chain", "takeover", str(EXAMPLES / "chain.yaml"), "--controllers", "2", "--kills", "2"]) == 104
+    )
+
+
+def test_what_a_takeover_loses_is_told() -> None:
+    good = Verification([], 0.1, {})
+    assert not TakeoverReport([], [ConnectionReport(5, 0.1, "")], [], [], good).lost
+    assert "reset" in TakeoverReport([], [ConnectionReport(5, 0.1, "reset")], [], [], good).lost
+    assert "[3]" in TakeoverReport([], [], [], [3], good).lost

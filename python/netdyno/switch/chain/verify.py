@@ -16,7 +16,7 @@ from netdyno.switch.chain import layout
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import Fault, Key, judge
-from netdyno.switch.chain.spec import REST
+from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import (
     CLIENT,
     DIRECTIONS,
@@ -320,9 +320,14 @@ def _conversations(lab: ChainLab, traffic: str) -> list[tuple[str, Talk]]:
     if traffic != REST:
         match = lab.chain.classes[traffic].match
         return [(match.protocol, Talk(match.protocol, match.port))]
-    taken = {one.match.port for one in lab.chain.classes.values()}
-    port = next(number for number in range(FREE, 65_536) if number not in taken)
+    port = free_port(lab.chain)
     return [("arp", Arp()), ("udp", Talk("udp", port)), ("tcp", Talk("tcp", port))]
+
+
+def free_port(chain: Chain) -> int:
+    """A port of the server that is in no class: its traffic is of the default class."""
+    taken = {one.match.port for one in chain.classes.values()}
+    return next(number for number in range(FREE, 65_536) if number not in taken)
 
 
 def _socket(kind: socket.SocketKind) -> socket.socket:

@@ -120,6 +120,10 @@ class Switch(Dut):
     def settle(self) -> None:
         """Wait until packets meet the flows that were programmed."""
 
+    def flow_cookies(self) -> list[int]:
+        """Cookies of all flows that are in its table, in ascending order."""
+        return []
+
     def flow_packets(self) -> dict[int, int]:
         """Packets that matched each flow, by cookie."""
         return {}

@@ -120,6 +120,11 @@ class Ovs(Switch):
         head = [f"cookie={flow.cookie:#x}", f"priority={flow.priority}", f"in_port={numbers[flow.in_port]}"]
         return f"{','.join([*head, *match])},actions={','.join(actions)}"
 
+    def flow_cookies(self) -> list[int]:
+        """From its own tool, which no controller takes part in."""
+        said = self._running().ofctl("dump-flows", BRIDGE)
+        return sorted(int(cookie, 16) for cookie, _ in _FLOW.findall(said))
+
     def flow_packets(self) -> dict[int, int]:
         """Settled: the datapath's counts are fetched before."""
         made = self._running()

@@ -14,6 +14,7 @@ CHAIN_VERBS = {
     "show": ".chain:show",
     "verify": ".chain:verify",
     "run": ".chain_run:run",
+    "takeover": ".chain_takeover:takeover",
 }
 
 app = typer.Typer(

@@ -1,0 +1,88 @@
+"""The controllers' master killed while TCP connections pass a chain, and what was lost by that."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.switch.chain import verify as verifying
+from netdyno.switch.chain.connections import ConnectionReport, Connections
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.verify import Verification
+from netdyno.switch.controller.embedded import Embedded, Takeover
+
+CONNECTIONS = 8
+UNDISTURBED = 0.5
+"""Seconds that connections run before and after each kill."""
+
+
+@dataclass(frozen=True)
+class TakeoverReport:
+    """Takeovers, the connections that were open meanwhile, and the chain afterwards."""
+
+    takeovers: list[Takeover]
+    connections: list[ConnectionReport]
+    missing: list[int]
+    """Numbers of rules that the switch does not have afterwards."""
+    excess: list[int]
+    """Cookies of flow entries that it has too often, or that are no rule's."""
+    verification: Verification
+
+    @property
+    def lost(self) -> str:
+        """What was lost; empty: nothing."""
+        if odd := next((one for one in self.connections if one.lost), None):
+            return f"a TCP connection was lost after {odd.messages:,} messages: {odd.lost}"
+        if self.missing or self.excess:
+            return f"flow entries are missing {self.missing} or too many {self.excess}"
+        if not self.verification.good:
+            odd_way = next(one for one in self.verification.directions if not one.good)
+            return f"{odd_way.traffic} {odd_way.direction}: {odd_way.fault or odd_way.untested}"
+        return ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "lost": self.lost, "takeovers": [asdict(one) for one in self.takeovers],
+            "connections": [asdict(one) for one in self.connections],
+            "flows_missing": self.missing, "flows_excess": self.excess,
+            "directions": [one.document() for one in self.verification.directions],
+        }  # fmt: skip
+
+
+def run(
+    lab: ChainLab,
+    kills: int,
+    connections: int = CONNECTIONS,
+    told: Callable[[Takeover], None] = lambda _: None,
+) -> TakeoverReport:
+    """Kill the master so many times, one after the other.
+
+    Raises Error if the chain does not work before, has too few controllers, or none takes over.
+    """
+    controller = lab.controller
+    if not isinstance(controller, Embedded) or controller.count <= kills:
+        fix = f"Use --controllers {kills + 1} or more"
+        what = f"of {controller.count} controllers, {kills} cannot be killed and replaced"
+        raise Error("ND-104-83", what, at="--controllers", fix=fix)
+    before = verifying.verify(lab)
+    if not before.good:
+        odd = next(one for one in before.directions if not one.good)
+        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}", at="chain")
+    takeovers: list[Takeover] = []
+    talking = Connections(lab, connections, verifying.free_port(lab.chain))
+    try:
+        time.sleep(UNDISTURBED)
+        for _ in range(kills):
+            takeovers.append(controller.kill_master())
+            told(takeovers[-1])
+            time.sleep(UNDISTURBED)
+    finally:
+        reports = talking.finish()
+    wanted, there = Counter(one.flow.cookie for one in lab.rules), Counter(lab.switch.flow_cookies())
+    missing, excess = sorted((wanted - there).elements()), sorted((there - wanted).elements())
+    return TakeoverReport(takeovers, reports, missing, excess, verifying.verify(lab))

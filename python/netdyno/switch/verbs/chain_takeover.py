@@ -1,0 +1,96 @@
+"""`netdyno chain takeover`: the controllers' master killed while connections pass a chain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from netdyno import quantities
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.errors import Error
+from netdyno.lab.topology import need_root
+from netdyno.switch.chain import takeover as takeovers
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.takeover import TakeoverReport
+from netdyno.switch.controller.embedded import MOST
+from netdyno.switch.verbs.chain import ChainFile, loaded, report
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+
+
+def takeover(
+    file: ChainFile,
+    controllers: Annotated[
+        int,
+        typer.Option(
+            help="Controllers, of which one is master.",
+            metavar="N",
+            parser=values.whole("--controllers", 2, MOST),
+        ),
+    ] = 5,
+    kills: Annotated[
+        int,
+        typer.Option(
+            help="Masters to kill, one after the other.",
+            metavar="N",
+            parser=values.whole("--kills", 1, MOST - 1),
+        ),
+    ] = 1,
+    connections: Annotated[
+        int,
+        typer.Option(
+            help="TCP connections that stay open meanwhile.",
+            metavar="N",
+            parser=values.whole("--connections", 1, 1000),
+        ),
+    ] = takeovers.CONNECTIONS,
+    as_json: Json = False,
+) -> None:
+    """Kill the master of a chain's controllers, and check that nothing is lost.
+
+    TCP connections exchange messages through the chain meanwhile. Reported are the time until another
+    controller is elected and until the switch has confirmed its role and flows, the longest answer of a
+    connection, and the switch's flow entries; then the chain is verified again. Exit code 99 if a
+    connection is lost, or a flow entry is missing or too many. Needs root and etcd.
+
+        sudo netdyno chain takeover examples/chain.yaml
+
+        sudo netdyno chain takeover examples/chain.yaml --controllers 5 --kills 3
+    """
+    if kills >= controllers:
+        fix = f"Use --controllers {kills + 1} or more"
+        raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
+    chain = loaded(file, f"embedded:{controllers}")
+    need_root()
+    journal.restore()
+    with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
+        found = takeovers.run(lab, kills, connections)
+    if as_json:
+        console.document(found.document())
+    else:
+        show(found)
+    if found.lost:
+        raise Error("ND-99-41", found.lost, at=str(file))
+
+
+def show(found: TakeoverReport) -> None:
+    """A line for each takeover, one for the connections, and the verification."""
+    rows = [
+        (one.killed, one.master, str(one.generation), quantities.delay(one.elected * 1e9),
+         quantities.delay(one.confirmed * 1e9), str(one.added), str(one.removed), str(one.kept))
+        for one in found.takeovers
+    ]  # fmt: skip
+    heads = ("killed", "new master", "generation id", "elected after", "confirmed after",
+             "flows added", "removed", "kept")  # fmt: skip
+    console.table(heads, rows, right=heads[2:])
+    whole = [one for one in found.connections if not one.lost]
+    messages = sum(one.messages for one in found.connections)
+    longest = max(one.longest for one in found.connections)
+    console.line(
+        f"{len(whole)} of {len(found.connections)} TCP connections stayed open, "
+        f"{messages:,} messages echoed, longest answer {quantities.delay(longest * 1e9)}"
+    )
+    console.line(f"flow entries missing: {len(found.missing)}, too many: {len(found.excess)}")
+    report(found.verification)
