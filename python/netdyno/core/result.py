@@ -120,6 +120,31 @@ class LinkReport(Model):
     """Counters from b to a."""
 
 
+class HostReport(Model):
+    """A host of a fleet, which generated a part of the load."""
+
+    name: str
+    """Its name in hosts.yaml."""
+    launcher: str = "local"
+    """How its agent was started: `local` or `ssh`."""
+    version: str = ""
+    """Version of its agent."""
+    cores: list[int] = Field(default_factory=list)
+    """Cores that generated load."""
+    devices: dict[str, int] = Field(default_factory=dict)
+    """Its devices by group; none: it had no part of the load."""
+    clock_offset: float = 0
+    """How far its clock was ahead of the controller's, seconds; the common start allows for it."""
+    clock_error: float = 0
+    """The true offset is at most this far away, seconds."""
+    measured: dict[str, Counts] = Field(default_factory=dict)
+    """What it counted, by group."""
+    valid: bool | None = None
+    """Whether its part can be trusted; null: there is no result of it."""
+    lost: str | None = None
+    """When and why it was lost; its part is then in no figure."""
+
+
 class MetricValue(Model):
     """One figure of a trial, from whatever measured it."""
 
@@ -144,6 +169,8 @@ class Repetition(TrialResult):
     """How its capture went; none: nothing was captured."""
     links: list[LinkReport] = Field(default_factory=list)
     """Impaired links of the topology."""
+    hosts: list[HostReport] = Field(default_factory=list)
+    """Hosts of the fleet that generated the load; none: one daemon did."""
     metrics: dict[str, MetricValue] = Field(default_factory=dict)
     """What a workload or a simulation measured by itself; what the core measured is in `groups`."""
     counters: dict[str, float] = Field(default_factory=dict)

@@ -369,6 +369,39 @@ def workers(rep: Repetition) -> Table:
     return table
 
 
+def hosts(rep: Repetition) -> Table:
+    """The hosts of a fleet, and what each of them did."""
+    table = Table(
+        M("Hosts"),
+        [
+            Column(M("Host"), numeric=False),
+            Column(M("Devices")),
+            Column(M("Sent")),
+            Column(M("Delivered")),
+            Column(M("Clock offset")),
+            Column(M("Offset error")),
+            Column(M("State"), numeric=False),
+        ],
+    )
+    for host in rep.hosts:
+        devices = sum(host.devices.values())
+        sent = sum(one.messages_sent for one in host.measured.values())
+        delivered = sum(one.messages_delivered for one in host.measured.values())
+        state: Cell = Cell(M("valid") if host.valid else M("not valid"))
+        if host.lost or host.valid is None:
+            state = Cell(Data(host.lost)) if host.lost else Cell(units.NONE)
+        table.add(
+            data(host.name),
+            number(units.count(devices), devices),
+            number(units.count(sent), sent),
+            number(units.count(delivered), delivered),
+            number(units.duration(host.clock_offset * 1e9), host.clock_offset),
+            number(units.duration(host.clock_error * 1e9), host.clock_error),
+            state,
+        )
+    return table
+
+
 def ports(rep: Repetition) -> Table:
     """The DPDK ports, and who does which work."""
     table = Table(
@@ -496,6 +529,7 @@ def all_tables(rep: Repetition) -> list[Table]:
         ports(rep),
         elements(rep),
         witnesses(rep),
+        hosts(rep),
         workers(rep),
         duts(rep),
     )
