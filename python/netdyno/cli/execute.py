@@ -18,6 +18,7 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import validation
+from netdyno.experiment.measurer import Connect
 from netdyno.experiment.resume import EarlierRun
 from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
@@ -92,6 +93,7 @@ def execute(
     resume: str | None = None,
     abort_on_fail: bool = False,
     confined: bool = False,
+    connect: Connect | None = None,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place, confined)
@@ -106,7 +108,7 @@ def execute(
         views.views.append(exporter)
     result, folder = measure(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
-        abort_on_fail=abort_on_fail, confined=confined,
+        abort_on_fail=abort_on_fail, confined=confined, connect=connect,
     )  # fmt: skip
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
@@ -137,6 +139,7 @@ def measure(
     earlier: EarlierRun | None = None,
     abort_on_fail: bool = False,
     confined: bool = False,
+    connect: Connect | None = None,
 ) -> tuple[Result, Path]:
     """Run what was checked before; its result and folder."""
     with contextlib.ExitStack() as stack:
@@ -156,6 +159,7 @@ def measure(
             earlier=earlier,
             abort_on_fail=abort_on_fail,
             confined=confined,
+            connect=connect,
         )
         return experiment_run.run()
 

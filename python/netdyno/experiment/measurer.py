@@ -8,13 +8,15 @@ are the metrics of a workload, which may be any tool's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from netdyno.core.address import Address
+from netdyno.core.client import Subscription
 from netdyno.core.result import Repetition
+from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
 from netdyno.experiment.spec import Variant
 from netdyno.experiment.view import Live, Plan
@@ -55,6 +57,42 @@ class Action:
     """How late the generator may be meanwhile for the trial to be valid, as a share of the action's time."""
 
 
+class Core(Protocol):
+    """What a trial needs of what generates its load: a daemon's client, or several of them as one."""
+
+    @property
+    def address(self) -> Address:
+        """Where it is."""
+
+    def call(self, method: str, *, timeout: float | None = None, **params: Any) -> Any:
+        """A request, and its answer."""
+
+    def acquire(self) -> None:
+        """Become the writer, and keep the lease."""
+
+    def release(self) -> None:
+        """Let another write."""
+
+    def subscribe(self) -> Subscription:
+        """Samples and changes of state from now on."""
+
+    def status(self) -> Status:
+        """Where the run is."""
+
+    def result(self) -> TrialResult:
+        """What the trial found."""
+
+    def flows(self) -> Iterator[list[Any]]:
+        """The summary of each device."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+Connect = Callable[[Callable[[str], None]], Core]
+"""Connects to a core; gets what takes lines for the user."""
+
+
 @dataclass
 class TrialContext:
     """Context of a trial: folder, view, interrupts, plan."""
@@ -68,6 +106,8 @@ class TrialContext:
     capture: Path | None = None
     socket: Address | None = None
     """A daemon that already runs; none: one is started for the trial."""
+    connect: Connect | None = None
+    """Connects to what generates the load in place of one daemon; none: a daemon does."""
     each: Callable[[dict[str, Any]], None] = lambda _: None
     """Told every sample as it comes."""
     actions: tuple[Action, ...] = ()

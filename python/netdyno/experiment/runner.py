@@ -20,7 +20,7 @@ from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
 from netdyno.experiment.events import NAME as EVENTS
 from netdyno.experiment.events import EventFile
-from netdyno.experiment.measurer import Load, LoadMeasurer, TrialContext, TrialOutcome
+from netdyno.experiment.measurer import Connect, Load, LoadMeasurer, TrialContext, TrialOutcome
 from netdyno.experiment.resume import EarlierRun, digest
 from netdyno.experiment.schedule import FixedSchedule, Schedule, ScheduledTrial
 from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variants
@@ -57,6 +57,8 @@ class ExperimentRun:
     command: list[str] = field(default_factory=list)
     capture: bool = True
     socket: Address | None = None
+    connect: Connect | None = None
+    """Connects to what generates the load in place of one daemon."""
     schedule: Schedule | None = None
     """What runs when; none: every variant of the experiment, repeated."""
     abort_on_fail: bool = False
@@ -170,8 +172,9 @@ class ExperimentRun:
             token = f"{suffix(result.id)}{number}"
             around = TrialContext(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
-                capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
-                actions=scheduled.actions, abort_on_fail=self.abort_on_fail, confined=self.confined,
+                capture=path if self.capture else None, socket=self.socket, connect=self.connect,
+                each=_keeper(partial), actions=scheduled.actions, abort_on_fail=self.abort_on_fail,
+                confined=self.confined,
             )  # fmt: skip
             outcome = self.measurer.measure(Load(variant, around), self.experiment.seed * 100_003 + number)
         result.aborted = around.aborted

@@ -22,7 +22,7 @@ from netdyno.errors import Error
 from netdyno.experiment import ports
 from netdyno.experiment.abort import EarlyFailure
 from netdyno.experiment.dut_pauses import DutPauses
-from netdyno.experiment.measurer import Action, Load, TrialContext, TrialOutcome
+from netdyno.experiment.measurer import Action, Core, Load, TrialContext, TrialOutcome
 from netdyno.experiment.spec import Variant, bind_targets, table
 from netdyno.experiment.view import plain
 from netdyno.experiment.witness import witnesses
@@ -110,7 +110,12 @@ class TrialRun:
         self.bound = {name: (url, dut) for name, url, dut in bind_targets(leg, self.variant.profile, urls)}
         generator = leg.topology.generator if leg.topology else None
         namespace = network.namespace(generator) if network and generator else None
-        if around.socket:
+        client: Core
+        if around.connect:
+            client = around.connect(around.live.log)
+            models.learn(client.call("core.describe"))
+            daemon = None
+        elif around.socket:
             client = Client(around.socket)
             # one that ran before may be of another version
             models.learn(client.call("core.describe"))
@@ -147,7 +152,7 @@ class TrialRun:
                     about = environment.interface(network.namespace(host), end.name)
                     self.outcome.interfaces.append({"host": host, **about})
 
-    def _measure(self, client: Client) -> None:
+    def _measure(self, client: Core) -> None:
         around, profile = self.around, self.variant.profile
         client.acquire()
         targets = {name: url for name, (url, _) in self.bound.items()}
@@ -226,7 +231,7 @@ class TrialRun:
         plan["offered"], plan["starved"] = float(limits["offered"]), float(limits["starved"])
         self.around.live.start(plan)
 
-    def _watch(self, client: Client, events: Subscription) -> Error | None:
+    def _watch(self, client: Core, events: Subscription) -> Error | None:
         """Until the run is over; asks it to stop on an interrupt or when a DUT ends."""
         live, interrupts = self.around.live, self.around.interrupts
         failure: Error | None = None
@@ -367,7 +372,7 @@ class TrialRun:
         for reader in readers:
             reader.join()
 
-    def _collect(self, client: Client, failure: Error | None) -> None:
+    def _collect(self, client: Core, failure: Error | None) -> None:
         status = client.status()
         if status.state == "failed":
             known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
@@ -469,7 +474,7 @@ def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | N
     return round(max(0.0, after["cpu.steal"] - before["cpu.steal"]) / whole, 6)
 
 
-def _capture(client: Client, context: TrialContext) -> str:
+def _capture(client: Core, context: TrialContext) -> str:
     """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
     assert context.capture is not None
     if context.confined:

@@ -148,6 +148,11 @@ class Journal:
         return self.folder / f"{os.getpid()}-{start_time(os.getpid())}{number}.jsonl"
 
     @property
+    def numbers(self) -> list[int]:
+        """The entries that are not undone yet."""
+        return list(self._open)
+
+    @property
     def open_entries(self) -> int:
         """How many changes are not undone yet."""
         return len(self._open)
