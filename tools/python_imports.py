@@ -33,7 +33,7 @@ LAYERS = [
 ]
 
 # On top of the platform: each may import all of it, and none another. `systems.py` names their parts.
-SYSTEMS = ["nat", "sip", "switch", "tuning", "web"]
+SYSTEMS = ["fleet", "nat", "sip", "switch", "tuning", "web"]
 
 Module = tuple[str, ...]
 

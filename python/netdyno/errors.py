@@ -59,6 +59,7 @@ CODES: dict[str, str] = {
     "ND-91-40": "A virtual switch ended, or does not answer",
     "ND-91-41": "A part of a service chain ended",
     "ND-91-42": "A controller of a switch ended, or cannot program it",
+    "ND-91-50": "A host of a fleet was lost",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",
@@ -115,6 +116,8 @@ CODES: dict[str, str] = {
     "ND-92-60": "A virtual switch cannot be set up",
     "ND-92-61": "A network function of a chain cannot be set up",
     "ND-92-62": "A controller of a switch cannot be set up, or the switch cannot connect to it",
+    "ND-92-90": "An agent of a fleet cannot be started",
+    "ND-92-91": "Agents of a fleet are of different versions",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",
     "ND-99-22": "No subscriber had an outside address and port at that time, by the logs",
@@ -179,6 +182,9 @@ CODES: dict[str, str] = {
     "ND-104-81": "Ports or flows that a virtual switch cannot have",
     "ND-104-82": "A wrong description of a service chain",
     "ND-104-83": "A controller that is not known, or cannot do this",
+    "ND-104-90": "No such fleet is up, or one of that name is",
+    "ND-104-91": "A wrong description of the hosts of a fleet",
+    "ND-104-92": "A load that hosts of a fleet cannot share",
     "ND-105-20": "Interrupted",
 }
 

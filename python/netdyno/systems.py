@@ -77,6 +77,9 @@ class System:
     """What `netdyno doctor` looks at."""
     demo: Demo | None = None
     reproduction: Reproduction | None = None
+    cores: Mapping[str, str] = field(default_factory=dict)
+    """What generates load in place of one daemon, by the option of `netdyno run` that names it; it gets the
+    option's value and how many hosts may be lost, and returns a `Connect` (`experiment/measurer.py`)."""
     functions: Mapping[str, str] = field(default_factory=dict)
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
@@ -209,9 +212,21 @@ is proven. It takes less than 90 seconds.
     },
 )
 
+FLEET = System(
+    name="fleet",
+    verb="fleet",
+    verbs="netdyno.fleet.verbs:app",
+    after="daemon",
+    changes=(
+        Change("fleet", "netdyno.fleet.rise:undo", outlives_boot=True),
+        Change("fleet_agent", "netdyno.fleet.rise:undo_agent", outlives_boot=True),
+    ),
+    cores={"fleet": "netdyno.fleet.connect:connector"},
+)
+
 WEB = System(name="web", verb="web", verbs="netdyno.web.verbs:web", after="report")
 
-SYSTEMS = (NAT, SIP, SWITCH, TUNING, WEB)
+SYSTEMS = (NAT, SIP, SWITCH, TUNING, WEB, FLEET)
 
 
 def named(what: str) -> dict[str, str]:

@@ -1,0 +1,131 @@
+"""Agents: `netdynod` on the hosts of a fleet. How each is started, reached and ended is a launcher's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from netdyno import config, files, paths, reading
+from netdyno.errors import Error
+from netdyno.fleet.hosts import HostSpec
+from netdyno.system.journal import Journal
+
+FORMAT = "netdyno-fleet-state/1"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that was started."""
+
+    host: HostSpec
+    socket: str
+    """Path of its Unix socket, on its host."""
+    pid: int = 0
+    """Its process, on its host; 0: not known yet."""
+    start: int | None = None
+    """local: when the process started, in ticks after boot."""
+    boot: str = ""
+    """local: the boot in which it did."""
+    folder: str = ""
+    """ssh: its folder on the host."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for the journal and the state."""
+        return asdict(self) | {"host": self.host.model_dump(mode="json")}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Agent:
+        """What `as_dict` wrote."""
+        host = config.check(HostSpec, plain["host"], "ND-104-91", "fleet state")
+        return cls(**(plain | {"host": host}))
+
+
+@dataclass(frozen=True)
+class Offset:
+    """How far the clock of a host is ahead of ours."""
+
+    seconds: float
+    error: float
+    """Half of the round trip by which it was measured, s: the true offset is at most this far away."""
+
+
+class Connection(Protocol):
+    """A way to an agent, from when it is entered until it is left."""
+
+    @property
+    def socket(self) -> Path:
+        """A Unix socket on this machine that leads to the agent."""
+
+    def offset(self) -> Offset:
+        """Measure its clock against ours."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Launcher(Protocol):
+    """Places agents on hosts and supervises them; it is never in the way of measurement."""
+
+    def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
+        """Start an agent, noted in the journal before; raises when it does not come up."""
+
+    def connect(self, agent: Agent, token: str) -> Connection:
+        """A way to an agent; `token` tells it from other runs'."""
+
+    def stop(self, agent: Agent) -> bool:
+        """End an agent and remove all that was made for it; whether there was any of it."""
+
+    def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
+        """What `fleet doctor` says of a host: whether it is good, what was found, what to do."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet that is up."""
+
+    name: str
+    agents: tuple[Agent, ...]
+
+
+def folder() -> Path:
+    """Where fleets that are up are noted."""
+    return paths.state() / "fleet"
+
+
+def state_file(name: str) -> Path:
+    """The file of one fleet."""
+    return folder() / f"{name}.json"
+
+
+def save(fleet: Fleet) -> None:
+    """Note that a fleet is up."""
+    files.own_folder(folder())
+    plain = {"format": FORMAT, "name": fleet.name, "agents": [one.as_dict() for one in fleet.agents]}
+    files.write(state_file(fleet.name), json.dumps(plain, indent=2) + "\n")
+
+
+def load(name: str) -> Fleet:
+    """A fleet that is up. Raises `ND-104-90` when there is none of this name."""
+    path = state_file(name)
+    if not path.is_file():
+        up = ", ".join(names())
+        fix = f"These are up: {up}" if up else "Start one with `netdyno fleet up hosts.yaml`"
+        raise Error("ND-104-90", f"no fleet {name[:80]!r} is up", at="--fleet", fix=fix)
+    plain = json.loads(reading.text(path))
+    return Fleet(str(plain["name"]), tuple(Agent.of(one) for one in plain["agents"]))
+
+
+def names() -> list[str]:
+    """Fleets that are up."""
+    return sorted(path.stem for path in folder().glob("*.json")) if folder().is_dir() else []
+
+
+def forget(name: str) -> bool:
+    """A fleet is down; whether it was noted."""
+    path = state_file(name)
+    found = path.is_file()
+    path.unlink(missing_ok=True)
+    return found

@@ -1,0 +1,152 @@
+"""`hosts.yaml`: the hosts of a fleet as people write them; each fault is told with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from netdyno import config, reading
+from netdyno.config import Config
+from netdyno.errors import Error
+
+FORMAT = "netdyno-fleet/1"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+"""It is in the names of sockets and files."""
+MOST_HOSTS = 250
+"""Each has a connection, and its samples are added up by one process."""
+_ADDRESS = r"^[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}$"
+"""Of an SSH host: no option, and nothing that a shell reads."""
+WRONG = "ND-104-91"
+
+
+class HostSpec(Config):
+    """One host: where its agent runs, and how much of the load it takes."""
+
+    name: str = Field(pattern=NAME)
+    """A short name, for results and messages: letters, digits, `-`, `_`."""
+    launcher: Literal["local", "ssh"] = "local"
+    """`local`: a process on this machine. `ssh`: a process on another machine, over the OpenSSH client."""
+    namespace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")
+    """local: the network namespace that the agent sends from; default this machine's own."""
+    address: str | None = Field(default=None, pattern=_ADDRESS)
+    """ssh: `HOST` or `USER@HOST`, or a name of the SSH configuration. Default: `name`."""
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """ssh: the server's port; default that of the SSH configuration."""
+    key: str | None = None
+    """ssh: file of the private key; default those of the SSH configuration. Relative to hosts.yaml."""
+    known_hosts: str | None = None
+    """ssh: file with the host's public key; default that of the SSH configuration. Relative to hosts.yaml."""
+    program: str | None = Field(default=None, pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")
+    """ssh: path of a `netdynod` on the host; default: this machine's is copied there."""
+    cores: list[int] = Field(default_factory=list, max_length=1024)
+    """Cores that generate load, one worker each; default all that the agent may use."""
+    sources: list[str] = Field(default_factory=list, max_length=1000)
+    """Addresses to send from, as `source` of a profile's groups; default: those that it has."""
+    weight: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    """Its part of the load beside the others'; default the number of its cores."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> HostSpec:
+        ssh_only = ("address", "port", "key", "known_hosts", "program")
+        if self.launcher == "local" and (
+            named := [key for key in ssh_only if getattr(self, key) is not None]
+        ):
+            raise ValueError(f"{named[0]!r} is for `launcher: ssh`")
+        if self.launcher == "ssh" and self.namespace is not None:
+            raise ValueError("'namespace' is for `launcher: local`")
+        if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
+            raise ValueError("cores are numbers from 0 on, each once")
+        return self
+
+
+class FleetSpec(Config):
+    """Hosts that generate load together."""
+
+    schema_: str | None = Field(default=None, alias="$schema")
+    """Where this format's schema is; for editors, not read."""
+    format: Literal["netdyno-fleet/1"]
+    """Which format this is."""
+    name: str | None = Field(default=None, pattern=NAME)
+    """Name of the fleet; default that of the file."""
+    hosts: list[HostSpec] = Field(min_length=1, max_length=MOST_HOSTS)
+    """The hosts, in the order in which results list them."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: list[HostSpec]) -> list[HostSpec]:
+        if twice := reading.twice([host.name for host in hosts]):
+            raise ValueError(f"two hosts are called {twice!r}")
+        return hosts
+
+
+@dataclass(frozen=True)
+class HostsFile:
+    """A checked hosts.yaml."""
+
+    name: str
+    hosts: tuple[HostSpec, ...]
+
+
+def read(path: Path) -> HostsFile:
+    """Read and check a hosts.yaml. Raises `ND-104-91` with the line of each fault."""
+    text = reading.text(path, reading.DOCUMENT)
+    data = config.parse_text(text, str(path), path.suffix)
+    if not isinstance(data, Mapping):
+        fix = f"Begin it with `format: {FORMAT}`, then `hosts:` with a list"
+        raise Error(WRONG, "it lists no hosts", at=str(path), fix=fix)
+    try:
+        spec = config.check(FleetSpec, data, WRONG, str(path))
+    except Error as e:
+        raise _placed(e, text, str(path)) from None
+    name = spec.name or path.stem
+    if not re.fullmatch(NAME, name):
+        fix = "Add `name:` with letters, digits, - and _"
+        raise Error(WRONG, f"{name[:80]!r} cannot name a fleet", at=str(path), fix=fix)
+    return HostsFile(name, tuple(_located(host, path.parent) for host in spec.hosts))
+
+
+def _located(host: HostSpec, folder: Path) -> HostSpec:
+    """The host with its files found beside hosts.yaml."""
+    found = {
+        key: str((folder / Path(named).expanduser()).absolute())
+        for key in ("key", "known_hosts")
+        if (named := getattr(host, key)) is not None
+    }
+    return host.model_copy(update=found)
+
+
+def _placed(e: Error, text: str, file: str) -> Error:
+    """The same error with lines for places."""
+    findings = [dict(one) for one in e.all] or [e.as_dict()]
+    for one in findings:
+        place = str(one["at"]).removeprefix(file).removeprefix(": ")
+        one["at"] = f"{file}: line {line(text, place)}" + (f": {place}" if place else "")
+    return Error.of(findings[0] | ({"all": findings} if len(findings) > 1 else {}))
+
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def line(text: str, place: str) -> int:
+    """The line of a place like `hosts[1].port`; of a key that is missing, that of what should have it."""
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    found = 1
+    for step in _STEP.finditer(place):
+        key, number = step.groups()
+        if number is not None and isinstance(node, yaml.SequenceNode) and int(number) < len(node.value):
+            node = node.value[int(number)]
+            found = node.start_mark.line + 1
+        elif key is not None and isinstance(node, yaml.MappingNode):
+            pair = next(((k, v) for k, v in node.value if str(k.value) == key), None)
+            if pair is None:
+                break
+            found, node = pair[0].start_mark.line + 1, pair[1]
+        else:
+            break
+    return found

@@ -1,0 +1,29 @@
+"""The launchers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from netdyno.fleet.agents import Agent, Connection, Launcher
+from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.local import Local
+from netdyno.fleet.ssh import Ssh
+
+LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh()}
+"""`launcher:` of a host → what starts and ends its agent."""
+
+
+def launcher(host: HostSpec) -> Launcher:
+    """What starts and ends the agent of a host."""
+    return LAUNCHERS[host.launcher]
+
+
+@contextmanager
+def connected(agent: Agent, token: str) -> Iterator[Connection]:
+    """A way to an agent for some time."""
+    one = launcher(agent.host).connect(agent, token)
+    try:
+        yield one
+    finally:
+        one.close()

@@ -1,0 +1,85 @@
+"""Bring a fleet up whole or not at all, and down; each step is in the journal before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.fleet import agents
+from netdyno.fleet.agents import Agent, Fleet
+from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.launchers import launcher
+from netdyno.system import journal
+from netdyno.system.journal import Journal, run_journal
+
+
+def up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
+    """Start an agent on each host; an error ends those that were started.
+
+    Raises `ND-104-90` where a fleet of this name is up.
+    """
+    if name in agents.names():
+        fix = f"Run `netdyno fleet down {name}` before, or give the file another `name:`"
+        raise Error("ND-104-90", f"a fleet {name!r} is up", at=name, fix=fix)
+    with run_journal() as notes:
+        try:
+            made = Fleet(name, tuple(_started(name, hosts, notes)))
+            started = notes.numbers
+            notes.write("fleet", name=name, kept=True, agents=[one.as_dict() for one in made.agents])
+            agents.save(made)
+        except BaseException:
+            agents.forget(name)
+            notes.undo_all()
+            raise
+        # from here on it stays until it is taken down
+        notes.forget(*started)
+    return made
+
+
+def _started(name: str, hosts: Sequence[HostSpec], notes: Journal) -> list[Agent]:
+    """All at once; the first error once all have ended."""
+
+    def start(host: HostSpec) -> Agent:
+        try:
+            return launcher(host).start(name, host, notes)
+        except Error as e:
+            raise Error.of(e.as_dict() | {"what": f"host {host.name}: {e.what}"}) from e
+
+    with ThreadPoolExecutor(max_workers=min(32, len(hosts))) as pool:
+        tasks = [pool.submit(start, host) for host in hosts]
+    return [task.result() for task in tasks]
+
+
+def down(name: str) -> None:
+    """End the agents of a fleet. Raises `ND-92-31` where one cannot be ended; it may be called again."""
+    report = journal.restore(wanted=lambda entry: entry.get("kind") == "fleet" and entry.get("name") == name)
+    if report.failed:
+        raise Error("ND-92-31", "; ".join(report.failed), fix=f"Run `netdyno fleet down {name}` again")
+    if name in agents.names():
+        # the journal's entry is gone
+        end(agents.load(name).agents)
+        agents.forget(name)
+
+
+def undo(entry: dict[str, Any]) -> bool:
+    """End a fleet that the journal tells of."""
+    found = end([Agent.of(one) for one in entry["agents"]])
+    return agents.forget(str(entry["name"])) or found
+
+
+def undo_agent(entry: dict[str, Any]) -> bool:
+    """End an agent of a fleet that never came up."""
+    one = Agent.of(entry["agent"])
+    return launcher(one.host).stop(one)
+
+
+def end(those: Sequence[Agent]) -> bool:
+    """End agents, all at once; whether there was any."""
+    if not those:
+        return False
+    with ThreadPoolExecutor(max_workers=min(32, len(those))) as pool:
+        tasks = [pool.submit(launcher(one.host).stop, one) for one in those]
+    found = [task.result() for task in tasks]
+    return any(found)

@@ -1,0 +1,203 @@
+"""Shards: the part of a profile that each host of a fleet runs.
+
+Devices are split in proportion to the hosts' weights, as whole numbers that add up; a group's rate follows
+its devices, so that each device has the same load as it would have on one host.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.experiment.spec import FILES, groups, table
+from netdyno.units import RATE
+
+APART = "ND-104-92"
+"""A profile that cannot be split over hosts."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a host brings along."""
+
+    name: str
+    weight: float
+    cores: tuple[int, ...] = ()
+    """Cores that generate load."""
+    addresses: tuple[str, ...] = ()
+    """Addresses of its interfaces."""
+    sources: tuple[str, ...] = ()
+    """Addresses to send from in place of the profile's."""
+    remote: bool = False
+    """Whether it has other files than this machine."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one host runs."""
+
+    profile: dict[str, Any]
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Devices by group; a group that it has no part of is in neither."""
+    first: Mapping[str, int] = field(default_factory=dict)
+    """Devices of each group on the hosts before it."""
+
+
+def split(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers in proportion to weights that add up to `total` (largest remainder)."""
+    parts = [Fraction(weight) for weight in weights]
+    whole = sum(parts)
+    if not whole:
+        return [0] * len(parts)
+    exact = [total * part / whole for part in parts]
+    found = [math.floor(one) for one in exact]
+    rest = sorted(range(len(parts)), key=lambda i: (found[i] - exact[i], i))
+    for i in rest[: total - sum(found)]:
+        found[i] += 1
+    return found
+
+
+def refuse(profile: Mapping[str, Any], parts: Sequence[Part]) -> None:
+    """Refuse what hosts cannot share. Raises `ND-104-92` with the place in the profile."""
+    if "dpdk" in table(profile.get("transport")):
+        what = "DPDK ports belong to one machine"
+        raise Error(APART, what, at="transport.dpdk", fix="Use `transport: {sockets: {}}` with a fleet")
+    if "capture" in profile:
+        fix = "Leave the capture out, or run the profile on one host with --socket"
+        raise Error(APART, "a capture is a file of one host", at="capture", fix=fix)
+    if profile.get("data"):
+        what = "rows of a table are dealt out by one daemon; hosts would use the same rows"
+        raise Error(
+            APART, what, at="data", fix="Write values that need no table, like {device} or {random:8}"
+        )
+    for number, group in enumerate(groups(profile)):
+        at = f"groups[{number}]"
+        model = table(group.get("model"))
+        if "sip" in model:
+            what = "users are numbered by one daemon; hosts would register the same users"
+            raise Error(APART, what, at=f"{at}.model.sip", fix="Run SIP load on one host")
+        client = table(model.get("mqtt")).get("client_id")
+        if isinstance(client, str) and "{device}" in client:
+            what = "each host numbers its devices from 0: hosts would use the same client identifiers"
+            fix = "Leave client_id out: each host then has its own, or put {random:8} into it"
+            raise Error(APART, what, at=f"{at}.model.mqtt.client_id", fix=fix)
+        away = next((part.name for part in parts if part.remote), None)
+        if away and (named := _file(group)):
+            what = f"the file {named} is on this machine, and not on the host {away}"
+            raise Error(APART, what, at=at, fix="Use a fleet of local hosts, or leave the file out")
+
+
+def _file(group: Mapping[str, Any]) -> str | None:
+    for *path, key in FILES:
+        node: Any = group
+        for step in path:
+            known = table(node)
+            node = next(iter(known.values()), None) if step == "*" else known.get(step)
+        if isinstance(found := table(node).get(key), str):
+            return found
+    return None
+
+
+def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
+    """What each host runs, in their order. Raises `ND-104-92` for what cannot be split."""
+    refuse(profile, parts)
+    made = [copy.deepcopy(dict(profile)) for _ in parts]
+    weights = [part.weight for part in parts]
+    devices: list[dict[str, int]] = [{} for _ in parts]
+    first: list[dict[str, int]] = [{} for _ in parts]
+    for one, part in zip(made, parts, strict=True):
+        # they are judged over all hosts
+        one.pop("thresholds", None)
+        one["groups"] = []
+        if part.cores:
+            one["transport"] = {"sockets": {**table(table(one.get("transport")).get("sockets"))}}
+            one["transport"]["sockets"]["cores"] = list(part.cores)
+    for number, group in enumerate(groups(profile)):
+        name, count = str(group.get("name")), group.get("devices", 1)
+        if not isinstance(count, int) or count < 1:
+            continue
+        shared = split(count, weights)
+        before = 0
+        for i, part in enumerate(parts):
+            if shared[i]:
+                own = _group(group, shared, i)
+                if source := _sources(group, part, f"groups[{number}].source"):
+                    own["source"] = source
+                made[i]["groups"].append(own)
+                devices[i][name], first[i][name] = shared[i], before
+            before += shared[i]
+    seed = profile.get("seed", 1)
+    for i, one in enumerate(made):
+        # else hosts would draw the same random values
+        one["seed"] = (seed + i) % (1 << 64) if isinstance(seed, int) else seed
+    return [Shard(p, d, f) for p, d, f in zip(made, devices, first, strict=True)]
+
+
+def _group(group: Mapping[str, Any], shared: Sequence[int], i: int) -> dict[str, Any]:
+    """The part of a group that host `i` runs, of which it has `shared[i]` devices."""
+    own = copy.deepcopy(dict(group)) | {"devices": shared[i]}
+    load = table(own.get("load"))
+    share = Fraction(shared[i], sum(shared))
+    if isinstance(load.get("open"), dict):
+        _scale(load["open"], share)
+        for stage in load["open"].get("stages") or ():
+            _scale(stage, share)
+    if isinstance(load.get("closed"), dict):
+        for stage in load["closed"].get("stages") or ():
+            if isinstance(stage, dict) and isinstance(stage.get("devices"), int):
+                stage["devices"] = split(stage["devices"], shared)[i]
+    if isinstance(own.get("total"), int):
+        own["total"] = split(own["total"], shared)[i]
+    return own
+
+
+def _scale(node: Any, share: Fraction) -> None:
+    """Scale the rate of an open loop or of one of its stages."""
+    if isinstance(node, dict) and "rate" in node:
+        rate = RATE.value(str(node["rate"]), "rate")
+        node["rate"] = f"{float(Fraction(rate) * share):.9f}".rstrip("0").rstrip(".") + "/s"
+
+
+Ip = IPv4Address | IPv6Address
+
+
+def _sources(group: Mapping[str, Any], part: Part, at: str) -> list[str]:
+    """Addresses that a host sends from: its own, or those of the profile that it has."""
+    wanted = group.get("source")
+    if part.sources:
+        return list(part.sources)
+    if not isinstance(wanted, list) or not wanted:
+        return []
+    ranges = [_range(str(one), at) for one in wanted]
+    if all(low.is_loopback for low, _ in ranges):
+        # every address of the loopback network can be used, whichever the interface has
+        return [str(one) for one in wanted]
+    had = [ip_address(one.partition("/")[0].partition("%")[0]) for one in part.addresses]
+    found = [str(one) for one in had if any(_within(one, low, high) for low, high in ranges)]
+    if not found:
+        what = f"the host {part.name} has none of the addresses that the group sends from"
+        fix = f"Give it one of them, or name others under `sources` of the host {part.name}"
+        raise Error(APART, what, at=at, fix=fix)
+    return found
+
+
+def _within(one: Ip, low: Ip, high: Ip) -> bool:
+    return one.version == low.version and int(low) <= int(one) <= int(high)
+
+
+def _range(text: str, at: str) -> tuple[Ip, Ip]:
+    """The first and last address of `10.0.0.1`, `10.0.0.0/28` or `10.0.0.1-10.0.0.9`."""
+    try:
+        if "/" in text:
+            net = ip_network(text, strict=False)
+            return net[0], net[-1]
+        low, _, high = text.partition("-")
+        return ip_address(low.strip()), ip_address((high or low).strip())
+    except ValueError as e:
+        raise Error("ND-104-04", f"{text!r} is no address: {e}", at=at, fix="Write it like 10.0.0.1") from e

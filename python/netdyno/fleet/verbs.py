@@ -1,0 +1,152 @@
+"""`netdyno fleet`: start, check, examine and end the agents of a fleet."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdyno.cli import console
+from netdyno.cli.options import Json
+from netdyno.cli.verb import Verb, Verbs
+from netdyno.core.client import Client
+from netdyno.errors import HOST_LOST, Error
+from netdyno.fleet import agents, hosts
+from netdyno.fleet.agents import Agent, Fleet
+from netdyno.fleet.launchers import connected, launcher
+from netdyno.fleet.rise import down as end
+from netdyno.fleet.rise import up as begin
+
+app = typer.Typer(
+    help="Generate one load from several hosts.",
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+)
+
+HostsFile = Annotated[Path, typer.Argument(help="File that lists the hosts.", metavar="HOSTS.YAML")]
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in agents.names() if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="Name of a fleet that is up.", autocompletion=_names)]
+
+
+@app.command(cls=Verb)
+def up(file: HostsFile) -> None:
+    """Start an agent on each host.
+
+    HOSTS.YAML lists hosts: processes of this machine, each in a network namespace if need be, or machines
+    that `ssh` reaches without a password. The agents stay until `netdyno fleet down`. Control connections to
+    other machines go through SSH.
+
+        netdyno fleet up hosts.yaml
+        netdyno run http://10.0.0.2/ --fleet hosts
+    """
+    read = hosts.read(file)
+    made = begin(read.name, read.hosts)
+    console.line(f"fleet {made.name} is up: {', '.join(one.host.name for one in made.agents)}")
+    console.line(f"use it with `netdyno run … --fleet {made.name}`")
+
+
+@app.command(cls=Verb)
+def status(
+    name: Annotated[str | None, typer.Argument(help="Name of a fleet; default all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the agents of a fleet how they are.
+
+    Exit code 91 when a host does not answer.
+
+        netdyno fleet status
+        netdyno fleet status lab --json
+    """
+    fleets = [agents.load(one) for one in ([name] if name else agents.names())]
+    known = {fleet.name: _asked(fleet) for fleet in fleets}
+    if as_json:
+        console.document({"fleets": [{"name": one, "hosts": rows} for one, rows in known.items()]})
+    else:
+        if not known:
+            console.note("no fleet is up; start one with `netdyno fleet up hosts.yaml`")
+        for fleet, rows in known.items():
+            console.table(
+                ["fleet", "host", "launcher", "state", "version", "cores", "clock"],
+                [[fleet, *_row(one)] for one in rows],
+            )
+    if any(one["error"] for rows in known.values() for one in rows):
+        raise typer.Exit(HOST_LOST)
+
+
+def _asked(fleet: Fleet) -> list[dict[str, Any]]:
+    def ask(agent: Agent) -> dict[str, Any]:
+        about: dict[str, Any] = {
+            "name": agent.host.name, "launcher": agent.host.launcher, "state": "lost", "version": None,
+            "cores": [], "clock_offset": None, "clock_error": None, "error": None,
+        }  # fmt: skip
+        try:
+            with connected(agent, "status") as way, Client(way.socket, timeout=10.0) as client:
+                core, run, offset = client.call("core.describe"), client.status(), way.offset()
+        except Error as e:
+            return about | {"error": e.as_dict()}
+        return about | {
+            "state": run.state, "version": core["version"], "cores": agent.host.cores or core["cores"],
+            "clock_offset": offset.seconds, "clock_error": offset.error,
+        }  # fmt: skip
+
+    with ThreadPoolExecutor(max_workers=min(32, len(fleet.agents))) as pool:
+        return list(pool.map(ask, fleet.agents))
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    if one["error"]:
+        return [one["name"], one["launcher"], f"lost: {one['error']['what']}", "", "", ""]
+    cores = ", ".join(str(core) for core in one["cores"])
+    clock = f"{one['clock_offset'] * 1e3:+.3f} ms ± {one['clock_error'] * 1e3:.3f} ms"
+    return [one["name"], one["launcher"], one["state"], one["version"], cores, clock]
+
+
+@app.command(cls=Verb)
+def doctor(file: HostsFile, as_json: Json = False) -> None:
+    """Check that the hosts of a file can run agents.
+
+    Nothing is started. Exit code 92 when a host cannot.
+
+        netdyno fleet doctor hosts.yaml
+    """
+    read = hosts.read(file)
+
+    def look(host: hosts.HostSpec) -> list[dict[str, Any]]:
+        try:
+            found = list(launcher(host).examine(host))
+        except Error as e:
+            found = [(False, e.what, e.fix)]
+        return [{"host": host.name, "good": good, "what": what, "fix": fix} for good, what, fix in found]
+
+    with ThreadPoolExecutor(max_workers=min(32, len(read.hosts))) as pool:
+        rows = [one for rows in pool.map(look, read.hosts) for one in rows]
+    if as_json:
+        console.document({"fleet": read.name, "findings": rows})
+    else:
+        for one in rows:
+            mark, fix = "ok" if one["good"] else "FAIL", f". {one['fix']}" if one["fix"] else ""
+            console.line(f"{mark:4}  {one['host']}: {one['what']}{fix}")
+    if not all(one["good"] for one in rows):
+        raise typer.Exit(92)
+
+
+@app.command(cls=Verb)
+def down(name: Name) -> None:
+    """End the agents of a fleet, and remove what was made for them.
+
+    A run that uses them ends too.
+
+        netdyno fleet down hosts
+    """
+    agents.load(name)
+    end(name)
+    console.line(f"fleet {name} is down")

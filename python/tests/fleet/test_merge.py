@@ -1,0 +1,125 @@
+"""Merged results are those of one recording: counts, percentiles, series, validity."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from netdyno.core.wire import (
+    BucketedQuantiles,
+    Counts,
+    Distribution,
+    GroupPoint,
+    GroupResult,
+    Quantiles,
+    Reason,
+    SeriesPoint,
+    StallResult,
+    TrialResult,
+    Validity,
+    WorkerUsage,
+)
+from netdyno.fleet import merge
+from netdyno.fleet.sum import LiveSum
+from netdyno.stats import hdr
+
+PROFILE = {"name": "p", "groups": [{"name": "web"}]}
+
+
+def recording(values: list[int]) -> Distribution:
+    """What a core says of values."""
+    histogram = hdr.empty()
+    for value in values:
+        histogram.record_value(value)
+    at = histogram.get_percentile_to_value_dict([50, 90, 95, 99, 99.9])
+    mean = sum(values) / len(values)
+    return Distribution(
+        count=len(values), min=min(values), max=max(values), mean=mean,
+        sd=(sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5,
+        p50=at[50], p90=at[90], p95=at[95], p99=at[99], p999=at[99.9], hdr=histogram.encode().decode(),
+    )  # fmt: skip
+
+
+def trial(values: list[int], sent: int, **more: Any) -> TrialResult:
+    counts = Counts(
+        messages_sent=sent, messages_delivered=len(values), failures={"timeout": sent - len(values)}
+    )
+    group = GroupResult(
+        name="web", protocol="http", target="http://h", devices=2, measured=counts, total=counts,
+        rates={"messages_sent": sent / 10}, loss=1 - len(values) / sent, confirmed=True,
+        delays={"response": recording(values)}, lateness=recording([1000, 2000]),
+        stalls=StallResult(limit=1, time=2.0, share=0.1, longest=5),
+    )  # fmt: skip
+    return TrialResult(run="r", groups=[group], workers=[WorkerUsage(worker=0, core=1, cpu=0.5)], **more)
+
+
+def test_the_result_is_that_of_one_recording() -> None:
+    chance = random.Random(49)
+    parts = [[chance.randrange(10_000, 50_000_000) for _ in range(n)] for n in (700, 200, 90)]
+    found = merge.trial(
+        {f"h{i}": trial(one, sent=len(one) + 10 * (i + 1)) for i, one in enumerate(parts)},
+        PROFILE,
+        "2026-01-01T00:00:00.000Z",
+    )
+    (group,) = found.groups
+    whole = recording([value for part in parts for value in part])
+    delays = group.delays["response"]
+    for name in ("count", "min", "max", "p50", "p90", "p95", "p99", "p999"):
+        assert getattr(delays, name) == getattr(whole, name), name
+    assert hdr.decode(delays.hdr).get_total_count() == 990
+    assert (group.measured.messages_sent, group.total.messages_delivered) == (1050, 990)
+    assert group.measured.failures == {"timeout": 60}
+    assert group.devices == 6
+    assert group.rates["messages_sent"] == 105
+    assert group.loss is not None
+    assert abs(group.loss - 60 / 1050) < 1e-12
+    assert group.stalls is not None
+    assert group.stalls.time == 6.0
+    assert abs(group.stalls.share - 0.1) < 1e-12
+    assert [(w.worker, (w.model_extra or {})["host"]) for w in found.workers] == [
+        (0, "h0"),
+        (1, "h1"),
+        (2, "h2"),
+    ]
+
+
+def test_a_host_that_is_not_valid_makes_the_result_so_and_is_named() -> None:
+    late = Validity(valid=False, reasons=[Reason(code="ND-90-02", what="late", value=2, limit=1)])
+    parts = {"a": trial([1000], 1), "b": trial([1000], 1, validity=late, stopped="lease")}
+    found = merge.trial(parts, PROFILE, "")
+    assert not found.validity.valid
+    assert [reason.what for reason in found.validity.reasons] == ["host b: late"]
+    assert found.stopped == "lease"
+
+
+def point(t: float, sent: int, dt: float = 1.0, p99: int = 100) -> SeriesPoint:
+    delay = BucketedQuantiles(
+        count=sent, min=10, mean=50.0, p50=50, p90=90, p95=95, p99=p99, p999=p99, max=p99,
+        buckets=[(64, sent // 2), (128, sent - sent // 2)],
+    )  # fmt: skip
+    group = GroupPoint(
+        counts=Counts(messages_sent=sent),
+        devices_active=1,
+        delays={"response": delay},
+        lateness=Quantiles(count=1, p99=p99),
+    )
+    return SeriesPoint(t=t, dt=dt, phase="measure", elapsed=t, groups={"web": group})
+
+
+def test_points_add_up_by_when_they_began() -> None:
+    series = merge.series({"a": [point(1, 10), point(2, 10)], "b": [point(1, 30), point(1.4, 2, dt=0.4)]})
+    assert [(one.t, one.groups["web"].counts.messages_sent) for one in series] == [(1, 40), (2, 12)]
+    first = series[0].groups["web"]
+    assert first.devices_active == 2
+    assert first.delays["response"].buckets == [(64, 20), (128, 20)]
+    assert (first.delays["response"].p50, first.delays["response"].p99) == (64, 100)
+
+
+def test_the_live_sum_waits_for_hosts_that_run_and_not_for_those_that_are_lost() -> None:
+    live = LiveSum(["a", "b"])
+    assert live.add("a", point(1, 10)) == []
+    assert live.add("a", point(2, 10)) == []
+    assert [one.t for one in live.add("b", point(1, 5))] == [1]
+    told = live.ended("b")
+    assert [(one.t, one.groups["web"].counts.messages_sent) for one in told] == [(2, 10)]
+    assert [one.t for one in live.add("a", point(3, 1))] == [3]

@@ -1,0 +1,93 @@
+"""Shards add up to the profile, and what cannot be shared is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdyno.errors import Error
+from netdyno.fleet.shard import Part, shards, split
+from netdyno.units import RATE
+
+PARTS = (Part("a", 1, (0,)), Part("b", 1, (1,)), Part("c", 2, (0, 1)))
+
+
+def profile(**group: Any) -> dict[str, Any]:
+    made = {"name": "web", "model": {"http": {}}, "target": "web", "devices": 10} | group
+    return {"name": "p", "seed": 7, "targets": {"web": "http://10.0.0.1"}, "groups": [made]}
+
+
+@given(st.integers(0, 10_000_000), st.lists(st.integers(1, 64), min_size=1, max_size=250))
+def test_whole_numbers_add_up_and_none_is_a_whole_one_off(total: int, weights: list[int]) -> None:
+    found = split(total, weights)
+    assert sum(found) == total
+    assert all(abs(n - total * w / sum(weights)) < 1 for n, w in zip(found, weights, strict=True))
+
+
+def test_devices_follow_weights_and_rates_follow_devices() -> None:
+    load = {"open": {"rate": "1k/s", "stages": [{"over": "1s", "rate": "500/s"}]}}
+    made = shards(profile(load=load, total=1001), PARTS)
+    assert [one.devices["web"] for one in made] == [3, 2, 5]
+    assert [one.first["web"] for one in made] == [0, 3, 5]
+    groups = [one.profile["groups"][0] for one in made]
+    assert [RATE.value(group["load"]["open"]["rate"], "") for group in groups] == [300, 200, 500]
+    stages = [group["load"]["open"]["stages"][0]["rate"] for group in groups]
+    assert [RATE.value(rate, "") for rate in stages] == [150, 100, 250]
+    assert sum(group["total"] for group in groups) == 1001
+    assert [one.profile["seed"] for one in made] == [7, 8, 9]
+    assert made[2].profile["transport"]["sockets"]["cores"] == [0, 1]
+
+
+def test_stages_of_a_closed_loop_never_ask_for_more_devices_than_a_host_has() -> None:
+    load = {"closed": {"stages": [{"over": "1s", "devices": n} for n in range(11)]}}
+    groups = [one.profile["groups"][0] for one in shards(profile(load=load), PARTS)]
+    for number in range(11):
+        each = [group["load"]["closed"]["stages"][number]["devices"] for group in groups]
+        assert sum(each) == number
+        assert all(n <= group["devices"] for n, group in zip(each, groups, strict=True))
+
+
+def test_a_host_without_a_device_has_no_part() -> None:
+    made = shards(profile(devices=2), PARTS)
+    assert [dict(one.devices) for one in made] == [{"web": 1}, {}, {"web": 1}]
+    assert [len(one.profile["groups"]) for one in made] == [1, 0, 1]
+
+
+def test_each_host_sends_from_the_addresses_that_it_has() -> None:
+    parts = (
+        Part("a", 1, addresses=("10.0.0.1/24", "fe80::1/64")),
+        Part("b", 1, addresses=("10.0.0.9/24",), sources=("10.9.0.0/28",)),
+    )
+    made = shards(profile(source=["10.0.0.0/29"]), parts)
+    assert [one.profile["groups"][0]["source"] for one in made] == [["10.0.0.1"], ["10.9.0.0/28"]]
+    with pytest.raises(Error, match="the host a has none of the addresses"):
+        shards(profile(source=["10.0.0.16-10.0.0.20"]), parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ({"transport": {"dpdk": {}}}, "transport.dpdk"),
+        ({"capture": {}}, "capture"),
+        ({"data": {"users": "users.csv"}}, "data"),
+        ({"groups": [{"name": "s", "model": {"sip": {}}}]}, "groups[0].model.sip"),
+        (
+            {"groups": [{"name": "m", "model": {"mqtt": {"client_id": "s{device}"}}}]},
+            "groups[0].model.mqtt.client_id",
+        ),
+    ],
+)
+def test_what_hosts_cannot_share_is_refused(change: dict[str, Any], at: str) -> None:
+    with pytest.raises(Error) as e:
+        shards(profile() | change, PARTS)
+    assert (e.value.code, e.value.at) == ("ND-104-92", at)
+
+
+def test_files_of_this_machine_are_not_on_others() -> None:
+    group = profile(tls={"ca": "/etc/ca.pem"})
+    shards(group, PARTS)
+    with pytest.raises(Error, match=r"not on the host d"):
+        shards(group, (*PARTS, Part("d", 1, remote=True)))

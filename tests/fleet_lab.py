@@ -1,0 +1,192 @@
+"""Three namespaces as three hosts of a fleet, and an nginx that counts who asked it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Done, Lab, sh, until
+
+HOSTS = {"a": "10.93.0.1", "b": "10.93.0.2", "c": "10.93.0.3"}
+SERVER = "10.93.0.100"
+NGINX = """\
+daemon off; user root; pid {base}/nginx.pid; error_log stderr; worker_processes 1;
+events {{ worker_connections 500; }}
+http {{
+  log_format who '$remote_addr $status $bytes_sent';
+  access_log {base}/access.log who;
+  keepalive_requests 1000000;
+  server {{ listen {address}:80; location / {{ return 200 "ok"; }} }}
+}}
+"""
+SSHD = """\
+Port 22
+ListenAddress {address}
+HostKey {base}/host_key
+PidFile none
+AuthorizedKeysFile {base}/id.pub
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 64
+"""
+
+
+class FleetLab:
+    """Hosts on one bridge with the server; the command line runs where the server is."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.tag = f"ndf{os.getpid()}x{time.monotonic_ns() % 100000}"
+        self.name = self.tag
+        self.server = f"{self.tag}-s"
+        lab.at_end(self.down)
+        self._up()
+
+    def space(self, host: str) -> str:
+        """The namespace of a host."""
+        return f"{self.tag}-{host}"
+
+    def _up(self) -> None:
+        sh("ip", "netns", "add", self.server)
+        sh("ip", "-n", self.server, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", self.server, "addr", "add", f"{SERVER}/24", "dev", "br0")
+        for name in ("lo", "br0"):
+            sh("ip", "-n", self.server, "link", "set", name, "up")
+        for host, address in HOSTS.items():
+            space = self.space(host)
+            sh("ip", "netns", "add", space)
+            sh(
+                "ip",
+                "-n",
+                self.server,
+                "link",
+                "add",
+                f"v{host}",
+                "type",
+                "veth",
+                "peer",
+                "e0",
+                "netns",
+                space,
+            )
+            sh("ip", "-n", self.server, "link", "set", f"v{host}", "master", "br0", "up")
+            sh("ip", "-n", space, "addr", "add", f"{address}/24", "dev", "e0")
+            for name in ("lo", "e0"):
+                sh("ip", "-n", space, "link", "set", name, "up")
+        config = self.lab.write("nginx.conf", NGINX.format(base=self.lab.base, address=SERVER))
+        self.spawn(self.server, "nginx", "-e", "stderr", "-c", config)
+        until(lambda: f"{SERVER}:80" in sh("ss", "-Hltn", "-N", self.server), 30, "nginx does not listen")
+
+    def spawn(self, space: str, *command: str) -> None:
+        """Start a program in a namespace; it ends with the test."""
+        with (self.lab.base / f"{space}.log").open("ab") as log:
+            self.lab.spawn("ip", "netns", "exec", space, *command, stdout=log, stderr=log)
+
+    def sshd(self) -> list[str]:
+        """An SSH server on each host; lines for hosts.yaml."""
+        program = shutil.which("sshd") or "/usr/sbin/sshd"
+        if not Path(program).is_file() or not shutil.which("ssh"):
+            pytest.skip("needs ssh and sshd (Debian: openssh-client, openssh-server)")
+        base = self.lab.base
+        for key in ("id", "host_key"):
+            sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(base / key))
+        public = " ".join((base / "host_key.pub").read_text().split()[:2])
+        (base / "known").write_text("".join(f"{address} {public}\n" for address in HOSTS.values()))
+        passwd = base / "passwd"
+        passwd.write_text(Path("/etc/passwd").read_text())
+        if "\nsshd:" not in passwd.read_text():
+            passwd.write_text(passwd.read_text() + "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n")
+        for host, address in HOSTS.items():
+            config = self.lab.write(f"sshd-{host}.conf", SSHD.format(base=base, address=address))
+            # /run and /etc/passwd of this server alone, as it wants a folder and a user that may not be here
+            script = (
+                f"mount --bind {passwd} /etc/passwd && mount -t tmpfs none /run && mkdir -m 755 /run/sshd"
+                f" && exec {program} -D -e -f {config}"
+            )
+            self.spawn(self.space(host), "sh", "-c", script)
+        for host, address in HOSTS.items():
+            space = self.space(host)
+            until(lambda s=space, a=address: f"{a}:22" in sh("ss", "-Hltn", "-N", s), 30, f"{host}: no sshd")
+        files = f"key: {base}/id, known_hosts: {base}/known"
+        return [
+            f"{{name: {host}, launcher: ssh, address: root@{address}, {files}, cores: [0]}}"
+            for host, address in HOSTS.items()
+        ]
+
+    def local(self) -> list[str]:
+        """Lines of hosts.yaml for processes in namespaces."""
+        weights = {"a": 1, "b": 1, "c": 2}
+        return [
+            f"{{name: {host}, namespace: {self.space(host)}, cores: [0], weight: {weights[host]}}}"
+            for host in HOSTS
+        ]
+
+    def up(self, hosts: list[str]) -> None:
+        """Bring the fleet up."""
+        lines = ["format: netdyno-fleet/1", f"name: {self.name}", "hosts:", *(f"- {one}" for one in hosts)]
+        self.file = self.lab.write("hosts.yaml", "\n".join(lines) + "\n")
+        done = self.run("fleet", "up", self.file)
+        assert done.code == 0, done.text
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What runs the command line where it reaches the hosts."""
+        return ("ip", "netns", "exec", self.server)
+
+    def run(self, *arguments: str) -> Done:
+        """A command line, to its end."""
+        return self.lab.run(*arguments, prefix=self.prefix)
+
+    def load(self, seconds: int, *more: str) -> tuple[str, ...]:
+        """A run over the fleet, of which everything counts."""
+        profile = {
+            "name": "fleet",
+            "phases": {"warmup": "0s", "measure": f"{seconds}s", "drain": "5s", "sample": "200ms"},
+            "validity": {"lateness_p99": "60s", "offered": 0.001, "starved": 1.0},
+            "groups": [
+                {
+                    "name": "web",
+                    "target": f"http://{SERVER}",
+                    "model": {"http": {"interval": "20ms"}},
+                    "devices": 8,
+                    "load": {"closed": {"flows": 1}},
+                    "total": None,
+                }
+            ],
+        }
+        return ("run", self.lab.write("fleet.json", profile), "--fleet", self.name, "-q", *more)
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """What is noted of the agents."""
+        state = json.loads((self.lab.state / "fleet" / f"{self.name}.json").read_text())
+        return {one["host"]["name"]: one for one in state["agents"]}
+
+    def kill(self, host: str) -> None:
+        """Kill the agent of a host."""
+        os.kill(self.agents()[host]["pid"], signal.SIGKILL)
+
+    def states(self) -> dict[str, str]:
+        """The state of each agent."""
+        done = self.run("fleet", "status", self.name, "--json")
+        (fleet,) = json.loads(done.out)["fleets"]
+        return {one["name"]: one["state"] for one in fleet["hosts"]}
+
+    def counted(self) -> Counter[str]:
+        """Requests by host, as the server counted them."""
+        names = {address: host for host, address in HOSTS.items()}
+        lines = (self.lab.base / "access.log").read_text().splitlines()
+        return Counter(names[line.split()[0]] for line in lines)
+
+    def down(self) -> None:
+        """Remove the namespaces."""
+        for space in (self.server, *map(self.space, HOSTS)):
+            sh("ip", "netns", "delete", space, check=False)
