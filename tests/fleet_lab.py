@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Done, Lab, sh, until
+from lab import NETDYNOD, Done, Lab, sh, until
 
 HOSTS = {"a": "10.93.0.1", "b": "10.93.0.2", "c": "10.93.0.3"}
 SERVER = "10.93.0.100"
@@ -117,8 +117,10 @@ class FleetLab:
             space = self.space(host)
             until(lambda s=space, a=address: f"{a}:22" in sh("ss", "-Hltn", "-N", s), 30, f"{host}: no sshd")
         files = f"key: {base}/id, known_hosts: {base}/known"
+        # one gets a copy of the daemon, the others have it
+        there = {"a": "", "b": f", program: {NETDYNOD}", "c": f", program: {NETDYNOD}"}
         return [
-            f"{{name: {host}, launcher: ssh, address: root@{address}, {files}, cores: [0]}}"
+            f"{{name: {host}, launcher: ssh, address: root@{address}, {files}, cores: [0]{there[host]}}}"
             for host, address in HOSTS.items()
         ]
 

@@ -72,8 +72,8 @@ class Launcher(Protocol):
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Start an agent, noted in the journal before; raises when it does not come up."""
 
-    def connect(self, agent: Agent, token: str) -> Connection:
-        """A way to an agent; `token` tells it from other runs'."""
+    def connect(self, agent: Agent, token: str, notes: Journal) -> Connection:
+        """A way to an agent, noted in the journal; `token` tells it from other runs'."""
 
     def stop(self, agent: Agent) -> bool:
         """End an agent and remove all that was made for it; whether there was any of it."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +26,12 @@ from netdyno.fleet.agents import Agent, Connection, Fleet, Offset
 from netdyno.fleet.launchers import launcher
 from netdyno.fleet.shard import Part, Shard
 from netdyno.fleet.sum import LiveSum
+from netdyno.system.journal import Journal, journal
 
 LEAD, LEAD_EACH = 0.5, 0.01
 """Seconds from now to the common start, and more of them for each host: all must be told before."""
 LOST = "ND-91-50"
+STEERING = ("run.stop", "run.pause", "run.resume")
 
 T = TypeVar("T")
 
@@ -72,6 +75,8 @@ class FleetClient:
         self._tolerate = tolerate
         self._log = log
         self._hosts: list[Host] = []
+        self._absent: dict[str, Error] = {}
+        """Hosts that were lost before the run, and are done without."""
         self._events = Subscription()
         self._lock = threading.RLock()
         self._sum = LiveSum([])
@@ -83,7 +88,7 @@ class FleetClient:
         self._at = 0.0
         token = f"{int(time.time() * 1000) % 10**9:09d}"
         try:
-            self._hosts = self._connected(fleet, token)
+            self._connect(fleet, token, journal())
             self._same_version()
         except BaseException:
             self.close()
@@ -102,7 +107,9 @@ class FleetClient:
         if method.startswith("capture."):
             fix = "Leave the capture out, or run the profile on one host with --socket"
             raise Error(shard.APART, "a capture is a file of one host", at="capture", fix=fix)
-        answers = self._each(lambda host: host.client.call(method, timeout=timeout, **params))
+        # a run that is over takes no more orders
+        asked = [host for host in self._active if not host.status.ended] if method in STEERING else None
+        answers = self._each(lambda host: host.client.call(method, timeout=timeout, **params), asked)
         return next(iter(answers.values()), None)
 
     def acquire(self) -> None:
@@ -132,12 +139,13 @@ class FleetClient:
         """What the hosts that are left measured, merged. Raises when there is none."""
         found = self._each(lambda host: host.client.result(), self._active)
         if not found:
-            raise self._failure or Error(LOST, "all hosts were lost", fix="See `netdyno fleet status`")
+            raise self._failure or Error(LOST, "no host has told what it measured")
         whole = self._profile | {"targets": next(iter(found.values())).profile.get("targets") or {}}
         started = datetime.fromtimestamp(self._at, UTC).isoformat(timespec="milliseconds")
+        absent = [{"name": name, "lost": error.what} for name, error in self._absent.items()]
         merged = merge.trial(found, whole, started.replace("+00:00", "Z"))
         return TrialResult.model_validate(
-            merged.model_dump() | {"hosts": [self._report(host, found) for host in self._hosts]}
+            merged.model_dump() | {"hosts": [self._report(host, found) for host in self._hosts] + absent}
         )
 
     def flows(self) -> Iterator[list[Any]]:
@@ -165,30 +173,32 @@ class FleetClient:
         """Hosts that have a part of the load."""
         return [host for host in self._hosts if host.shard.devices]
 
-    def _connected(self, fleet: Fleet, token: str) -> list[Host]:
+    def _connect(self, fleet: Fleet, token: str, notes: Journal) -> None:
+        """Connect to all hosts; those that do not answer are done without as far as that is tolerated."""
+
         def connect(agent: Agent) -> Host:
-            connection = None
-            try:
-                connection = launcher(agent.host).connect(agent, token)
+            with ExitStack() as undo:
+                connection = launcher(agent.host).connect(agent, token, notes)
+                undo.callback(connection.close)
                 client = Client(connection.socket)
-                return Host(agent, connection, client, client.call("core.describe"), connection.offset())
-            except Error as e:
-                if connection:
-                    connection.close()
-                raise lost(agent.host.name, e.what, f"See `netdyno fleet status {fleet.name}`") from e
+                undo.callback(client.close)
+                host = Host(agent, connection, client, client.call("core.describe"), connection.offset())
+                undo.pop_all()
+            return host
 
         with ThreadPoolExecutor(max_workers=min(32, len(fleet.agents))) as pool:
-            tasks = [pool.submit(connect, agent) for agent in fleet.agents]
-        found, failed = list[Host](), list[Error]()
-        for task in tasks:
+            tasks = [(agent.host.name, pool.submit(connect, agent)) for agent in fleet.agents]
+        for name, task in tasks:
             try:
-                found.append(task.result())
+                self._hosts.append(task.result())
             except Error as e:
-                failed.append(e)
-        if failed:
-            self._hosts = found
-            raise failed[0]
-        return found
+                self._absent[name] = lost(
+                    name, f"before the run: {e.what}", f"See `netdyno fleet status {fleet.name}`"
+                )
+        if len(self._absent) > self._tolerate or not self._hosts:
+            raise next(iter(self._absent.values()))
+        for error in self._absent.values():
+            self._log(f"{error.what}; going on without it (--tolerate {self._tolerate})")
 
     def _same_version(self) -> None:
         first = self._hosts[0]
@@ -297,7 +307,7 @@ class FleetClient:
             host.lost = lost(host.name, f"after {host.elapsed:.1f} s of the run: {error.what}")
             self._tell(self._sum.ended(host.name))
             away = [one for one in self._hosts if one.lost]
-            if len(away) > self._tolerate or len(away) == len(self._hosts):
+            if len(away) + len(self._absent) > self._tolerate or len(away) == len(self._hosts):
                 if self._failure is None:
                     self._fail(host.lost)
             else:
@@ -361,12 +371,5 @@ def named(host: str, error: Error) -> Error:
 
 
 def lost(host: str, why: str, fix: str = "What the other hosts measured is kept") -> Error:
-    """That a host of the fleet does not answer any more."""
-    return Error(
-        LOST,
-        f"the host {host} was lost {why}"
-        if why.startswith("after")
-        else f"the host {host} does not answer: {why}",
-        at=host,
-        fix=fix,
-    )
+    """That a host of the fleet does not answer, or not any more."""
+    return Error(LOST, f"the host {host} was lost {why}", at=host, fix=fix)

@@ -9,6 +9,7 @@ from netdyno.fleet.agents import Agent, Connection, Launcher
 from netdyno.fleet.hosts import HostSpec
 from netdyno.fleet.local import Local
 from netdyno.fleet.ssh import Ssh
+from netdyno.system.journal import Journal
 
 LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh()}
 """`launcher:` of a host → what starts and ends its agent."""
@@ -20,9 +21,9 @@ def launcher(host: HostSpec) -> Launcher:
 
 
 @contextmanager
-def connected(agent: Agent, token: str) -> Iterator[Connection]:
+def connected(agent: Agent, token: str, notes: Journal) -> Iterator[Connection]:
     """A way to an agent for some time."""
-    one = launcher(agent.host).connect(agent, token)
+    one = launcher(agent.host).connect(agent, token, notes)
     try:
         yield one
     finally:

@@ -47,7 +47,7 @@ class Local:
         daemon = Daemon(socket, socket.with_suffix(".log"), namespace=host.namespace, notes=notes)
         return Agent(host, str(socket), daemon.pid, start_time(daemon.pid), boot_id())
 
-    def connect(self, agent: Agent, token: str) -> Direct:
+    def connect(self, agent: Agent, token: str, notes: Journal) -> Direct:
         """Its socket."""
         return Direct(Path(agent.socket))
 

@@ -27,7 +27,13 @@ def up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
         try:
             made = Fleet(name, tuple(_started(name, hosts, notes)))
             started = notes.numbers
-            notes.write("fleet", name=name, kept=True, agents=[one.as_dict() for one in made.agents])
+            notes.write(
+                "fleet",
+                name=name,
+                kept=True,
+                words=f"fleet {name}",
+                agents=[one.as_dict() for one in made.agents],
+            )
             agents.save(made)
         except BaseException:
             agents.forget(name)
@@ -52,21 +58,31 @@ def _started(name: str, hosts: Sequence[HostSpec], notes: Journal) -> list[Agent
     return [task.result() for task in tasks]
 
 
-def down(name: str) -> None:
-    """End the agents of a fleet. Raises `ND-92-31` where one cannot be ended; it may be called again."""
+def down(name: str, force: bool = False) -> list[str]:
+    """End the agents of a fleet, and return what could not be ended, which the journal keeps.
+
+    Raises `ND-92-31` for that, and the fleet stays noted as up, unless forced. It may be called again.
+    """
     report = journal.restore(wanted=lambda entry: entry.get("kind") == "fleet" and entry.get("name") == name)
-    if report.failed:
-        raise Error("ND-92-31", "; ".join(report.failed), fix=f"Run `netdyno fleet down {name}` again")
+    if report.failed and not force:
+        fix = f"Run `netdyno fleet down {name}` again, or with --force"
+        raise Error("ND-92-31", "; ".join(report.failed), fix=fix)
     if name in agents.names():
-        # the journal's entry is gone
-        end(agents.load(name).agents)
+        if not report.failed:
+            # the journal's entry is gone
+            end(agents.load(name).agents)
         agents.forget(name)
+    return report.failed
 
 
 def undo(entry: dict[str, Any]) -> bool:
-    """End a fleet that the journal tells of."""
-    found = end([Agent.of(one) for one in entry["agents"]])
-    return agents.forget(str(entry["name"])) or found
+    """End a fleet that the journal tells of; another that has its name by now stays."""
+    those = [Agent.of(one) for one in entry["agents"]]
+    found = end(those)
+    name = str(entry["name"])
+    if name in agents.names() and list(agents.load(name).agents) == those:
+        return agents.forget(name)
+    return found
 
 
 def undo_agent(entry: dict[str, Any]) -> bool:

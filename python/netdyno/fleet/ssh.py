@@ -22,7 +22,7 @@ from netdyno.errors import Error
 from netdyno.fleet.agents import Agent, Offset
 from netdyno.fleet.hosts import HostSpec
 from netdyno.system import proc
-from netdyno.system.journal import Journal, journal
+from netdyno.system.journal import Journal
 from netdyno.system.process import find
 
 CONNECT = 10
@@ -41,6 +41,7 @@ cd {folder}
 umask 077
 nohup {program} --socket {folder}/core.sock --log-json >ready 2>log </dev/null &
 pid=$!
+echo $pid >pid
 while ! [ -s ready ]; do
     if ! kill -0 $pid 2>/dev/null; then tail -n 3 log >&2; exit 1; fi
     sleep 0.05
@@ -117,11 +118,11 @@ def _failed(host: HostSpec, said: str) -> Error:
 class Session:
     """An SSH session to an agent's host: a forwarded socket, and the host's clock."""
 
-    def __init__(self, agent: Agent, token: str) -> None:
+    def __init__(self, agent: Agent, token: str, notes: Journal) -> None:
         """Connect; raises `ND-92-90` where the host does not answer."""
         self._host = agent.host
         self.socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.sock")
-        self._notes = journal()
+        self._notes = notes
         self._entries = [self._notes.write("path", path=str(self.socket))]
         forward = [
             "-o", "ExitOnForwardFailure=yes",
@@ -211,12 +212,12 @@ class Ssh:
             program = f"{folder}/netdynod"
             own = daemon.program().read_bytes()
             _run(host, f"cat >{program} && chmod 700 {program}", own)
-        said = _run(host, _START.format(folder=folder, program=program) + f"echo $pid >{folder}/pid\n")
+        said = _run(host, _START.format(folder=folder, program=program))
         return Agent(host, agent.socket, int(said.split()[-1]), folder=folder)
 
-    def connect(self, agent: Agent, token: str) -> Session:
+    def connect(self, agent: Agent, token: str, notes: Journal) -> Session:
         """A session with a forwarded socket."""
-        return Session(agent, token)
+        return Session(agent, token, notes)
 
     def stop(self, agent: Agent) -> bool:
         """End the agent and remove its folder."""

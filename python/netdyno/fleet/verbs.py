@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from netdyno.fleet.agents import Agent, Fleet
 from netdyno.fleet.launchers import connected, launcher
 from netdyno.fleet.rise import down as end
 from netdyno.fleet.rise import up as begin
+from netdyno.system.journal import journal
 
 app = typer.Typer(
     help="Generate one load from several hosts.",
@@ -83,13 +85,16 @@ def status(
 
 
 def _asked(fleet: Fleet) -> list[dict[str, Any]]:
+    # of this process: threads would make others
+    notes, token = journal(), f"status{os.getpid()}"
+
     def ask(agent: Agent) -> dict[str, Any]:
         about: dict[str, Any] = {
             "name": agent.host.name, "launcher": agent.host.launcher, "state": "lost", "version": None,
             "cores": [], "clock_offset": None, "clock_error": None, "error": None,
         }  # fmt: skip
         try:
-            with connected(agent, "status") as way, Client(way.socket, timeout=10.0) as client:
+            with connected(agent, token, notes) as way, Client(way.socket, timeout=10.0) as client:
                 core, run, offset = client.call("core.describe"), client.status(), way.offset()
         except Error as e:
             return about | {"error": e.as_dict()}
@@ -140,13 +145,20 @@ def doctor(file: HostsFile, as_json: Json = False) -> None:
 
 
 @app.command(cls=Verb)
-def down(name: Name) -> None:
+def down(
+    name: Name,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take it down though a host cannot be reached.")
+    ] = False,
+) -> None:
     """End the agents of a fleet, and remove what was made for them.
 
-    A run that uses them ends too.
+    A run that uses them ends too. What `--force` leaves on a host that cannot be reached is removed by
+    `netdyno restore` once it can be.
 
-        netdyno fleet down hosts
+        netdyno fleet down lab
     """
     agents.load(name)
-    end(name)
+    for left in end(name, force):
+        console.note(f"not ended: {left}")
     console.line(f"fleet {name} is down")
