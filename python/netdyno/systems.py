@@ -209,6 +209,7 @@ is proven. It takes less than 90 seconds.
     pages={
         "switch-compare": "netdyno.switch.pages:compared",
         "chain-run": "netdyno.switch.pages:compared",
+        "chain-search": "netdyno.switch.pages:searched",
     },
 )
 

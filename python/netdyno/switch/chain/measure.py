@@ -84,13 +84,7 @@ def measure(
     with entry.open_entry(study, every, leg=leg, fresh=request.fresh) as kept:
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab:
-            proof = verifying.verify(lab)
-            if not proof.good:
-                odd = next(one for one in proof.directions if not one.good)
-                what = str(odd.fault) if odd.fault else odd.untested
-                fix = "`netdyno chain verify` shows every hop"
-                raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {what}", at=request.name, fix=fix)
-            note(f"verified in {proof.seconds:.1f} s: every class followed its path")
+            proof = proven(lab, request.name, note)
             bench = ChainBench(lab, request.bench)
             found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
             version = lab.switch.version()
@@ -115,6 +109,18 @@ def measure(
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=said, valid=valid)
     return ChainOutcome(proof, found, judged, metrics, written, study, count)
+
+
+def proven(lab: ChainLab, name: str, note: Callable[[str], None]) -> Verification:
+    """The verification of a chain. Raises Error where a packet does not follow its path."""
+    proof = verifying.verify(lab)
+    if not proof.good:
+        odd = next(one for one in proof.directions if not one.good)
+        what = str(odd.fault) if odd.fault else odd.untested
+        fix = "`netdyno chain verify` shows every hop"
+        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {what}", at=name, fix=fix)
+    note(f"verified in {proof.seconds:.1f} s: every class followed its path")
+    return proof
 
 
 def words(chain: Chain, count: int) -> str:

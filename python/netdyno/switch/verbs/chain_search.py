@@ -1,0 +1,105 @@
+"""`netdyno chain search`: the longest chain that holds a target throughput."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from netdyno import quantities
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.errors import Error
+from netdyno.lab.topology import need_root
+from netdyno.stats.estimate import mean
+from netdyno.switch.bench import Spec
+from netdyno.switch.chain import search as searching
+from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
+from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded
+from netdyno.switch.verbs.compare import assignments, way
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+
+
+def search(
+    file: ChainFile,
+    target: Annotated[
+        float,
+        typer.Option(help="Throughput to hold.", metavar="RATE", parser=values.bits("--target")),
+    ],
+    workload: Annotated[str, typer.Option(help="Load from client to server.", metavar="NAME")] = "iperf3-tcp",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the workload, like seconds=60.", metavar="NAME=VALUE"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
+    ] = 5,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Error probability, over all lengths measured.",
+            metavar="P",
+            parser=values.number("--level", 0, 0.5),
+        ),
+    ] = 0.05,
+    controller: ControllerName = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the trials.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find how many functions of a chain traffic can pass at a target throughput.
+
+    The chain is verified; then its length is bisected, from no function to all. A length holds if the whole
+    confidence interval of its mean throughput is at the target or above, and fails if it is below; otherwise
+    it is undecided and the search goes on below it. After an interrupt, the same command resumes. Exit code
+    99 if no length holds. Needs root.
+
+        sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
+    """
+    spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
+    wanted = SearchRequest(
+        loaded(file, controller), file.stem, spec, target, repeat, level, seed, fresh
+    )  # fmt: skip
+    need_root()
+    journal.restore()
+    with Interrupts().installed() as interrupts:
+        found = searching.search(wanted, console.note, told, interrupts.shielded)
+    if as_json:
+        console.document(found.document["result"])
+    else:
+        show(found, target)
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if not any(one.values for one in found.lengths):
+        raise Error("ND-90-20", f"no trial of the chain is valid: {found.lengths[0].why}", at=str(file))
+    if found.longest is None:
+        what = f"no length holds {quantities.number(target, 'bit/s')}"
+        raise Error("ND-99-20", what, at=str(file), fix="Lower --target, or use a faster switch")
+
+
+def told(one: LengthResult) -> None:
+    """After a length."""
+    console.note(f"{one.functions} functions: {one.verdict}")
+
+
+def show(found: SearchOutcome, target: float) -> None:
+    """A line for each length that was measured, and the longest that holds."""
+    rows = [
+        (str(one.functions), str(len(one.values)),
+         quantities.number(mean(one.values), "bit/s") if one.values else quantities.NONE,
+         " … ".join(quantities.number(end, "bit/s") for end in one.interval or ()) or quantities.NONE,
+         one.verdict)
+        for one in found.lengths
+    ]  # fmt: skip
+    heads = ("functions", "valid trials", "mean throughput", "interval", "")
+    console.table(heads, rows, f"target {quantities.number(target, 'bit/s')}", right=heads[:4])
+    if found.longest is not None:
+        more = ", which is the whole chain" if found.whole else ""
+        console.line(f"longest chain that holds the target: {found.longest} functions{more}")
