@@ -42,6 +42,12 @@ GAUGES = frozenset(
 SOFTNET = {0: "processed", 1: "dropped", 2: "time_squeeze", 9: "received_rps", 10: "flow_limit"}
 """Columns of softnet_stat that count, by place; the others are unused or no counters."""
 
+CONNTRACK = ("insert_failed", "drop", "early_drop")
+"""Columns of stat/nf_conntrack, of each namespace: connections that found no room in the table."""
+NEIGHBOURS = ("table_fulls",)
+"""Columns of stat/arp_cache and ndisc_cache, of the whole machine: addresses that found no room."""
+STAT = Path("/proc/net/stat")
+
 KERNEL = {
     "syn_flood": re.compile(r"Possible SYN flooding"),
     "tcp_memory": re.compile(r"TCP: out of memory"),
@@ -90,6 +96,20 @@ def parse_softnet(text: str) -> Counters:
                 with contextlib.suppress(ValueError):
                     key = f"softnet.{name}"
                     found[key] = found.get(key, 0.0) + int(cells[place], 16)
+    return found
+
+
+def parse_table(text: str, prefix: str, wanted: tuple[str, ...]) -> Counters:
+    """/proc/net/stat/…: a line of names, then hexadecimal numbers, a line for each CPU."""
+    heads, *rows = [line.split() for line in text.splitlines()] or [[]]
+    found: Counters = {}
+    for name in wanted:
+        if name in heads:
+            place = heads.index(name)
+            with contextlib.suppress(ValueError):
+                found[f"{prefix}.{name}"] = float(
+                    sum(int(row[place], 16) for row in rows if place < len(row))
+                )
     return found
 
 
@@ -191,11 +211,16 @@ def read(where: CounterSource) -> Counters:
         found.update(parse_columns(_text(NET / "snmp6")))
         found.update(parse_sockstat(_text(NET / "sockstat")))
         found.update(parse_devices(_text(NET / "dev")))
+        found.update(parse_table(_text(NET / "stat/nf_conntrack"), "conntrack", CONNTRACK))
         for device in where.devices:
             found.update(parse_ethtool(_ethtool(device), device))
 
     namespace.inside(where.namespace, inside)
     found.update(parse_softnet(_text(Path("/proc/net/softnet_stat"))))
+    neighbours = [
+        parse_table(_text(STAT / name), "neigh", NEIGHBOURS) for name in ("arp_cache", "ndisc_cache")
+    ]
+    found.update({name: sum(one.get(name, 0.0) for one in neighbours) for name in neighbours[0]})
     found.update(parse_cpu(_text(Path("/proc/stat"))))
     for what in ("cpu", "memory", "io"):
         found.update(parse_pressure(_text(Path("/proc/pressure") / what), what))
@@ -248,7 +273,7 @@ class Sampler:
         self.close()
 
 
-MACHINE = ("softnet.", "psi.", "cpu.", "kernel.")
+MACHINE = ("softnet.", "psi.", "cpu.", "kernel.", "neigh.")
 """Counters that all namespaces share."""
 
 

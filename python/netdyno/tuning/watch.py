@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from netdyno import config, paths
 from netdyno.errors import Error
@@ -69,6 +69,9 @@ class Rule(config.Config):
     """The one step, where it is a sum of bits: those that are to be in it."""
     limit: int | None = None
     """As far as it goes, if that is nearer than what the registry allows."""
+    horizon: int = Field(default=SEEN, ge=SEEN, le=600)
+    """Windows of which two must bind. Long where nothing but this parameter moves the counter: so that bursts
+    count that come seldom."""
     gain: str = ""
     """A rate that must grow; without one, the counter must stand still."""
     patience: int = 0
@@ -95,8 +98,8 @@ class Rule(config.Config):
         """What is to grow."""
         return sample.rate(_named(self.gain, sample.values[self.tunable])) if self.gain else 0.0
 
-    def next(self, now: Value, high: int | None) -> Value | None:
-        """The value after a step, if there is one more."""
+    def next(self, now: Value, high: int | None, low: int | None = None) -> Value | None:
+        """The value after a step, if there is one more; never below the least that is allowed."""
         if self.to is not None:
             return None if str(now) == str(self.to) else self.to
         number = int(now)
@@ -107,7 +110,7 @@ class Rule(config.Config):
         if self.factor < 1:
             assert self.limit is not None
             return max(self.limit, wanted) if number > self.limit else None
-        most = min(limit for limit in (high, self.limit, wanted) if limit is not None)
+        most = min(limit for limit in (high, self.limit, max(wanted, low or 0)) if limit is not None)
         return most if most > number else None
 
     def says(self, sample: Sample) -> str:
@@ -201,7 +204,7 @@ class _Attempt:
 
 @dataclass
 class _State:
-    seen: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
+    seen: deque[float]
     """The share that bound, window by window; 0 where it did not."""
     gains: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
     attempt: _Attempt | None = None
@@ -227,14 +230,25 @@ class _State:
 class Watcher:
     """Decides, window by window."""
 
-    def __init__(self, rules: Mapping[str, Rule], high: Mapping[str, int], dry: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        high: Mapping[str, int],
+        dry: bool = False,
+        *,
+        low: Mapping[str, int] | None = None,
+        closed: Mapping[str, str] | None = None,
+    ) -> None:
+        """`high`, `low`: bounds of the tunables. `closed`: those not to be set here, and what allows it;
+        where one of them binds, that is said once."""
         self.rules = rules
         self.traffic = Traffic.IDLE
         self.frozen = ""
         """Why, once it is."""
         self._high = high
         self._dry = dry
-        self._states = {name: _State() for name in rules}
+        self._low, self._closed = low or {}, closed or {}
+        self._states = {name: _State(deque(maxlen=rule.horizon)) for name, rule in rules.items()}
         self._expected: dict[str, Value] = {}
 
     def step(self, sample: Sample) -> list[Action]:
@@ -295,6 +309,14 @@ class Watcher:
     def _act(self, name: str, rule: Rule, state: _State, sample: Sample) -> Iterator[Action]:
         now = sample.values[rule.tunable]
         value = self._next(rule, now)
+        if rule.tunable in self._closed:
+            if not state.full:
+                state.full = True
+                to = "" if value is None else f", {value} would be tried"
+                yield Say(
+                    f"{rule.says(sample)}: {rule.tunable} = {now} binds{to}; {self._closed[rule.tunable]}"
+                )
+            return
         if value is None:
             if not state.full:
                 state.full = True
@@ -357,14 +379,15 @@ class Watcher:
         """What to make of a counter since a step: wait, helped, more, vain, or why to take it back."""
         looked = attempt.windows[1:]
         share, after = looked[-1], max(looked[-LOOK:])
-        if len(looked) < LOOK and (not share or share > WORSE * attempt.binding):
+        if len(looked) < LOOK and (not share or share > WORSE * max(attempt.binding, attempt.first)):
             return "wait"
         if not after:
             return "helped"
         if not share and len(looked) < NOISE:
             # it may just have helped
             return "wait"
-        if after > WORSE * attempt.binding:
+        # a table that fills up again after a step binds as before the first of them, and not more
+        if after > WORSE * max(attempt.binding, attempt.first):
             return "it got worse"
         return "more" if after <= HELPED * attempt.first else "vain"
 
@@ -396,11 +419,13 @@ class Watcher:
         return Revert(name, rule.tunable, attempt.start, again)
 
     def _next(self, rule: Rule, now: Value) -> Value | None:
-        return rule.next(now, self._high.get(rule.tunable))
+        return rule.next(now, self._high.get(rule.tunable), self._low.get(rule.tunable))
 
     def _stranger(self, sample: Sample) -> tuple[str, str] | None:
         """What somebody else has changed."""
         for name, value in sample.values.items():
+            if name in self._closed:
+                continue
             expected = self._expected.setdefault(name, value)
             if str(expected) != str(value):
                 return (
@@ -413,8 +438,10 @@ class Watcher:
 def classify(sample: Sample) -> Traffic:
     """What passes, by its shape."""
     segments = sample.rate("TcpInSegs") + sample.rate("TcpOutSegs")
-    datagrams = (
-        sample.rate("UdpInDatagrams") + sample.rate("UdpOutDatagrams") + sample.rate("UdpRcvbufErrors")
+    datagrams = sum(
+        sample.rate(f"{family}{name}")
+        for family in ("Udp", "Udp6")
+        for name in ("InDatagrams", "OutDatagrams", "RcvbufErrors")
     )
     if segments + datagrams < 10:
         return Traffic.IDLE
@@ -451,6 +478,12 @@ def without(chosen: Mapping[str, Rule], names: Iterable[str]) -> dict[str, Rule]
             )
         left = {rule: one for rule, one in left.items() if rule not in gone}
     return left
+
+
+def least(known: Registry, names: Iterable[str]) -> dict[str, int]:
+    """The least that each tunable may be."""
+    found = {name: known.find(name).low for name in names}
+    return {name: low for name, low in found.items() if low is not None}
 
 
 def bounds(known: Registry, names: Iterable[str]) -> dict[str, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
@@ -19,7 +21,19 @@ from netdyno.tuning.apply import apply
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
-from netdyno.tuning.watch import Action, Freeze, Revert, Rule, Sample, Say, Set, Traffic, Watcher, bounds
+from netdyno.tuning.watch import (
+    Action,
+    Freeze,
+    Revert,
+    Rule,
+    Sample,
+    Say,
+    Set,
+    Traffic,
+    Watcher,
+    bounds,
+    least,
+)
 from netdyno.tuning.watchdog import Watchdog
 
 Log = Callable[[Action], None]
@@ -30,6 +44,8 @@ GLANCE = 0.25
 """Seconds between two looks at connections, of which many live and rest for less than a window."""
 SHARE = 0.1
 """The share of a processor that such looks may take: of many connections there are fewer looks."""
+SPARE = 2
+"""File descriptors that a server keeps free that cannot accept any more."""
 CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
@@ -47,11 +63,13 @@ class Follower:
     """Their size, in that of the parameter."""
 
 
+UDP_DROPS = "udp.rcvbuf_errors"
+"""Datagrams that found no room in a socket's buffer, over IPv4 and IPv6."""
 RECEIVE = "net.ipv4.tcp_rmem.max"
 FOLLOWERS = {
     "net.core.somaxconn": Follower("TcpExtListenOverflows", "backlog", "listeners.cut"),
-    "net.core.rmem_default": Follower("UdpRcvbufErrors", "udp", "udp.default"),
-    "net.core.rmem_max": Follower("UdpRcvbufErrors", "udp", "udp.cut", 2),
+    "net.core.rmem_default": Follower(UDP_DROPS, "udp", "udp.default"),
+    "net.core.rmem_max": Follower(UDP_DROPS, "udp", "udp.cut", 2),
 }
 
 
@@ -84,10 +102,24 @@ class NamespaceWatch:
         }  # fmt: skip
         self.rules = {name: rule for name, rule in rules.items() if rule.tunable in may and self._has(rule)}
         self._usable = sorted({rule.tunable for rule in self.rules.values()})
+        closed = {
+            name: _permission(where)
+            for name, one in found.items()
+            if one.state == "there" and name not in may
+        }
+        advised = {name: rule for name, rule in rules.items() if rule.tunable in closed and self._has(rule)}
+        self._seen_names = sorted({*self._usable, *closed})
         self.left_out = sorted(names - set(self._usable))
         """Parameters that are not touched: missing here, or of the whole machine."""
         self._allow_global = allow_global
-        self.watcher = Watcher(self.rules, bounds(self._known, self._usable), dry)
+        known = self._known
+        self.watcher = Watcher(
+            self.rules | advised,
+            bounds(known, self._seen_names),
+            dry,
+            low=least(known, self._seen_names),
+            closed=closed,
+        )
         self._entries: dict[str, list[int]] = {}
         self._first: dict[str, Value] = {}
         """What was, of what is set."""
@@ -95,6 +127,8 @@ class NamespaceWatch:
         """Sockets that were seen to be cut by a parameter, by process and descriptor."""
         self._left: dict[str, set[int]] = {}
         """Sizes of sockets that a parameter cut before it was raised."""
+        self._told: set[int] = set()
+        """Servers that were said to be short of descriptors."""
         self._overflows = False
         """Whether connections were turned away in the last window."""
         self._full: set[tuple[int, int]] = set()
@@ -235,10 +269,11 @@ class NamespaceWatch:
         dropped, *others = (
             rates.get(f"TcpExt{what}", 0.0) for what in ("ListenDrops", "ListenOverflows", "TCPReqQFullDrop")
         )
+        rates[UDP_DROPS] = rates.get("UdpRcvbufErrors", 0.0) + rates.get("Udp6RcvbufErrors", 0.0)
         rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
-            for name, one in host_state.read_states(self._known, self._usable, self.where).items()
+            for name, one in host_state.read_states(self._known, self._seen_names, self.where).items()
             if one.value is not None
         }
         self._look()
@@ -269,8 +304,21 @@ class NamespaceWatch:
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):
                         self._resize(one, name, int(values[name]))
+        if rates.get("TcpExtListenOverflows"):
+            self._tell_descriptors()
         self._overflows, self._full = bool(rates.get("TcpExtListenOverflows")), set()
         return found
+
+    def _tell_descriptors(self) -> None:
+        """Say once of each server with a full queue that it may open no more files: it cannot accept."""
+        for pid in {one.pid for one in live_sockets.sockets("backlog", self.where) if one.full} - self._told:
+            most = descriptor_limit(pid)
+            if most is not None and descriptors(pid) >= most - SPARE:
+                self._told.add(pid)
+                fix = f"raise its limit: LimitNOFILE= of its unit, or prlimit --pid {pid} --nofile={4 * most}"
+                self._log(
+                    Say(f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}")
+                )
 
     def _ports(self, waiting: float) -> float:
         """The share of local ports that wait after connections to one peer: asked for only when many do."""
@@ -291,6 +339,31 @@ class NamespaceWatch:
             return True
         now = host_state.reader(self._known, self.where)
         return not any(True for _ in self._known.advice(name, lambda condition: condition.holds(now)))
+
+
+def descriptors(pid: int) -> int:
+    """How many files a process has open; 0 where that may not be seen."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return 0
+
+
+def descriptor_limit(pid: int) -> int | None:
+    """How many it may have open; None where there is no bound, or it may not be seen."""
+    try:
+        limits = Path(f"/proc/{pid}/limits").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^Max open files\s+(\d+)", limits, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _permission(where: str | None) -> str:
+    """What allows a parameter of the whole machine to be set."""
+    return (
+        f"it holds for the whole machine: netdyno tune watch{f' --where {where}' if where else ''} --global"
+    )
 
 
 def document(action: Action) -> dict[str, Any]:

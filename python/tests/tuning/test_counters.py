@@ -196,3 +196,10 @@ def test_the_widest_window_is_told_and_the_middle_of_everything_else() -> None:
         for wide in (4e6, 65536.0)
     ]
     assert sockets.summary(two)["tcp.snd_wnd"] == 4e6
+
+
+def test_tables_with_a_line_for_each_cpu() -> None:
+    text = "entries  found drop early_drop\n00000005  00000001 0000000a 00000002\n00000005  00000000 00000006 zz\n"
+    assert counters.parse_table(text, "conntrack", ("drop", "missing")) == {"conntrack.drop": 16.0}
+    assert counters.parse_table(text, "conntrack", ("early_drop",)) == {}
+    assert counters.parse_table("", "conntrack", ("drop",)) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from netdyno.tuning.watch import (
     rules,
     without,
 )
+from netdyno.tuning.watch_run import descriptor_limit, descriptors
 
 NAME, COUNTER = "net.core.somaxconn", "TcpExtListenOverflows"
 RULE = Rule(tunable=NAME, counter=COUNTER, factor=2)
@@ -404,6 +406,7 @@ def test_rules_are_about_parameters_that_there_are(tmp_path: Path) -> None:
         assert rule.counter.startswith(("tcp.", "ports.")) or rule.counter in {
             *one.counters,
             "listen.refused",
+            "udp.rcvbuf_errors",
         }
     own = tmp_path / "rules.yaml"
     own.write_text("a: {tunable: net.core.somaxconn, counter: TcpExtListenOverflows, fctor: 3}\n")
@@ -429,3 +432,48 @@ def test_what_cannot_be_left_out_is_said() -> None:
     with pytest.raises(Error, match=r"ND-104-40.*net\.ipv4\.tcp_rme'"):
         without(RULES, ["ports", "net.ipv4.tcp_rme"])
     assert call(["tune", "watch", "--not", "net.ipv4.tcp_sack"]) == 104
+
+
+def test_bursts_that_come_seldom_count_over_the_horizon_of_the_rule() -> None:
+    """150 connections every 5 s on a queue of 64: it overflows in one window of five."""
+
+    def bursts(t: float, value: int) -> float:
+        return max(0.0, 150.0 - value) if t % 5 == 0 else 0.0
+
+    assert not World(bursts, value=64).run(120).of(Set)
+    assert RULES["accept-queue"].horizon >= 10
+    world = World(bursts, value=64, rule=RULE.model_copy(update={"horizon": 60})).run(120)
+    assert [action.value for _, action in world.of(Set)] == [128, 256]
+    assert world.value == 256
+
+
+def test_a_step_below_the_least_that_is_allowed_goes_up_to_it() -> None:
+    rule = RULES["conntrack"]
+    assert rule.next(200, 1 << 20, 1024) == 1024
+    assert rule.next(4000, 1 << 20, 1024) == 16000
+    assert rule.next(300, 512, 1024) == 512
+    assert rule.next(600, 600, 1024) is None
+
+
+def test_what_may_not_be_set_is_said_once_with_the_command_that_may() -> None:
+    closed = {NAME: "it holds for the whole machine: netdyno tune watch --global"}
+    watcher = Watcher({"rule": RULE}, {NAME: 65535}, closed=closed)
+    said = [
+        action
+        for t in range(60)
+        # somebody else may set it: it is none of ours
+        for action in watcher.step(Sample(float(t), {COUNTER: 500.0}, {NAME: 128 + t // 30}))
+        if not isinstance(action, Say) or "traffic" not in action.why
+    ]
+    assert [type(one) for one in said] == [Say]
+    assert "net.core.somaxconn = 128 binds, 256 would be tried; it holds for the whole machine" in said[0].why
+
+
+def test_drops_over_ipv6_are_of_datagrams_too() -> None:
+    assert classify(Sample(0.0, {"Udp6RcvbufErrors": 500.0}, {})) is Traffic.DATAGRAMS
+
+
+def test_a_server_without_descriptors_left_is_seen() -> None:
+    assert descriptor_limit(os.getpid())
+    assert descriptors(os.getpid()) > 2
+    assert (descriptor_limit(4194305), descriptors(4194305)) == (None, 0)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -86,7 +87,7 @@ def watch(
             sys.stdout.write(json.dumps({"time": round(time.time(), 3), **document(action)}) + "\n")
             sys.stdout.flush()
         else:
-            console.note(words(action, dry))
+            console.note(f"{datetime.now():%H:%M:%S} {words(action, dry)}")
 
     with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
         kept = None
