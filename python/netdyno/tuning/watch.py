@@ -7,12 +7,14 @@ What helped stays. Each value only ever goes one way from where it was, so nothi
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -28,6 +30,12 @@ LOOK = 2
 """Windows to look at after a step, and one before them that is not looked at."""
 NOISE = 6
 """Windows of which the best must be worse, where it is a rate that judges: those fall by themselves too."""
+BEFORE, AFTER = 8, 3
+"""Windows at most that a rate is compared with, and at least those after a step."""
+CHANCE = 0.03
+"""How likely a rate that did not change may pass for one that grew, at each window from the third to the sixth.
+Over all of them 0.3 % of rates that vary by 10 % from window to window are so said to have helped, and 5 % of
+those that vary by 30 % (2,000 simulated each)."""
 STEPS = 4
 """Steps of which one must have helped."""
 HELPED, WORSE = 0.8, 1.5
@@ -194,7 +202,9 @@ class _Attempt:
     first: float
     """The share that bound before the first."""
     gain: float
-    """The rate before the latest."""
+    """The rate before the latest, at its best."""
+    before: list[float]
+    """The rate before the latest, window by window."""
     steps: int = 1
     windows: list[float] = field(default_factory=list)
     """The share that bound since the latest; the first of them is of before and after."""
@@ -206,7 +216,7 @@ class _Attempt:
 class _State:
     seen: deque[float]
     """The share that bound, window by window; 0 where it did not."""
-    gains: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
+    gains: deque[float] = field(default_factory=lambda: deque(maxlen=BEFORE))
     attempt: _Attempt | None = None
     free: float = float("-inf")
     """When it may act again."""
@@ -328,7 +338,7 @@ class Watcher:
             state.punish(sample.time)
             return
         binding = max(state.seen)
-        state.attempt = _Attempt(now, binding, binding, max(state.gains))
+        state.attempt = _Attempt(now, binding, binding, max(state.gains), list(state.gains))
         self._expected[rule.tunable] = value
 
     def _look(
@@ -362,6 +372,7 @@ class Watcher:
         if rule.gain and helped:
             # what it brought stays, whatever comes of the next one
             attempt.start, attempt.steps, attempt.gain = now, 0, max(attempt.gains)
+            attempt.before = list(attempt.gains)
         if not helped and (rule.gain or attempt.steps >= STEPS or value is None):
             steps = "it" if rule.gain else "all that it may be" if value is None else f"{STEPS} steps"
             yield self._back(name, rule, state, attempt, f"{steps} did not help", sample.time)
@@ -394,7 +405,7 @@ class Watcher:
     def _grown(self, rule: Rule, attempt: _Attempt) -> str:
         """The same of a rate that is to grow."""
         looked, best = attempt.windows[1:], max(attempt.gains, default=0.0)
-        if best and HELPED * best >= attempt.gain:
+        if grown(attempt.before, attempt.gains):
             more = self._next(rule, self._expected[rule.tunable]) is not None
             return "more" if looked[-1] and more else "helped"
         if rule.patience and not attempt.gains:
@@ -407,9 +418,8 @@ class Watcher:
 
     def _proof(self, rule: Rule, attempt: _Attempt) -> str:
         gain = _named(rule.gain, self._expected[rule.tunable])
-        best = max(attempt.gains, default=0.0)
-        if gain and HELPED * best >= attempt.gain:
-            return f"{gain} went from {attempt.gain:.4g} to {best:.4g}"
+        if gain and grown(attempt.before, attempt.gains):
+            return f"{gain} went from {median(attempt.before):.4g} to {median(attempt.gains):.4g}"
         return f"{_named(rule.counter, self._expected[rule.tunable])} stands still"
 
     def _back(self, name: str, rule: Rule, state: _State, attempt: _Attempt, why: str, now: float) -> Revert:
@@ -433,6 +443,27 @@ class Watcher:
                     f"somebody set {name} to {value}, it was {expected}: hands off until the next start",
                 )
         return None
+
+
+def grown(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether a rate is larger than it was: by a quarter in the middle, and by more than chance (rank sum).
+
+    With few windows before, each of those after must be larger than the largest of them, by a quarter.
+    """
+    if len(after) < AFTER or HELPED * median(after) < median(before) or not median(after):
+        return False
+    if len(before) < SEEN:
+        return HELPED * min(after) >= max(before)
+    return rank_sum(before, after) <= CHANCE
+
+
+def rank_sum(before: Sequence[float], after: Sequence[float]) -> float:
+    """One-sided p of the exact rank sum test: in how many ways to choose so many of all are they as large."""
+    listed = sorted([*before, *after])
+    ranks = [listed.index(one) + listed.count(one) / 2 for one in (*before, *after)]
+    least = sum(ranks[len(before) :])
+    ways = [sum(chosen) for chosen in itertools.combinations(ranks, len(after))]
+    return sum(one >= least - 1e-9 for one in ways) / len(ways)
 
 
 def classify(sample: Sample) -> Traffic:

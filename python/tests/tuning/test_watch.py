@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from netdyno.tuning.watch import (
     Watcher,
     bounds,
     classify,
+    grown,
+    rank_sum,
     rules,
     without,
 )
@@ -171,7 +174,10 @@ def test_no_swinging_over_five_minutes_of_a_real_load() -> None:
         way = [begun[name], *(value for one, value in steps if one == name)]
         assert way == sorted(set(way)), f"{name} turned"
     assert len(steps) < 12
-    assert values == then
+    # a rate must be shown to grow: what was recorded does not follow a step of ours, so there may be fewer
+    grows = "net.ipv4.tcp_rmem.max"
+    assert int(begun[grows]) < int(values[grows]) <= int(then[grows])
+    assert {**values, grows: then[grows]} == then
 
 
 def test_what_stands_still_changes_nothing() -> None:
@@ -477,3 +483,35 @@ def test_a_server_without_descriptors_left_is_seen() -> None:
     assert descriptor_limit(os.getpid())
     assert descriptors(os.getpid()) > 2
     assert (descriptor_limit(4194305), descriptors(4194305)) == (None, 0)
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("noise", "most"), [(0.1, 0.01), (0.3, 0.05)])
+def test_a_rate_that_did_not_grow_is_seldom_said_to_have_helped(noise: float, most: float, runs: int) -> None:
+    """BBR that changes nothing, with rates that vary: held against the bound plus 3 standard errors."""
+    rule, helped = Rule(tunable=NAME, counter="x", to=0, gain="y", patience=30), 0
+    draw = random.Random(1)
+    for _ in range(runs):
+        watcher, value = Watcher({"rule": rule}, {NAME: 65535}), 128
+        for t in range(45):
+            rates = {"x": 1.0 if value else 0.0, "y": 100 * draw.lognormvariate(0, noise)}
+            if t < 10:
+                # it runs for a while before anything binds
+                rates["x"] = 0.0
+            for action in watcher.step(Sample(float(t), rates, {NAME: value})):
+                helped += isinstance(action, Say) and "helped:" in action.why
+                value = int(action.value) if isinstance(action, (Set, Revert)) else value
+    print(f"{helped} of {runs}, standard error {math.sqrt(most / runs):.4f}")
+    assert helped / runs <= most + 3 * math.sqrt(most / runs)
+
+
+def test_a_rate_that_doubles_is_said_to_have_grown() -> None:
+    draw, found = random.Random(2), 0
+    for _ in range(100):
+        before = [draw.lognormvariate(0, 0.3) for _ in range(8)]
+        found += grown(before, [2 * draw.lognormvariate(0, 0.3) for _ in range(6)])
+    assert found >= 90
+    assert rank_sum([1, 2, 3, 4], [5, 6, 7]) == pytest.approx(1 / 35)
+    assert rank_sum([1, 1], [1, 1]) == 1
+    assert not grown([1.0, 1.0], [1.3, 1.3])
+    assert grown([1.0, 1.0], [1.3, 1.3, 1.3])
