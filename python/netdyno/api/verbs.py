@@ -14,7 +14,8 @@ from netdyno.api.results import Run, RunComparison, Search, Valid
 from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.experiment import choose, quick, validation
+from netdyno.experiment import choose, cores, quick, validation
+from netdyno.experiment.measurer import Connect
 from netdyno.experiment.resume import EarlierRun
 from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
@@ -64,6 +65,8 @@ def run(
     thresholds: str | Sequence[str] = (),
     capture: bool = False,
     resume: str | Path | Run | None = None,
+    fleet: str | None = None,
+    tolerate: int = 0,
     socket: str | Path | None = None,
     runs: str | Path | None = None,
     store: bool = True,
@@ -74,7 +77,8 @@ def run(
     `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
     a preset. `devices` to `key` are for URLs, and one that a scheme cannot use is refused; `data` that
     begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, for all groups unless
-    one is named. `resume` resumes an interrupted run.
+    one is named. `resume` resumes an interrupted run. `fleet` names a fleet that is up, whose hosts
+    generate the load; `tolerate` of them may be lost.
     """
     options = arguments.quick(locals())
     conditions = arguments.texts(thresholds, "thresholds")
@@ -92,8 +96,11 @@ def run(
         with arguments.placed("--threshold", f"thresholds[{number}]"):
             choose.adjust(chosen, {}, {}, None, None, [text])
     wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
+    connect = cores.fleet(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
     validation.refuse(wanted, chosen.folder, address)
-    return Run(*_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume))
+    return Run(
+        *_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume, connect=connect)
+    )
 
 
 @arguments.in_our_words()
@@ -180,6 +187,8 @@ def search(
     load: float | None = None,
     duration: str | float | None = None,
     resume: str | Path | Run | None = None,
+    fleet: str | None = None,
+    tolerate: int = 0,
     runs: str | Path | None = None,
     store: bool = True,
     on_sample: Sampled | None = None,
@@ -189,7 +198,7 @@ def search(
     `how` is what to look for, from `netdyno.search.rfc2544`: `throughput(loss=0.0)`, `mlrsearch()`, `loss()`,
     `back_to_back()`, `latency()`, `recovery()`, `reset()`, `rate()`. The load of the profile is the highest
     that is tried. `topology` is a file with topology, duts and targets; `duration` is that of each trial.
-    `resume` takes over the valid trials of a search that ended early.
+    `resume` takes over the valid trials of a search that ended early. `fleet` and `tolerate`: as for `run`.
     """
     from netdyno.search import rfc2544
     from netdyno.search.request import SearchRequest
@@ -206,8 +215,11 @@ def search(
         load=arguments.above_0(load, "load"),
         duration=units.seconds(seconds) if seconds is not None else None,
     )
+    connect = cores.fleet(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted)
     validation.refuse(wanted, chosen.folder)
-    return Search(*_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume))
+    return Search(
+        *_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume, connect)
+    )
 
 
 def _run_trials(
@@ -219,6 +231,7 @@ def _run_trials(
     on_sample: Sampled | None,
     schedule: Schedule | None = None,
     resume: str | Path | Run | None = None,
+    connect: Connect | None = None,
 ) -> tuple[Result, Path]:
     """Put back what an earlier run left, run the trials, keep them."""
     to = paths.runs() if runs is None else arguments.path(runs, "runs")
@@ -236,6 +249,7 @@ def _run_trials(
             socket=address,
             schedule=schedule,
             earlier=earlier,
+            connect=connect,
         )
         return experiment_run.run()
 

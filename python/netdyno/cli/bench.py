@@ -44,6 +44,8 @@ PARAMETERS = {
         parameter("duration", options.Duration),
         parameter("repeat", options.Repeat),
         parameter("resume", options.Resume),
+        parameter("fleet", options.Fleet),
+        parameter("tolerate", options.Tolerate, 0),
         parameter("json", options.ResultJson, False),
         parameter("html", options.Html),
         parameter("junit", options.Junit),
@@ -151,7 +153,7 @@ _add(
 )
 _add(
     "rate",
-    "threshold resolution repeat junit csv",
+    "threshold resolution repeat fleet tolerate junit csv",
     """Find the highest load at which every threshold passes.
 
     The load is flows per second in an open loop and devices in a closed loop, up to the profile's load or

@@ -10,7 +10,7 @@ from netdyno.cli import console, options
 from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick
 from netdyno.errors import PASS, Error
-from netdyno.experiment import validation
+from netdyno.experiment import cores, validation
 from netdyno.experiment.choose import ChosenExperiment, choose
 from netdyno.experiment.quick import is_url
 from netdyno.search import bench, rfc2544, words
@@ -58,7 +58,16 @@ def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messag
         _plan(schedule, estimate, outputs.json)
         return PASS
     console.note(_summary(schedule, estimate))
-    return execute(experiment, chosen.folder, outputs, None, chosen.place, schedule, given["resume"])
+    return execute(
+        experiment,
+        chosen.folder,
+        outputs,
+        None,
+        chosen.place,
+        schedule,
+        given["resume"],
+        connect=cores.fleet(given.get("fleet"), given.get("tolerate", 0), experiment),
+    )
 
 
 def _summary(search: Search, estimate: bench.Estimate) -> str:

@@ -65,6 +65,17 @@ OUTPUTS: Mapping[str, Any] = {
 }  # fmt: skip
 """Where a result goes: fields of `Outputs`."""
 
+Fleet = Annotated[
+    str | None, typer.Option(help="Generate the load from the hosts of this fleet.", metavar="NAME")
+]
+Tolerate = Annotated[
+    int,
+    typer.Option(
+        help="With --fleet: go on while no more than N hosts are lost.",
+        metavar="N",
+        parser=values.whole("--tolerate", 0, 1000),
+    ),
+]
 Load = Annotated[
     float | None,
     typer.Option(

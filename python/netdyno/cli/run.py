@@ -9,13 +9,9 @@ import typer
 from netdyno.cli import options, values
 from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick, url_options
-from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment import limits, spec
+from netdyno.experiment import cores, limits, spec
 from netdyno.experiment.choose import adjust, choose
-from netdyno.experiment.measurer import Connect
-from netdyno.lazy import loaded
-from netdyno.systems import named
 
 
 @url_options(before="capture")
@@ -67,18 +63,8 @@ def run(
         bool,
         typer.Option("--abort-on-fail", help="Stop, with exit 99, once a threshold has failed for good."),
     ] = False,
-    fleet: Annotated[
-        str | None,
-        typer.Option(help="Generate the load from the hosts of this fleet.", metavar="NAME"),
-    ] = None,
-    tolerate: Annotated[
-        int,
-        typer.Option(
-            help="With --fleet: go on while no more than N hosts are lost.",
-            metavar="N",
-            parser=values.whole("--tolerate", 0, 1000),
-        ),
-    ] = 0,
+    fleet: options.Fleet = None,
+    tolerate: options.Tolerate = 0,
     socket: options.Socket = None,
     **given: Any,
 ) -> None:
@@ -128,34 +114,13 @@ def run(
             place,
             resume=resume,
             abort_on_fail=abort_on_fail,
-            connect=_connect(fleet, tolerate, socket, chosen.experiment),
+            connect=cores.fleet(fleet, tolerate, chosen.experiment, socket),
         )
     except Error as e:
         if e.code == "ND-92-22" and "namespaces" in e.what:
             e.fix += ", or point a profile at a server that is there: netdyno run mqtt://HOST"
         raise
     raise typer.Exit(code)
-
-
-def _connect(
-    fleet: str | None, tolerate: int, socket: Address | None, experiment: spec.Experiment
-) -> Connect | None:
-    """What generates the load in place of a daemon, where a fleet is named."""
-    if fleet is None:
-        if tolerate:
-            raise Error(
-                "ND-104-07", "only hosts of a fleet can be lost", at="--tolerate", fix="Add --fleet NAME"
-            )
-        return None
-    if socket is not None:
-        what = "a fleet has daemons of its own"
-        raise Error("ND-104-07", what, at="--socket", fix="Leave out --socket or --fleet")
-    if inside := next((leg.name for leg in experiment.legs if leg.topology), None):
-        fix = "Leave the topology out, and point the targets at servers that the fleet reaches"
-        what = "a topology has a generator of its own"
-        raise Error("ND-104-07", what, at=f"legs.{inside}.topology", fix=fix)
-    connect: Connect = loaded(named("cores")["fleet"])(fleet, tolerate)
-    return connect
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -142,6 +142,10 @@ class FleetClient:
             raise self._failure or Error(LOST, "no host has told what it measured")
         whole = self._profile | {"targets": next(iter(found.values())).profile.get("targets") or {}}
         started = datetime.fromtimestamp(self._at, UTC).isoformat(timespec="milliseconds")
+        for name, one in found.items():
+            if one.stopped == "lease" and self._failure is None:
+                self._failure = lost(name, "for more than 3 s: its agent heard nothing from us, and stopped")
+                one.error = self._failure.as_dict()
         absent = [{"name": name, "lost": error.what} for name, error in self._absent.items()]
         merged = merge.trial(found, whole, started.replace("+00:00", "Z"))
         return TrialResult.model_validate(

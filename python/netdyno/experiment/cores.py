@@ -1,0 +1,33 @@
+"""What generates the load of a run: daemons of this machine, or a fleet of others."""
+
+from __future__ import annotations
+
+from netdyno.core.address import Address
+from netdyno.errors import Error
+from netdyno.experiment.measurer import Connect
+from netdyno.experiment.spec import Experiment
+from netdyno.lazy import loaded
+from netdyno.systems import named
+
+
+def fleet(
+    name: str | None, tolerate: int, experiment: Experiment, socket: Address | None = None
+) -> Connect | None:
+    """Connects to the fleet `name`, of which `tolerate` hosts may be lost; none without a name.
+
+    Raises `ND-104-07` for what does not go with a fleet, `ND-104-90` where none of the name is up.
+    """
+    if name is None:
+        if tolerate:
+            what, fix = "only hosts of a fleet can be lost", "Add --fleet NAME"
+            raise Error("ND-104-07", what, at="--tolerate", fix=fix)
+        return None
+    if socket is not None:
+        what, fix = "a fleet has daemons of its own", "Leave out --socket or --fleet"
+        raise Error("ND-104-07", what, at="--socket", fix=fix)
+    if inside := next((leg.name for leg in experiment.legs if leg.topology), None):
+        fix = "Leave the topology out, and point the targets at servers that the fleet reaches"
+        what = "a topology has a generator of its own"
+        raise Error("ND-104-07", what, at=f"legs.{inside}.topology", fix=fix)
+    connect: Connect = loaded(named("cores")["fleet"])(name, tolerate)
+    return connect

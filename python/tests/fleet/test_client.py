@@ -1,0 +1,192 @@
+"""Several agents as one core, over stand-ins: versions, clocks, hosts that are away, fail or are lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netdyno.core.client import Event, Subscription
+from netdyno.core.wire import Status, TrialResult
+from netdyno.errors import Error
+from netdyno.fleet import client as module
+from netdyno.fleet.agents import Agent, Fleet, Offset
+from netdyno.fleet.client import FleetClient
+from netdyno.fleet.hosts import HostSpec
+from tests.fleet.test_merge import trial
+
+PROFILE = {
+    "name": "p",
+    "groups": [{"name": "web", "model": {"http": {}}, "target": "http://10.0.0.1", "devices": 6}],
+}
+
+
+class Agents:
+    """What the agents are like, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, str] = {}
+        self.offsets: dict[str, float] = {}
+        self.away: set[str] = set()
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.events: dict[str, Subscription] = {}
+        self.stopped: dict[str, str] = {}
+        self.stop = threading.Event()
+
+    def connect(self, agent: Agent, token: str, notes: Any) -> Any:
+        name = agent.host.name
+        if name in self.away:
+            raise Error("ND-92-90", "no route to host")
+        offset = Offset(self.offsets.get(name, 0.0), 0.001)
+        return SimpleNamespace(socket=Path(name), offset=lambda: offset, close=lambda: None)
+
+    def client(self, socket: Path) -> Any:
+        name = str(socket)
+
+        def call(method: str, *, timeout: float | None = None, **params: Any) -> Any:
+            self.asked.append((name, method, params))
+            if method == "core.describe":
+                version = self.versions.get(name, "1.0")
+                return {"version": version, "cores": [0], "interfaces": []}
+            if method == "run.load":
+                (group,) = params["profile"]["groups"]
+                return {"run": name, "groups": [{"name": "web", "devices": group["devices"]}]}
+            if method == "run.stop":
+                self.stop.set()
+            return {}
+
+        def subscribe() -> Subscription:
+            return self.events.setdefault(name, Subscription())
+
+        def result() -> TrialResult:
+            return trial([1000, 2000], 2, stopped=self.stopped.get(name))
+
+        return SimpleNamespace(
+            call=call, subscribe=subscribe, result=result, close=lambda: None, acquire=lambda: None
+        )
+
+    def tell(self, name: str, state: str, **more: Any) -> None:
+        """An agent tells the state of its run."""
+        self.events[name].put(Event(status=Status(run=name, state=state, **more)))
+
+    def started(self) -> dict[str, float]:
+        return {name: params["at"] for name, method, params in self.asked if method == "run.start"}
+
+
+@pytest.fixture
+def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
+    made = Agents()
+    monkeypatch.setattr(module, "launcher", lambda host: made)
+    monkeypatch.setattr(module, "Client", made.client)
+    yield made
+
+
+def fleet() -> Fleet:
+    return Fleet("lab", tuple(Agent(HostSpec(name=name), "") for name in "abc"))
+
+
+def running(agents: Agents, tolerate: int = 0) -> tuple[FleetClient, Subscription]:
+    """A run that is under way."""
+    one = FleetClient(fleet(), tolerate)
+    one.call("run.load", profile=PROFILE)
+    events = one.subscribe()
+    one.call("run.start")
+    for name in agents.events:
+        agents.tell(name, "running", phase="measure")
+    return one, events
+
+
+def ended(events: Subscription) -> Status:
+    """The status in which a run ends."""
+    while True:
+        event = events.next(30.0)
+        assert event is not None, "the run does not end"
+        if event.status and event.status.ended:
+            return event.status
+
+
+def test_devices_are_shared_and_told_as_one_group(agents: Agents) -> None:
+    loaded = FleetClient(fleet()).call("run.load", profile=PROFILE)
+    assert loaded["groups"] == [{"name": "web", "devices": 6}]
+    shares = [
+        params["profile"]["groups"][0]["devices"]
+        for _, method, params in agents.asked
+        if method == "run.load"
+    ]
+    assert shares == [2, 2, 2]
+
+
+def test_all_begin_at_one_time_by_their_own_clocks(agents: Agents) -> None:
+    agents.offsets = {"b": 5.0, "c": -0.25}
+    running(agents)
+    at = agents.started()
+    assert at["b"] - at["a"] == pytest.approx(5.0, abs=1e-6)
+    assert at["c"] - at["a"] == pytest.approx(-0.25, abs=1e-6)
+
+
+def test_an_agent_of_another_version_is_refused(agents: Agents) -> None:
+    agents.versions["c"] = "0.9"
+    with pytest.raises(Error) as e:
+        FleetClient(fleet())
+    assert (e.value.code, e.value.at) == ("ND-92-91", "c")
+
+
+def test_a_host_that_is_away_is_done_without_if_that_is_tolerated(agents: Agents) -> None:
+    agents.away = {"b"}
+    with pytest.raises(Error, match="the host b was lost before the run: no route to host"):
+        FleetClient(fleet())
+    one, events = running(agents, tolerate=1)
+    for name in "ac":
+        agents.tell(name, "done")
+    assert ended(events).state == "done"
+    hosts = (one.result().model_extra or {})["hosts"]
+    assert [(host["name"], bool(host["lost"])) for host in hosts] == [("a", False), ("c", False), ("b", True)]
+    agents.away = {"b", "c"}
+    with pytest.raises(Error, match="the host b was lost"):
+        FleetClient(fleet(), tolerate=1)
+
+
+def test_a_lost_host_ends_the_run_and_the_others_keep_theirs(agents: Agents) -> None:
+    one, events = running(agents)
+    agents.events["b"].put(Error("ND-91-21", "the connection to the daemon was lost"))
+    assert agents.stop.wait(30)
+    for name in "ac":
+        agents.tell(name, "done")
+    status = ended(events)
+    assert status.state == "failed"
+    assert (status.error["code"], status.error["at"]) == ("ND-91-50", "b")
+    assert one.result().groups[0].measured.messages_delivered == 4
+
+
+def test_what_fails_on_a_host_fails_the_run_by_its_name(agents: Agents) -> None:
+    _, events = running(agents)
+    agents.tell("c", "failed", error={"code": "ND-92-01", "what": "too few open files"})
+    assert agents.stop.wait(30)
+    for name in "ab":
+        agents.tell(name, "done")
+    error = ended(events).error
+    assert (error["code"], error["what"]) == ("ND-92-01", "host c: too few open files")
+
+
+def test_a_host_whose_lease_ended_is_named(agents: Agents) -> None:
+    agents.stopped["a"] = "lease"
+    one, events = running(agents)
+    for name in "abc":
+        agents.tell(name, "done")
+    ended(events)
+    result = one.result()
+    assert result.error is not None
+    assert (result.error["code"], result.error["at"]) == ("ND-91-50", "a")
+
+
+def test_a_run_that_is_over_is_not_told_to_stop(agents: Agents) -> None:
+    one, _ = running(agents)
+    agents.tell("a", "done")
+    while not next(host for host in one._hosts if host.name == "a").status.ended:
+        threading.Event().wait(0.01)
+    one.call("run.stop")
+    assert sorted(name for name, method, _ in agents.asked if method == "run.stop") == ["b", "c"]
