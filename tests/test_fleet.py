@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from fleet_lab import FleetLab
-from lab import Done, Lab, root, until
+from lab import Done, Lab, root, sh, until
 
 from netdyno.stats import hdr
 
@@ -72,6 +72,23 @@ def test_a_lost_host_ends_the_run_and_what_the_others_measured_is_kept(fleet: Fl
     assert [one.name for one in done.trial.hosts if one.lost] == ["b"]
     assert done.trial.groups[0].total.messages_delivered == counted["a"] + counted["c"]
     assert fleet.run("fleet", "status").code == 91
+    ended(fleet)
+
+
+@pytest.mark.full
+def test_a_host_behind_a_cut_cable_is_lost_and_sends_no_more(fleet: FleetLab) -> None:
+    fleet.up(fleet.sshd())
+    child = fleet.lab.start(*fleet.load(60), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    sh("ip", "-n", fleet.server, "link", "set", "vb", "down")
+    done = fleet.lab.wait(child)
+    assert done.code == 91, done.text
+    assert "the host b was lost after" in done.err
+    counted = fleet.counted()
+    assert delivered(done) == Counter({host: counted[host] for host in "ac"})
+    # the agent ends its run by itself, as nobody is heard
+    sh("ip", "-n", fleet.server, "link", "set", "vb", "up")
+    until(lambda: set(fleet.states().values()) == {"done"}, 60, "a run goes on")
     ended(fleet)
 
 

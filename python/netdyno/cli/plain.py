@@ -51,7 +51,7 @@ class PlainLines(NullView):
         for line in lines:
             self.log(line)
         cpu = [
-            " ".join(["generator", *(f"{w.get('cpu', 0):.0%}" for w in sample.get("workers", []))]),
+            f"generator {_shares([float(w.get('cpu', 0)) for w in sample.get('workers', [])])}".rstrip(),
             *(f"{name} {cpu:.0%}" for name, cpu in self._cpu.items()),
         ]
         if lines and not short:
@@ -101,3 +101,14 @@ def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
             why = causes.shown(group.get("causes", {}).get(kind, {}), count)
             shown.append(f"{count:,} failed ({kind}{f': {why}' if why else ''})")
     return shown
+
+
+MANY = 16
+"""Workers above which a line has the range of their CPU and not each."""
+
+
+def _shares(found: list[float]) -> str:
+    """CPU of workers, each or as a range."""
+    if len(found) > MANY:
+        return f"{min(found):.0%} to {max(found):.0%} of {len(found):,} workers"
+    return " ".join(f"{one:.0%}" for one in found)

@@ -31,6 +31,7 @@ from netdyno.system.journal import Journal, journal
 LEAD, LEAD_EACH = 0.5, 0.01
 """Seconds from now to the common start, and more of them for each host: all must be told before."""
 LOST = "ND-91-50"
+STATES, PHASES = ("idle", "loaded", "running", "paused", "draining"), (None, "warmup", "measure", "drain")
 STEERING = ("run.stop", "run.pause", "run.resume")
 
 T = TypeVar("T")
@@ -344,7 +345,7 @@ class FleetClient:
             if self._failure:
                 return Status(run=self._run(), state="failed", error=self._failure.as_dict())
             return left[0].status if left else Status()
-        return next(host.status for host in left if not host.status.ended)
+        return min((host.status for host in left if not host.status.ended), key=_progress)
 
     def _run(self) -> str:
         return next((host.status.run for host in self._active if host.status.run), "")
@@ -366,6 +367,12 @@ class FleetClient:
             else {one.name: one.measured.model_dump() for one in trial.groups},
             "lost": host.lost.what if host.lost else None,
         }
+
+
+def _progress(status: Status) -> tuple[int, int]:
+    """How far a run is: the fleet is as far as the host that is least so."""
+    state = STATES.index(status.state) if status.state in STATES else 0
+    return state, PHASES.index(status.phase) if status.phase in PHASES else 0
 
 
 def named(host: str, error: Error) -> Error:

@@ -183,6 +183,22 @@ def test_a_host_whose_lease_ended_is_named(agents: Agents) -> None:
     assert (result.error["code"], result.error["at"]) == ("ND-91-50", "a")
 
 
+def test_the_fleet_is_as_far_as_the_host_that_is_least_so(agents: Agents) -> None:
+    _, events = running(agents)
+    agents.tell("a", "draining", phase="drain")
+    agents.tell("a", "done")
+    for name in "bc":
+        agents.tell(name, "draining", phase="drain")
+        agents.tell(name, "done")
+    told: list[str] = []
+    while not told or told[-1] != "done":
+        event = events.next(30.0)
+        assert event is not None
+        if event.status:
+            told.append(event.status.state)
+    assert [one for i, one in enumerate(told) if one not in told[:i]] == told
+
+
 def test_a_run_that_is_over_is_not_told_to_stop(agents: Agents) -> None:
     one, _ = running(agents)
     agents.tell("a", "done")
