@@ -181,6 +181,7 @@ CODES: dict[str, str] = {
     "ND-104-80": "A virtual switch that cannot do this, or is not known",
     "ND-104-81": "Ports or flows that a virtual switch cannot have",
     "ND-104-82": "A wrong description of a service chain",
+    "ND-104-84": "A wrong description of a study of switches",
     "ND-104-83": "A controller that is not known, or cannot do this",
     "ND-104-90": "No such fleet is up, or one of that name is",
     "ND-104-91": "A wrong description of the hosts of a fleet",

@@ -54,11 +54,12 @@ class System:
     """All that the platform knows of one."""
 
     name: str
-    """Of its folder here, and of that of its files in `experiments/`."""
+    """Of its folder here, and of that of its files in `experiments/` unless `experiments` names another."""
     verb: str
     verbs: str
     after: str
     """The verb that help has before it."""
+    experiments: str = ""
     changes: tuple[Change, ...] = ()
     free: str = ""
     """Whether an entry of the journal may be undone: no living process of ours holds the same. It gets the
@@ -205,7 +206,26 @@ is proven. It takes less than 90 seconds.
         run="netdyno.switch.demo:run",
     ),
     more_verbs={"chain": "netdyno.switch.verbs:chain_app"},
-    formats={"netdyno-chain": "netdyno.switch.chain.spec:findings"},
+    formats={
+        "netdyno-chain": "netdyno.switch.chain.spec:findings",
+        "netdyno-switch-study": "netdyno.switch.reproduce.study:findings",
+    },
+    experiments="switches",
+    reproduction=Reproduction(
+        word="switches",
+        about="virtual switches and service chains",
+        help="""
+With `switches`: throughput of each repetition for the kernel's bridge, Open vSwitch in user space and over
+DPDK, on a local path and on a wide-area one; chains of none to four functions on both; and the longest chain
+that holds a target. Variance is explained by autocorrelation, changes of level and outliers.
+
+    sudo netdyno reproduce switches --quick
+    sudo netdyno reproduce switches lan wan --keep results
+    netdyno reproduce switches --list
+""".strip(),
+        run="netdyno.switch.reproduce.run:run",
+        listed="netdyno.switch.reproduce.run:listed",
+    ),
     pages={
         "switch-compare": "netdyno.switch.pages:compared",
         "chain-run": "netdyno.switch.pages:compared",

@@ -19,7 +19,7 @@ def profiles() -> dict[str, Path]:
 
 def experiments() -> dict[str, Path]:
     """Name and file of each preset experiment; studies of systems have formats of their own."""
-    systems = {one.name for one in SYSTEMS}
+    systems = {one.experiments or one.name for one in SYSTEMS}
     found = sorted(paths.data("experiments").rglob("*.yaml"))
     return {path.stem: path for path in found if path.parent.name not in systems}
 

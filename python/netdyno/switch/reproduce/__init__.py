@@ -1,0 +1,1 @@
+"""Studies of virtual switches and service chains, after the figures of a paper."""
