@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,6 +83,7 @@ class Study:
             "name": self.name,
             "run": run,
             "bench": self.bench,
+            "machine": machine(),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "plan": dict(self.plan),
             "tunables": tunables,
@@ -90,6 +93,23 @@ class Study:
         files.make_folder(self.document.parent)
         files.write(self.document, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
         return made
+
+
+def machine() -> dict[str, Any]:
+    """The machine that measures: kernel, processor and number of cores."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
+    return {
+        "kernel": platform.release(),
+        "cpu": cpu[1] if cpu else platform.machine(),
+        "cores": os.cpu_count() or 1,
+    }
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def read(name: str, kind: Kind | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +101,71 @@ def drift(parameters: Iterable[str], root: Path = ROOT) -> list[Drift]:
     return found
 
 
+@dataclass(frozen=True)
+class Conflict:
+    """A kernel parameter that a file to be written sets, and another file sets as well."""
+
+    name: str
+    file: Path
+    says: str
+    wins: bool
+    """Whether that other file is read later, so that its value holds after `sysctl --system`."""
+
+    def __str__(self) -> str:
+        if self.wins:
+            return (
+                f"{self.name} is also set to {self.says} in {self.file}, which is read later and wins at boot"
+            )
+        return (
+            f"{self.name} is also set to {self.says} in {self.file}, which is read earlier: ours wins at boot"
+        )
+
+
+def conflicts(wanted: Mapping[str, str], file: str, root: Path = ROOT) -> list[Conflict]:
+    """Other files that set one of these parameters to another value than we do in `file`, like
+    `etc/sysctl.d/netdyno-tune.conf`; of each parameter that which holds in the end."""
+    ours = root / file
+    listed = [*_files(root, ours), root / "etc/sysctl.conf"]
+    place = listed.index(ours)
+    found: dict[str, Conflict] = {}
+    for number, path in enumerate(listed):
+        for pattern, says in () if path == ours else _lines(path):
+            for name in [n for n in wanted if fnmatchcase(n, pattern)]:
+                # a name with wildcards gives way to one that is exact, wherever it stands (sysctl.d(5))
+                wins = number > place and pattern == name
+                if says.split() != wanted[name].split() and (
+                    wins or name not in found or not found[name].wins
+                ):
+                    found[name] = Conflict(name, path, says, wins)
+                elif wins:
+                    found.pop(name, None)
+    return list(found.values())
+
+
 def configured(root: Path = ROOT) -> dict[str, tuple[Path, str]]:
     """What each parameter will be set to at boot, and by which file."""
+    found: dict[str, tuple[Path, str]] = {}
+    for path in [*_files(root), root / "etc/sysctl.conf"]:
+        found |= {name: (path, value) for name, value in _lines(path)}
+    return found
+
+
+def _files(root: Path, *more: Path) -> list[Path]:
+    """Files of the folders, in the order in which they are read; others as if they were there."""
     listed: dict[str, Path] = {}
     for folder in reversed(FOLDERS):
         listed |= {path.name: path for path in (root / folder).glob("*.conf")}
-    found: dict[str, tuple[Path, str]] = {}
-    for path in [*(listed[name] for name in sorted(listed)), root / "etc/sysctl.conf"]:
-        try:
-            text = path.read_text(errors="replace")
-        except OSError:
-            continue
-        for line in text.splitlines():
-            name, equals, value = line.strip().removeprefix("-").partition("=")
-            if equals and not line.lstrip().startswith(("#", ";")):
-                found[name.strip().replace("/", ".")] = (path, value.strip())
-    return found
+    listed |= {path.name: path for path in more}
+    return [listed[name] for name in sorted(listed)]
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Names, with dots, and values."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("-").partition("=")
+        if equals and not line.lstrip().startswith(("#", ";")):
+            yield name.strip().replace("/", "."), value.strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 from netdyno import files
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
-from netdyno.tuning import access
+from netdyno.tuning import access, owners
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.plan import Plan, Step
 
@@ -49,15 +49,24 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
     return written
 
 
-def sysctl(plan: Plan) -> str:
-    """The lines of sysctl.d: each file of the kernel whole, with the numbers that are not changed."""
-    lines = []
+def conflicts(plan: Plan, root: Path = owners.ROOT) -> list[owners.Conflict]:
+    """Other files that set what is to be kept."""
+    return owners.conflicts(parameters(plan), f"etc/{SYSCTL}", root)
+
+
+def parameters(plan: Plan) -> dict[str, str]:
+    """Each file of the kernel whole, with the numbers that are not changed."""
+    found = {}
     for step in plan.steps:
         if step.target.kind == "sysctl":
             now = access.kind(step.target).read(step.target) | dict(step.values)
-            value = " ".join(str(now[key]) for key in sorted(now))
-            lines.append(f"{step.target.path} = {value}\n")
-    return "".join(lines)
+            found[step.target.path] = " ".join(str(now[key]) for key in sorted(now))
+    return found
+
+
+def sysctl(plan: Plan) -> str:
+    """The lines of sysctl.d."""
+    return "".join(f"{name} = {value}\n" for name, value in parameters(plan).items())
 
 
 def udev(plan: Plan) -> str:

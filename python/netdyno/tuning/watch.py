@@ -33,9 +33,9 @@ NOISE = 6
 BEFORE, AFTER = 8, 3
 """Windows at most that a rate is compared with, and at least those after a step."""
 CHANCE = 0.03
-"""How likely a rate that did not change may pass for one that grew, at each window from the third to the sixth.
-Over all of them 0.3 % of rates that vary by 10 % from window to window are so said to have helped, and 5 % of
-those that vary by 30 % (2,000 simulated each)."""
+"""How likely a rate that did not change may pass for one that grew, at each of the windows three to six.
+Over all of them 0.3 % of rates that vary by 10 % from window to window are so said to have helped, and 5 %
+of those that vary by 30 % (2,000 simulated each)."""
 STEPS = 4
 """Steps of which one must have helped."""
 HELPED, WORSE = 0.8, 1.5

@@ -16,6 +16,7 @@ VERBS = {
     "learn": ".learn:learn",
     "recommend": ".recommend:recommend",
     "apply": ".apply:apply",
+    "export": ".export:export",
     "restore": ".restore:restore",
     "reproduce": ".reproduce:reproduce",
     "watch": ".watch:watch",
@@ -25,7 +26,7 @@ PANELS = {
     "Look": ("params", "watch"),
     "Find": ("screen", "search", "recommend"),
     "Prove": ("calibrate", "compare", "cases"),
-    "Use": ("apply", "restore"),
+    "Use": ("apply", "export", "restore"),
     "Research": ("learn", "reproduce"),
 }
 """The verbs as help groups them: in the order in which one needs them."""

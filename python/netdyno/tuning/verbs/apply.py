@@ -113,6 +113,8 @@ def apply(
         persist.check(planned)
     for line in _remarks(planned):
         console.note(line)
+    for conflict in persist.conflicts(planned) if keep_it else ():
+        console.note(f"conflict: {conflict}")
     if dry or not planned.steps:
         _show(planned, planned.changes, as_json, "would become" if dry else "")
         return
