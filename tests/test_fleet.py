@@ -123,3 +123,23 @@ def test_a_fleet_comes_up_whole_or_not_at_all(fleet: FleetLab) -> None:
     assert f"d: there is no namespace {fleet.tag}-away" in done.out
     done = fleet.run(*fleet.load(1))
     assert (done.code, "ND-104-90" in done.err) == (104, True), done.text
+
+
+@pytest.mark.full
+def test_what_a_killed_start_has_begun_is_ended(fleet: FleetLab) -> None:
+    lab = fleet.lab
+    lines = [
+        "format: netdyno-fleet/1",
+        f"name: {fleet.name}",
+        "hosts:",
+        *(f"- {one}" for one in fleet.local()),
+    ]
+    child = lab.start("fleet", "up", lab.write("hosts.yaml", "\n".join(lines) + "\n"), prefix=fleet.prefix)
+    until(lambda: any("netdynod" in one for one in lab.leftovers().get("processes", [])), 60)
+    child.kill()
+    child.wait()
+    # it may have come up whole before that
+    if (lab.state / "fleet" / f"{fleet.name}.json").exists():
+        assert fleet.run("fleet", "down", fleet.name).code == 0
+    assert fleet.run("restore").code == 0
+    lab.clean()

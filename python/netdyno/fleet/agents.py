@@ -109,18 +109,25 @@ def save(fleet: Fleet) -> None:
 
 def load(name: str) -> Fleet:
     """A fleet that is up. Raises `ND-104-90` when there is none of this name."""
-    path = state_file(name)
-    if not path.is_file():
+    if name not in names():
         up = ", ".join(names())
         fix = f"These are up: {up}" if up else "Start one with `netdyno fleet up hosts.yaml`"
         raise Error("ND-104-90", f"no fleet {name[:80]!r} is up", at="--fleet", fix=fix)
-    plain = json.loads(reading.text(path))
-    return Fleet(str(plain["name"]), tuple(Agent.of(one) for one in plain["agents"]))
+    path = state_file(name)
+    try:
+        plain = reading.record(path)
+        return Fleet(str(plain["name"]), tuple(Agent.of(one) for one in plain["agents"]))
+    except (ValueError, LookupError, TypeError) as e:
+        fix = "Remove the file, then run `netdyno restore`"
+        raise Error(
+            "ND-104-90", f"what is noted of the fleet is damaged: {e!r}", at=str(path), fix=fix
+        ) from e
 
 
 def names() -> list[str]:
     """Fleets that are up."""
-    return sorted(path.stem for path in folder().glob("*.json")) if folder().is_dir() else []
+    where = files.trusted_folder(folder())
+    return sorted(path.stem for path in where.glob("*.json")) if where.is_dir() else []
 
 
 def forget(name: str) -> bool:

@@ -82,7 +82,9 @@ def _command(host: HostSpec, *options: str) -> list[str]:
     if host.key is not None:
         command += ["-i", host.key, "-o", "IdentitiesOnly=yes"]
     if host.known_hosts is not None:
-        command += ["-o", f"UserKnownHostsFile={host.known_hosts}"]
+        # a list of files with tokens, unless it is quoted
+        named = host.known_hosts.replace("%", "%%")
+        command += ["-o", f'UserKnownHostsFile="{named}"']
     return [*command, "--", host.address or host.name]
 
 
