@@ -12,6 +12,7 @@ mod excerpt;
 mod incomplete;
 mod params;
 mod request;
+mod sending;
 pub mod wire;
 
 pub use self::capture::Capture;
@@ -20,14 +21,13 @@ pub use self::description::DESCRIPTION;
 pub use self::params::{Params, SetupRequest};
 
 use self::capture::CapturedValues;
-use self::config::Exchange;
+
 use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE, RETRIED};
 use self::excerpt::ResponseExcerpt;
 use self::wire::{Body, Malformed};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
 use crate::meter::Failure;
-use crate::model::{Cx, Link, Model};
-use crate::template::Values;
+use crate::model::{Cx, Model};
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -464,140 +464,6 @@ impl Device {
     fn done(&mut self) {
         if self.close {
             self.down(State::Down);
-        }
-    }
-
-    fn more(&self, cx: &Cx<'_>) -> bool {
-        let wanted = self.config.requests == 0 || self.next < self.config.requests + self.config.before();
-        wanted && !self.stopping && cx.loading()
-    }
-
-    /// When the next request is due.
-    #[inline]
-    fn due(&self, now: Time) -> Time {
-        match self.next.checked_sub(self.config.before()) {
-            Some(sent) if !self.config.pace.closed_loop() => self.config.pace.due(self.base, sent),
-            _ => now,
-        }
-    }
-
-    /// The exchange with the oldest request that waits.
-    fn oldest(&self) -> &Exchange {
-        self.config.exchange(self.next - self.waiting.len() as u64)
-    }
-
-    /// Whether another request may be sent, once it is due.
-    fn may_send(&self, cx: &Cx<'_>) -> bool {
-        // those that are to be sent again go first; and behind what the server has yet to answer nothing is sent to one that
-        // has closed
-        let held = self.state == State::Up
-            && (usize::from(self.emitted) < self.waiting.len() || self.emitted > 0 && cx.ended);
-        // what is sent at the start of a flow is answered before anything else is sent
-        let first = self.next - self.waiting.len() as u64;
-        let depth = if first < self.config.before() { 1 } else { self.config.depth };
-        !held && self.waiting.len() < depth && self.more(cx)
-    }
-
-    /// Send what is due, connect for it if need be, end the flow when nothing is left.
-    fn pump(&mut self, cx: &mut Cx<'_>) {
-        self.emit_waiting(cx);
-        while self.may_send(cx) && self.state != State::Connecting {
-            let intended = self.due(cx.now);
-            if intended > cx.now {
-                break;
-            }
-            if self.state == State::Up && self.emitted == 0 && !self.is_usable(cx) {
-                self.down(State::Down);
-            }
-            if self.state == State::Down {
-                return self.again(cx);
-            }
-            let bytes = self.emit(cx, self.next);
-            cx.sent(intended, bytes);
-            self.waiting.push_back(PendingRequest { intended, sent: cx.now });
-            self.emitted += 1;
-            self.next += 1;
-        }
-        if self.waiting.is_empty() {
-            if !self.more(cx) && self.state != State::Connecting {
-                self.end(cx);
-                cx.finish();
-                cx.close();
-                return;
-            }
-        } else if self.state == State::Down {
-            return self.again(cx);
-        }
-        self.arm(cx);
-    }
-
-    /// Send what waits and was sent on an earlier connection: what was pipelined behind a response that closed it at once
-    /// (RFC 9112 §9.3.2), what is sent again after it was closed without a word one by one until a response has come.
-    fn emit_waiting(&mut self, cx: &mut Cx<'_>) {
-        let most = if self.retried > 0 && !self.served { 1 } else { self.waiting.len() };
-        while self.state == State::Up && usize::from(self.emitted) < most {
-            if self.emitted == 0 && !self.is_usable(cx) {
-                return self.down(State::Down);
-            }
-            let at = usize::from(self.emitted);
-            let bytes = self.emit(cx, self.next - (self.waiting.len() - at) as u64);
-            cx.sent_bytes(self.waiting[at].intended, bytes);
-            self.waiting[at].sent = cx.now;
-            self.emitted += 1;
-        }
-    }
-
-    /// Whether a request can be sent on this connection, on which no other is on its way: the server has not closed it, and
-    /// is not about to by what it has said.
-    fn is_usable(&self, cx: &mut Cx<'_>) -> bool {
-        if cx.ended {
-            cx.count(cx.now, IDLE_CLOSES);
-        }
-        !cx.ended && cx.now < self.idle_by
-    }
-
-    /// Connect again; when the old connection is only being closed now, right after that.
-    fn again(&mut self, cx: &mut Cx<'_>) {
-        if cx.link == Link::Close {
-            self.armed = cx.now;
-            cx.wake_at(cx.now);
-        } else {
-            self.connect(cx, cx.now);
-            self.arm(cx);
-        }
-    }
-
-    /// Send request number `seq`; how many bytes that is.
-    #[inline]
-    fn emit(&self, cx: &mut Cx<'_>, seq: u64) -> usize {
-        let before = cx.out.bytes.len();
-        let values = Values { device: cx.device, seq, now: cx.now };
-        let captured = self.captured.as_deref().map_or(&[][..], |captured| &captured.values);
-        self.config.exchange(seq).request.render(values, captured, cx.rng, &mut cx.out.bytes);
-        cx.out.bytes.len() - before
-    }
-
-    /// When the flow fails unless something happens.
-    #[inline]
-    fn deadline(&self) -> Time {
-        match (self.state, self.waiting.front()) {
-            (State::Connecting, _) => self.since + self.config.timeout,
-            (State::Up, Some(oldest)) => oldest.sent + self.config.timeout,
-            _ => Time::NEVER,
-        }
-    }
-
-    /// Set the timer, unless it goes off before it is needed anyway: deadlines mostly move on.
-    #[inline]
-    fn arm(&mut self, cx: &mut Cx<'_>) {
-        let mut at = self.deadline();
-        let open = !self.config.pace.closed_loop() && self.state != State::Connecting;
-        if open && self.may_send(cx) {
-            at = at.min(self.due(cx.now));
-        }
-        if at < self.armed {
-            self.armed = at;
-            cx.wake_at(at);
         }
     }
 }

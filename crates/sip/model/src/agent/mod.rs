@@ -10,11 +10,11 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod wanted;
 
 use crate::auth::Auth;
 use crate::config::Config;
-use crate::description::counter;
 use crate::dialog::Dialog;
 use crate::measure;
 use crate::method::Method;
@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use wanted::{is_told_to, is_wanted, told};
+use wanted::{is_told_to, is_wanted};
 
 /// Messages that wait for the step that expects them, at most.
 const INBOX_MAX: usize = 16;
@@ -399,129 +399,6 @@ impl UserAgent {
         self.dialog = None;
         self.lingers = Time::ZERO;
         self.inbox.clear();
-    }
-
-    /// Set the timer to what comes first: a step, or a transmission.
-    fn arm(&mut self, cx: &mut Cx<'_>) {
-        let clients = [&self.invite, &self.request].into_iter().flatten();
-        let servers = [&self.invited, &self.requested].into_iter().flatten();
-        let mut at = if self.until == Time::ZERO { Time::NEVER } else { self.until };
-        if self.lingers > cx.now {
-            at = at.min(self.lingers);
-        }
-        self.silent = Time::NEVER;
-        for client in clients {
-            at = at.min(client.resend).min(client.expires);
-            if !client.provisional {
-                self.silent = self.silent.min(client.first);
-            }
-        }
-        for server in servers {
-            at = at.min(server.due());
-        }
-        if !self.forks.is_empty() {
-            at = at.min(self.release_due());
-        }
-        self.signalling = at;
-        self.wake(cx);
-    }
-
-    /// Set the timer to what comes first: signalling or audio.
-    fn wake(&mut self, cx: &mut Cx<'_>) {
-        let at = self.signalling.min(self.media_due());
-        if at != self.armed {
-            self.armed = at;
-            cx.wake_at(at);
-        }
-    }
-
-    /// Send again what is due, give up what is overdue. True: the flow goes on.
-    fn retransmit(&mut self, cx: &mut Cx<'_>) -> bool {
-        for invite in [true, false] {
-            let client = if invite { &mut self.invite } else { &mut self.request };
-            if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
-                let session = self.in_session();
-                measure::finished(cx, &overdue, None, if invite { !session } else { session }, self.asked());
-                let (method, t) = (overdue.method, overdue.first);
-                let timer = match (invite, overdue.provisional) {
-                    (true, true) => "Timer C",
-                    (true, false) => "Timer B",
-                    (false, _) => "Timer F",
-                };
-                cx.failure(t, Failure::Unanswered, || {
-                    format!("no final response to {method} before {timer}")
-                });
-                self.sum_up_media(cx);
-                self.leave();
-                cx.wake_at(Time::NEVER);
-                self.armed = Time::NEVER;
-                cx.give_up();
-                return false;
-            }
-        }
-        let t2 = self.config.t2;
-        for client in [&mut self.invite, &mut self.request].into_iter().flatten() {
-            if client.resend <= cx.now {
-                cx.out.push_datagram(&client.bytes);
-                cx.sent_bytes(client.first, client.bytes.len());
-                client.sent_again(cx.now, t2);
-                measure::sent_again(cx, client);
-            }
-        }
-        if !self.forks.is_empty() {
-            self.release_again(cx);
-        }
-        let Some(invited) = &mut self.invited else { return true };
-        if invited.expires <= cx.now {
-            // section 13.3.1.4: without its ACK the session is over
-            invited.settle();
-            let status = invited.status;
-            self.fail(cx, Failure::Unanswered, || format!("no ACK to our {status} in time (64 × T1)"));
-            return false;
-        }
-        if invited.resend <= cx.now {
-            let response = invited.response.clone();
-            cx.sent_bytes(invited.answered, invited.response.len());
-            invited.wait = (invited.wait * 2).min(t2);
-            invited.resend = cx.now + invited.wait;
-            cx.count(invited.answered, counter::RESPONSE_RETRANSMISSIONS);
-            self.say(cx, &response);
-        }
-        true
-    }
-
-    /// When the present session was asked for.
-    fn asked(&self) -> Time {
-        self.dialog.as_ref().map_or(Time::ZERO, |dialog| dialog.asked)
-    }
-
-    fn in_session(&self) -> bool {
-        self.dialog.as_ref().is_some_and(|dialog| dialog.session)
-    }
-
-    /// Whether the present step's wait is over without what it waits for.
-    fn timed_out(&mut self, cx: &mut Cx<'_>) -> bool {
-        let config = Arc::clone(&self.config);
-        let Some(Op::Expect(alternatives)) = config.ops.get(usize::from(self.at)) else { return false };
-        if self.until == Time::ZERO || self.until > cx.now {
-            return false;
-        }
-        if let Some(label) = alternatives.iter().find_map(|one| one.expired) {
-            self.go_to(label);
-            self.due = cx.now;
-            return false;
-        }
-        if let Some(passes) = alternatives.iter().find(|one| one.optional) {
-            match passes.then {
-                Some(label) => self.go_to(label),
-                None => self.next(cx),
-            }
-            return false;
-        }
-        let what = alternatives.iter().map(|one| told(&one.wanted)).collect::<Vec<_>>().join(" or ");
-        let step = self.at;
-        self.fail(cx, Failure::Timeout, || format!("step {step}: {what} did not come in time"));
-        true
     }
 }
 
