@@ -24,7 +24,7 @@ use self::capture::CapturedValues;
 
 use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE, RETRIED};
 use self::excerpt::ResponseExcerpt;
-use self::wire::{Body, Malformed};
+use self::wire::{Body, MalformedResponse};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -292,8 +292,8 @@ impl Device {
     }
 
     /// What the server sent, `bytes`, is no response: maybe it speaks another protocol.
-    fn malformed(&mut self, cx: &mut Cx<'_>, what: Malformed, bytes: &[u8]) {
-        let head = self.reading.is_none() && matches!(what, Malformed::Head(_));
+    fn malformed(&mut self, cx: &mut Cx<'_>, what: MalformedResponse, bytes: &[u8]) {
+        let head = self.reading.is_none() && matches!(what, MalformedResponse::Head(_));
         match other_protocol(bytes).filter(|other| head && *other != HTTP_PORT) {
             Some(other) => {
                 self.fail(cx, Cause::named(Failure::Protocol, other), || format!("no HTTP: {other}"));
@@ -304,7 +304,7 @@ impl Device {
 
     /// Read one piece of a response. `Ok(0)`: more is needed.
     #[inline]
-    fn read(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
+    fn read(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, MalformedResponse> {
         if !self.begun && matches!(bytes[0], b'\r' | b'\n') {
             // an empty line too many behind a response (RFC 9112 §2.2)
             cx.arrived(cx.now, 1);
@@ -333,7 +333,7 @@ impl Device {
                 }
                 // RFC 9110 §15.2: interim responses come before the one that counts
                 match head.status {
-                    101 => return Err(Malformed::Switched),
+                    101 => return Err(MalformedResponse::Switched),
                     100..=199 => self.status = head.status,
                     _ => {
                         self.status = head.status;
@@ -399,7 +399,7 @@ impl Device {
     }
 
     /// Something came although nothing was asked.
-    fn unasked(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
+    fn unasked(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, MalformedResponse> {
         match wire::head(bytes, false, self.config.head_limit) {
             Ok(None) => Ok(0),
             // RFC 9110 §15.5.9: it waited for a request in vain, and closes
@@ -409,7 +409,7 @@ impl Device {
                 cx.close();
                 Ok(bytes.len())
             }
-            _ => Err(Malformed::Unasked),
+            _ => Err(MalformedResponse::Unasked),
         }
     }
 

@@ -21,7 +21,7 @@ pub use self::params::{Backoff, Filter, Fixed, Params, Reconnect, Will};
 pub use self::version::Version;
 
 use self::property::Properties;
-use self::wire::{Ack, Malformed, Packet, Publish};
+use self::wire::{Ack, MalformedPacket, Packet, Publish};
 use crate::cause::{Cause, other_protocol};
 use crate::describe::{
     Better, Confirmed, Counter, Delay, Description, Index, SizeOption, Text, Unit, UrlMapping,

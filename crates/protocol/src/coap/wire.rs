@@ -131,7 +131,7 @@ fn uint(value: &[u8], most: usize) -> Option<u32> {
 
 /// Why bytes are no CoAP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedMessage {
     #[error("a datagram of {0} bytes, shorter than the header of CoAP")]
     Short(usize),
     #[error("version {0} of CoAP")]
@@ -167,10 +167,11 @@ pub struct Header {
 
 impl Header {
     /// Read it; of a version that is not 1 nothing else is known.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let &[first, code, high, low] = bytes.first_chunk::<HEADER>().ok_or(Malformed::Short(bytes.len()))?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let &[first, code, high, low] =
+            bytes.first_chunk::<HEADER>().ok_or(MalformedMessage::Short(bytes.len()))?;
         if first >> 6 != 1 {
-            return Err(Malformed::Version(first >> 6));
+            return Err(MalformedMessage::Version(first >> 6));
         }
         let kind = match first >> 4 & 3 {
             0 => MessageType::Con,
@@ -236,25 +237,26 @@ impl<'a> Options<'a> {
 
 impl<'a> Message<'a> {
     /// Read what follows `header` in `bytes`, which it stands at the beginning of.
-    pub fn parse(header: Header, bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(header: Header, bytes: &'a [u8]) -> Result<Self, MalformedMessage> {
         let rest = bytes.get(HEADER..).unwrap_or_default();
         if usize::from(header.token) > TOKEN_MAX {
-            return Err(Malformed::Token(header.token));
+            return Err(MalformedMessage::Token(header.token));
         }
         match header.code.class() {
             // section 4.1: an empty message is four bytes
-            0 if header.code == Code::EMPTY && !rest.is_empty() => return Err(Malformed::NotEmpty),
+            0 if header.code == Code::EMPTY && !rest.is_empty() => return Err(MalformedMessage::NotEmpty),
             0 | 2 | 4 | 5 => {}
             // section 4.2: 1, 6 and 7 are reserved; 3 is not in use (section 12.1)
-            _ => return Err(Malformed::Code(header.code)),
+            _ => return Err(MalformedMessage::Code(header.code)),
         }
-        let (token, mut rest) = rest.split_at_checked(header.token.into()).ok_or(Malformed::Truncated)?;
+        let (token, mut rest) =
+            rest.split_at_checked(header.token.into()).ok_or(MalformedMessage::Truncated)?;
         let mut options = Options::default();
         let mut number = 0u16;
         while let Some((&first, after)) = rest.split_first() {
             if first == PAYLOAD_MARKER {
                 return match after {
-                    [] => Err(Malformed::NoPayload),
+                    [] => Err(MalformedMessage::NoPayload),
                     payload => Ok(Self { header, token, options, payload }),
                 };
             }
@@ -263,8 +265,8 @@ impl<'a> Message<'a> {
             number = u16::try_from(delta)
                 .ok()
                 .and_then(|delta| number.checked_add(delta))
-                .ok_or(Malformed::OptionNumber)?;
-            let (value, after) = after.split_at_checked(len as usize).ok_or(Malformed::Truncated)?;
+                .ok_or(MalformedMessage::OptionNumber)?;
+            let (value, after) = after.split_at_checked(len as usize).ok_or(MalformedMessage::Truncated)?;
             options.take(number, value);
             rest = after;
         }
@@ -274,13 +276,13 @@ impl<'a> Message<'a> {
 
 /// A delta or length, which goes on in the bytes behind when it is 13 or 14 (section 3.1).
 #[inline]
-fn extended(nibble: u8, rest: &[u8]) -> Result<(u32, &[u8]), Malformed> {
+fn extended(nibble: u8, rest: &[u8]) -> Result<(u32, &[u8]), MalformedMessage> {
     match (nibble, rest) {
         (0..=12, _) => Ok((nibble.into(), rest)),
         (13, [more, rest @ ..]) => Ok((u32::from(*more) + 13, rest)),
         (14, [high, low, rest @ ..]) => Ok((u32::from(u16::from_be_bytes([*high, *low])) + 269, rest)),
-        (13 | 14, _) => Err(Malformed::Truncated),
-        _ => Err(Malformed::Reserved),
+        (13 | 14, _) => Err(MalformedMessage::Truncated),
+        _ => Err(MalformedMessage::Reserved),
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn read(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
+fn read(bytes: &[u8]) -> Result<Message<'_>, MalformedMessage> {
     Message::parse(Header::parse(bytes)?, bytes)
 }
 
@@ -78,30 +78,30 @@ fn what_a_client_needs_is_taken_in_one_pass() {
 #[test]
 fn what_is_no_message_says_why() {
     for (hex, why) in [
-        ("60", Malformed::Short(1)),
-        ("60450001".split_at(6).0, Malformed::Short(3)),
-        ("20450001", Malformed::Version(0)),
-        ("a0450001", Malformed::Version(2)),
-        ("69450001 000000000000000000", Malformed::Token(9)),
-        ("6f450001 ", Malformed::Token(15)),
-        ("62450001 01", Malformed::Truncated),
-        ("60250001", Malformed::Code(Code::of(1, 5))),
-        ("60650001", Malformed::Code(Code::of(3, 5))),
-        ("60e50001", Malformed::Code(Code::of(7, 5))),
-        ("60000001 00", Malformed::NotEmpty),
-        ("61000001 aa", Malformed::NotEmpty),
-        ("60450001 41", Malformed::Truncated),
-        ("60450001 d0", Malformed::Truncated),
-        ("60450001 e000", Malformed::Truncated),
-        ("60450001 0d", Malformed::Truncated),
-        ("60450001 0e00", Malformed::Truncated),
-        ("60450001 0eff00 aa", Malformed::Truncated),
-        ("60450001 f0", Malformed::Reserved),
-        ("60450001 0f", Malformed::Reserved),
-        ("60450001 e0ffff", Malformed::OptionNumber),
-        ("60450001 e0fef2 10", Malformed::OptionNumber),
-        ("60450001 ff", Malformed::NoPayload),
-        ("60450001 40 ff", Malformed::NoPayload),
+        ("60", MalformedMessage::Short(1)),
+        ("60450001".split_at(6).0, MalformedMessage::Short(3)),
+        ("20450001", MalformedMessage::Version(0)),
+        ("a0450001", MalformedMessage::Version(2)),
+        ("69450001 000000000000000000", MalformedMessage::Token(9)),
+        ("6f450001 ", MalformedMessage::Token(15)),
+        ("62450001 01", MalformedMessage::Truncated),
+        ("60250001", MalformedMessage::Code(Code::of(1, 5))),
+        ("60650001", MalformedMessage::Code(Code::of(3, 5))),
+        ("60e50001", MalformedMessage::Code(Code::of(7, 5))),
+        ("60000001 00", MalformedMessage::NotEmpty),
+        ("61000001 aa", MalformedMessage::NotEmpty),
+        ("60450001 41", MalformedMessage::Truncated),
+        ("60450001 d0", MalformedMessage::Truncated),
+        ("60450001 e000", MalformedMessage::Truncated),
+        ("60450001 0d", MalformedMessage::Truncated),
+        ("60450001 0e00", MalformedMessage::Truncated),
+        ("60450001 0eff00 aa", MalformedMessage::Truncated),
+        ("60450001 f0", MalformedMessage::Reserved),
+        ("60450001 0f", MalformedMessage::Reserved),
+        ("60450001 e0ffff", MalformedMessage::OptionNumber),
+        ("60450001 e0fef2 10", MalformedMessage::OptionNumber),
+        ("60450001 ff", MalformedMessage::NoPayload),
+        ("60450001 40 ff", MalformedMessage::NoPayload),
     ] {
         assert_eq!(read(&bytes(hex)), Err(why), "{hex}");
     }

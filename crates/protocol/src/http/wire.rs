@@ -13,7 +13,7 @@ pub const TRAILER_MAX: u32 = 64 * 1024;
 
 /// What a response breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedResponse {
     /// Not a status line and header fields.
     #[error("malformed response head: {0}")]
     Head(httparse::Error),
@@ -72,7 +72,7 @@ pub struct Head {
 /// Read the head of a response to a request with (`to_head`) or without method HEAD, of `limit` bytes at most. `None`:
 /// not complete yet.
 #[inline]
-pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, Malformed> {
+pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, MalformedResponse> {
     let mut few = [const { MaybeUninit::uninit() }; FIELDS];
     let mut many = Vec::new();
     let mut response = httparse::Response::new(&mut []);
@@ -87,12 +87,12 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
     let len = match parsed {
         Ok(httparse::Status::Complete(len)) if len <= limit => len,
         Ok(httparse::Status::Partial) if bytes.len() < limit => return Ok(None),
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Malformed::HeadTooLong(limit)),
-        Err(error) => return Err(Malformed::Head(error)),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedResponse::HeadTooLong(limit)),
+        Err(error) => return Err(MalformedResponse::Head(error)),
     };
     let status = response.code.unwrap_or(0);
     if status < 100 {
-        return Err(Malformed::Status(status));
+        return Err(MalformedResponse::Status(status));
     }
     let mut length = None;
     let (mut coded, mut chunked) = (false, false);
@@ -103,9 +103,9 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
             14 if field.name.eq_ignore_ascii_case("content-length") => {
                 // RFC 9110 §8.6: a list of equal values is one value
                 for value in field.value.split(|b| *b == b',') {
-                    let value = decimal(value.trim_ascii()).ok_or(Malformed::Length)?;
+                    let value = decimal(value.trim_ascii()).ok_or(MalformedResponse::Length)?;
                     if length.is_some_and(|former| former != value) {
-                        return Err(Malformed::Length);
+                        return Err(MalformedResponse::Length);
                     }
                     length = Some(value);
                 }
@@ -217,12 +217,12 @@ impl Chunked {
 
     /// Take from `bytes` what belongs to the body; returns how much that was.
     #[inline]
-    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, MalformedResponse> {
         self.take_to(bytes, |_| {})
     }
 
     /// The same, and hand the data without the coding to `sink`.
-    pub fn take_to(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Result<usize, Malformed> {
+    pub fn take_to(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Result<usize, MalformedResponse> {
         let mut used = 0;
         while used < bytes.len() && self.at != At::Done {
             if self.at == At::Data {
@@ -240,12 +240,12 @@ impl Chunked {
             self.line += 1;
             let text = matches!(self.at, At::Line | At::Trailer | At::TrailerEnd | At::Last);
             if self.line > if text { TRAILER_MAX } else { CHUNK_LINE_MAX } {
-                return Err(if text { Malformed::Trailers } else { Malformed::ChunkLine });
+                return Err(if text { MalformedResponse::Trailers } else { MalformedResponse::ChunkLine });
             }
             self.at = match (self.at, byte) {
                 (At::Size | At::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                     if self.left >> 60 != 0 {
-                        return Err(Malformed::Chunk);
+                        return Err(MalformedResponse::Chunk);
                     }
                     let digit = char::from(byte).to_digit(16).unwrap_or_default();
                     self.left = self.left << 4 | u64::from(digit);
@@ -269,7 +269,7 @@ impl Chunked {
                 (At::Trailer | At::TrailerEnd, b'\n') => At::Line,
                 (At::Line | At::Last, b'\n') => At::Done,
                 (At::Line | At::Trailer, _) => At::Trailer,
-                _ => return Err(Malformed::Chunk),
+                _ => return Err(MalformedResponse::Chunk),
             };
         }
         Ok(used)
@@ -281,11 +281,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Option<Head>, Malformed> {
+    fn read(text: &str) -> Result<Option<Head>, MalformedResponse> {
         head(text.as_bytes(), false, HEAD_MAX)
     }
 
-    fn body(fields: &str) -> Result<Body, Malformed> {
+    fn body(fields: &str) -> Result<Body, MalformedResponse> {
         Ok(read(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"))?.expect("complete").body)
     }
 
@@ -305,9 +305,9 @@ mod tests {
         assert_eq!(body("Transfer-Encoding: chunked\r\nTransfer-Encoding: ,\r\n"), Ok(chunked));
         assert_eq!(body("Transfer-Encoding: ,\r\nContent-Length: 3\r\n"), Ok(Body::Length(3)));
         for bad in ["", "-1", "1x", "99999999999999999999", "1, 2", "1,"] {
-            assert_eq!(body(&format!("Content-Length: {bad}\r\n")), Err(Malformed::Length), "{bad}");
+            assert_eq!(body(&format!("Content-Length: {bad}\r\n")), Err(MalformedResponse::Length), "{bad}");
         }
-        assert_eq!(body("Content-Length: 1\r\nContent-Length: 2\r\n"), Err(Malformed::Length));
+        assert_eq!(body("Content-Length: 1\r\nContent-Length: 2\r\n"), Err(MalformedResponse::Length));
         for status in [103, 204, 304] {
             let none = read(&format!("HTTP/1.1 {status} -\r\nContent-Length: 3\r\n\r\n"));
             assert_eq!(none.expect("fine").expect("whole").body, Body::Length(0));
@@ -339,16 +339,16 @@ mod tests {
             text + "B: " + &"x".repeat(pad) + "\r\n\r\n"
         };
         assert!(matches!(read(&with(2, HEAD_MAX)), Ok(Some(_))));
-        assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(Malformed::HeadTooLong(HEAD_MAX)));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(MalformedResponse::HeadTooLong(HEAD_MAX)));
         assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX - 1]), Ok(None));
-        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(Malformed::HeadTooLong(HEAD_MAX)));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(MalformedResponse::HeadTooLong(HEAD_MAX)));
         for fields in [FIELDS, FIELDS + 1, 4000] {
             let len = (8 * fields).max(4096);
             assert_eq!(read(&with(fields, len)).expect("fine").expect("whole").len, len);
             assert_eq!(read(&with(fields, len)[..len - 1]), Ok(None), "{fields} fields, and not all");
         }
-        assert_eq!(read(&with(5000, 40_000)), Err(Malformed::HeadTooLong(HEAD_MAX)));
-        assert_eq!(read("HTTP/1.1 099 no\r\n\r\n"), Err(Malformed::Status(99)));
+        assert_eq!(read(&with(5000, 40_000)), Err(MalformedResponse::HeadTooLong(HEAD_MAX)));
+        assert_eq!(read("HTTP/1.1 099 no\r\n\r\n"), Err(MalformedResponse::Status(99)));
         assert!(read("SSH-2.0-OpenSSH\r\n").is_err());
     }
 
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    fn decode(parts: &[&[u8]]) -> Result<(usize, bool), Malformed> {
+    fn decode(parts: &[&[u8]]) -> Result<(usize, bool), MalformedResponse> {
         let mut decoder = Chunked::default();
         let mut used = 0;
         for part in parts {
@@ -419,20 +419,20 @@ mod tests {
         for bad in
             ["g\r\n", "\r\n", "\n", "4\rWiki", "4\r\nWikipedia", "4\r\nWiki\rx", "0\r\n\rx", "0\r\nX\rx"]
         {
-            assert_eq!(decode(&[bad.as_bytes()]), Err(Malformed::Chunk), "{bad:?}");
+            assert_eq!(decode(&[bad.as_bytes()]), Err(MalformedResponse::Chunk), "{bad:?}");
         }
         assert_eq!(decode(&[b"fffffffffffffff\r\n"]), Ok((17, false)));
-        assert_eq!(decode(&[b"10000000000000000\r\n"]), Err(Malformed::Chunk));
+        assert_eq!(decode(&[b"10000000000000000\r\n"]), Err(MalformedResponse::Chunk));
         let line = |len: u32| format!("1;{}\r\n", "x".repeat(len as usize - 4));
         assert!(decode(&[line(CHUNK_LINE_MAX).as_bytes()]).is_ok());
-        assert_eq!(decode(&[line(CHUNK_LINE_MAX + 1).as_bytes()]), Err(Malformed::ChunkLine));
+        assert_eq!(decode(&[line(CHUNK_LINE_MAX + 1).as_bytes()]), Err(MalformedResponse::ChunkLine));
         for lines in ["\n", "\r\n"] {
             let text = ["2  ;n=v", "ok", "2", "ok", "0  ", "X-Sum: 1", "", ""].join(lines);
             assert_eq!(decode(&[text.as_bytes()]), Ok((text.len(), true)), "{text:?}");
         }
         let trailer = |len: u32| format!("0\r\n{}\r\n\r\n", "x".repeat(len as usize - 4));
         assert_eq!(decode(&[trailer(TRAILER_MAX).as_bytes()]), Ok((TRAILER_MAX as usize + 3, true)));
-        assert_eq!(decode(&[trailer(TRAILER_MAX + 1).as_bytes()]), Err(Malformed::Trailers));
+        assert_eq!(decode(&[trailer(TRAILER_MAX + 1).as_bytes()]), Err(MalformedResponse::Trailers));
     }
 
     proptest! {

@@ -7,28 +7,28 @@ use ::packet::signature::{self, Signature};
 impl Device {
     /// A packet came.
     #[inline]
-    pub(super) fn packet(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), Malformed> {
+    pub(super) fn packet(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), MalformedPacket> {
         match packet {
             Packet::ConnAck { session_present, code, properties } if self.state == State::Greeting => {
                 cx.delay(self.since, CONNACK);
                 self.welcome(cx, *session_present, *code, *properties)?;
             }
             // §3.2: CONNACK is the first packet the broker sends, AUTH needs our asking
-            Packet::ConnAck { .. } => return Err(Malformed::Unexpected("CONNACK")),
+            Packet::ConnAck { .. } => return Err(MalformedPacket::Unexpected("CONNACK")),
             Packet::Disconnect { code, properties } if self.config.version == Version::V5 => {
                 let (why, what) =
                     refusal(self.config.version, Failure::Closed, "DISCONNECT", *code, *properties);
                 self.lost(cx, why, || what);
             }
             _ if self.state == State::Greeting => {
-                return Err(Malformed::Unexpected("a packet before CONNACK"));
+                return Err(MalformedPacket::Unexpected("a packet before CONNACK"));
             }
             Packet::SubAck { id, codes, properties } => {
                 if self.state != State::Subscribing || *id != self.last_id {
-                    return Err(Malformed::Unasked("SUBACK", *id));
+                    return Err(MalformedPacket::Unasked("SUBACK", *id));
                 }
                 if codes.len() != self.config.filters.len() {
-                    return Err(Malformed::Size("SUBACK"));
+                    return Err(MalformedPacket::Size("SUBACK"));
                 }
                 match codes.iter().find(|code| **code >= 0x80) {
                     Some(code) => {
@@ -69,14 +69,14 @@ impl Device {
                 self.send(cx, &Packet::PubComp(Ack { code, ..Ack::of(ack.id) }));
             }
             Packet::PingResp => {
-                self.pings = self.pings.checked_sub(1).ok_or(Malformed::Unexpected("PINGRESP"))?;
+                self.pings = self.pings.checked_sub(1).ok_or(MalformedPacket::Unexpected("PINGRESP"))?;
                 self.pinged = if self.pings == 0 { Time::NEVER } else { cx.now };
             }
-            Packet::Connect(_) => return Err(Malformed::Unexpected("CONNECT")),
-            Packet::Subscribe { .. } => return Err(Malformed::Unexpected("SUBSCRIBE")),
-            Packet::PingReq => return Err(Malformed::Unexpected("PINGREQ")),
-            Packet::Disconnect { .. } => return Err(Malformed::Unexpected("DISCONNECT")),
-            Packet::Auth { .. } => return Err(Malformed::Unexpected("AUTH")),
+            Packet::Connect(_) => return Err(MalformedPacket::Unexpected("CONNECT")),
+            Packet::Subscribe { .. } => return Err(MalformedPacket::Unexpected("SUBSCRIBE")),
+            Packet::PingReq => return Err(MalformedPacket::Unexpected("PINGREQ")),
+            Packet::Disconnect { .. } => return Err(MalformedPacket::Unexpected("DISCONNECT")),
+            Packet::Auth { .. } => return Err(MalformedPacket::Unexpected("AUTH")),
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Device {
         session: bool,
         code: u8,
         said: Properties<'_>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedPacket> {
         let config = Arc::clone(&self.config);
         if code != 0 {
             let (why, what) = refusal(config.version, Failure::Rejected, "CONNACK", code, said);
@@ -97,7 +97,7 @@ impl Device {
         }
         // §3.2.2.2: a session that we asked to forget
         if session && config.clean {
-            return Err(Malformed::Unexpected("a kept session"));
+            return Err(MalformedPacket::Unexpected("a kept session"));
         }
         let message = &config.message;
         if let Some(most) = said.number(property::MAXIMUM_QOS).filter(|most| u32::from(message.qos) > *most)
@@ -147,7 +147,7 @@ impl Device {
     }
 
     /// PUBREC (§3.5).
-    fn recorded(&mut self, cx: &mut Cx<'_>, ack: &Ack<'_>) -> Result<(), Malformed> {
+    fn recorded(&mut self, cx: &mut Cx<'_>, ack: &Ack<'_>) -> Result<(), MalformedPacket> {
         let qos2 = self.config.message.qos == 2;
         let at = match self.find("PUBREC", ack.id, |awaits| qos2 && awaits != AwaitedPacket::Ack) {
             Ok(at) => at,
@@ -188,7 +188,7 @@ impl Device {
 
     /// An acknowledgement for a message that is done with. In a resumed session the broker may still owe one of the former
     /// connection: it crosses what is sent again (§4.4), which it acknowledges too.
-    fn second_answer(&mut self, id: u16, unasked: Malformed) -> Result<(), Malformed> {
+    fn second_answer(&mut self, id: u16, unasked: MalformedPacket) -> Result<(), MalformedPacket> {
         let resent = self.rare.as_mut().map(|rare| &mut rare.resent);
         let at = resent.as_ref().and_then(|ids| ids.iter().position(|known| *known == id));
         let (Some(ids), Some(at)) = (resent, at) else { return Err(unasked) };
@@ -203,10 +203,10 @@ impl Device {
     }
 
     /// PUBLISH from the broker (§3.3, §4.3).
-    fn incoming(&mut self, cx: &mut Cx<'_>, publish: &Publish<'_>) -> Result<(), Malformed> {
+    fn incoming(&mut self, cx: &mut Cx<'_>, publish: &Publish<'_>) -> Result<(), MalformedPacket> {
         // §3.3.2.3.4: we allow no topic aliases
         if publish.properties.number(property::TOPIC_ALIAS).is_some() {
-            return Err(Malformed::Property(property::TOPIC_ALIAS));
+            return Err(MalformedPacket::Property(property::TOPIC_ALIAS));
         }
         match publish.qos {
             0 => {}
@@ -242,9 +242,9 @@ impl Device {
         name: &'static str,
         id: u16,
         answers: impl Fn(AwaitedPacket) -> bool,
-    ) -> Result<usize, Malformed> {
+    ) -> Result<usize, MalformedPacket> {
         let found = self.inflight.iter().position(|m| m.id == id && answers(m.awaits));
-        found.ok_or(Malformed::Unasked(name, id))
+        found.ok_or(MalformedPacket::Unasked(name, id))
     }
 
     /// The message is done with: delivered, or refused by a reason code.

@@ -5,7 +5,7 @@ pub const REMAINING_MAX: usize = 268_435_455;
 
 /// What a packet breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedPacket {
     /// Packet type 0, or one that this side never gets.
     #[error("packet type {0}")]
     Type(u8),
@@ -50,7 +50,7 @@ pub enum Malformed {
     Unasked(&'static str, u16),
 }
 
-type Result<T> = std::result::Result<T, Malformed>;
+type Result<T> = std::result::Result<T, MalformedPacket>;
 
 pub(super) const WILL: u8 = 0;
 pub(super) const CONNECT: u8 = 1;
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(n).ok_or(Malformed::Size(self.1))?;
+        let (taken, rest) = self.0.split_at_checked(n).ok_or(MalformedPacket::Size(self.1))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn id(&mut self) -> Result<u16> {
         match self.u16()? {
-            0 => Err(Malformed::Id),
+            0 => Err(MalformedPacket::Id),
             id => Ok(id),
         }
     }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(Malformed::Length)
+        Err(MalformedPacket::Length)
     }
 
     pub(super) fn data(&mut self) -> Result<&'a [u8]> {
@@ -127,12 +127,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str> {
-        let text = std::str::from_utf8(self.data()?).map_err(|_| Malformed::Text)?;
-        if memchr::memchr(0, text.as_bytes()).is_some() { Err(Malformed::Text) } else { Ok(text) }
+        let text = std::str::from_utf8(self.data()?).map_err(|_| MalformedPacket::Text)?;
+        if memchr::memchr(0, text.as_bytes()).is_some() { Err(MalformedPacket::Text) } else { Ok(text) }
     }
 
     pub(super) fn end<T>(self, value: T) -> Result<T> {
-        if self.0.is_empty() { Ok(value) } else { Err(Malformed::Size(self.1)) }
+        if self.0.is_empty() { Ok(value) } else { Err(MalformedPacket::Size(self.1)) }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Properties of MQTT 5.0 packets (§2.2.2): which there are, where they may be, how they are written.
 
 use super::field::{
-    AUTH, CONNACK, CONNECT, DISCONNECT, Malformed, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Reader, SUBACK,
-    SUBSCRIBE, WILL, datum, variable,
+    AUTH, CONNACK, CONNECT, DISCONNECT, MalformedPacket, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Reader,
+    SUBACK, SUBSCRIBE, WILL, datum, variable,
 };
 use super::version::Version;
 
-type Result<T> = std::result::Result<T, Malformed>;
+type Result<T> = std::result::Result<T, MalformedPacket>;
 
 /// Session Expiry Interval.
 pub const SESSION_EXPIRY: u8 = 0x11;
@@ -162,7 +162,7 @@ impl<'a> Properties<'a> {
             let zero = matches!(id, 0x0b | 0x21 | 0x23 | 0x27) && number == 0;
             let large = id == MAXIMUM_QOS && number > 1;
             if places >> packet & 1 == 0 || again || zero || large {
-                return Err(Malformed::Property(id));
+                return Err(MalformedPacket::Property(id));
             }
             seen |= 1 << id;
         }
@@ -173,11 +173,11 @@ impl<'a> Properties<'a> {
 /// One property, and where it may be.
 fn property<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>, u16)> {
     let id = rest.u8()?;
-    let (kind, places) = property_type(id).ok_or(Malformed::Property(id))?;
+    let (kind, places) = property_type(id).ok_or(MalformedPacket::Property(id))?;
     let value = match kind {
         PropertyType::Flag => match rest.u8()? {
             flag @ 0..=1 => Value::Number(u32::from(flag)),
-            _ => return Err(Malformed::Property(id)),
+            _ => return Err(MalformedPacket::Property(id)),
         },
         PropertyType::Byte => Value::Number(u32::from(rest.u8()?)),
         PropertyType::Two => Value::Number(u32::from(rest.u16()?)),

@@ -2,7 +2,7 @@
 //!
 //! Section numbers are those of OASIS MQTT 5.0; 3.1.1 has the same ones unless said otherwise.
 
-pub use super::field::Malformed;
+pub use super::field::MalformedPacket;
 use super::field::{
     AUTH, CONNACK, CONNECT, DISCONNECT, PINGREQ, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL,
     REMAINING_MAX, Reader, SUBACK, SUBSCRIBE, WILL, datum,
@@ -10,7 +10,7 @@ use super::field::{
 use super::property::Properties;
 use super::version::Version;
 
-type Result<T> = std::result::Result<T, Malformed>;
+type Result<T> = std::result::Result<T, MalformedPacket>;
 
 /// One packet as framed by its fixed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub fn frame(bytes: &[u8], limit: usize) -> Result<Option<Frame<'_>>> {
             break;
         }
         if width == 4 {
-            return Err(Malformed::Length);
+            return Err(MalformedPacket::Length);
         }
     }
     let len = 1 + width + remaining;
     if len > limit {
-        return Err(Malformed::TooLarge(len));
+        return Err(MalformedPacket::TooLarge(len));
     }
     Ok(rest.get(width..width + remaining).map(|body| Frame { first, body, len }))
 }
@@ -192,7 +192,7 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
     // §2.1.3: all flags but those of PUBLISH are reserved
     let reserved = |name| {
         let wanted = if matches!(kind, PUBREL | SUBSCRIBE) { 2 } else { 0 };
-        if flags == wanted { Ok(Reader::new(frame.body, name)) } else { Err(Malformed::Flags(name)) }
+        if flags == wanted { Ok(Reader::new(frame.body, name)) } else { Err(MalformedPacket::Flags(name)) }
     };
     match kind {
         CONNECT => connect(version, reserved("CONNECT")?),
@@ -201,7 +201,7 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             let (acknowledge, code) = (rest.u8()?, rest.u8()?);
             // §3.2.2.1: bits 7–1 are reserved, and only a welcome has a session
             if acknowledge > 1 || (acknowledge == 1 && code != 0) {
-                return Err(Malformed::Flags("CONNACK"));
+                return Err(MalformedPacket::Flags("CONNACK"));
             }
             // a broker of the other version refuses in its own way: 3.1.1 §3.2.2.3, and 5.0 §3.2.2.2
             let refused = if version == Version::V311 { code == 0x84 } else { code == 1 };
@@ -211,7 +211,7 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             }
             let known = if version == Version::V311 { code <= 5 } else { code == 0 || code >= 0x80 };
             if !known {
-                return Err(Malformed::Code(code, "CONNACK"));
+                return Err(MalformedPacket::Code(code, "CONNACK"));
             }
             let properties = Properties::read(version, CONNACK, &mut rest)?;
             rest.end(Packet::ConnAck { session_present: acknowledge == 1, code, properties })
@@ -230,7 +230,7 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             loop {
                 rest.text()?;
                 if rest.u8()? & 3 == 3 {
-                    return Err(Malformed::Qos);
+                    return Err(MalformedPacket::Qos);
                 }
                 if rest.is_empty() {
                     return Ok(Packet::Subscribe { id, properties, filters });
@@ -244,8 +244,8 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             // §3.9.3; 3.1.1 knows only one way to say no
             let known = |code: &u8| *code <= 2 || *code == 0x80 || (version == Version::V5 && *code > 0x80);
             match rest.rest().iter().find(|code| !known(code)) {
-                Some(code) => Err(Malformed::Code(*code, "SUBACK")),
-                None if rest.is_empty() => Err(Malformed::Size("SUBACK")),
+                Some(code) => Err(MalformedPacket::Code(*code, "SUBACK")),
+                None if rest.is_empty() => Err(MalformedPacket::Size("SUBACK")),
                 None => Ok(Packet::SubAck { id, properties, codes: rest.rest() }),
             }
         }
@@ -259,13 +259,13 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             let (code, properties) = reason(version, AUTH, reserved("AUTH")?)?;
             Ok(Packet::Auth { code, properties })
         }
-        _ => Err(Malformed::Type(kind)),
+        _ => Err(MalformedPacket::Type(kind)),
     }
 }
 
 fn connect(version: Version, mut rest: Reader<'_>) -> Result<Packet<'_>> {
     if rest.text()? != "MQTT" || rest.u8()? != version.level() {
-        return Err(Malformed::Protocol);
+        return Err(MalformedPacket::Protocol);
     }
     let flags = rest.u8()?;
     let flag = |bit: u8| flags >> bit & 1 == 1;
@@ -275,7 +275,7 @@ fn connect(version: Version, mut rest: Reader<'_>) -> Result<Packet<'_>> {
     // 3.1.1 §3.1.2.9: no password without a user name
     let lonely = version == Version::V311 && flag(6) && !flag(7);
     if flag(0) || stray || lonely || qos == 3 {
-        return Err(Malformed::Flags("CONNECT"));
+        return Err(MalformedPacket::Flags("CONNECT"));
     }
     let keep_alive = rest.u16()?;
     let properties = Properties::read(version, CONNECT, &mut rest)?;
@@ -302,15 +302,15 @@ fn connect(version: Version, mut rest: Reader<'_>) -> Result<Packet<'_>> {
 fn publish(version: Version, flags: u8, mut rest: Reader<'_>) -> Result<Packet<'_>> {
     let (dup, qos, retain) = (flags & 8 != 0, flags >> 1 & 3, flags & 1 != 0);
     if qos == 3 {
-        return Err(Malformed::Qos);
+        return Err(MalformedPacket::Qos);
     }
     // §3.3.1.1: DUP is 0 with QoS 0
     if dup && qos == 0 {
-        return Err(Malformed::Flags("PUBLISH"));
+        return Err(MalformedPacket::Flags("PUBLISH"));
     }
     let topic = rest.text()?;
     if topic.is_empty() || topic.contains(['+', '#']) {
-        return Err(Malformed::Topic);
+        return Err(MalformedPacket::Topic);
     }
     let id = if qos > 0 { rest.id()? } else { 0 };
     let properties = Properties::read(version, PUBLISH, &mut rest)?;

@@ -75,28 +75,28 @@ fn version_5_packets_have_properties_and_reasons() {
 #[test]
 fn what_the_standard_forbids_is_malformed() {
     let wrong = |version, bytes: &[u8]| read(version, bytes).expect_err("malformed");
-    assert_eq!(wrong(V3, b"\x00\x00"), Malformed::Type(0));
-    assert_eq!(wrong(V3, b"\xf0\x00"), Malformed::Type(15));
-    assert_eq!(wrong(V3, b"\xd1\x00"), Malformed::Flags("PINGRESP"));
-    assert_eq!(wrong(V3, b"\x60\x02\x00\x01"), Malformed::Flags("PUBREL"));
-    assert_eq!(wrong(V3, b"\xd0\x01\x00"), Malformed::Size("PINGRESP"));
-    assert_eq!(wrong(V3, b"\x20\x02\x02\x00"), Malformed::Flags("CONNACK"));
-    assert_eq!(wrong(V3, b"\x20\x02\x01\x05"), Malformed::Flags("CONNACK"));
-    assert_eq!(wrong(V3, b"\x20\x02\x00\x06"), Malformed::Code(6, "CONNACK"));
-    assert_eq!(wrong(V5, b"\x20\x03\x00\x05\x00"), Malformed::Code(5, "CONNACK"));
-    assert_eq!(wrong(V3, b"\x20\x03\x00\x00\x00"), Malformed::Size("CONNACK"));
-    assert_eq!(wrong(V3, b"\x40\x02\x00\x00"), Malformed::Id);
-    assert_eq!(wrong(V3, b"\x40\x03\x00\x01\x00"), Malformed::Size("PUBACK"));
-    assert_eq!(wrong(V3, b"\x36\x03\x00\x01t"), Malformed::Qos);
-    assert_eq!(wrong(V3, b"\x38\x03\x00\x01t"), Malformed::Flags("PUBLISH"));
-    assert_eq!(wrong(V3, b"\x30\x02\x00\x00"), Malformed::Topic);
-    assert_eq!(wrong(V3, b"\x30\x03\x00\x01#"), Malformed::Topic);
-    assert_eq!(wrong(V3, b"\x30\x03\x00\x01\xff"), Malformed::Text);
-    assert_eq!(wrong(V3, b"\x30\x03\x00\x01\x00"), Malformed::Text);
-    assert_eq!(wrong(V3, b"\x30\x03\x00\x02t"), Malformed::Size("PUBLISH"));
-    assert_eq!(wrong(V3, b"\x90\x02\x00\x01"), Malformed::Size("SUBACK"));
-    assert_eq!(wrong(V3, b"\x90\x03\x00\x01\x03"), Malformed::Code(3, "SUBACK"));
-    assert_eq!(wrong(V3, b"\xe0\x01\x00"), Malformed::Size("DISCONNECT"));
+    assert_eq!(wrong(V3, b"\x00\x00"), MalformedPacket::Type(0));
+    assert_eq!(wrong(V3, b"\xf0\x00"), MalformedPacket::Type(15));
+    assert_eq!(wrong(V3, b"\xd1\x00"), MalformedPacket::Flags("PINGRESP"));
+    assert_eq!(wrong(V3, b"\x60\x02\x00\x01"), MalformedPacket::Flags("PUBREL"));
+    assert_eq!(wrong(V3, b"\xd0\x01\x00"), MalformedPacket::Size("PINGRESP"));
+    assert_eq!(wrong(V3, b"\x20\x02\x02\x00"), MalformedPacket::Flags("CONNACK"));
+    assert_eq!(wrong(V3, b"\x20\x02\x01\x05"), MalformedPacket::Flags("CONNACK"));
+    assert_eq!(wrong(V3, b"\x20\x02\x00\x06"), MalformedPacket::Code(6, "CONNACK"));
+    assert_eq!(wrong(V5, b"\x20\x03\x00\x05\x00"), MalformedPacket::Code(5, "CONNACK"));
+    assert_eq!(wrong(V3, b"\x20\x03\x00\x00\x00"), MalformedPacket::Size("CONNACK"));
+    assert_eq!(wrong(V3, b"\x40\x02\x00\x00"), MalformedPacket::Id);
+    assert_eq!(wrong(V3, b"\x40\x03\x00\x01\x00"), MalformedPacket::Size("PUBACK"));
+    assert_eq!(wrong(V3, b"\x36\x03\x00\x01t"), MalformedPacket::Qos);
+    assert_eq!(wrong(V3, b"\x38\x03\x00\x01t"), MalformedPacket::Flags("PUBLISH"));
+    assert_eq!(wrong(V3, b"\x30\x02\x00\x00"), MalformedPacket::Topic);
+    assert_eq!(wrong(V3, b"\x30\x03\x00\x01#"), MalformedPacket::Topic);
+    assert_eq!(wrong(V3, b"\x30\x03\x00\x01\xff"), MalformedPacket::Text);
+    assert_eq!(wrong(V3, b"\x30\x03\x00\x01\x00"), MalformedPacket::Text);
+    assert_eq!(wrong(V3, b"\x30\x03\x00\x02t"), MalformedPacket::Size("PUBLISH"));
+    assert_eq!(wrong(V3, b"\x90\x02\x00\x01"), MalformedPacket::Size("SUBACK"));
+    assert_eq!(wrong(V3, b"\x90\x03\x00\x01\x03"), MalformedPacket::Code(3, "SUBACK"));
+    assert_eq!(wrong(V3, b"\xe0\x01\x00"), MalformedPacket::Size("DISCONNECT"));
     let ack = |properties: &[u8]| {
         let mut bytes = vec![0x20, 3 + properties.len() as u8, 0, 0, properties.len() as u8];
         bytes.extend_from_slice(properties);
@@ -107,13 +107,13 @@ fn what_the_standard_forbids_is_malformed() {
         Ok(()),
         "user properties repeat"
     );
-    assert_eq!(ack(b"\x21\x00\x14\x21\x00\x14"), Err(Malformed::Property(0x21)), "comes twice");
-    assert_eq!(ack(b"\x21\x00\x00"), Err(Malformed::Property(0x21)), "zero");
-    assert_eq!(ack(b"\x24\x02"), Err(Malformed::Property(0x24)), "only 0 and 1");
-    assert_eq!(ack(b"\x25\x02"), Err(Malformed::Property(0x25)), "not a flag");
-    assert_eq!(ack(b"\x23\x00\x01"), Err(Malformed::Property(0x23)), "belongs to PUBLISH");
-    assert_eq!(ack(b"\x7f\x00"), Err(Malformed::Property(0x7f)), "does not exist");
-    assert_eq!(ack(b"\x1f\x00\x05a"), Err(Malformed::Size("properties")));
+    assert_eq!(ack(b"\x21\x00\x14\x21\x00\x14"), Err(MalformedPacket::Property(0x21)), "comes twice");
+    assert_eq!(ack(b"\x21\x00\x00"), Err(MalformedPacket::Property(0x21)), "zero");
+    assert_eq!(ack(b"\x24\x02"), Err(MalformedPacket::Property(0x24)), "only 0 and 1");
+    assert_eq!(ack(b"\x25\x02"), Err(MalformedPacket::Property(0x25)), "not a flag");
+    assert_eq!(ack(b"\x23\x00\x01"), Err(MalformedPacket::Property(0x23)), "belongs to PUBLISH");
+    assert_eq!(ack(b"\x7f\x00"), Err(MalformedPacket::Property(0x7f)), "does not exist");
+    assert_eq!(ack(b"\x1f\x00\x05a"), Err(MalformedPacket::Size("properties")));
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn the_length_has_its_limits() {
     assert_eq!(frame(b"", 99), Ok(None));
     assert_eq!(frame(b"\x30", 99), Ok(None));
     assert_eq!(frame(b"\x30\xff\xff\xff\x7f", usize::MAX), Ok(None), "the largest");
-    assert_eq!(frame(b"\x30\xff\xff\xff\x80\x01", usize::MAX), Err(Malformed::Length));
+    assert_eq!(frame(b"\x30\xff\xff\xff\x80\x01", usize::MAX), Err(MalformedPacket::Length));
     assert_eq!(frame(b"\x30\x62", 100), Ok(None), "exactly the limit");
-    assert_eq!(frame(b"\x30\x63", 100), Err(Malformed::TooLarge(101)));
+    assert_eq!(frame(b"\x30\x63", 100), Err(MalformedPacket::TooLarge(101)));
     for len in [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
         let mut out = vec![9];
         let start = begin(&mut out, 0x30);
