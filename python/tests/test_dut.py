@@ -48,6 +48,8 @@ TUNABLES: dict[str, dict[str, Any]] = {
     "nginx": {"worker_processes": 2},
     "sippy": {"next_hop": "10.8.0.1:5080"},
     "reflector": {"mode": "sink"},
+    "http-server": {"size": 64, "delay": 0.001},
+    "mqtt-broker": {"drop_share": 0.5},
     "reflector-dpdk": {"device": "net_ring1"},
 }
 NETWORK = Topology.model_validate(

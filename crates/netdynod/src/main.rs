@@ -25,9 +25,11 @@ mod reflect;
 mod run;
 mod serve;
 mod server;
+mod service;
 mod session;
 mod signals;
 mod sip_serve;
+mod standard_input;
 mod stream;
 mod systems;
 mod token;
@@ -66,6 +68,8 @@ enum Command {
     SipConformance(conformance::Arguments),
     /// Serve SIP as registrar, proxy, redirect server or UAS: settings as JSON on standard input, counters on standard output.
     SipServe,
+    /// Serve HTTP or MQTT: settings as JSON on standard input, counters on standard output.
+    Service(service::Service),
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -125,6 +129,12 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
             if let Err(e) = conformance::run(args) {
                 tell(&format!("error {e}"));
                 return Ok(EXIT_INPUT.into());
+            }
+        }
+        Some(Command::Service(args)) => {
+            if let Err(e) = service::run(args) {
+                tell(&format!("error {e}"));
+                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
             }
         }
         Some(Command::SipServe) => {

@@ -9,13 +9,16 @@ from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
+from netdyno.lab.dut.service import HttpService, MqttService
 from netdyno.lazy import Lazy
 from netdyno.systems import named
 
 DRIVERS: Mapping[str, type[Dut]] = Lazy(
     {
         "graph": GraphDut,
+        "http-server": HttpService,
         "mosquitto": Mosquitto,
+        "mqtt-broker": MqttService,
         "nginx": Nginx,
         "reflector": Reflector,
         "reflector-dpdk": ReflectorDpdk,

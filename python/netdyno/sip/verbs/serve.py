@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -130,27 +129,13 @@ def serve(
     server = SipServer(settings, exported.update)
     with server:
         console.note(f"{role} on {server.address}, UDP and TCP, domain {settings['domain']}")
-        try:
-            _until(server, units.seconds(duration) if duration else None)
-        except Error as e:
-            # Ctrl-C is how one ends it
-            if not e.code.startswith("ND-105"):
-                raise
+        server.serve(units.seconds(duration) if duration else None)
     counters = dict(server.counters)
     if as_json:
         console.document({"role": role, "counters": counters})
     else:
         console.table(["counter", "value"], list(_rows(counters)), right=["value"])
     raise typer.Exit(PASS)
-
-
-def _until(server: SipServer, seconds: float | None) -> None:
-    end = time.monotonic() + seconds if seconds is not None else None
-    while end is None or time.monotonic() < end:
-        if server.wait(min(0.5, max(0.0, end - time.monotonic())) if end else 0.5):
-            if end is None:
-                return
-            raise Error("ND-91-23", "the SIP server ended by itself", at=server.address)
 
 
 def _user(text: str) -> dict[str, str]:

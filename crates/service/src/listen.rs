@@ -1,0 +1,168 @@
+//! Services over the kernel's TCP: one epoll set per worker.
+
+mod connection;
+mod worker;
+
+use crate::http::Http;
+use crate::mqtt::Mqtt;
+use crate::settings::Protocol;
+use crate::{Counters, Settings};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use worker::Worker;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// Time between two looks at whether it is to end, or to tell its counts.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Sockets that listen, one per worker.
+#[derive(Debug)]
+pub struct Listener {
+    sockets: Vec<TcpListener>,
+    local: SocketAddr,
+}
+
+impl Listener {
+    /// Listen on an address with so many sockets; port 0 picks one.
+    pub fn bind(at: SocketAddr, workers: usize) -> io::Result<Self> {
+        // with several sockets on a port nobody would be told that it is in use
+        let first = socket(at, false)?;
+        let local = first.local_addr()?;
+        if workers == 1 {
+            return Ok(Self { sockets: vec![first], local });
+        }
+        drop(first);
+        let sockets = (0..workers).map(|_| socket(local, true)).collect::<io::Result<_>>()?;
+        Ok(Self { sockets, local })
+    }
+
+    /// Address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Serve until `stop`. `told` gets the counts in these intervals, if any, and at once when `asked` is raised: all that was
+    /// received before is in them. The last ones are returned.
+    pub fn serve(
+        self,
+        settings: &Settings,
+        stop: &AtomicBool,
+        asked: &AtomicBool,
+        every: Option<Duration>,
+        mut told: impl FnMut(&Counters),
+    ) -> io::Result<Counters> {
+        raise_file_limit();
+        let board = Board::new(self.sockets.len());
+        let ended: io::Result<()> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..)
+                .zip(self.sockets)
+                .map(|(number, socket)| {
+                    let settings =
+                        Settings { seed: settings.seed.wrapping_add(2 * number as u64), ..settings.clone() };
+                    let board = &board;
+                    scope.spawn(move || {
+                        let ended = work(number, socket, &settings, board);
+                        // one that cannot go on ends all
+                        board.over.store(true, Ordering::Relaxed);
+                        ended
+                    })
+                })
+                .collect();
+            let mut last = Instant::now();
+            while !stop.load(Ordering::Relaxed) && !board.over.load(Ordering::Relaxed) {
+                thread::sleep(TURN);
+                let wants = asked.swap(false, Ordering::Relaxed);
+                if wants {
+                    board.ask();
+                }
+                if wants || every.is_some_and(|every| last.elapsed() >= every) {
+                    last = Instant::now();
+                    told(&board.sum());
+                }
+            }
+            board.over.store(true, Ordering::Relaxed);
+            let panicked = |_| Err(io::Error::other("a worker panicked"));
+            workers.into_iter().map(|one| one.join().unwrap_or_else(panicked)).collect()
+        });
+        ended.map(|()| board.sum())
+    }
+}
+
+fn work(number: usize, socket: TcpListener, settings: &Settings, board: &Board) -> io::Result<()> {
+    let mut worker = Worker::new(socket, settings.delay_ns)?;
+    match settings.protocol {
+        Protocol::Http => worker.run(&mut Http::new(settings), number, board),
+        Protocol::Mqtt => worker.run(&mut Mqtt::new(settings), number, board),
+    }
+}
+
+/// Where workers leave their counts, and what they are told.
+#[derive(Debug)]
+struct Board {
+    /// All are to end.
+    over: AtomicBool,
+    /// Counts that were asked for so far.
+    asked: AtomicU64,
+    /// Counts of each worker, and how many times it had been asked when it left them.
+    counts: Mutex<Vec<(u64, Counters)>>,
+}
+
+impl Board {
+    fn new(workers: usize) -> Self {
+        let counts = Mutex::new(vec![(0, Counters::new()); workers]);
+        Self { over: AtomicBool::new(false), asked: AtomicU64::new(0), counts }
+    }
+
+    fn leave(&self, number: usize, asked: u64, counters: Counters) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)[number] = (asked, counters);
+    }
+
+    /// Ask all workers for their counts, and wait for them.
+    fn ask(&self) {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let all = || {
+            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.iter().all(|(asked, _)| *asked >= number)
+        };
+        while !all() && !self.over.load(Ordering::Relaxed) {
+            thread::sleep(TURN / 10);
+        }
+    }
+
+    fn sum(&self) -> Counters {
+        let mut sum = Counters::new();
+        for (_, counters) in self.counts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            for (name, value) in counters {
+                *sum.entry(name).or_default() += value;
+            }
+        }
+        sum
+    }
+}
+
+fn socket(at: SocketAddr, shares: bool) -> io::Result<TcpListener> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if shares {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &at)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// As many connections as this user may have.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _as_it_was = setrlimit(Resource::Nofile, limit);
+}

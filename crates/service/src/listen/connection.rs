@@ -1,0 +1,137 @@
+//! One connection: what came and was not used, and what waits to be sent.
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use std::net::TcpStream;
+
+/// Bytes that say nothing.
+static FILL: [u8; 64 << 10] = [b'x'; 64 << 10];
+/// Bytes that wait for a connection to take them; a connection that has as many and is to get more is given up.
+const SLOW: usize = 8 << 20;
+/// Bytes on their way above which nothing more is taken from a connection.
+const FULL: usize = 256 << 10;
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// It is closed when everything is sent.
+    Finishing,
+    /// Everything is sent and said to be the end; what the peer still sends is dropped, so that it is not reset.
+    Lingering,
+    /// To be closed now.
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub stream: TcpStream,
+    pub stage: Stage,
+    /// The peer sends no more.
+    pub ended: bool,
+    /// What came and was not used.
+    pub input: Vec<u8>,
+    /// What waits to be sent, from `sent` on, and bytes that say nothing after it.
+    output: Vec<u8>,
+    sent: usize,
+    fill: usize,
+    /// Bytes that wait for their time.
+    pub delayed: usize,
+    /// Whether epoll waits for room to send.
+    pub waits_for_room: bool,
+    /// Whether epoll waits for what comes.
+    pub waits_for_input: bool,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            stage: Stage::Open,
+            ended: false,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            fill: 0,
+            delayed: 0,
+            waits_for_room: false,
+            waits_for_input: true,
+        }
+    }
+
+    /// Bytes that are not sent.
+    pub fn unsent(&self) -> usize {
+        self.output.len() - self.sent + self.fill
+    }
+
+    /// Whether it is to wait with what it asks for.
+    pub fn is_full(&self) -> bool {
+        self.fill > 0 || self.unsent() + self.delayed > FULL
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        if self.unsent() > SLOW {
+            self.stage = Stage::Gone;
+            return;
+        }
+        if self.unsent() > 0 {
+            self.output.resize(self.output.len() + std::mem::take(&mut self.fill), b'x');
+            self.output.extend_from_slice(bytes);
+            return;
+        }
+        let taken = self.push(bytes);
+        if taken < bytes.len() {
+            self.output.extend_from_slice(&bytes[taken..]);
+        }
+    }
+
+    pub fn fill(&mut self, length: usize) {
+        self.fill += length;
+        self.flush();
+    }
+
+    /// Send what waits.
+    pub fn flush(&mut self) {
+        if self.sent < self.output.len() {
+            let waiting = std::mem::take(&mut self.output);
+            self.sent += self.push(&waiting[self.sent..]);
+            self.output = waiting;
+            if self.sent < self.output.len() {
+                return;
+            }
+            // idle connections keep no memory
+            (self.output, self.sent) = (Vec::new(), 0);
+        }
+        while self.fill > 0 {
+            match self.push(&FILL[..self.fill.min(FILL.len())]) {
+                0 => break,
+                taken => self.fill -= taken,
+            }
+        }
+    }
+
+    /// What the kernel takes.
+    fn push(&mut self, mut bytes: &[u8]) -> usize {
+        let all = bytes.len();
+        while !bytes.is_empty() && self.stage != Stage::Gone {
+            match send(&self.stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => self.stage = Stage::Gone,
+            }
+        }
+        all - bytes.len()
+    }
+
+    /// Go on to the end, if everything is sent; whether it lingers from now on.
+    pub fn finish(&mut self) -> bool {
+        let ready = self.stage == Stage::Finishing && self.unsent() == 0 && self.delayed == 0;
+        if ready {
+            let said = shutdown(&self.stream, Shutdown::Write);
+            self.stage = if said.is_ok() { Stage::Lingering } else { Stage::Gone };
+            self.input = Vec::new();
+        }
+        ready && self.stage == Stage::Lingering
+    }
+}

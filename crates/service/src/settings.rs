@@ -1,0 +1,101 @@
+//! Settings of a server.
+
+use serde::Deserialize;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Largest body of a response, bytes.
+pub const BODY_MAX: usize = 64 << 20;
+/// Most workers.
+const WORKERS_MAX: usize = 64;
+
+/// What is served, and how.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// `http` or `mqtt`.
+    pub protocol: Protocol,
+    /// Address and port; port 0 picks one.
+    pub listen: SocketAddr,
+    /// Threads, each with its share of the connections. MQTT has one: every message may concern every client.
+    #[serde(default = "one")]
+    pub workers: usize,
+    /// Time before each reply, nanoseconds.
+    #[serde(default)]
+    pub delay_ns: u64,
+    /// HTTP: bytes of a body where the path is no number.
+    #[serde(default)]
+    pub size: usize,
+    /// Share of requests (HTTP) or of connections (MQTT) that are refused, 0 to 1.
+    #[serde(default)]
+    pub error_share: f64,
+    /// HTTP: status of refused requests.
+    #[serde(default = "unavailable")]
+    pub error_status: u16,
+    /// Share of requests (HTTP) or of acknowledgements of messages (MQTT) that are not sent, 0 to 1.
+    #[serde(default)]
+    pub drop_share: f64,
+    /// Seed of both shares.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// Which protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// HTTP/1.1 (RFC 9112).
+    Http,
+    /// MQTT 3.1.1 and 5.0.
+    Mqtt,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn unavailable() -> u16 {
+    503
+}
+
+/// What is wrong with settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError {
+    /// The setting.
+    pub at: &'static str,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.what)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Reject values out of range.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let wrong = |at, what: String| Err(SettingsError { at, what });
+        for (at, share) in [("error_share", self.error_share), ("drop_share", self.drop_share)] {
+            if !(0.0..=1.0).contains(&share) {
+                return wrong(at, format!("{share} is not from 0 to 1"));
+            }
+        }
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            return wrong("workers", format!("{} is not from 1 to {WORKERS_MAX}", self.workers));
+        }
+        if self.protocol == Protocol::Mqtt && self.workers > 1 {
+            return wrong("workers", "a broker has one: every message may concern every client".into());
+        }
+        if self.size > BODY_MAX {
+            return wrong("size", format!("{} is over {BODY_MAX} bytes", self.size));
+        }
+        if !(400..=599).contains(&self.error_status) {
+            return wrong("error_status", format!("{} is not from 400 to 599", self.error_status));
+        }
+        Ok(())
+    }
+}

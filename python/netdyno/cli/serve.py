@@ -1,0 +1,120 @@
+"""`netdyno serve`: an HTTP or MQTT server to test against, with counters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from prometheus_client import CollectorRegistry
+
+from netdyno import units
+from netdyno.cli import console, values
+from netdyno.cli.options import Json
+from netdyno.core.server import Server
+from netdyno.errors import PASS
+from netdyno.export import prometheus
+from netdyno.export.server_metrics import ServerMetrics
+
+PORTS = {"http": 8080, "mqtt": 1883}
+"""Default ports."""
+
+
+def serve(
+    protocol: Annotated[
+        str,
+        typer.Argument(help="http or mqtt.", metavar="PROTOCOL", parser=values.one_of("PROTOCOL", *PORTS)),
+    ],
+    listen: Annotated[
+        str | None,
+        typer.Option(help="Default 127.0.0.1:8080 or :1883.", metavar="ADDRESS:PORT"),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(help="http: threads.", metavar="N", parser=values.whole("--workers", 1, 64)),
+    ] = 1,
+    size: Annotated[
+        str,
+        typer.Option(
+            help="http: bytes of a body where the path ends in no number.",
+            metavar="SIZE",
+            parser=values.size("--size"),
+        ),
+    ] = "2B",
+    delay: Annotated[
+        str,
+        typer.Option(help="Time before each reply.", metavar="TIME", parser=values.time("--delay")),
+    ] = "0s",
+    errors: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of requests (http) or connections (mqtt) to refuse.",
+            metavar="SHARE",
+            parser=values.share("--errors"),
+        ),
+    ] = None,
+    error_status: Annotated[
+        int,
+        typer.Option(
+            help="http: status of refused requests.",
+            metavar="N",
+            parser=values.whole("--error-status", 400, 599),
+        ),
+    ] = 503,
+    drop: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of requests (http) or messages (mqtt) to leave unanswered.",
+            metavar="SHARE",
+            parser=values.share("--drop"),
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of both shares.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 0,
+    duration: Annotated[
+        str | None,
+        typer.Option(help="End after this time.", metavar="TIME", parser=values.time("--duration")),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--prometheus", help="Serve counters to Prometheus.", metavar="ADDRESS:PORT"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Serve HTTP or MQTT to test against.
+
+    http answers any method; `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and 5.0, QoS 0 to 2.
+    Both can answer late, refuse a share, or leave a share unanswered. They count what they receive and send,
+    as a witness of a load, and print that at their end. They serve until Ctrl-C or --duration.
+
+        netdyno serve http --listen 192.0.2.1:80 --workers 4
+        netdyno serve mqtt --delay 20ms --drop 1%
+        netdyno serve http --errors 5% --duration 60s --json
+    """
+    settings: dict[str, Any] = {
+        "protocol": protocol,
+        "listen": listen or f"127.0.0.1:{PORTS[protocol]}",
+        "workers": workers,
+        "size": int(units.bound(size)),
+        "delay_ns": round(units.seconds(delay) * 1e9),
+        "error_share": errors or 0.0,
+        "error_status": error_status,
+        "drop_share": drop or 0.0,
+        "seed": seed,
+    }
+    exported = ServerMetrics(protocol)
+    if metrics:
+        registry = CollectorRegistry()
+        registry.register(exported)
+        prometheus.serve(metrics, registry)
+    server = Server(settings, exported.update)
+    with server:
+        console.note(f"{protocol} on {server.address}")
+        server.serve(units.seconds(duration) if duration else None)
+    counters = dict(server.counters)
+    if as_json:
+        console.document({"protocol": protocol, "counters": counters})
+    else:
+        rows = [(name.replace("_", " "), f"{value:,}") for name, value in counters.items()]
+        console.table(["counter", "value"], rows, right=["value"])
+    raise typer.Exit(PASS)

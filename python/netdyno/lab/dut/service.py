@@ -1,0 +1,97 @@
+"""Our own HTTP server and MQTT broker (`netdyno serve`) as devices under test."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from netdyno.core.daemon import program
+from netdyno.lab.dut.base import Settings, url_host
+from netdyno.lab.dut.counting_server import CountingServer
+
+
+class ServiceOptions(Settings):
+    """What both have."""
+
+    delay: float = Field(default=0.0, ge=0, le=3600)
+    """Seconds before each reply."""
+    error_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of requests (HTTP) or connections (MQTT) that are refused."""
+    drop_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of requests (HTTP) or messages (MQTT) that are left unanswered."""
+    seed: int = Field(default=0, ge=0, le=1 << 63)
+    """Seed of both shares."""
+
+
+class HttpOptions(ServiceOptions):
+    """Settings of the HTTP server."""
+
+    port: int = Field(default=80, ge=1, le=65535)
+    """TCP port that it listens on."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Threads that serve."""
+    size: int = Field(default=2, ge=0, le=64 << 20)
+    """Bytes of a body where the path ends in no number."""
+    error_status: int = Field(default=503, ge=400, le=599)
+    """Status of refused requests."""
+
+
+class MqttOptions(ServiceOptions):
+    """Settings of the MQTT broker."""
+
+    port: int = Field(default=1883, ge=1, le=65535)
+    """TCP port that it listens on."""
+
+
+class Service(CountingServer):
+    """`netdynod service`."""
+
+    protocol: ClassVar[str]
+    counted: ClassVar[tuple[str, str]]
+    """The counter of the witness, and in words."""
+
+    def command(self) -> list[str]:
+        values: dict[str, Any] = self.options.model_dump()
+        delay, port = values.pop("delay"), values.pop("port")
+        settings = {
+            "protocol": self.protocol,
+            "listen": f"{url_host(self.place.address)}:{port}",
+            "delay_ns": round(delay * 1e9),
+            **values,
+        }
+        return [str(program()), "service", "--settings", json.dumps(settings)]
+
+    def targets(self) -> dict[str, str]:
+        host = url_host(self.place.address)
+        return {self.protocol: f"{self.protocol}://{host}:{self.options.port}"}
+
+    def ports(self) -> list[tuple[socket.SocketKind, int]]:
+        return [(socket.SOCK_STREAM, self.options.port)]
+
+    def witness(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> dict[str, tuple[str, float]]:
+        name, words = self.counted
+        return {self.protocol: (words, after.get(name, 0.0) - before.get(name, 0.0))}
+
+
+class HttpService(Service):
+    """The HTTP server."""
+
+    driver: ClassVar[str] = "http-server"
+    Options = HttpOptions
+    protocol: ClassVar[str] = "http"
+    counted: ClassVar[tuple[str, str]] = ("requests", "requests")
+
+
+class MqttService(Service):
+    """The MQTT broker."""
+
+    driver: ClassVar[str] = "mqtt-broker"
+    Options = MqttOptions
+    protocol: ClassVar[str] = "mqtt"
+    counted: ClassVar[tuple[str, str]] = ("messages_received", "publishes received")
