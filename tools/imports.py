@@ -20,7 +20,7 @@ CRATES = TOP / "crates"
 LAYERS = [
     ["dpdk-sys", "memif", "outcome", "packet", "timer"],
     ["dpdk", "protocol", "stack"],
-    ["engine", "models"],
+    ["engine", "models", "service"],
     ["profile"],
     ["impair", "capture"],
     ["element", "run"],

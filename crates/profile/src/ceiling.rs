@@ -14,8 +14,6 @@ pub const TARGETS: usize = 1_000;
 /// Most texts that a group's source addresses are written in, and most addresses of all groups together.
 pub const SOURCES: usize = 1_000;
 const ADDRESSES: usize = 1 << 20;
-/// Most stages of a load.
-pub const STAGES: usize = 10_000;
 /// Most cores of the sockets transport: what a set of cores has room for.
 pub const CORES: usize = 1_024;
 /// Most ports: as many as DPDK has room for.

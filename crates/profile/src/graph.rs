@@ -48,7 +48,7 @@ pub struct GraphFile {
     #[serde(default)]
     pub huge_pages: bool,
     /// Memory for packets. Default 256MiB.
-    #[serde(default = "crate::transport::default_memory")]
+    #[serde(default = "crate::default_memory")]
     pub memory: Size,
 }
 
@@ -166,7 +166,7 @@ pub struct GraphPort {
     pub device: String,
     /// Queues in each direction, 1 to 16. Default 1. Flows are spread over receive queues by the port, if it can; if it cannot,
     /// there is one receive queue.
-    #[serde(default = "crate::transport::one_queue")]
+    #[serde(default = "crate::one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
     /// How a port with several queues spreads what it receives, if it can (RSS). Default flow.
