@@ -51,6 +51,7 @@ def test_every_longest_length_is_found(count: int) -> None:
 
 
 @root
+@pytest.mark.full
 def test_a_chain_is_searched_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

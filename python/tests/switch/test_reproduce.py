@@ -121,3 +121,5 @@ def test_a_study_is_measured_and_kept(
     )
     assert json.loads((tmp_path / "kept" / "small.json").read_text()) == found
     ElementTree.parse(tmp_path / "kept" / "small.svg")
+    (page,) = (tmp_path / "runs").glob("*/*.html")
+    assert "functions hold the target" in page.read_text()

@@ -98,3 +98,75 @@ def _echo(made: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := made.recv(4096):
             made.sendall(data)
+
+
+@dataclass(frozen=True)
+class DatagramReport:
+    """Datagrams that were sent one after the other by each of several senders."""
+
+    sent: int
+    lost: int
+    """Without an echo within `GONE`."""
+    longest: float
+    """Longest time until an echo, seconds."""
+
+
+GONE = 3.0
+"""Seconds after which a datagram without an echo is lost."""
+
+
+class Datagrams:
+    """Senders of numbered UDP datagrams. Each awaits the echo before the next: no queue can overflow."""
+
+    def __init__(self, lab: ChainLab, port: int, count: int = 4) -> None:
+        self._stop = threading.Event()
+        self._address = (layout.addresses(lab.chain).server, port)
+        server, client = lab.network.namespace(SERVER), lab.network.namespace(CLIENT)
+        self._reports: list[DatagramReport] = []
+        self._server = namespace.inside(server, _datagram_socket)
+        self._server.bind(("", port))
+        self._clients = [namespace.inside(client, _datagram_socket) for _ in range(count)]
+        self._echo = threading.Thread(target=self._answer)
+        self._threads = [threading.Thread(target=self._talk, args=(one,)) for one in self._clients]
+        for thread in (self._echo, *self._threads):
+            thread.start()
+
+    def finish(self) -> DatagramReport:
+        """Stop sending, and add up what all senders saw."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._echo.join()
+        for one in (*self._clients, self._server):
+            one.close()
+        found = self._reports
+        return DatagramReport(
+            sum(one.sent for one in found), sum(one.lost for one in found), max(one.longest for one in found)
+        )
+
+    def _answer(self) -> None:
+        self._server.settimeout(0.1)
+        while any(thread.is_alive() for thread in self._threads) or not self._stop.is_set():
+            with contextlib.suppress(OSError):
+                data, sender = self._server.recvfrom(SIZE)
+                self._server.sendto(data, sender)
+
+    def _talk(self, made: socket.socket) -> None:
+        sent, lost, longest = 0, 0, 0.0
+        while not self._stop.wait(PAUSE / 5):
+            message, began = b"%0*d" % (SIZE, sent), time.monotonic()
+            sent += 1
+            try:
+                made.sendto(message, self._address)
+                while made.recv(SIZE) != message:
+                    continue
+                longest = max(longest, time.monotonic() - began)
+            except OSError:
+                lost += 1
+        self._reports.append(DatagramReport(sent, lost, longest))
+
+
+def _datagram_socket() -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(GONE)
+    return made
