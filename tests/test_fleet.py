@@ -36,8 +36,12 @@ def ended(fleet: FleetLab) -> None:
 @pytest.mark.parametrize("launcher", ["local", "ssh"])
 def test_the_total_is_the_servers_own_count(fleet: FleetLab, launcher: str) -> None:
     fleet.up(fleet.local() if launcher == "local" else fleet.sshd())
-    done = fleet.run(*fleet.load(2))
+    junit = fleet.lab.base / "junit.xml"
+    done = fleet.run(*fleet.load(1, "--junit", str(junit)))
     assert done.code == 0, done.text
+    assert done.folder is not None
+    assert "Clock offset" in (done.folder / "report.html").read_text()
+    assert "<testcase" in junit.read_text()
     (group,) = done.trial.groups
     counted = fleet.counted()
     assert set(counted) == {"a", "b", "c"}

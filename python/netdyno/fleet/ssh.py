@@ -197,7 +197,9 @@ class Session:
         try:
             self._notes.undo(*self._entries)
         finally:
-            self._process.wait(5.0)
+            # it was killed by then, unless it cannot be
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5.0)
 
 
 class Ssh:
