@@ -50,7 +50,7 @@ class Mechanism(StrEnum):
     NOT_OBSERVABLE = "not observable"
     """Something was changed of which no counter is known, or was read."""
     CONTRADICTED = "contradicted"
-    """Counters of all that was changed were read, and none moved."""
+    """Counters of all that was changed were read, and none moved as would explain the difference."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def mechanism_words(of: str, counters: str) -> str:
     """Whether counters tell how a difference came about; `counters` are those that moved, or were read."""
     return {
         Mechanism.OBSERVED: f"mechanism observed: {counters} moved",
-        Mechanism.CONTRADICTED: f"mechanism contradicted: none of its counters moved ({counters})",
+        Mechanism.CONTRADICTED: f"mechanism contradicted: no counter moved as would explain this ({counters})",
     }.get(Mechanism(of), "mechanism not observable: no counter of it is known, or was read")
 
 
