@@ -90,7 +90,10 @@ class ChainLab:
 
     def _up(self, stack: ExitStack) -> None:
         if self.folder is None:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-chain-")))
+            folder = Path(tempfile.gettempdir()) / f"nd-chain-{secrets.token_hex(8)}"
+            stack.callback(self.notes.undo, self.notes.write("path", path=str(folder)))
+            folder.mkdir(mode=0o700)
+            self.folder = folder
         made = layout.topology(self.chain, self.paths)
         network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
         self._network = stack.enter_context(network)
