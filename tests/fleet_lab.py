@@ -48,6 +48,8 @@ class FleetLab:
         self.tag = f"ndf{os.getpid()}x{time.monotonic_ns() % 100000}"
         self.name = self.tag
         self.server = f"{self.tag}-s"
+        self.noted: dict[str, dict[str, Any]] = {}
+        """The agents that came up."""
         lab.at_end(self.down)
         self._up()
 
@@ -138,6 +140,7 @@ class FleetLab:
         self.file = self.lab.write("hosts.yaml", "\n".join(lines) + "\n")
         done = self.run("fleet", "up", self.file)
         assert done.code == 0, done.text
+        self.noted = self.agents()
 
     @property
     def prefix(self) -> tuple[str, ...]:
@@ -187,6 +190,14 @@ class FleetLab:
         names = {address: host for host, address in HOSTS.items()}
         lines = (self.lab.base / "access.log").read_text().splitlines()
         return Counter(names[line.split()[0]] for line in lines)
+
+    def clean(self) -> None:
+        """Fail if anything is left."""
+        self.lab.clean()
+        folders = (Path("/run/netdyno"), Path("/tmp"))
+        assert not [path for folder in folders for path in folder.glob(f"nd-fleet-{self.name}*")]
+        made = [one["folder"] for one in self.noted.values() if one["folder"]]
+        assert not [folder for folder in made if Path(folder).exists()]
 
     def down(self) -> None:
         """Remove the namespaces."""

@@ -30,7 +30,7 @@ def ended(fleet: FleetLab) -> None:
     """Take the fleet down; nothing is left."""
     done = fleet.run("fleet", "down", fleet.name)
     assert done.code == 0, done.text
-    fleet.lab.clean()
+    fleet.clean()
 
 
 @pytest.mark.parametrize("launcher", ["local", "ssh"])
@@ -121,7 +121,7 @@ def test_a_fleet_comes_up_whole_or_not_at_all(fleet: FleetLab) -> None:
     away = f"{{name: d, namespace: {fleet.tag}-away}}"
     with pytest.raises(AssertionError, match=r"ND-92-90.*host d: there is no namespace"):
         fleet.up([*fleet.local(), away])
-    fleet.lab.clean()
+    fleet.clean()
     done = fleet.run("fleet", "doctor", fleet.file)
     assert done.code == 92
     assert f"d: there is no namespace {fleet.tag}-away" in done.out
@@ -146,4 +146,4 @@ def test_what_a_killed_start_has_begun_is_ended(fleet: FleetLab) -> None:
     if (lab.state / "fleet" / f"{fleet.name}.json").exists():
         assert fleet.run("fleet", "down", fleet.name).code == 0
     assert fleet.run("restore").code == 0
-    lab.clean()
+    fleet.clean()

@@ -44,7 +44,9 @@ class Local:
         if socket.exists():
             fix = f"End what serves there, or run `netdyno fleet down {fleet}`"
             raise Error("ND-92-90", "another agent has its socket", at=str(socket), fix=fix)
-        daemon = Daemon(socket, socket.with_suffix(".log"), namespace=host.namespace, notes=notes)
+        log = socket.with_suffix(".log")
+        notes.write("path", path=str(log))
+        daemon = Daemon(socket, log, namespace=host.namespace, notes=notes)
         return Agent(host, str(socket), daemon.pid, start_time(daemon.pid), boot_id())
 
     def connect(self, agent: Agent, token: str, notes: Journal) -> Direct:
