@@ -249,7 +249,7 @@ def mechanism_words(of: str, counters: str) -> str:
     """Whether counters tell how a difference came about; `counters` are those that moved, or were read."""
     return {
         Mechanism.OBSERVED: f"mechanism observed: {counters} moved",
-        Mechanism.CONTRADICTED: f"mechanism contradicted: no counter moved as would explain this ({counters})",
+        Mechanism.CONTRADICTED: f"mechanism contradicted: no counter moved as would explain it ({counters})",
     }.get(Mechanism(of), "mechanism not observable: no counter of it is known, or was read")
 
 

@@ -43,6 +43,9 @@ HELPED, WORSE = 0.8, 1.5
 that is to grow it is the share that there was before."""
 HARM = {"psi.memory.full": 50_000.0, "TcpExtTCPMemoryPressures": 0.0}
 """More than so much a second says that memory is short: microseconds in which all waited, and how often."""
+SLO, SINCE = "slo.broken", "slo.since"
+"""Gauges of a load that runs beside: whether its last run broke the SLO, and when that run began. A step is
+judged by a run that began after it."""
 REST = 5.0
 """Seconds between the end of one attempt and the next."""
 WAIT, LONGEST = 600.0, 14400.0
@@ -201,6 +204,10 @@ class _Attempt:
     """The share that bound before the latest."""
     first: float
     """The share that bound before the first."""
+    began: float
+    """When the latest was taken."""
+    kept: bool
+    """Whether the SLO was kept before the first of them."""
     gain: float
     """The rate before the latest, at its best."""
     before: list[float]
@@ -338,7 +345,9 @@ class Watcher:
             state.punish(sample.time)
             return
         binding = max(state.seen)
-        state.attempt = _Attempt(now, binding, binding, max(state.gains), list(state.gains))
+        state.attempt = _Attempt(
+            now, binding, binding, sample.time, not sample.rate(SLO), max(state.gains), list(state.gains)
+        )
         self._expected[rule.tunable] = value
 
     def _look(
@@ -354,6 +363,11 @@ class Watcher:
         verdict = self._grown(rule, attempt) if rule.gain else self._still(attempt)
         if harm:
             yield self._back(name, rule, state, attempt, f"memory is short ({harm})", sample.time)
+        elif attempt.kept and sample.rate(SLO):
+            yield self._back(name, rule, state, attempt, "the SLO is broken, it was kept before", sample.time)
+        elif SINCE in sample.rates and sample.rate(SINCE) < attempt.began:
+            # no run of the load that began after the step has ended
+            return
         elif verdict == "helped":
             yield Say(f"{rule.tunable} = {now} helped: {self._proof(rule, attempt)}")
             state.wait = WAIT
@@ -381,6 +395,7 @@ class Watcher:
             state.end(sample.time + REST)
         else:
             attempt.steps += 1
+            attempt.began = sample.time
             attempt.binding = max(attempt.windows[1:][-LOOK:])
             attempt.windows, attempt.gains = [], []
             self._expected[rule.tunable] = value

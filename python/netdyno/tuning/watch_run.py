@@ -87,9 +87,10 @@ class NamespaceWatch:
         reaching: bool = True,
         seen: Callable[[Sample], None] = lambda sample: None,
         notes: Journal | None = None,
+        probe: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self.where = where
-        self._log, self._seen = log, seen
+        self._log, self._seen, self._probe = log, seen, probe
         self._dry = dry
         self._reaching = reaching
         self._notes = notes or journal()
@@ -282,6 +283,7 @@ class NamespaceWatch:
             # they are those of connections that came later
             self._widen(int(self._first[RECEIVE]), int(values.get(RECEIVE, 0)))
         rates |= self._bound(rates, values)
+        rates |= self._probe()
         rates["ports.short"] = gauges.shortage(self._ports(rates.get("sockets.TCP.tw", 0.0)), rates)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
 

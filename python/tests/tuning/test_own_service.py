@@ -22,6 +22,7 @@ from netdyno.stats.observation import Observation
 from netdyno.stats.winner import winners
 from netdyno.tuning import slos
 from netdyno.tuning.bench import SERVER, Spec, topology
+from netdyno.tuning.slo_probe import SloProbe
 from netdyno.tuning.verbs import own_service
 
 from ..conftest import root
@@ -177,6 +178,24 @@ def test_a_server_that_does_not_serve_is_an_error(site: Site, server: str, why: 
     )
     with pytest.raises(Error, match=why):
         load.serve(site)
+
+
+def test_a_probe_says_which_slo_a_run_breaks(tmp_path: Path) -> None:
+    def probed(load: str) -> str:
+        options = {"load": load, "metrics": ["p99[ms]=p99 (.+)"], "slo": ["p99 <= 50ms"]}
+        return SloProbe(CommandLoad(options), None).once(Site(None, None, "127.0.0.1", tmp_path), 1)
+
+    assert probed("echo p99 49ms") == ""
+    assert probed("echo p99 0.06s") == "p99 <= 50ms is broken: 60"
+    assert probed("false").startswith("the load failed: it ended with status 1")
+    assert "no number for p99" in probed("echo nothing")
+    with pytest.raises(Error, match="ND-92-23"):
+        probed("no-such-program")
+
+
+def test_a_load_beside_a_watch_is_for_its_slo(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(["tune", "watch", "--load", "x", "--metric", "a=b", "--better", "lower"]) == 104
+    assert "--slo" in capfd.readouterr().err
 
 
 @root

@@ -515,3 +515,26 @@ def test_a_rate_that_doubles_is_said_to_have_grown() -> None:
     assert rank_sum([1, 1], [1, 1]) == 1
     assert not grown([1.0, 1.0], [1.3, 1.3])
     assert grown([1.0, 1.0], [1.3, 1.3, 1.3])
+
+
+def test_a_step_after_which_the_slo_breaks_is_taken_back() -> None:
+    """A load beside runs for 4 s each; the step helps its counter, and doubles the delay."""
+
+    def watched(before: float, after: float) -> World:
+        def load(t: float, world: World) -> None:
+            began = t - t % 4 - 4
+            since = next((s for s, a in world.of(Set)), math.inf)
+            world.more = {"slo.since": began, "slo.broken": after if began > since else before}
+
+        return World(lambda t, value: 500.0 if value == 128 else 0.0).run(40, load)
+
+    broken = watched(0.0, 1.0)
+    assert [type(a) for _, a in broken.actions if not isinstance(a, Say)] == [Set, Revert]
+    assert "the SLO is broken, it was kept before" in broken.of(Revert)[0][1].why
+    assert broken.value == 128
+    kept = watched(0.0, 0.0)
+    assert kept.value == 256 and not kept.of(Revert)
+    # it is judged by a run of the load that began after the step, and not sooner
+    assert kept.of(Say)[-1][0] >= kept.of(Set)[0][0] + 4
+    # what was broken before is no fault of the step
+    assert watched(1.0, 1.0).value == 256

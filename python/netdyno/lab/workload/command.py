@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,12 +25,14 @@ from netdyno.lab.workload.base import (
     start_server,
 )
 from netdyno.system import namespace, proc
-from netdyno.system.process import Process, find
+from netdyno.system.process import Process
 
 LISTENING = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 """State of a socket that takes what comes, in the files of /proc/net."""
 UNIX_LISTENING = 0x10000
 """Flag of a listening socket in /proc/net/unix."""
+SYSTEM = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
+"""Where programs are that the PATH of a user may not name."""
 LOOK = 0.02
 """Seconds between two looks at whether a server listens."""
 
@@ -107,7 +110,11 @@ class CommandLoad(Workload):
 def words(command: str, site: Site, seed: int) -> list[str]:
     """A command as it is started: words by the rules of a shell, without one."""
     filled = [w.replace("{address}", site.address).replace("{seed}", str(seed)) for w in shlex.split(command)]
-    return [find(filled[0], "that provides it"), *filled[1:]]
+    program = shutil.which(filled[0]) or shutil.which(filled[0], path=SYSTEM)
+    if program is None:
+        what = f"the program {filled[0]} is missing"
+        raise Error("ND-92-23", what, at=command, fix="Install it, or give its path")
+    return [program, *filled[1:]]
 
 
 def listens(server: Process, space: str | None) -> bool:

@@ -16,8 +16,13 @@ import typer
 from netdyno import files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
+from netdyno.errors import Error
+from netdyno.lab.workload.command import CommandLoad
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import watch as core
+from netdyno.tuning.slo_probe import SloProbe
+from netdyno.tuning.verbs import own_service
+from netdyno.tuning.verbs.own_service import Better, Load, MetricOf, SloText
 from netdyno.tuning.verbs.params import need_namespace, need_root
 from netdyno.tuning.watch_run import NamespaceWatch, document, recorded, words
 from netdyno.units import seconds
@@ -32,6 +37,10 @@ def watch(
     where: Annotated[
         str | None, typer.Option(help="A network namespace, as of a service.", metavar="NAMESPACE")
     ] = None,
+    load: Load = None,
+    metric: MetricOf = None,
+    better: Better = None,
+    slo: SloText = None,
     allow_global: Annotated[
         bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
     ] = False,
@@ -69,14 +78,26 @@ def watch(
     not repeated for a long while; one that helped stays until the end. No value is set below its old one.
     When somebody else changes one of these parameters, all changes stop.
 
+    With --load and --slo that load runs in the namespace time after time, and a step after which it breaks
+    the SLO that it kept before is undone.
+
     Each action is printed with its reason. At the end, however it ends, the old values are restored. Needs
     root.
 
         sudo netdyno tune watch --where web --dry-run
 
         sudo netdyno tune watch --global --not net.ipv4.tcp_congestion_control
+
+        sudo netdyno tune watch --where web --load 'wrk -d3s --latency http://127.0.0.1/' --metric \\
+        'p99[ms]=99% +(\\S+)' --slo 'p99 <= 50ms'
     """
     need_namespace(where)
+    own = own_service.chosen(load, metric or [], better or [], None, slo or [], None)
+    if own is not None and not slo:
+        fix = "Add --slo, like --slo 'p99 <= 50ms'"
+        raise Error(
+            "ND-104-22", "a load beside a watch is for its SLO, and there is none", at="--load", fix=fix
+        )
     chosen = core.without(core.rules(rules), leave or [])
     need_root("setting kernel parameters")
     if not dry:
@@ -100,9 +121,17 @@ def watch(
                     kept.write(json.dumps(recorded(sample)).encode() + b"\n")
                     kept.flush()
 
+        probe = stack.enter_context(SloProbe(CommandLoad(own.options), where)) if own else None
         with interrupts.shielded():
             watching = NamespaceWatch(
-                chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only, seen=seen
+                chosen,
+                where,
+                log,
+                allow_global=allow_global,
+                dry=dry,
+                reaching=not new_only,
+                seen=seen,
+                probe=probe.gauges if probe else dict,
             )
         try:
             names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
