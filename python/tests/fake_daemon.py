@@ -532,6 +532,25 @@ def reflect(udp: int, tcp: int, bind: str) -> None:
         counts["datagrams_sent"] += 1
 
 
+def service(listen: str) -> None:
+    """Accept connections; counters on SIGUSR1 and at the end."""
+    host, _, port = listen.rpartition(":")
+    listener = socket.create_server((host, int(port)))
+    counts = {"connections": 0, "requests": 0, "messages_received": 0}
+
+    def show(number: int, _: Any) -> None:
+        print(json.dumps({"counters": counts}), flush=True)
+        if number == signal.SIGTERM:
+            os._exit(0)
+
+    signal.signal(signal.SIGUSR1, show)
+    signal.signal(signal.SIGTERM, show)
+    print(json.dumps({"ready": {"address": listen}}), flush=True)
+    while True:
+        listener.accept()[0].close()
+        counts["connections"] += 1
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--version"]:
         print("netdynod 0.0.0-fake")
@@ -552,6 +571,10 @@ def main() -> None:
         parser.add_argument("--bind", default="0.0.0.0")
         got = parser.parse_args(sys.argv[2:])
         reflect(got.udp, got.tcp, got.bind)
+        return
+    if sys.argv[1:2] == ["service"]:
+        parser.add_argument("--settings", required=True)
+        service(json.loads(parser.parse_args(sys.argv[2:]).settings)["listen"])
         return
     parser.add_argument("--socket", required=True)
     parser.add_argument("--log-json", action="store_true")
