@@ -88,7 +88,7 @@ impl Listener {
             }
             board.over.store(true, Ordering::Relaxed);
             let panicked = |_| Err(io::Error::other("a worker panicked"));
-            workers.into_iter().map(|one| one.join().unwrap_or_else(panicked)).collect()
+            workers.into_iter().try_for_each(|one| one.join().unwrap_or_else(panicked))
         });
         ended.map(|()| board.sum())
     }

@@ -58,9 +58,9 @@ impl Output {
         self.actions.push(Action::Wake(id, at));
     }
 
-    /// Take what was asked for: bytes to send by connection, and connections to close. For tests.
+    /// Take what was asked for. For tests.
     #[doc(hidden)]
-    pub fn take(&mut self) -> (Vec<(ConnectionId, Vec<u8>)>, Vec<ConnectionId>, Vec<(ConnectionId, u64)>) {
+    pub fn take(&mut self) -> Taken {
         let (mut sent, mut closed, mut wakes, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for action in self.actions.drain(..) {
             match action {
@@ -77,3 +77,7 @@ impl Output {
         (sent, closed, wakes)
     }
 }
+
+/// Bytes to send by connection, connections to close, and times to be called at.
+#[doc(hidden)]
+pub type Taken = (Vec<(ConnectionId, Vec<u8>)>, Vec<ConnectionId>, Vec<(ConnectionId, u64)>);
