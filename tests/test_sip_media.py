@@ -91,6 +91,8 @@ def called(lab: Lab, cable: Wire, uri: str, **more: Any) -> Done:
     return lab.run("run", lab.write("sip.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near))
 
 
+# beside other work SIPp was seen to echo not all of what came
+@pytest.mark.alone
 def test_sipp_echoes_our_audio(lab: Lab, cable: Wire, tmp_path: Path) -> None:
     with sipp(cable.far, Wire.FAR, tmp_path, "-rtp_echo") as uri:
         done = called(lab, cable, uri)

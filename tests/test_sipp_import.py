@@ -82,7 +82,7 @@ def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pyte
     """Our user agents play SIPp's `uas` behind our proxy, and SIPp's own `uac` calls one of them."""
     monkeypatch.setenv("NETDYNO_DAEMON", NETDYNOD)
     with SipServer({"listen": "127.0.0.1:0", "domain": "127.0.0.1", "role": "proxy"}) as server:
-        words = ("--user", "service", "--users", "1", "--rate", "1/s", "--duration", "8s", "--warmup", "0s")
+        words = ("--user", "service", "--users", "1", "--rate", "1/s", "--duration", "300s", "--warmup", "0s")
         uri = f"sip:{server.address}"
         child = lab.start("sip", "load", uri, "--scenario", built_in(lab, "uas"), *words, "--quiet")
         until(lambda: server.counters.get("bindings"), 120, "nobody has registered")
@@ -101,6 +101,8 @@ def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pyte
         ]
         with sipp(lab, *calls) as statistics:
             until(lambda: counted(statistics)["SuccessfulCall"] >= 20, 120, "the calls are not over")
+        # it waits for further calls
+        child.send_signal(signal.SIGINT)
         done = lab.wait(child)
     found = counted(statistics)
     assert (found["SuccessfulCall"], found["FailedCall"]) == (20, 0), done.text
