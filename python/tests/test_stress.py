@@ -52,6 +52,7 @@ def wait_for(number: int, parent: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.full
 def test_it_counts_runs_and_tells_the_worst() -> None:
     with started("--quiet", ONE, "2") as child:
         out, err = child.communicate(timeout=240)
@@ -61,6 +62,7 @@ def test_it_counts_runs_and_tells_the_worst() -> None:
     assert f"\n{ONE}: 2 of 2 passed, worst " in out
 
 
+@pytest.mark.full
 def test_many_run_beside_each_other() -> None:
     with started("--quiet", MANY, "1") as child:
         out, err = child.communicate(timeout=900)

@@ -1,7 +1,7 @@
 """Samples of long sweeps: `@pytest.mark.sampled(N)` on a parametrized test runs N of its cases, `./do test full` runs all.
 
 `@pytest.mark.sampled(N, of="NAME")` draws N of all tests that say so, whichever their files. Which N is drawn by the commit that is tested, so that each run of one commit draws the same, and the next commit
-others. `@pytest.mark.full` on a test leaves it to `./do test full` altogether.
+others; `points(STEP)` does so for a sweep within one test. `@pytest.mark.full` on a test leaves it to `./do test full` altogether.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ def commit() -> str:
 def drawn(cases: list[str], count: int, seed: str) -> set[str]:
     """`count` of the cases; the order in which they are given is of no matter."""
     return set(sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case}".encode()).digest())[:count])
+
+
+def points(step: int) -> tuple[int, int]:
+    """Where a sweep within one test begins, from 1 on, and its step: every `step`-th point, and all in `./do test full`."""
+    if FULL:
+        return 1, 1
+    return 1 + int(hashlib.sha256(commit().encode()).hexdigest(), 16) % step, step
 
 
 def sweep(item: pytest.Item) -> str:
