@@ -72,6 +72,8 @@ struct Connection {
     silence: u64,
     /// When the latest packet came.
     heard: u64,
+    /// When its timer goes off next; one that was set before for another time says nothing.
+    armed: u64,
     /// What to publish when it is lost.
     will: Option<(Arc<Message>, bool)>,
     /// Being closed: what comes is dropped.
@@ -391,6 +393,7 @@ impl Service for Mqtt {
             client: None,
             silence: CONNECT_WITHIN,
             heard: out.now,
+            armed: out.now + CONNECT_WITHIN,
             will: None,
             ends: false,
         });
@@ -421,8 +424,12 @@ impl Service for Mqtt {
 
     fn timer(&mut self, id: ConnectionId, out: &mut Output) {
         let Some(connection) = self.connection(id).filter(|one| one.silence > 0 && !one.ends) else { return };
+        if out.now < connection.armed {
+            return;
+        }
         let at = connection.heard.saturating_add(connection.silence);
         if at > out.now {
+            connection.armed = at;
             return out.wake_at(id, at);
         }
         self.counters.silent += 1;

@@ -25,6 +25,8 @@ const TURN: Duration = Duration::from_millis(50);
 const LINGER: u64 = 1_000_000_000;
 /// How long nothing is accepted after the process had no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of memory for replies that are kept for the next ones.
+const KEPT: usize = 16 << 20;
 /// The event of the socket that listens.
 const ACCEPT: u64 = u64::MAX;
 
@@ -155,7 +157,7 @@ impl Worker {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // no descriptor or memory is left: those that wait are accepted later
-                Err(error) if matches!(error.raw_os_error(), Some(23 | 24 | 12 | 105)) => {
+                Err(error) if is_full(&error) => {
                     self.pauses_until = Some(Instant::now() + PAUSE);
                     let nothing = EventFlags::empty();
                     epoll::modify(&self.epoll, &self.listener, EventData::new_u64(ACCEPT), nothing)?;
@@ -284,7 +286,9 @@ impl Worker {
                 self.delayed.push_back((at, id, what));
             }
         }
-        (self.out.bytes, self.out.actions) = (bytes, actions);
+        // a message for very many is not to stay here
+        (self.out.bytes, self.out.actions) =
+            (if bytes.capacity() > KEPT { Vec::new() } else { bytes }, actions);
         self.out.bytes.clear();
     }
 
@@ -383,6 +387,11 @@ impl Worker {
         service.closed(id, &mut self.out);
         self.apply();
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    let full = Errno::from_io_error(error);
+    matches!(full, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
 }
 
 impl Delayed {

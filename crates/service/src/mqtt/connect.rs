@@ -111,9 +111,11 @@ impl Mqtt {
         });
         if let Some(connection) = self.connection(id) {
             (connection.client, connection.silence, connection.will) = (Some(client), silence, will);
-        }
-        if silence > 0 {
-            out.wake_at(id, now + silence);
+            // else the timer that waits for CONNECT goes off first
+            if silence > 0 && now + silence < connection.armed {
+                connection.armed = now + silence;
+                out.wake_at(id, connection.armed);
+            }
         }
         let mut properties = Vec::new();
         if version == Version::V5 {

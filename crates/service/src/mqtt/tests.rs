@@ -332,8 +332,15 @@ fn silent_clients_are_closed() {
     bench.send(0, &Packet::PingReq);
     timer(&mut bench, 1, 10);
     assert_eq!(bench.closed, [1], "no CONNECT");
+    timer(&mut bench, 0, 10);
+    assert_eq!(
+        bench.wakes.last(),
+        Some(&(Bench::id(0), 24 * SECOND)),
+        "a timer for each, not one more for CONNECT"
+    );
+    assert_eq!(bench.wakes.len(), 3);
     timer(&mut bench, 0, 15);
-    assert_eq!(bench.wakes.last(), Some(&(Bench::id(0), 24 * SECOND)));
+    assert_eq!(bench.wakes.len(), 3);
     timer(&mut bench, 0, 24);
     assert_eq!(bench.closed, [1, 0]);
     assert_eq!(bench.got(0), ["connack false 0x0", "pingresp", "disconnect 0x8d"]);
