@@ -1,4 +1,4 @@
-"""A load that runs beside a watch, time after time, and says whether its SLO is kept."""
+"""A load that runs repeatedly during a watch, and whether its SLO is met."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def watch(
     not repeated for a long while; one that helped stays until the end. No value is set below its old one.
     When somebody else changes one of these parameters, all changes stop.
 
-    With --load and --slo that load runs in the namespace time after time, and a step after which it breaks
-    the SLO that it kept before is undone.
+    With --load and --slo that load runs repeatedly in the namespace; a step after which it breaks the
+    SLO that was met before is undone.
 
     Each action is printed with its reason. At the end, however it ends, the old values are restored. Needs
     root.
