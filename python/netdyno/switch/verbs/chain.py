@@ -113,8 +113,8 @@ def verify(
     """Set a chain up, and prove that packets of each class follow their path both ways, in order, once.
 
     Packets of each class are sent and followed by captures at all ports of all functions. TCP packets are
-    identified by their sequence numbers and datagrams by their payload, which a NAT does not change. The rule or
-    function where a packet leaves its path is named. Exit code 99 if one does. Needs root.
+    identified by their sequence numbers and datagrams by their payload, which a NAT does not change. The
+    rule or function where a packet leaves its path is named. Exit code 99 if one does. Needs root.
 
         sudo netdyno chain verify examples/chain.yaml
 
