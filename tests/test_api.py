@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from inconclusive import OF_TIME, Verdict
 from lab import Lab, root
+from ports import free_port
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -23,18 +23,12 @@ class _Pages(SimpleHTTPRequestHandler):
         pass
 
 
-def _free() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @root
 @pytest.mark.sampled(1, of="scripts")
 @pytest.mark.limit(300)
 def test_the_example_of_the_readme(lab: Lab, verdict: Verdict) -> None:
     (example,) = re.findall(r"```python\n(import netdyno\n.*?)```", README.read_text(), re.DOTALL)
-    port = _free()
+    port = free_port()
     lab.environment["MPLBACKEND"] = "Agg"
     # the port may be taken here; of speed and steal nothing is asked
     script = lab.write("example.py", example.replace(":8080/", f":{port}/").replace("50ms", "10min"))
@@ -58,6 +52,7 @@ def test_the_example_of_the_readme(lab: Lab, verdict: Verdict) -> None:
 SEARCH = """
 import netdyno
 from netdyno.search import rfc2544
+from ports import free_port
 
 found = netdyno.search({file!r}, rfc2544.throughput(resolution=0.05, repeat=2), duration=0.5)
 finding = found.finding(goal="ndr")

@@ -10,6 +10,7 @@ from typing import Any
 
 from failing.certified import Expired, OtherName, SelfSigned, _openssl, certificate
 from lab import Lab, group, profile, until
+from ports import free_port
 
 from netdyno.core.result import Result
 from netdyno.core.wire import FailureCount
@@ -52,17 +53,6 @@ acl_file {acl}
 """
 
 
-def ports(count: int) -> list[int]:
-    """Free ones of loopback."""
-    some = [socket.socket() for _ in range(count)]
-    for one in some:
-        one.bind(("127.0.0.1", 0))
-    found = [int(one.getsockname()[1]) for one in some]
-    for one in some:
-        one.close()
-    return found
-
-
 def answers(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
@@ -77,7 +67,7 @@ def certified(folder: Path, kind: Any) -> tuple[Path, Path, Path]:
 
 
 def test_servers_that_say_no_are_told_apart(lab: Lab) -> None:
-    web, tls, tls12, plain, mqtts, topics, expired, other, nobody = ports(9)
+    web, tls, tls12, plain, mqtts, topics, expired, other, nobody = (free_port() for _ in range(9))
     cert, key, _ = certified(lab.base, SelfSigned("", ""))
     # for nginx without a common cipher: this client has no kind of key exchange by RSA
     rsa, rsa_key = lab.base / "rsa.pem", lab.base / "rsa.key"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from lab import Done, Lab, until
+from ports import free_port
 
 PASSWORD = "pa{seq}/w@rd{{%"
 TOKEN = "tok-7Fh2/x+y=&q"
@@ -118,9 +119,7 @@ def nowhere(lab: Lab, done: Done, *secrets: str) -> None:
 
 def broker(lab: Lab, user: str, password: str) -> int:
     """A broker that lets in nobody else."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
+    port = free_port()
     users = lab.base / "users"
     users.touch(mode=0o600)
     subprocess.run(

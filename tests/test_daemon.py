@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from lab import NETDYNOD, PATIENT, Lab, group, profile, until
+from ports import free_port
 from rpc import Rpc
 
 from netdyno.core.client import Client
@@ -311,9 +312,7 @@ def test_pages_of_flows_add_up(connect: Any, sink: str) -> None:
 
 
 def test_tcp_only_with_the_token(lab: Lab) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     token = lab.base / "token"
     token.write_text("0123456789abcdef0123\n")
     start(lab, "--tcp", f"127.0.0.1:{port}", "--token-file", str(token))
@@ -400,9 +399,7 @@ def test_a_run_over_tcp_with_the_token(lab: Lab, sink: str) -> None:
     token.chmod(0o600)
     files = lab.base / "files"
     files.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     start(
         lab,
         "--tcp",

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,10 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
     paths = dict(re.findall(r"^(result|report) +(\S+)$", done.out, re.MULTILINE))
     assert {Path(path).parent for path in paths.values()} == {done.folder}, done.text
     document: dict[str, Any] = json.loads(Path(paths["result"]).read_text())
-    if document["comparison"]["too_few"]:
+    paths_compared = document["comparison"]
+    if paths_compared["too_few"] or paths_compared["unequal"]:
         assert done.code == 90, done.text
-        verdict.undisturbed()
+        verdict.lost_to_steal(Counter(paths_compared["again"]) + Counter(paths_compared["lost"]))
     assert done.code == 0, done.text
     booted(document)
     given(document, done.out)

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from inconclusive import OF_TIME, Verdict
 from lab import PATIENT, Lab, until
+from ports import free_port
 
 SERVER = Path(__file__).with_name("broken_server.py")
 
 
 def serve(lab: Lab, mode: str, after: int) -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
+    port = free_port()
     lab.spawn(sys.executable, str(SERVER), str(port), mode, str(after))
 
     def listens() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import signal
-import socket
 import urllib.request
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from lab import NETDYNOD, PATIENT, ROOT, Lab, group, profile, until
+from ports import free_port
 
 from netdyno.core.result import Result
 
@@ -245,9 +245,7 @@ def test_describe_and_doctor(lab: Lab) -> None:
 
 
 def test_metrics_are_served_while_it_runs(lab: Lab, reflector: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     wanted = document(reflector)
     wanted["phases"]["measure"] = "60s"
     child = lab.start("run", lab.write("p.json", wanted), "--prometheus", f"127.0.0.1:{port}", "-q")

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from lab import Lab, until
+from ports import free_port
 
 SERVERS = {
     "nginx": (
@@ -28,9 +29,7 @@ def answers(port: int) -> bool:
 
 def serve(lab: Lab, server: str) -> int:
     """A server on a free port of loopback."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
+    port = free_port()
     text, arguments = SERVERS[server]
     conf = lab.write("conf", text.format(base=lab.base, port=port))
     lab.spawn(server, *[one.format(base=lab.base, conf=conf) for one in arguments])

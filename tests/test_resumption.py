@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from lab import Done, Lab, group, profile, sh, until
+from ports import free_port
 
 ODD = str(Path(__file__).with_name("odd_peers.py"))
 BACK = {"reconnect": {"fixed": {"delay": "50ms"}}}
@@ -24,18 +25,11 @@ KEPT = {
 }
 
 
-def free(kind: int) -> int:
-    """A port of loopback that nobody has."""
-    with socket.socket(socket.AF_INET, kind) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 class Odd:
     """An odd peer, and what it saw."""
 
     def __init__(self, lab: Lab, what: str, kind: int) -> None:
-        self.port = free(kind)
+        self.port = free_port()
         self._log = lab.base / f"{what}.json"
         lab.spawn(
             sys.executable,
@@ -132,7 +126,7 @@ def test_an_odd_broker_gets_all_that_was_not_acknowledged_and_no_more_at_a_time(
 
 @pytest.mark.parametrize("version", ["3.1.1", "5.0"])
 def test_a_broker_that_restarts_gets_each_message_once(lab: Lab, version: str) -> None:
-    port = free(socket.SOCK_STREAM)
+    port = free_port()
     lab.write(
         "mosquitto.conf",
         f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab import NETDYNOD
+from ports import free_port
 
 from netdyno.sip.conformance import suite
 from netdyno.sip.dut.kamailio import _modules
@@ -38,12 +39,6 @@ UNTOLD = {"R06": "Kamailio raises a short expiry to its minimum"}
 @pytest.fixture(autouse=True)
 def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETDYNO_DAEMON", NETDYNOD)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

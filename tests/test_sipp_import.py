@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,16 +13,11 @@ from typing import Any
 
 import pytest
 from lab import NETDYNOD, Lab, until
+from ports import free_port
 
 from netdyno.sip.server import SipServer
 
 pytestmark = pytest.mark.skipif(not shutil.which("sipp"), reason="sipp is not installed")
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def built_in(lab: Lab, name: str) -> str:

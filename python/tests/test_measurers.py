@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 
 from netdyno.experiment.measurer import Load, LoadMeasurer, SettingMeasurer, TrialContext, TrialOutcome
 from netdyno.experiment.record import Record
@@ -107,15 +108,9 @@ def reflected(duts: Mapping[str, Any]) -> Load:
     return Load(variant, around(Path()))
 
 
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.mark.parametrize("made", [DaemonMeasurer, SimulatedLoads])
 def test_loads_are_measured(tmp_path: Path, made: Callable[[], LoadMeasurer]) -> None:
-    udp, tcp = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
+    udp, tcp = free_port(), free_port()
     asked = reflected({"r": {"driver": "reflector", "options": {"udp": udp, "tcp": tcp}}})
     outcome = made().measure(Load(asked.variant, around(tmp_path)), 1)
     assert outcome.error is None and outcome.repetition is not None

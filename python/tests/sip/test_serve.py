@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from netdyno.cli import app
 from netdyno.errors import Error
@@ -112,7 +113,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 
 def test_counters_for_prometheus() -> None:
-    port = _free_port()
+    port = free_port()
     words = ["sip", "serve", "uas", "--listen", "127.0.0.1:0", "--prometheus", f"127.0.0.1:{port}"]
     child = subprocess.Popen([sys.executable, "-m", "netdyno", *words], stderr=subprocess.PIPE, text=True)
     assert child.stderr
@@ -132,9 +133,3 @@ def test_counters_for_prometheus() -> None:
         child.kill()
         child.wait()
         child.stderr.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
