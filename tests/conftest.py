@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from lab import NETDYNOD, Lab, Wire, wire
-from nat_hosts import Hosts
 
 LIMIT = 240
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
-pytest_plugins = ["inconclusive", "sampled"]
+pytest_plugins = ["inconclusive", "sampled", "nat_hosts"]
 
 TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
@@ -115,14 +114,3 @@ def cable() -> Iterator[Wire]:
     """Two namespaces with a cable between them."""
     with wire() as one:
         yield one
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    """Subscribers, the place of a NAT, and the world beyond it."""
-    made = Hosts()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Command, fits
 
 from netdyno.core.result import Repetition, Result
 
@@ -92,16 +93,18 @@ class Lab:
 
     def start(self, *arguments: str, prefix: tuple[str, ...] = (), **more: Any) -> subprocess.Popen[str]:
         """Start the command line; it ends with the test."""
-        return self.spawn(*prefix, NETDYNO, *arguments, **more)
+        made = Command if not prefix and fits(self.environment, more) else subprocess.Popen[str]
+        return self._begun(made, [*prefix, NETDYNO, *arguments], more)
 
     def spawn(self, *command: str, **more: Any) -> subprocess.Popen[str]:
         """Start any program; it ends with the test."""
-        more = {
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            "stdin": subprocess.DEVNULL,
-        } | more
-        child = subprocess.Popen(list(command), env=self.environment, text=True, cwd=self.base, **more)
+        return self._begun(subprocess.Popen[str], list(command), more)
+
+    def _begun(
+        self, made: type[subprocess.Popen[str]], command: list[str], more: dict[str, Any]
+    ) -> subprocess.Popen[str]:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        child = made(command, env=self.environment, text=True, cwd=self.base, **streams | more)
         self._children.append(child)
         return child
 

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
+import pytest
 from lab import sh
 
 ROUTER, SERVER, OTHER_SERVER, BOX = (
@@ -165,3 +167,14 @@ def configuration(name: str, **more: Any) -> dict[str, Any]:
         "pool": ["203.0.113.16/28"],
         **more,
     }
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """Subscribers, the place of a NAT, and the world beyond it."""
+    made = Hosts()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()

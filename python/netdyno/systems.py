@@ -50,6 +50,17 @@ class Reproduction:
 
 
 @dataclass(frozen=True)
+class ConfigurationPage:
+    """The page of the reference, and the schema, of a configuration file."""
+
+    model: str
+    """`module:attribute` of its pydantic model."""
+    title: str
+    about: str
+    """Its first paragraph."""
+
+
+@dataclass(frozen=True)
 class System:
     """All that the platform knows of one."""
 
@@ -85,6 +96,8 @@ class System:
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
     """Further verbs of it, after the first."""
+    configurations: Mapping[str, ConfigurationPage] = field(default_factory=dict)
+    """Pages of `docs/reference/` and schemas of `schema/`, by their names there."""
 
 
 NAT = System(
@@ -100,6 +113,15 @@ NAT = System(
         "teardown": "netdyno.nat.search.teardown:KIND",
     },
     formats={"netdyno-nat": "netdyno.nat.check:findings"},
+    configurations={
+        "nat": ConfigurationPage(
+            model="netdyno.nat.file:File",
+            title="NAT",
+            about="The configuration of a carrier-grade NAT for `netdyno nat run` ([how](../howto/nat.md)). "
+            "YAML or JSON; an unknown key is an error. `netdyno nat init` prints one with each key explained. "
+            "The schema is [schema/nat.json](../../schema/nat.json).",
+        )
+    },
     demo=Demo(
         word="nat",
         about="a NAT at work",
