@@ -118,8 +118,8 @@ NAT = System(
             model="netdyno.nat.file:File",
             title="NAT",
             about="The configuration of a carrier-grade NAT for `netdyno nat run` ([how](../howto/nat.md)). "
-            "YAML or JSON; an unknown key is an error. `netdyno nat init` prints one with each key explained. "
-            "The schema is [schema/nat.json](../../schema/nat.json).",
+            "YAML or JSON; an unknown key is an error. `netdyno nat init` prints one with each key "
+            "explained. The schema is [schema/nat.json](../../schema/nat.json).",
         )
     },
     demo=Demo(
