@@ -28,7 +28,7 @@ LAYERS = [
     ["lab"],
     ["experiment"],
     ["export", "search"],
-    ["doctor", "api"],
+    ["doctor", "api", "reproduction"],
     ["cli"],
 ]
 

@@ -42,11 +42,14 @@ class Reproduction:
     """In few words, for the help of WORD."""
     help: str
     """A paragraph and examples for the help of the verb."""
-    run: str
-    """Gets names of studies, whether quickly, trials at each level, a folder, whether as JSON, and the
-    folder of runs; returns the exit code."""
-    listed: str
-    """Shows the studies; gets whether as JSON."""
+    parts: str
+    """Its tables and figures (`reproduction/part.py`), for one report with those of the other systems; gets
+    whether quickly."""
+    run: str = ""
+    """Measures studies of its own in place of `parts`. Gets names of studies, whether quickly, trials at each
+    level, a folder, whether as JSON, and the folder of runs; returns the exit code."""
+    listed: str = ""
+    """Shows these studies; gets whether as JSON."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,17 @@ takes less than a minute.
 """.strip(),
         run="netdyno.nat.verbs.demo:run",
     ),
+    reproduction=Reproduction(
+        word="nat",
+        about="the carrier-grade NAT by frame size and core set",
+        help="""
+With `nat`: figures 7 to 10 of the paper: throughput up and down by frame size, of both execution models,
+l2fwd and the kernel's NAT; and by core set.
+
+    sudo netdyno reproduce nat --quick
+""".strip(),
+        parts="netdyno.nat.reproduce:parts",
+    ),
 )
 
 TUNING = System(
@@ -163,6 +177,16 @@ TUNING = System(
         "screen": "netdyno.tuning.api:screen",
         "tune": "netdyno.tuning.api:tune",
     },
+    reproduction=Reproduction(
+        word="tuning",
+        about="two sets of kernel parameters against the defaults",
+        help="""
+With `tuning`: tables 7 to 9 of the paper by `netdyno tune reproduce paper`.
+
+    sudo netdyno reproduce tuning --quick
+""".strip(),
+        parts="netdyno.tuning.reproduce_parts:parts",
+    ),
 )
 
 SIP = System(
@@ -199,6 +223,7 @@ authentication, forking, workers, provisional responses, session timers and size
     sudo netdyno reproduce sip location transport --keep results
     netdyno reproduce sip --list
 """.strip(),
+        parts="netdyno.sip.reproduce.parts:parts",
         run="netdyno.sip.reproduce.run:run",
         listed="netdyno.sip.reproduce.run:listed",
     ),
@@ -245,6 +270,7 @@ that holds a target. Variance is explained by autocorrelation, changes of level 
     sudo netdyno reproduce switches lan wan --keep results
     netdyno reproduce switches --list
 """.strip(),
+        parts="netdyno.switch.reproduce.parts:parts",
         run="netdyno.switch.reproduce.run:run",
         listed="netdyno.switch.reproduce.run:listed",
     ),

@@ -1,0 +1,87 @@
+"""Parts of the IoT tester: TCP by packet size (table 2, figures 7 and 8), mixed load (figures 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from netdyno import paths, quantities
+from netdyno.core.result import GroupSummary, Result
+from netdyno.reproduction import chart, needs, searched
+from netdyno.reproduction.part import Part, Summary
+
+TCP_PAPER = (
+    "one core: up to 512 B 3 Mpps and 2.9 Gbit/s on average at 100 % CPU; 1,024 B about 10 Gbit/s at "
+    "80 % CPU; from 1,024 B on 1.27 Mpps and 50 % CPU on average"
+)
+MIXED_PAPER = "MQTT (three acknowledged PUBLISH on one connection), PING and HTTP run at once; no figures"
+KERNEL_PAPER = "9,113 against 1,310 Mbit/s of the former tester; at least 3.5 times as much up to 1,024 B"
+
+
+def parts(quick: bool) -> Sequence[Part]:
+    """All parts. `quick`: fewer sizes, shorter trials."""
+    folder = paths.data("experiments") / "iot"
+    tcp = ["bench", "throughput", str(folder / "tcp.yaml"), "--goal", "pdr", "--json"]
+    tcp += (
+        ["--sizes", "76,512,1024,8950", "--duration", "500ms", "--resolution", "10%", "--repeat", "1"]
+        if quick
+        else ["--sizes", "76,128,256,512,1024,1518,8950", "--duration", "30s", "--resolution", "5%",
+              "--repeat", "5"]
+    )  # fmt: skip
+    mixed = ["run", str(folder / "mixed.yaml"), "--json"]
+    mixed += ["--duration", "5s", "--warmup", "2s", "--repeat", "1"] if quick else []
+    return (
+        Part(
+            "table-2", "TCP frames by size between two joined ports, one core", TCP_PAPER, tcp, _tcp,
+            90 if quick else 5400,
+            (
+                "two joined ports in memory in place of two joined 10 Gbit/s NICs",
+                "the highest rate with at most 0.5 % loss is searched for; the paper counts sent packets",
+                "76 B in place of 64 B: a TCP frame of 64 B has no room for the signature that is measured",
+                "the core sends and receives, and each frame's number, delay and checksum are measured",
+            ),
+        ),
+        Part(
+            "figure-5", "MQTT, PING and HTTP at once on Mosquitto and nginx", MIXED_PAPER, mixed, _mixed,
+            30 if quick else 240, ("over kernel sockets: DPDK ports carry no PING of devices",),
+            needs.root() or needs.programs("mosquitto", "nginx"),
+        ),
+        Part(
+            "figure-8", "TCP against the former, kernel-based tester", KERNEL_PAPER,
+            missing="the paper's former tester is not published",
+        ),
+    )  # fmt: skip
+
+
+def _tcp(document: Any, folder: Path) -> Summary:
+    return searched.summary(document, "netdyno, one core")
+
+
+def _mixed(document: Mapping[str, Any], folder: Path) -> Summary:
+    result = Result.model_validate(document)
+    groups = [group for leg in result.legs for group in leg.summary.groups]
+    if not groups:
+        raise ValueError("it has no groups")
+    rows = [_row(group) for group in groups]
+    rates = {g.name: g.rates["messages_delivered"].mean for g in groups if "messages_delivered" in g.rates}
+    said = "; ".join(
+        f"{group.name} {quantities.number(group.measured.messages_delivered)} of "
+        f"{quantities.number(group.measured.messages_intended)} messages delivered"
+        for group in groups
+    )
+    plot = chart.bars("Messages delivered per second", {"netdyno": rates}, "/s")
+    heads = ["group", "devices", "delivered", "loss", "errors", "delay", "p50", "p99"]
+    return Summary(said, heads, rows, (plot,), (), result.id)
+
+
+def _row(group: GroupSummary) -> Sequence[str]:
+    rate = group.rates.get("messages_delivered")
+    name, delay = next(((n, d) for n, d in group.delays.items() if d.count), (quantities.NONE, None))
+    return (
+        f"{group.name} ({group.protocol})", quantities.number(group.devices),
+        f"{quantities.number(rate.mean if rate else None)}/s",
+        quantities.number(group.loss.mean if group.loss else None, "ratio"),
+        quantities.number(sum(one.count for one in group.errors)), name,
+        quantities.delay(delay.p50 if delay else None), quantities.delay(delay.p99 if delay else None),
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""The report of a reproduction: one self-contained page, ours next to the papers' figures."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+
+from netdyno.reproduction.kept import KeptPart
+
+WORDS = {
+    "measured": "measured",
+    "missing": "not possible here",
+    "failed": "failed",
+    "no time": "left out for time",
+}
+"""States as the page counts them."""
+
+
+def render(parts: Sequence[KeptPart], machine: Mapping[str, Any], quick: bool) -> str:
+    """The page as HTML; it loads nothing and runs no script."""
+    made = Environment(loader=PackageLoader("netdyno.reproduction", "template"), autoescape=True)
+    made.filters["base64"] = lambda text: base64.b64encode(text.encode()).decode()
+    style = files("netdyno.report").joinpath("assets", "base.css").read_text()
+    return made.get_template("reproduction.html.j2").render(
+        parts=parts, quick=quick, counts=counts(parts), machine=facts(machine), style=style
+    )
+
+
+def counts(parts: Sequence[KeptPart]) -> str:
+    """How many parts were measured, in a sentence."""
+    number = Counter[str](one.state for one in parts)
+    said = ", ".join(f"{number[state]} {word}" for state, word in WORDS.items() if number[state])
+    doubtful = sum(one.state == "measured" and not one.valid for one in parts)
+    return f"{len(parts)} parts: {said}{f' ({doubtful} of them not valid)' if doubtful else ''}."
+
+
+def facts(machine: Mapping[str, Any]) -> str:
+    """The machine in a line."""
+    memory = (machine.get("memory_bytes") or 0) / 2**30
+    model = (machine.get("cpu") or {}).get("model") or "CPU"
+    return (
+        f"{machine['cores']} cores ({model}), {memory:.0f} GiB of memory, kernel {machine['kernel']}, "
+        f"{machine['distribution']}, hypervisor: {machine['hypervisor']}; netdyno {machine['netdyno']}"
+    )

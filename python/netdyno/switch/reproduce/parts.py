@@ -1,0 +1,65 @@
+"""Parts of switches and chains for `netdyno reproduce all`: a study each, and what cannot be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from netdyno import quantities
+from netdyno.reproduction import needs
+from netdyno.reproduction.part import FOLDER, Part, Summary
+from netdyno.switch.driver import DRIVERS
+from netdyno.switch.reproduce import study as studies
+
+DIFFERENCES = (
+    "network namespaces of one machine in place of physical servers with 10 Gbit/s NICs",
+    "functions of chains are processes in namespaces in place of virtual machines",
+)
+SECONDS = {"lan": 80.0, "wan": 80.0, "chain-lan": 90.0, "chain-wan": 90.0, "longest": 60.0}
+"""Of the quick form."""
+LONG = 2400.0
+"""Of the full form, where trials take 60 s."""
+BETWEEN_VMS = Part(
+    "figure-5-b", "Throughput of virtual switches between virtual machines",
+    "bridge and OVS vary from 6 to 9 Gbit/s, OVS-DPDK does not",
+    missing="virtual machines as endpoints of a switch are not supported",
+)  # fmt: skip
+
+
+def parts(quick: bool) -> Sequence[Part]:
+    """The figures of the paper. `quick`: trials of 1 or 2 s, six of each."""
+    found = []
+    for name, one in studies.all_studies().items():
+        named = {word.partition(",")[0] for word in one.switches}
+        if one.chain is not None:
+            named.add(one.made_chain(name).switch.partition(",")[0])
+        absent = [f"{switch}: {why}" for switch in sorted(named) if (why := DRIVERS[switch].missing())]
+        command = ["reproduce", "switches", name, "--json", "--keep", FOLDER]
+        command += ["--quick", "--repeat", "6"] if quick else []
+        found.append(
+            Part(name, one.title, one.paper, command, _summary, SECONDS.get(name, 90.0) if quick else LONG,
+                 DIFFERENCES, needs.root() or "; ".join(absent))
+        )  # fmt: skip
+    return [*found, BETWEEN_VMS]
+
+
+def _summary(document: Sequence[dict[str, Any]], folder: Path) -> Summary:
+    (about,) = document
+    rows, said = [], []
+    for row in about["rows"]:
+        spread = row["variation"]
+        cells = [quantities.NONE] * 3
+        if spread:
+            cells = [quantities.number(spread["mean"], "bit/s"), quantities.number(spread["sd"], "bit/s"),
+                     f"{spread['coefficient']:.1%}"]  # fmt: skip
+            said.append(f"{row['name']} {cells[0]} ± {cells[2]}")
+        rows.append((row["name"], f"{len(row['values'])} of {row['trials']}", *cells, row["verdict"]))
+    if not rows:
+        raise ValueError("it has no rows")
+    if about["longest"] is not None:
+        said.insert(0, f"{about['longest']} functions hold the target")
+    notes = [cause for row in about["rows"] for cause in row["causes"]]
+    heads = ["", "valid trials", "mean", "standard deviation", "variation", "verdict"]
+    plots = [file.read_text() for file in sorted(folder.glob("*.svg"))]
+    return Summary("; ".join(said) or "no valid trial", heads, rows, plots, notes, about["run"])
