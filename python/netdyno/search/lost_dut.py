@@ -14,7 +14,7 @@ from typing import Literal
 
 from netdyno.core import causes, totals
 from netdyno.core.result import Repetition
-from netdyno.core.wire import GroupResult
+from netdyno.core.wire import Counts, GroupResult
 from netdyno.errors import Error
 from netdyno.search import words
 from netdyno.search.request import PartSearch
@@ -29,6 +29,8 @@ SECONDS = (2.0, 5.0)
 CHECKS = len(SECONDS) + 1
 LIGHT = 0.05
 """Of the highest load: what a DUT is checked with of which no load has passed."""
+OURS = "local"
+"""Kind of failures of the generator itself."""
 STOPPED, NEVER = "lost", "never"
 WHY = {STOPPED: "the DUT stopped answering", NEVER: "the DUT never answered"}
 """Why trials do not count, and a search ended."""
@@ -41,14 +43,18 @@ def silent(repetition: Repetition, names: Collection[str], *, tail: bool = True)
     found = []
     for group in repetition.groups:
         counts = group.measured
-        asked = counts.messages_sent or sum(counts.failures.values())
-        if group.name not in names or not asked:
+        if group.name not in names or not (counts.messages_sent or _refusals(counts)):
             continue
         if not came(group):
             found.append(SilentGroup(group.name, last_answer_s(repetition, group.name)))
         elif tail and (since := _fell_silent(repetition, group)) is not None:
             found.append(SilentGroup(group.name, since))
     return tuple(found)
+
+
+def _refusals(counts: Counts) -> int:
+    """Failures that tell of the DUT: not those of a generator that lacked ports, files or memory."""
+    return sum(count for kind, count in counts.failures.items() if kind != OURS)
 
 
 def came(group: GroupResult) -> int:
@@ -63,7 +69,7 @@ def _fell_silent(repetition: Repetition, group: GroupResult) -> float | None:
         return None
     end, length = points[-1].t, sum(one.dt for one in points)
     last = [one.groups[group.name] for one in points if one.t > end - max(TAIL * length, points[-1].dt)]
-    asked = any(one.counts.messages_sent or any(one.counts.failures.values()) or one.waiting for one in last)
+    asked = any(one.counts.messages_sent or _refusals(one.counts) or one.waiting for one in last)
     if not asked or any(one.counts.messages_delivered for one in last):
         return None
     return max((one.t for one in points if one.groups[group.name].counts.messages_delivered), default=0.0)

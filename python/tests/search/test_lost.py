@@ -296,6 +296,10 @@ def test_it_is_not_where_nothing_was_asked_any_more() -> None:
     refused = Counts(failures={"refused": 7})
     group = GroupResult(name="g", measured=refused, total=refused, confirmed=True)
     assert silent(Repetition(run="r", groups=[group]), {"g"}) == (SilentGroup("g"),)
+    # the generator itself had no memory for what it was to send: the device under test was not asked
+    own = Counts(failures={"local": 7})
+    group = GroupResult(name="g", measured=own, total=own, confirmed=False)
+    assert silent(Repetition(run="r", groups=[group]), {"g"}) == ()
     nothing = GroupResult(name="g", measured=Counts(), total=Counts(), confirmed=True)
     assert silent(Repetition(run="r", groups=[nothing]), {"g"}) == ()
 
