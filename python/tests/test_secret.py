@@ -323,3 +323,9 @@ def test_requests_at_the_start_of_a_flow_keep_their_secrets(monkeypatch: pytest.
     request = made["groups"][0]["model"]["http"]["before"][0]
     assert not wrong and "pa{x}word" in values
     assert (request["headers"]["Authorization"], request["body"]) == ("pa{{x}}word", "pa{{x}}word")
+
+
+def test_the_file_of_a_recording_is_no_secret() -> None:
+    profile = {"groups": [{"model": {"sip": {"media": {"source": {"file": "/speech.wav"}}}}}]}
+    assert secret.resolve(profile) == (profile, [], [])
+    assert secret.elsewhere(profile) == []

@@ -24,6 +24,9 @@ from netdyno.errors import Error
 LONGEST = 64 * 1024
 """Bytes of a file with a secret; more is no secret but a mistake."""
 
+RECORDING = ("media", "source")
+"""End of the place of a recording, whose `file` is no secret."""
+
 Place = tuple[str | int, ...]
 
 
@@ -182,7 +185,7 @@ def _texts(profile: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
 
 
 def _inside(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    if isinstance(value, str) or is_reference(value):
+    if isinstance(value, str) or (is_reference(value) and place[-2:] != RECORDING):
         yield place, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
