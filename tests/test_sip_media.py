@@ -70,6 +70,22 @@ def test_calls_through_kamailio_are_heard_by_both(lab: Lab) -> None:
     assert measured["first_audio"].count > 5 and measured["rtp_round_trip"].count > 5
 
 
+def test_early_media_through_kamailio_is_acknowledged_and_heard(lab: Lab) -> None:
+    """Each 183 has its PRACK before the call is answered, and audio flows meanwhile."""
+    document = patient(profile.call(options("sip:10.92.0.2", early_media=True, ring=0.5, hold=0.6)))
+    wanted = experiment(document, server={"driver": "kamailio", "host": "srv", "options": {"role": "proxy"}})
+    done = lab.run("run", lab.write("sip.json", json.dumps(wanted)), "--quiet")
+    assert done.code == 0, done.text
+    count, called = group(done).total.own, group(done, "callees").total.own
+    calls = count["session_requests"]
+    assert count["pracks"] == count["pracks_accepted"] == called["provisionals_acknowledged"] == calls > 5
+    assert count["sessions_completed"] == called["answers_acknowledged"] == calls
+    # neither half lasts a second: calls that are judged had audio in both
+    assert count["audio_judged_calls"] > 5 and count["one_way_audio_calls"] == 0, count
+    # audio of the half second before the answer, too: 25 packets more than those of the call itself
+    assert count["rtp_received"] > 40 * calls, count
+
+
 @contextmanager
 def sipp(space: str, address: str, folder: Path, *arguments: str) -> Iterator[str]:
     """SIPp answers calls in a namespace."""

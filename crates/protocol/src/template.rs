@@ -134,6 +134,14 @@ impl Template {
         }
     }
 
+    /// Numbers of the captured values that it has places for.
+    pub fn captured(&self) -> impl Iterator<Item = usize> + '_ {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Captured { number, .. } => Some(*number),
+            _ => None,
+        })
+    }
+
     /// Whether every message of a device renders the same.
     pub fn per_device(&self) -> bool {
         self.parts.iter().all(|part| match part {

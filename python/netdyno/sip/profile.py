@@ -41,6 +41,8 @@ class Options:
     expires: str | None = None
     hold: float = 0.0
     ring: float = 0.0
+    early_media: bool = False
+    """Whether callees answer with a reliable 183 and audio before they answer the call."""
     sdp_size: str | None = None
     media: Mapping[str, Any] | None = None
     """Audio of calls, as the model `sip` has it."""
@@ -50,6 +52,8 @@ class Options:
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
     sockets: str | None = None
+    listen: tuple[str, int] | None = None
+    """Address and port where user agents are called directly."""
     ca: str | None = None
     insecure: bool = False
     success: float = 1.0
@@ -72,9 +76,8 @@ def call(options: Options) -> dict[str, Any]:
     at_once = options.rate * (options.hold + options.ring + PATIENCE) * SPARE
     users = options.users or max(10, math.ceil(at_once))
     register = max(0.5, users / REGISTRATIONS_PER_SECOND)
-    callers = _group(CALLERS, options, {"preset": "call"}, users) | {
-        "load": _open(options, register + SETTLE)
-    }
+    calls, answers = ("early_media", "answer_early_media") if options.early_media else ("call", "answer")
+    callers = _group(CALLERS, options, {"preset": calls}, users) | {"load": _open(options, register + SETTLE)}
     groups, thresholds = (
         [callers],
         [
@@ -86,7 +89,7 @@ def call(options: Options) -> dict[str, Any]:
     )
     warmup = options.warmup
     if options.callee is None:
-        callees = _group(CALLEES, options, {"preset": "answer"}, users, CALLEES)
+        callees = _group(CALLEES, options, {"preset": answers}, users, CALLEES)
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
@@ -100,7 +103,9 @@ def call(options: Options) -> dict[str, Any]:
 def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, Any]:
     """User agents that play any scenario."""
     users = options.users or max(10, math.ceil(options.rate * (options.hold + PATIENCE) * SPARE))
-    phones = _group(PHONES, options, what, users) | {"load": _open(options, 0.0)}
+    phones = _group(PHONES, options, what, users)
+    if options.listen is None:
+        phones["load"] = _open(options, 0.0)
     thresholds = [{"metric": f"{PHONES}.errors", "max": "0"}, *limits.audio(PHONES, options.media)]
     if name == "redirect":
         thresholds = [
@@ -143,6 +148,9 @@ def _group(
     if options.ring and is_callee:
         model["ring"] = _seconds(options.ring)
     group: dict[str, Any] = {"name": name, "target": "server", "devices": users, "model": {"sip": model}}
+    if options.listen is not None:
+        model |= {"sockets": "shared", "port": options.listen[1]}
+        return group | {"source": [options.listen[0]]}
     if sources := options.callee_sources if is_callee else options.sources:
         group["source"] = list(sources)
     if options.server.transport == "tls" and (options.ca or options.insecure):

@@ -12,6 +12,10 @@ pub struct Config {
     pub(crate) ops: Box<[Op]>,
     /// How many values steps take from messages.
     pub(crate) captures: usize,
+    /// How many dialogs they have.
+    pub(crate) legs: u8,
+    /// Whether reliable provisional responses are acknowledged without a step.
+    pub(crate) acknowledges_provisionals: bool,
     pub(crate) user: Template,
     pub(crate) auth_user: Template,
     pub(crate) password: Option<Template>,

@@ -145,6 +145,9 @@ pub(crate) mod counter {
     pub const RTP_LOST_IN_BURSTS: usize = 43;
     pub const RTCP_SENT: usize = 44;
     pub const RTCP_RECEIVED: usize = 45;
+    pub const PRACKS: usize = 46;
+    pub const PRACKS_ACCEPTED: usize = 47;
+    pub const PROVISIONALS_ACKNOWLEDGED: usize = 48;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -303,6 +306,19 @@ const COUNTERS: &[Counter] = &[
     counts("rtp_lost_in_bursts", Unit::Datagrams, "Lost and late RTP packets in loss bursts.", Better::Less),
     counts("rtcp_sent", Unit::Messages, "RTCP reports sent.", Better::Neither),
     counts("rtcp_received", Unit::Messages, "RTCP reports received.", Better::Neither),
+    counts(
+        "pracks",
+        Unit::Messages,
+        "PRACKs sent, each to a reliable provisional response (RFC 3262).",
+        Better::Neither,
+    ),
+    counts("pracks_accepted", Unit::Messages, "PRACKs answered with 200.", Better::More),
+    counts(
+        "provisionals_acknowledged",
+        Unit::Messages,
+        "Reliable provisional responses sent whose PRACK came.",
+        Better::More,
+    ),
 ];
 
 const fn ratio(
@@ -422,7 +438,8 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::RTCP_RECEIVED + 1);
+        assert_eq!(COUNTERS.len(), counter::PROVISIONALS_ACKNOWLEDGED + 1);
+        assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");
         assert_eq!(COUNTERS[counter::RTP_LATE].name, "rtp_late");
         assert_eq!(COUNTERS[counter::CHALLENGES].name, "challenges");

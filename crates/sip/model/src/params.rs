@@ -3,7 +3,8 @@
 use crate::config::Config;
 use crate::description::DESCRIPTION;
 use crate::media::Media;
-use crate::scenario::{self, Op, Scenario, Step, headers_of, line};
+use crate::method::Method;
+use crate::scenario::{self, Compiled, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams};
 use protocol::problem::Problem;
@@ -118,7 +119,7 @@ impl Params {
         }
     }
 
-    fn ops(&self) -> Result<(Vec<Op>, usize), Problem> {
+    fn ops(&self) -> Result<Compiled, Problem> {
         scenario::compile(&self.steps(), self.data.as_ref())
             .map_err(|problem| problem.under("scenario.steps"))
     }
@@ -183,10 +184,13 @@ impl ModelParams for Params {
             None => Template::literal(target.host.as_bytes()),
         };
         let user = self.part(&self.user, "user")?;
-        let (ops, captures) = self.ops()?;
+        let Compiled { ops, captures, legs } = self.ops()?;
+        let prack = ops.iter().any(|op| matches!(op, Op::Send(one) if one.method == Method::Prack));
         Ok(Config {
             ops: ops.into(),
             captures,
+            legs,
+            acknowledges_provisionals: !prack,
             auth_user: templates(&self.auth_user, "auth_user")?.unwrap_or_else(|| user.clone()),
             user,
             domain,

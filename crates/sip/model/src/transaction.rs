@@ -75,10 +75,17 @@ pub(crate) struct Server {
     pub head: Box<[u8]>,
     /// Whether To has a tag already.
     pub tagged: bool,
+    /// Contact and Expires of a REGISTER, which its 200 repeats.
+    pub bindings: Box<[u8]>,
+    /// Whether the caller supports reliable provisional responses; sequence number of the last one, 0: none was sent; whether
+    /// one with a session description was acknowledged.
+    pub reliable_asked: bool,
+    pub rseq: u32,
+    pub described: bool,
     /// The last response; empty until there is one.
     pub response: Box<[u8]>,
     pub status: u16,
-    /// When a 2xx to INVITE is sent again, and given up.
+    /// When a final response to INVITE, or a reliable provisional one, is sent again, and given up.
     pub resend: Time,
     pub wait: Duration,
     pub expires: Time,

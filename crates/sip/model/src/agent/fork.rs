@@ -134,7 +134,7 @@ impl UserAgent {
 }
 
 /// The dialog that a 2xx to an INVITE of ours makes (section 12.1.2).
-fn callee(bytes: &[u8], message: &Scanned<'_>) -> Dialog {
+pub(super) fn callee(bytes: &[u8], message: &Scanned<'_>) -> Dialog {
     Dialog {
         call_id: message.call_id.into(),
         local: message.from.value.into(),

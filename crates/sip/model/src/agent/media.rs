@@ -20,12 +20,16 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct CallMedia {
     session: Session,
+    /// Number of its dialog; the others have no audio meanwhile.
+    leg: u8,
     /// When the call was asked for.
     asked: Time,
     /// Whether this side called.
     called: bool,
     /// Our offer, until it is answered.
     offer: Option<Sdp>,
+    /// Our answer to the offer of the INVITE under way.
+    answer: Option<Sdp>,
     version: u64,
 }
 
@@ -58,12 +62,15 @@ impl UserAgent {
     /// The session description of a request: an offer, where calls have audio.
     pub(super) fn describe_session(&mut self, cx: &mut Cx<'_>, calls: bool, out: &mut Vec<u8>) {
         let config = Arc::clone(&self.config);
-        let (Some(media), Some(at)) = (&config.media, self.media_address) else {
+        let elsewhere = self.has_media_elsewhere();
+        let (Some(media), Some(at), false) = (&config.media, self.media_address, elsewhere) else {
             return session_description(cx.device, self.local.ip(), config.sdp_size, out);
         };
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
-            let call = CallMedia { session, asked: self.due, called: calls, offer: None, version: 0 };
+            let (leg, asked) = (self.leg, self.due);
+            let call =
+                CallMedia { session, leg, asked, called: calls, offer: None, answer: None, version: 0 };
             self.media = Some(Box::new(call));
         }
         let Some(call) = &mut self.media else { return };
@@ -79,9 +86,16 @@ impl UserAgent {
     /// The session description of an answer to the INVITE that came last; an offer, where that had none.
     pub(super) fn answer_session(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
         let config = Arc::clone(&self.config);
+        if self.has_media_elsewhere() {
+            return session_description(cx.device, self.local.ip(), config.sdp_size, out);
+        }
         let (Some(media), Some(at), Some(offered)) = (&config.media, self.media_address, self.offered.take())
         else {
-            return self.describe_session(cx, false, out);
+            // a provisional response had it, and the final one repeats it (RFC 3261 section 13.3.1.1)
+            return match self.media.as_ref().and_then(|call| call.answer.as_ref()) {
+                Some(answer) => append(answer, config.sdp_size, out),
+                None => self.describe_session(cx, false, out),
+            };
         };
         let version = self.media.as_ref().map_or(1, |call| call.version + 1);
         let made = answer(&offered, &media.audio(at), cx.device.into(), version);
@@ -93,7 +107,8 @@ impl UserAgent {
         };
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
-            let call = CallMedia { session, asked: cx.now, called: false, offer: None, version };
+            let (leg, asked) = (self.leg, cx.now);
+            let call = CallMedia { session, leg, asked, called: false, offer: None, answer: None, version };
             self.media = Some(Box::new(call));
         }
         if let Some(call) = &mut self.media {
@@ -101,12 +116,20 @@ impl UserAgent {
             call.session.agree(agreement, cx.now);
         }
         append(&description, config.sdp_size, out);
+        if let Some(call) = &mut self.media {
+            call.answer = Some(description);
+        }
+    }
+
+    /// Whether the audio is that of another dialog.
+    fn has_media_elsewhere(&self) -> bool {
+        self.media.as_ref().is_some_and(|call| call.leg != self.leg)
     }
 
     /// A message came that may carry the answer to our offer. `last`: none comes after it.
     pub(super) fn take_answer(&mut self, cx: &mut Cx<'_>, body: &[u8], last: bool) {
         let (Some(config), Some(at)) = (&self.config.media, self.media_address) else { return };
-        let Some(call) = &mut self.media else { return };
+        let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) else { return };
         let Some(sent) = call.offer.as_ref().filter(|_| last || !body.is_empty()) else { return };
         let read =
             Sdp::parse(body).ok().and_then(|answer| check_answer(sent, &config.audio(at), &answer).ok());
@@ -127,6 +150,12 @@ impl UserAgent {
 
     /// An INVITE came: keep what it offers.
     pub(super) fn keep_offer(&mut self, body: &[u8]) {
+        if self.has_media_elsewhere() {
+            return;
+        }
+        if let Some(call) = &mut self.media {
+            call.answer = None;
+        }
         self.offered = match &self.config.media {
             Some(_) if !body.is_empty() => Sdp::parse(body).ok(),
             _ => None,
@@ -135,7 +164,7 @@ impl UserAgent {
 
     /// The call is answered: audio begins.
     pub(super) fn begin_media(&mut self, cx: &mut Cx<'_>) {
-        if let Some(call) = &mut self.media {
+        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) {
             call.session.begin(cx.now);
         }
         self.send_media(cx);
@@ -143,12 +172,19 @@ impl UserAgent {
 
     /// A BYE is sent (`by_us`) or came.
     pub(super) fn end_media(&mut self, cx: &mut Cx<'_>, by_us: bool) {
-        if let Some(call) = &mut self.media {
+        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) {
             call.session.end(cx.now, by_us, &mut cx.out.media);
         }
     }
 
-    /// The call is over: count what was heard.
+    /// The call of the selected dialog is over: count what was heard.
+    pub(super) fn sum_up_call(&mut self, cx: &mut Cx<'_>) {
+        if !self.has_media_elsewhere() {
+            self.sum_up_media(cx);
+        }
+    }
+
+    /// All calls are over: count what was heard.
     pub(super) fn sum_up_media(&mut self, cx: &mut Cx<'_>) {
         let Some(mut call) = self.media.take() else { return };
         call.session.end(cx.now, false, &mut cx.out.media);

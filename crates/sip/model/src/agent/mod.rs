@@ -5,8 +5,10 @@
 //! came again, and those answered that no step waits for.
 
 mod fork;
+mod legs;
 mod media;
 mod receive;
+mod reliable;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -21,12 +23,14 @@ use crate::method::Method;
 use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, When, rejected};
 use crate::transaction::{Client, Server};
 use fork::Fork;
+use legs::Leg;
 use media::CallMedia;
 use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
 use rand::Rng;
+use reliable::Reliable;
 use sip_core::sdp::Session as Sdp;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -92,7 +96,11 @@ pub(crate) struct UserAgent {
     invited: Option<Box<Server>>,
     requested: Option<Box<Server>>,
     answers_invite: bool,
-    inbox: VecDeque<Event>,
+    inbox: VecDeque<(u8, Event)>,
+    /// The dialog that these belong to, and the others.
+    leg: u8,
+    aside: Vec<Leg>,
+    reliable: Option<Box<Reliable>>,
     /// Method of the last request sent, which a step expects the response to.
     last: Method,
     dialog: Option<Box<Dialog>>,
@@ -143,6 +151,9 @@ impl UserAgent {
             requested: None,
             answers_invite: false,
             inbox: VecDeque::new(),
+            leg: 0,
+            aside: Vec::new(),
+            reliable: None,
             last: Method::Unknown,
             dialog: None,
             captured: Box::default(),
@@ -172,8 +183,8 @@ impl UserAgent {
                 return;
             }
             let Some(op) = config.ops.get(usize::from(self.at)) else {
-                if self.releases() && !config.reliable {
-                    break; // until those calls are over too
+                if (self.releases() || self.acknowledges()) && !config.reliable {
+                    break; // until those calls and PRACKs are over too
                 }
                 return self.complete(cx);
             };
@@ -186,6 +197,12 @@ impl UserAgent {
                     self.next(cx);
                 }
                 Op::Answer(answer) => {
+                    self.select(answer.leg);
+                    // RFC 3262 section 3: not before the PRACK
+                    if (101..300).contains(&answer.status) && self.answers_invite && self.is_unacknowledged()
+                    {
+                        break;
+                    }
                     self.answer(cx, answer);
                     self.next(cx);
                 }
@@ -256,14 +273,14 @@ impl UserAgent {
     /// Whether the load is over and a request of `method` would begin something new: what is up is still ended.
     fn is_over(&self, cx: &Cx<'_>, method: Method) -> bool {
         let ends = matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack);
-        !ends && self.dialog.as_ref().is_none_or(|dialog| !dialog.session) && !cx.loading()
+        !ends && !self.in_any_session() && !cx.loading()
     }
 
     /// A user agent that waits to be called and is in no call has nothing to finish.
     fn is_waiting_for_calls(&self, alternatives: &[Alternative]) -> bool {
-        let requests = alternatives.iter().all(|one| matches!(one.wanted, Wanted::Request(_)));
-        let in_call = self.dialog.as_ref().is_some_and(|dialog| dialog.session)
-            || self.invited.as_ref().is_some_and(|invited| invited.status < 200);
+        let requests = alternatives.iter().all(|one| !matches!(one.wanted, Wanted::Response { .. }));
+        let in_call =
+            self.in_any_session() || self.invited.as_ref().is_some_and(|invited| invited.status < 200);
         requests && !in_call
     }
 
@@ -304,14 +321,15 @@ impl UserAgent {
 
     /// Look for what the present step waits for. True: it is passed.
     fn expect(&mut self, cx: &mut Cx<'_>, alternatives: &[Alternative]) -> bool {
-        let last = self.last;
-        let found = self.inbox.iter().enumerate().find_map(|(place, event)| {
-            let one = alternatives.iter().find(|one| is_wanted(&one.wanted, event, last))?;
-            Some((place, *event, one.then))
+        let found = self.inbox.iter().enumerate().find_map(|(place, (leg, event))| {
+            let last = self.last_of(*leg);
+            let one = alternatives.iter().find(|one| is_wanted(one, *leg, event, last))?;
+            Some((place, *leg, *event, one.then))
         });
-        if let Some((place, event, then)) = found {
+        if let Some((place, leg, event, then)) = found {
             // what was passed over is of no interest any more, unless it is of another transaction
             self.inbox.remove(place);
+            self.select(leg);
             self.take(cx, event);
             self.due = cx.now;
             match then {
@@ -323,17 +341,15 @@ impl UserAgent {
             }
             return true;
         }
-        let Some(event) = self.inbox.iter().copied().find(|event| is_told_to(alternatives, event, last))
-        else {
-            return false;
-        };
+        let told = |(leg, event): &(u8, Event)| is_told_to(alternatives, *leg, event, self.last_of(*leg));
+        let Some((leg, event)) = self.inbox.iter().copied().find(told) else { return false };
         if alternatives.iter().all(|one| one.optional) {
             self.at += 1;
             self.until = Time::ZERO;
             return true;
         }
         if let Event::Response { status: 100..=199, .. } = event {
-            self.inbox.retain(|other| *other != event);
+            self.inbox.retain(|other| *other != (leg, event));
             return false;
         }
         self.refused(cx, event);
@@ -397,6 +413,8 @@ impl UserAgent {
         self.invited = None;
         self.requested = None;
         self.dialog = None;
+        self.clear_aside();
+        self.reliable = None;
         self.lingers = Time::ZERO;
         self.inbox.clear();
     }
@@ -526,21 +544,30 @@ impl UserAgent {
     /// Whether it waits for a call and is in none.
     pub(crate) fn is_free(&self) -> bool {
         let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
-        let calls = |one: &Alternative| matches!(one.wanted, Wanted::Request(Method::Invite));
+        let calls = |one: &Alternative| match &one.wanted {
+            Wanted::Request(method) => {
+                !matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
+            }
+            Wanted::AnyRequest => true,
+            Wanted::Response { .. } => false,
+        };
         self.stage == Stage::Running
             && self.inbox.is_empty()
-            && !self.in_session()
+            && !self.in_any_session()
             && alternatives.iter().any(calls)
     }
 
     /// What is under way is never answered now.
     fn forget(&mut self, cx: &mut Cx<'_>, what: &str) {
         self.sum_up_media(cx);
-        let session = self.in_session();
-        for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
-            if let Some(client) = client {
-                measure::finished(cx, &client, None, asks, self.asked());
-                cx.never_answered(client.first, &format!("{}: {what}", client.method));
+        for leg in self.legs() {
+            self.select(leg);
+            let session = self.in_session();
+            for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
+                if let Some(client) = client {
+                    measure::finished(cx, &client, None, asks, self.asked());
+                    cx.never_answered(client.first, &format!("{}: {what}", client.method));
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What comes to a user agent: responses to its transactions, requests, and what is neither.
 
+use super::reliable::names_100rel;
 use super::wanted::is_wanted;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::Auth;
@@ -8,7 +9,7 @@ use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
 use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
-use crate::scenario::{Op, Wanted, When, reason};
+use crate::scenario::{Alternative, Op, Wanted, When, reason};
 use crate::transaction::{Client, Server};
 use protocol::cause::other_protocol;
 use protocol::meter::Failure;
@@ -66,6 +67,7 @@ impl UserAgent {
         if self.stage == Stage::Idle {
             return self.between_flows(cx, bytes, &message);
         }
+        self.select_for(&message);
         match message.start {
             Start::Response { code, .. } => self.response(cx, bytes, &message, code),
             Start::Request { method, .. } => self.incoming(cx, bytes, &message, Method::of(method)),
@@ -114,6 +116,9 @@ impl UserAgent {
             if method == Method::Bye && self.is_released(number, code) {
                 return;
             }
+            if method == Method::Prack && self.is_to_prack(cx, number, code) {
+                return;
+            }
             return self.late_response(cx, bytes, message, code, number.is_some());
         };
         if code < 200 {
@@ -131,7 +136,13 @@ impl UserAgent {
                 self.extend(cx.now);
             }
             if code > 100 && method == Method::Invite {
+                if !self.acknowledge_provisional(cx, bytes, message) {
+                    return;
+                }
                 self.take_answer(cx, message.body, false);
+                if !message.body.is_empty() {
+                    self.begin_media(cx); // early media
+                }
             }
             if code > 100 {
                 cx.count(first, counter::PROVISIONAL_RESPONSES);
@@ -183,7 +194,7 @@ impl UserAgent {
             dialog.session = false;
         }
         if method == Method::Bye {
-            self.sum_up_media(cx);
+            self.sum_up_call(cx);
         }
         // section 12.1: a 2xx to an INVITE without tag, or without Contact, makes no dialog
         if method == Method::Invite && (200..300).contains(&code) && !session {
@@ -202,9 +213,9 @@ impl UserAgent {
     /// Whether a step waits for this response as it is: then a challenge is not answered.
     fn is_expected(&self, method: Method, code: u16) -> bool {
         let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
-        alternatives.iter().any(|one| match &one.wanted {
+        alternatives.iter().filter(|one| one.leg == self.leg).any(|one| match &one.wanted {
             Wanted::Response { status, of } => of.unwrap_or(self.last) == method && status.has(code),
-            Wanted::Request(_) => false,
+            Wanted::Request(_) | Wanted::AnyRequest => false,
         })
     }
 
@@ -260,7 +271,7 @@ impl UserAgent {
         if self.inbox.len() == INBOX_MAX {
             self.inbox.pop_front();
         }
-        self.inbox.push_back(event);
+        self.inbox.push_back((self.leg, event));
     }
 
     /// Take values from a message for the next step that waits for it. False: a required one is not there, and the flow ended.
@@ -273,7 +284,7 @@ impl UserAgent {
                 _ => None,
             })
             .flatten();
-        let Some(taker) = alternatives.find(|one| is_wanted(&one.wanted, event, self.last)) else {
+        let Some(taker) = alternatives.find(|one| is_wanted(one, self.leg, event, self.last)) else {
             return true;
         };
         for capture in &taker.captures {
@@ -330,6 +341,9 @@ impl UserAgent {
         if method == Method::Bye && self.is_dialogs(message.call_id) {
             self.end_media(cx, false);
         }
+        if method == Method::Prack && !self.take_prack(cx, bytes, message, call) {
+            return self.respond(cx, false, 481, reason(481), b"", b"");
+        }
         if method == Method::Cancel {
             return self.cancelled(cx, bytes, call, cseq);
         }
@@ -382,7 +396,7 @@ impl UserAgent {
     /// The dialog that an INVITE asks for (section 12.1.1).
     fn accept_dialog(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
         let offered = self.offered.take();
-        self.sum_up_media(cx);
+        self.sum_up_call(cx);
         self.offered = offered;
         let mut local = message.to.value.to_vec();
         local.extend_from_slice(b";tag=");
@@ -403,12 +417,12 @@ impl UserAgent {
         let steps = self.config.ops[usize::from(self.at).min(self.config.ops.len())..].iter();
         let ahead =
             steps.take_while(|op| !matches!(op, Op::Jump { when: When::Always, .. } | Op::Again { .. }));
-        let wants = |wanted: &Wanted| matches!(wanted, Wanted::Request(one) if *one == method);
+        let wants = |one: &Alternative| one.leg == self.leg && one.wanted.is_request(method);
         let mut next = ahead.filter_map(|op| match op {
             Op::Expect(alternatives) => Some(alternatives),
             _ => None,
         });
-        next.any(|alternatives| alternatives.iter().any(|one| wants(&one.wanted)))
+        next.any(|alternatives| alternatives.iter().any(wants))
     }
 
     /// Answer a request that no step waits for.
@@ -428,7 +442,12 @@ impl UserAgent {
                 self.respond(cx, true, 486, reason(486), b"", b"");
                 self.dialog = None;
             }
-            Method::Options | Method::Notify | Method::Info | Method::Message | Method::Update => {
+            Method::Options
+            | Method::Notify
+            | Method::Info
+            | Method::Message
+            | Method::Update
+            | Method::Prack => {
                 self.respond(cx, false, 200, reason(200), b"", b"");
             }
             _ => {
@@ -449,8 +468,22 @@ impl UserAgent {
 /// A received request, with the header fields that its responses repeat (section 8.2.6.2).
 fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch: u64) -> Server {
     let mut head = Vec::with_capacity(message.header_end.min(1024));
+    let (mut bindings, mut reliable_asked) = (Vec::new(), false);
     let mut fields = Fields::new(bytes, message.fields);
     while let Ok(Some(field)) = fields.next() {
+        match (method, field.name) {
+            // section 10.3: the 200 to a registration names its bindings
+            (Method::Register, Name::Contact | Name::Expires) => {
+                bindings.extend_from_slice(field.name.as_str().as_bytes());
+                bindings.extend_from_slice(b": ");
+                bindings.extend_from_slice(field.value);
+                bindings.extend_from_slice(b"\r\n");
+            }
+            (Method::Invite, Name::Supported | Name::Require) => {
+                reliable_asked |= names_100rel(field.value);
+            }
+            _ => {}
+        }
         if matches!(field.name, Name::Via | Name::RecordRoute | Name::From | Name::CallId | Name::CSeq) {
             head.extend_from_slice(field.name.as_str().as_bytes());
             head.extend_from_slice(b": ");
@@ -468,6 +501,10 @@ fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch
         branch,
         head: head.into(),
         tagged: message.to_tag.is_some(),
+        bindings: bindings.into(),
+        reliable_asked,
+        rseq: 0,
+        described: false,
         response: Box::default(),
         status: 0,
         resend: Time::NEVER,

@@ -22,6 +22,16 @@ const SESSION: usize = 256;
 /// Timer C (RFC 3261 section 16.6): how long a call may ring without a word.
 const TIMER_C: std::time::Duration = std::time::Duration::from_secs(180);
 
+/// What a response has beside its start and what it repeats.
+#[derive(Clone, Copy)]
+struct Content<'a> {
+    headers: &'a [u8],
+    body: &'a [u8],
+    content_type: &'a str,
+    /// Whether it is sent again until its PRACK comes.
+    reliable: bool,
+}
+
 /// What one request has that another of the same step has not.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers {
@@ -59,8 +69,11 @@ impl UserAgent {
 
     /// Play a step that sends a request.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, request: &Request) {
+        self.select(request.leg);
         let creates = matches!(request.method, Method::Invite | Method::Subscribe | Method::Refer);
-        if creates && self.dialog.is_none() {
+        // a registration that names a dialog has its Call-ID
+        let in_dialog = request.method == Method::Register && request.leg > 0;
+        if (creates || in_dialog) && self.dialog.is_none() {
             self.open_dialog(cx);
         }
         self.last = request.method;
@@ -163,7 +176,8 @@ impl UserAgent {
     /// Send again over a new connection what was sent over one that had been closed.
     pub(super) fn send_again(&mut self, cx: &mut Cx<'_>) {
         let config = Arc::clone(&self.config);
-        for invite in [true, false] {
+        for (leg, invite) in self.legs().flat_map(|leg| [(leg, true), (leg, false)]) {
+            self.select(leg);
             let client = if invite { &self.invite } else { &self.request };
             let Some((step, numbers)) =
                 client.as_ref().map(|one| (one.step, Numbers { branch: one.branch, cseq: one.cseq }))
@@ -186,7 +200,7 @@ impl UserAgent {
 
     /// A call of our own: its Call-ID, and who it is from and for.
     fn open_dialog(&mut self, cx: &mut Cx<'_>) {
-        self.sum_up_media(cx);
+        self.sum_up_call(cx);
         let config = Arc::clone(&self.config);
         let mut local = Vec::with_capacity(64);
         local.push(b'<');
@@ -228,7 +242,10 @@ impl UserAgent {
         let mut out = Vec::with_capacity(MESSAGE);
         let method = request.method;
         // a registration is in no dialog, whatever else is up
-        let dialog = self.dialog.take_if(|_| method != Method::Register);
+        let registers = method == Method::Register;
+        let call_id = self.dialog.as_ref().filter(|_| registers && request.leg > 0);
+        let call_id = call_id.map(|dialog| dialog.call_id.clone());
+        let dialog = self.dialog.take_if(|_| !registers);
         let uri_at = {
             out.extend_from_slice(method.name().as_bytes());
             out.push(b' ');
@@ -252,7 +269,7 @@ impl UserAgent {
                 field("To", &dialog.remote, &mut out);
                 field("Call-ID", &dialog.call_id, &mut out);
             }
-            None => self.identify(cx, method, &mut out),
+            None => self.identify(cx, method, call_id.as_deref(), &mut out),
         }
         sequence(numbers.cseq, method, &mut out);
         let reachable = !matches!(method, Method::Bye | Method::Cancel | Method::Ack | Method::Message);
@@ -296,8 +313,8 @@ impl UserAgent {
         }
     }
 
-    /// From, To and Call-ID of a request outside of a dialog.
-    fn identify(&mut self, cx: &mut Cx<'_>, method: Method, out: &mut Vec<u8>) {
+    /// From, To and Call-ID of a request outside of a dialog; with `call_id` that one.
+    fn identify(&mut self, cx: &mut Cx<'_>, method: Method, call_id: Option<&[u8]>, out: &mut Vec<u8>) {
         let config = Arc::clone(&self.config);
         out.extend_from_slice(b"From: <");
         self.uri(&config.user, cx, out);
@@ -307,13 +324,14 @@ impl UserAgent {
         let to = if method == Method::Register { &config.user } else { &config.callee };
         self.uri(to, cx, out);
         out.extend_from_slice(b">\r\nCall-ID: ");
-        let number = if method == Method::Register {
-            0
-        } else {
-            self.calls = self.calls.wrapping_add(1);
-            self.calls
-        };
-        self.call_id(cx, number, out);
+        match call_id {
+            Some(call_id) => out.extend_from_slice(call_id),
+            None if method == Method::Register => self.call_id(cx, 0, out),
+            None => {
+                self.calls = self.calls.wrapping_add(1);
+                self.call_id(cx, self.calls, out);
+            }
+        }
         out.extend_from_slice(b"\r\n");
     }
 
@@ -340,6 +358,19 @@ impl UserAgent {
         numbers: Numbers,
         to: Option<&[u8]>,
     ) -> Vec<u8> {
+        self.bare_with(cx, dialog, method, numbers, to, b"")
+    }
+
+    /// The same with more header fields.
+    pub(super) fn bare_with(
+        &self,
+        cx: &Cx<'_>,
+        dialog: &Dialog,
+        method: Method,
+        numbers: Numbers,
+        to: Option<&[u8]>,
+        headers: &[u8],
+    ) -> Vec<u8> {
         let mut out = Vec::with_capacity(MESSAGE);
         out.extend_from_slice(method.name().as_bytes());
         out.push(b' ');
@@ -350,6 +381,7 @@ impl UserAgent {
         field("To", to.unwrap_or(&dialog.remote), &mut out);
         field("Call-ID", &dialog.call_id, &mut out);
         sequence(numbers.cseq, method, &mut out);
+        out.extend_from_slice(headers);
         message::body("", b"", &mut out);
         out
     }
@@ -367,6 +399,7 @@ impl UserAgent {
 
     /// Play a step that answers a request.
     pub(super) fn answer(&mut self, cx: &mut Cx<'_>, answer: &Answer) {
+        self.select(answer.leg);
         let place = if self.answers_invite { &self.invited } else { &self.requested };
         if place.is_none() {
             return;
@@ -375,12 +408,20 @@ impl UserAgent {
         let mut extra = Vec::new();
         self.headers(&config.headers, cx, &mut extra);
         self.headers(&answer.headers, cx, &mut extra);
+        let reliable = answer.reliable && self.answers_invite && self.reliability(cx, &mut extra).is_some();
+        let described = self.answers_invite && self.invited.as_ref().is_some_and(|one| one.described);
         let mut body = Vec::with_capacity(if answer.sdp { SESSION.max(config.sdp_size) } else { 0 });
-        if answer.sdp {
+        // once a reliable response had the answer, no other has one (RFC 6337 section 3.1.1)
+        if answer.sdp && !described {
             self.answer_session(cx, &mut body);
+        } else if let Some(template) = &answer.body {
+            self.render(template, cx, &mut body);
         }
-        self.respond(cx, self.answers_invite, answer.status, &answer.reason, &extra, &body);
-        if self.answers_invite && (200..300).contains(&answer.status) {
+        let content_type = if answer.sdp { "application/sdp" } else { &answer.content_type };
+        let content = Content { headers: &extra, body: &body, content_type, reliable };
+        self.respond_with(cx, self.answers_invite, answer.status, &answer.reason, content);
+        let describes = answer.sdp && (101..200).contains(&answer.status);
+        if self.answers_invite && (describes || (200..300).contains(&answer.status)) {
             self.begin_media(cx);
         }
     }
@@ -395,7 +436,20 @@ impl UserAgent {
         headers: &[u8],
         body: &[u8],
     ) {
+        let content = Content { headers, body, content_type: "application/sdp", reliable: false };
+        self.respond_with(cx, to_invite, status, reason, content);
+    }
+
+    fn respond_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        to_invite: bool,
+        status: u16,
+        reason: &str,
+        content: Content<'_>,
+    ) {
         let config = Arc::clone(&self.config);
+        let Content { headers, body, content_type, reliable } = content;
         let place = if to_invite { &mut self.invited } else { &mut self.requested };
         let Some(mut server) = place.take() else { return };
         let mut out = Vec::with_capacity(server.head.len() + 160 + body.len());
@@ -417,8 +471,11 @@ impl UserAgent {
             contact(cx.device, self.local, via_transport(config.scheme), &mut out);
             out.extend_from_slice(b"\r\n");
         }
+        if (200..300).contains(&status) {
+            out.extend_from_slice(&server.bindings);
+        }
         out.extend_from_slice(headers);
-        message::body("application/sdp", body, &mut out);
+        message::body(content_type, body, &mut out);
         server.status = status;
         if status >= 200 {
             server.answered = cx.now;
@@ -435,6 +492,13 @@ impl UserAgent {
                 dialog.session = true;
             }
         }
+        if reliable {
+            // RFC 3262 section 3: T1, doubled each time, for 64 times T1, over any transport
+            server.wait = config.t1;
+            server.resend = cx.now + config.t1;
+            server.expires = cx.now + config.t1 * 64;
+            server.described = !body.is_empty();
+        }
         if server.method == Method::Bye
             && let Some(dialog) = &mut self.dialog
         {
@@ -447,7 +511,7 @@ impl UserAgent {
         *place = Some(server);
         self.say(cx, &out);
         if over {
-            self.sum_up_media(cx);
+            self.sum_up_call(cx);
         }
     }
 

@@ -1,6 +1,8 @@
 //! User agents whose server is the test.
 
+mod dialogs;
 mod forks;
+mod reliable;
 mod steps;
 
 use super::UserAgent;

@@ -4,7 +4,7 @@ use super::UserAgent;
 use super::wanted::told;
 use crate::description::counter;
 use crate::measure;
-use crate::scenario::Op;
+use crate::scenario::{Op, reason};
 use protocol::meter::Failure;
 use protocol::model::Cx;
 use protocol::time::Time;
@@ -13,27 +13,36 @@ use std::sync::Arc;
 impl UserAgent {
     /// Set the timer to what comes first: a step, or a transmission.
     pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
-        let clients = [&self.invite, &self.request].into_iter().flatten();
-        let servers = [&self.invited, &self.requested].into_iter().flatten();
         let mut at = if self.until == Time::ZERO { Time::NEVER } else { self.until };
         if self.lingers > cx.now {
             at = at.min(self.lingers);
         }
         self.silent = Time::NEVER;
-        for client in clients {
-            at = at.min(client.resend).min(client.expires);
-            if !client.provisional {
-                self.silent = self.silent.min(client.first);
-            }
+        for leg in self.legs() {
+            self.select(leg);
+            at = at.min(self.transactions_due());
         }
-        for server in servers {
-            at = at.min(server.due());
+        if self.reliable.is_some() {
+            at = at.min(self.prack_due());
         }
         if !self.forks.is_empty() {
             at = at.min(self.release_due());
         }
         self.signalling = at;
         self.wake(cx);
+    }
+
+    /// When a transaction of the selected dialog needs attention.
+    fn transactions_due(&mut self) -> Time {
+        let mut at = Time::NEVER;
+        for client in [&self.invite, &self.request].into_iter().flatten() {
+            at = at.min(client.resend).min(client.expires);
+            if !client.provisional {
+                self.silent = self.silent.min(client.first);
+            }
+        }
+        let servers = [&self.invited, &self.requested].into_iter().flatten();
+        servers.fold(at, |at, server| at.min(server.due()))
     }
 
     /// Set the timer to what comes first: signalling or audio.
@@ -47,6 +56,20 @@ impl UserAgent {
 
     /// Send again what is due, give up what is overdue. True: the flow goes on.
     pub(super) fn retransmit(&mut self, cx: &mut Cx<'_>) -> bool {
+        for leg in self.legs() {
+            self.select(leg);
+            if !self.retransmit_selected(cx) {
+                return false;
+            }
+        }
+        if !self.forks.is_empty() {
+            self.release_again(cx);
+        }
+        self.prack_again(cx)
+    }
+
+    /// The same for the selected dialog.
+    fn retransmit_selected(&mut self, cx: &mut Cx<'_>) -> bool {
         for invite in [true, false] {
             let client = if invite { &mut self.invite } else { &mut self.request };
             if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
@@ -78,23 +101,28 @@ impl UserAgent {
                 measure::sent_again(cx, client);
             }
         }
-        if !self.forks.is_empty() {
-            self.release_again(cx);
-        }
         let Some(invited) = &mut self.invited else { return true };
         if invited.expires <= cx.now {
             // section 13.3.1.4: without its ACK the session is over
             invited.settle();
             let status = invited.status;
+            if status < 200 {
+                // RFC 3262 section 3
+                self.respond(cx, true, 504, reason(504), b"", b"");
+                self.fail(cx, Failure::Unanswered, || format!("no PRACK to our {status} in time (64 × T1)"));
+                return false;
+            }
             self.fail(cx, Failure::Unanswered, || format!("no ACK to our {status} in time (64 × T1)"));
             return false;
         }
         if invited.resend <= cx.now {
             let response = invited.response.clone();
-            cx.sent_bytes(invited.answered, invited.response.len());
-            invited.wait = (invited.wait * 2).min(t2);
+            let of = if invited.status < 200 { cx.now } else { invited.answered };
+            cx.sent_bytes(of, invited.response.len());
+            let doubled = invited.wait * 2;
+            invited.wait = if invited.status < 200 { doubled } else { doubled.min(t2) };
             invited.resend = cx.now + invited.wait;
-            cx.count(invited.answered, counter::RESPONSE_RETRANSMISSIONS);
+            cx.count(of, counter::RESPONSE_RETRANSMISSIONS);
             self.say(cx, &response);
         }
         true

@@ -17,6 +17,7 @@ pub(crate) struct Capture {
     pub slot: usize,
     pub name: Box<str>,
     header: Option<Box<str>>,
+    body: bool,
     regex: Option<Box<Regex>>,
     group: usize,
     pub required: bool,
@@ -39,6 +40,30 @@ pub(super) fn names(steps: &[Step]) -> Vec<String> {
     all.into_iter().cloned().collect()
 }
 
+/// Which of these values some step takes from a body, by number.
+pub(super) fn of_bodies(steps: &[Step], names: &[String]) -> Vec<bool> {
+    fn see(captures: &BTreeMap<String, CaptureStep>, names: &[String], all: &mut [bool]) {
+        for (name, _) in captures.iter().filter(|(_, one)| one.body) {
+            if let Some(slot) = names.iter().position(|one| one == name) {
+                all[slot] = true;
+            }
+        }
+    }
+    fn visit(steps: &[Step], names: &[String], all: &mut [bool]) {
+        for step in steps {
+            match step {
+                Step::Expect(expect) => see(&expect.capture, names, all),
+                Step::ExpectAny(several) => several.iter().for_each(|one| see(&one.capture, names, all)),
+                Step::Repeat(repeat) => visit(&repeat.steps, names, all),
+                _ => {}
+            }
+        }
+    }
+    let mut all = vec![false; names.len()];
+    visit(steps, names, &mut all);
+    all
+}
+
 /// The captures of one step.
 pub(super) fn compile(
     steps: &BTreeMap<String, CaptureStep>,
@@ -49,8 +74,11 @@ pub(super) fn compile(
         let key = format!("capture.{name}");
         let what = || format!("{name:?} cannot be a name");
         Problem::unless(is_name(name), &key, what, "use letters, digits, - and _")?;
-        let somewhere = step.header.is_some() || step.regex.is_some();
-        Problem::unless(somewhere, &key, || "looks for nothing".into(), "set `header`, `regex` or both")?;
+        let somewhere = step.header.is_some() || step.regex.is_some() || step.body;
+        let fix = "set `header`, `regex` or `body`";
+        Problem::unless(somewhere, &key, || "looks for nothing".into(), fix)?;
+        let one = step.header.is_none() || !step.body;
+        Problem::unless(one, &key, || "looks in a header field and in the body".into(), "keep one of them")?;
         let regex = step.regex.as_deref().map(|text| expression(text, &key)).transpose()?;
         let groups = regex.as_ref().map_or(1, Regex::captures_len);
         let group = step.group.unwrap_or(usize::from(groups > 1));
@@ -60,6 +88,7 @@ pub(super) fn compile(
             slot: names.iter().position(|one| one == name).unwrap_or_default(),
             name: name.as_str().into(),
             header: step.header.as_deref().map(Into::into),
+            body: step.body,
             regex: regex.map(Box::new),
             group,
             required: step.required,
@@ -78,16 +107,20 @@ fn expression(text: &str, key: &str) -> Result<Regex, Problem> {
 }
 
 impl Capture {
-    /// The value in a message. It ends at a line break: it may go into a header field.
+    /// The value in a message. Unless it is of the body, it ends at a line break: it may go into a header field.
     pub fn value<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let place = match &self.header {
             Some(name) => field(message, name)?,
+            None if self.body => scan(message).ok()?.body,
             None => message,
         };
         let value = match &self.regex {
             Some(regex) => regex.captures(place)?.get(self.group)?.as_bytes(),
             None => place,
         };
+        if self.body {
+            return (!value.is_empty()).then(|| &value[..value.len().min(CAPTURED_MAX)]);
+        }
         let end = value.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0)).unwrap_or(value.len());
         let value = value[..end.min(CAPTURED_MAX)].trim_ascii();
         (!value.is_empty()).then_some(value)
@@ -112,7 +145,7 @@ mod tests {
     use super::*;
 
     const MESSAGE: &[u8] = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bKx\r\nf: <sip:ua25@b>;tag=1\r\nTo: <sip:c@d>;tag=2\r\n\
-        Call-ID: 1\r\nCSeq: 1 INVITE\r\nX-Word: one two\r\nContent-Length: 14\r\n\r\no=user 7 8 IN\r\n";
+        Call-ID: 1\r\nCSeq: 1 INVITE\r\nX-Word: one two\r\nContent-Length: 15\r\n\r\no=user 7 8 IN\r\n";
 
     fn capture(step: CaptureStep) -> Result<Capture, String> {
         let steps = [("v".to_owned(), step)].into();
@@ -122,8 +155,20 @@ mod tests {
 
     fn of(header: Option<&str>, regex: Option<&str>, group: Option<usize>) -> Option<String> {
         let (header, regex) = (header.map(str::to_owned), regex.map(str::to_owned));
-        let one = capture(CaptureStep { header, regex, group, required: false }).expect("fine");
+        let one = capture(CaptureStep { header, regex, group, ..CaptureStep::default() }).expect("fine");
         one.value(MESSAGE).map(|value| String::from_utf8_lossy(value).into_owned())
+    }
+
+    #[test]
+    fn a_body_keeps_its_line_breaks() {
+        let of = |regex: Option<&str>| {
+            let regex = regex.map(str::to_owned);
+            let one = capture(CaptureStep { regex, body: true, ..CaptureStep::default() }).expect("fine");
+            one.value(MESSAGE).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        assert_eq!(of(None).as_deref(), Some("o=user 7 8 IN\r\n"));
+        assert_eq!(of(Some("[0-9](?s:.*)")).as_deref(), Some("7 8 IN\r\n"));
+        assert_eq!(of(Some("X-Word")), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Steps made ready to play: templates parsed, labels and repeats as jumps.
 
 use super::capture::{self, Capture};
+use super::dialogs;
 use super::{AnswerStep, ExpectStep, GotoStep, GotoWhen, SendStep, StatusSet, Step, reason};
 use crate::method::Method;
 use protocol::data::Data;
@@ -57,6 +58,8 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub method: Method,
+    /// Number of the dialog.
+    pub leg: u8,
     pub uri: Option<Template>,
     pub headers: Box<[Header]>,
     pub body: Option<Template>,
@@ -68,15 +71,20 @@ pub(crate) struct Request {
 /// A response to send.
 #[derive(Debug)]
 pub(crate) struct Answer {
+    pub leg: u8,
     pub status: u16,
     pub reason: Box<str>,
     pub headers: Box<[Header]>,
+    pub body: Option<Template>,
+    pub content_type: Box<str>,
     pub sdp: bool,
+    pub reliable: bool,
 }
 
 /// A message that a step waits for.
 #[derive(Debug)]
 pub(crate) struct Alternative {
+    pub leg: u8,
     pub wanted: Wanted,
     pub optional: bool,
     pub within: Option<Duration>,
@@ -89,8 +97,34 @@ pub(crate) struct Alternative {
 /// Which message.
 #[derive(Debug)]
 pub(crate) enum Wanted {
-    Response { status: StatusSet, of: Option<Method> },
+    Response {
+        status: StatusSet,
+        of: Option<Method>,
+    },
     Request(Method),
+    /// Any request that may be answered.
+    AnyRequest,
+}
+
+impl Wanted {
+    /// Whether it is a request of this method.
+    pub fn is_request(&self, method: Method) -> bool {
+        match self {
+            Self::Request(wanted) => *wanted == method,
+            Self::AnyRequest => !matches!(method, Method::Ack | Method::Cancel),
+            Self::Response { .. } => false,
+        }
+    }
+}
+
+/// A scenario, ready to play.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub ops: Vec<Op>,
+    /// How many values it captures.
+    pub captures: usize,
+    /// How many dialogs it has.
+    pub legs: u8,
 }
 
 /// Header fields that a user agent sets itself.
@@ -118,14 +152,17 @@ const OWN: &[&str] = &[
     "expires",
 ];
 
-/// Steps as operations, and how many values they capture; what stands under `steps` in the profile is checked on the way.
-pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<(Vec<Op>, usize), Problem> {
+/// Steps as operations; what stands under `steps` in the profile is checked on the way.
+pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Compiled, Problem> {
     let names = capture::names(steps);
+    let bodies = capture::of_bodies(steps, &names);
+    let dialogs = dialogs::names(steps)?;
+    let legs = dialogs.len() as u8;
     let data = data.cloned().map(|data| Data { captured: names.clone().into(), ..data });
     let data = data.as_ref();
-    let count = names.len();
+    let captures = names.len();
     let (labels, jumps) = (BTreeMap::new(), Vec::new());
-    let mut compiler = Compiler { data, names, ops: Vec::new(), labels, jumps };
+    let mut compiler = Compiler { data, names, bodies, dialogs, ops: Vec::new(), labels, jumps };
     compiler.steps(steps, 0)?;
     let Compiler { mut ops, labels, jumps, .. } = compiler;
     Problem::unless(
@@ -153,7 +190,7 @@ pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<(Vec<Op>, u
             _ => {}
         }
     }
-    Ok((ops, count))
+    Ok(Compiled { ops, captures, legs })
 }
 
 struct Jump {
@@ -167,6 +204,9 @@ struct Jump {
 struct Compiler<'a> {
     data: Option<&'a Data>,
     names: Vec<String>,
+    /// Which of these values keep their line breaks.
+    bodies: Vec<bool>,
+    dialogs: Vec<String>,
     ops: Vec<Op>,
     labels: BTreeMap<String, u16>,
     jumps: Vec<Jump>,
@@ -271,9 +311,12 @@ impl Compiler<'_> {
             || format!("{method} has no lifetime"),
             "leave it out, or set it for REGISTER, SUBSCRIBE or PUBLISH",
         )?;
+        let uri = send.uri.as_deref().map(|uri| line(uri, "uri", self.data)).transpose()?;
+        uri.as_ref().map_or(Ok(()), |uri| self.has_one_line(uri, "uri"))?;
         Ok(Request {
             method,
-            uri: send.uri.as_deref().map(|uri| line(uri, "uri", self.data)).transpose()?,
+            leg: self.leg(&send.dialog),
+            uri,
             headers: self.headers(&send.headers)?,
             body: send.body.as_deref().map(|body| Template::with(body, "body", self.data)).transpose()?,
             content_type: send.content_type.as_deref().unwrap_or("text/plain").into(),
@@ -297,16 +340,43 @@ impl Compiler<'_> {
             || "has a control character".into(),
             "keep it on one line",
         )?;
+        let both = answer.sdp && answer.body.is_some();
+        Problem::unless(!both, "body", || "is given, and sdp too".into(), "keep one of them")?;
+        let provisional = !answer.reliable || (101..=199).contains(&answer.status);
+        let what = || format!("{} is no provisional response above 100", answer.status);
+        Problem::unless(provisional, "reliable", what, "leave it out, or use 101 to 199")?;
         Ok(Answer {
+            leg: self.leg(&answer.dialog),
             status: answer.status,
             reason: reason.into(),
             headers: self.headers(&answer.headers)?,
+            body: answer.body.as_deref().map(|body| Template::with(body, "body", self.data)).transpose()?,
+            content_type: answer.content_type.as_deref().unwrap_or("text/plain").into(),
             sdp: answer.sdp,
+            reliable: answer.reliable,
         })
     }
 
     fn headers(&self, headers: &BTreeMap<String, String>) -> Result<Box<[Header]>, Problem> {
-        headers_of(headers, self.data)
+        let all = headers_of(headers, self.data)?;
+        for header in &all {
+            self.has_one_line(&header.value, &format!("headers.{}", header.name))?;
+        }
+        Ok(all)
+    }
+
+    /// A captured body cannot stand in a header field or a URI.
+    fn has_one_line(&self, template: &Template, key: &str) -> Result<(), Problem> {
+        let body = template.captured().find(|slot| self.bodies.get(*slot).is_some_and(|body| *body));
+        let Some(slot) = body else { return Ok(()) };
+        let what = format!("{} is captured from a body, and may have line breaks", self.names[slot]);
+        Err(Problem::new(key, what, "use it in `body`, or capture without `body: true`"))
+    }
+
+    /// Number of a dialog.
+    fn leg(&self, name: &Option<String>) -> u8 {
+        let name = name.as_deref().unwrap_or_default();
+        self.dialogs.iter().position(|one| one == name).unwrap_or_default() as u8
     }
 
     fn alternative(&mut self, expect: &ExpectStep, at: &str, index: usize) -> Result<Alternative, Problem> {
@@ -316,6 +386,7 @@ impl Compiler<'_> {
                     expect.of.as_deref().map(|of| method(of, "of").map_err(|p| p.under(at))).transpose()?;
                 Wanted::Response { status: status.clone(), of }
             }
+            (None, Some(request)) if request == "any" => Wanted::AnyRequest,
             (None, Some(request)) => {
                 Wanted::Request(method(request, "request").map_err(|problem| problem.under(at))?)
             }
@@ -337,7 +408,16 @@ impl Compiler<'_> {
         let fix = "set `timeout`";
         Problem::unless(limited, &format!("{at}.on_timeout"), || "never comes".into(), fix)?;
         let captures = capture::compile(&expect.capture, &self.names).map_err(|problem| problem.under(at))?;
-        Ok(Alternative { wanted, optional: expect.optional, within, then: None, expired: None, captures })
+        let leg = self.leg(&expect.dialog);
+        Ok(Alternative {
+            leg,
+            wanted,
+            optional: expect.optional,
+            within,
+            then: None,
+            expired: None,
+            captures,
+        })
     }
 }
 

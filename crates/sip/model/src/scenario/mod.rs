@@ -2,13 +2,15 @@
 
 mod capture;
 mod compile;
+mod dialogs;
 mod preset;
 mod reason;
 mod status;
 mod step;
 
 pub(crate) use compile::{
-    Alternative, Answer, DEPTH_MAX, Header, Op, Request, Wanted, When, compile, headers_of, line, seconds,
+    Alternative, Answer, Compiled, DEPTH_MAX, Header, Op, Request, Wanted, When, compile, headers_of, line,
+    seconds,
 };
 pub use preset::Preset;
 pub(crate) use reason::{reason, rejected};

@@ -34,6 +34,11 @@ pub enum Preset {
     Answer,
     /// Answer each call without having registered: 180, ring, 200; wait for the ACK and the BYE.
     Uas,
+    /// INVITE with `100rel` → 183 with a session description, PRACK → 200; 200, ACK, hold, BYE → 200.
+    EarlyMedia,
+    /// Register, then answer each call: 183 with a session description, sent again until its PRACK comes; ring, 200; wait for the
+    /// ACK and the BYE.
+    AnswerEarlyMedia,
     /// Register, then answer each call with 486.
     Busy,
     /// Register, then let each call ring until it is cancelled.
@@ -69,7 +74,7 @@ fn request(method: &str) -> Step {
 }
 
 fn answer(status: u16, sdp: bool) -> Step {
-    Step::Answer(AnswerStep { status, reason: None, headers: Default::default(), sdp })
+    Step::Answer(AnswerStep { status, sdp, ..AnswerStep::default() })
 }
 
 /// Register, play `steps` for each call until the load ends, and remove the binding: what is left would be called by the next run.
@@ -103,6 +108,12 @@ impl Preset {
                 let (ack, bye) = (Step::Send(send("ACK")), Step::Send(send("BYE")));
                 vec![invite(), passing("180-199"), status("200"), ack, hold, bye, status("200")]
             }
+            Self::EarlyMedia => {
+                let supported = [("Supported".to_owned(), "100rel".to_owned())].into();
+                let invite = Step::Send(SendStep { sdp: true, headers: supported, ..send("INVITE") });
+                let (ack, bye) = (Step::Send(send("ACK")), Step::Send(send("BYE")));
+                vec![invite, passing("180-199"), status("200"), ack, hold, bye, status("200")]
+            }
             Self::Cancel => {
                 let of = |text: &str, method: &str| {
                     let of = Some(method.to_owned());
@@ -125,6 +136,12 @@ impl Preset {
             }
             Self::Answer => callee(answered_call(ring)),
             Self::Uas => vec![Step::Repeat(RepeatStep { count: 0, steps: answered_call(ring) })],
+            Self::AnswerEarlyMedia => {
+                let progress = AnswerStep { status: 183, sdp: true, reliable: true, ..AnswerStep::default() };
+                let progress = [request("INVITE"), Step::Answer(progress), Step::Pause(ring)];
+                let answered = [answer(200, true), request("ACK"), request("BYE"), answer(200, false)];
+                callee([&progress[..], &answered].concat())
+            }
             Self::Busy => callee(vec![request("INVITE"), answer(486, false)]),
             Self::NoAnswer => callee(vec![request("INVITE"), answer(180, false), request("CANCEL")]),
         }
@@ -132,6 +149,6 @@ impl Preset {
 
     /// Whether its user agents wait to be called.
     pub fn waits_for_calls(self) -> bool {
-        matches!(self, Self::Answer | Self::Uas | Self::Busy | Self::NoAnswer)
+        matches!(self, Self::Answer | Self::AnswerEarlyMedia | Self::Uas | Self::Busy | Self::NoAnswer)
     }
 }

@@ -34,6 +34,10 @@ pub enum Step {
 pub struct SendStep {
     /// Its method, like `INVITE`.
     pub method: String,
+    /// Name of the dialog that it belongs to; requests of one dialog have one Call-ID, a REGISTER too. Default: the one without a
+    /// name; a REGISTER then has a Call-ID of its own.
+    #[serde(default)]
+    pub dialog: Option<String>,
     /// Request-URI; a template. Default: the registrar for REGISTER, the remote target within a dialog, else the
     /// callee.
     #[serde(default)]
@@ -65,9 +69,12 @@ pub struct ExpectStep {
     /// To a request of this method. Default: the one sent last.
     #[serde(default)]
     pub of: Option<String>,
-    /// Or a request of this method.
+    /// Or a request of this method; `any`: of any method except ACK and CANCEL.
     #[serde(default)]
     pub request: Option<String>,
+    /// Name of the dialog that it belongs to. Default: the one without a name.
+    #[serde(default)]
+    pub dialog: Option<String>,
     /// Whether the step is passed over where something else comes. Default `false`.
     #[serde(default)]
     pub optional: bool,
@@ -95,6 +102,9 @@ pub struct CaptureStep {
     /// Regular expression. Default: the whole header field.
     #[serde(default)]
     pub regex: Option<String>,
+    /// Whether to look in the body, and to keep its line breaks: the value may then stand in bodies alone. Default `false`.
+    #[serde(default)]
+    pub body: bool,
     /// Group of the expression; 0: all that it matches. Default: the first group where there is one, else 0.
     #[serde(default)]
     pub group: Option<usize>,
@@ -131,7 +141,7 @@ pub struct GotoWhen {
 }
 
 /// A response to send.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerStep {
     /// Its status code.
@@ -142,9 +152,22 @@ pub struct AnswerStep {
     /// More header fields; values are templates.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// Body; a template. Default: none.
+    #[serde(default)]
+    pub body: Option<String>,
+    /// Type of the body. Default `text/plain`.
+    #[serde(default)]
+    pub content_type: Option<String>,
     /// Whether the body is a session description of our own. Default `false`.
     #[serde(default)]
     pub sdp: bool,
+    /// For a provisional response to INVITE: whether it is sent again until its PRACK comes (RFC 3262), where the caller supports
+    /// `100rel`. A 2xx waits for that PRACK. Default `false`.
+    #[serde(default)]
+    pub reliable: bool,
+    /// Name of the dialog whose request is answered. Default: the one without a name.
+    #[serde(default)]
+    pub dialog: Option<String>,
 }
 
 /// Steps to repeat.
