@@ -17,6 +17,7 @@ VERBS = {
     "send": ".send:send",
     "serve": ".serve:serve",
     "import": ".import_:import_",
+    "failover": ".failover:failover",
 }
 
 app = typer.Typer(
