@@ -10,7 +10,7 @@ from netdyno import config
 from netdyno.errors import Error
 from netdyno.sip.sipp import source as sipp
 
-KEYS = ("steps", "user", "callee", "data")
+KEYS = ("steps", "user", "callee", "data", "media")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class ScenarioFile:
     user: str | None = None
     callee: str | None = None
     data: Path | None = None
+    media: dict[str, Any] | None = None
+    """Audio of calls, as the model `sip` has it."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -31,16 +33,17 @@ class ScenarioFile:
         return {self.data.stem: {"file": str(self.data.absolute()), "rows": "message"}}
 
 
-def read(path: Path) -> ScenarioFile:
-    """A file of steps in YAML or JSON, or a SIPp scenario."""
+def read(path: Path, direct: bool = False) -> ScenarioFile:
+    """A file of steps in YAML or JSON, or a SIPp scenario; `direct`: who is called does not register."""
     if path.suffix == ".xml":
-        made = sipp.load(path)
+        made = sipp.load(path, direct)
         if made.table:
             what = "it takes values of a CSV file ([field0], …)"
             fix = f"netdyno sip import {path} --inf FILE.csv --output steps.yaml"
             raise Error("ND-104-73", what, at=str(path), fix=fix)
         plain = sipp.document(made, None)
-        return ScenarioFile(plain["steps"], plain.get("user"), plain.get("callee"), None, tuple(made.notes))
+        who = plain.get("user"), plain.get("callee")
+        return ScenarioFile(plain["steps"], *who, media=made.media, notes=tuple(made.notes))
     found = config.read(path)
     if isinstance(found, list):
         return ScenarioFile(found)
@@ -52,9 +55,11 @@ def read(path: Path) -> ScenarioFile:
         raise Error(
             "ND-104-02", f"{', '.join(map(str, unknown))} is no key of a scenario", at=str(path), fix=fix
         )
-    for key in KEYS[1:]:
+    if not isinstance(found.get("media"), dict | None):
+        raise Error("ND-104-04", "media has keys, like codec", at=str(path))
+    for key in ("user", "callee", "data"):
         if not isinstance(found.get(key), str | None):
             raise Error("ND-104-04", f"{key} is a text", at=str(path))
     data = found.get("data")
     table = path.parent / data if data else None
-    return ScenarioFile(found["steps"], found.get("user"), found.get("callee"), table)
+    return ScenarioFile(found["steps"], found.get("user"), found.get("callee"), table, found.get("media"))

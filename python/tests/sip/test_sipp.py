@@ -12,7 +12,7 @@ import yaml
 from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.sip import scenario
-from netdyno.sip.sipp import source
+from netdyno.sip.sipp import controllers, source
 from netdyno.sip.sipp.convert import Converted, convert
 from netdyno.sip.sipp.xml import read
 
@@ -152,7 +152,9 @@ def test_challenges_and_acks_to_failures_need_no_step() -> None:
             "media",
         ),
         ('<nop><action><exec command="rm -rf /"/></action></nop>', 4, "this action"),
-        ('<recv request="REGISTER"/>', 4, "registrars"),
+        ('<recv request="DUMMY"/>', 4, "DUMMY is no method"),
+        ('<recv request="INVITE|OPTIONS" regexp_match="true"/>', 4, "no status"),
+        ('<nop><action><exec play_pcap_audio="none.pcap"/></action></nop>', 4, "none.pcap is not there"),
         ('<recv response="200" optional="true"/>' + '<recv response="x"/>', 4, "no status"),
         (INVITE + '<recv response="200" optional="true"/>', None, "is not optional"),
         ('<pause distribution="uniform" min="1" max="2"/>', 4, "distribution"),
@@ -167,6 +169,124 @@ def test_what_cannot_be_played_is_named_by_line(inside: str, line: int | None, s
     assert said in error.what, error.what
     assert error.at and error.at.startswith("x.xml:") and "<" in error.at
     assert line is None or error.at.startswith(f"x.xml:{line} "), error.at
+
+
+def test_a_scenario_that_registers_and_calls_has_one_call_id() -> None:
+    register = send("REGISTER sip:a SIP/2.0", "Expires: 300")
+    found = made(
+        register + OK + INVITE + '<recv response="403" optional="true" next="1"/>' + OK + "<label id='1'/>"
+    )
+    assert found.steps[0]["send"]["dialog"] == "call" and found.steps[1]["expect"]["dialog"] == "call"
+    assert {one["dialog"] for one in found.steps[3]["expect_any"]} == {"call"}
+    # a registration alone is one as any
+    assert "dialog" not in made(register + OK).steps[0]["send"]
+
+
+def test_who_begins_with_a_registration_is_called_directly() -> None:
+    answer = send("SIP/2.0 200 OK", "[last_Via:]")
+    for request in ("REGISTER", "INVITE"):
+        text = f'<scenario><recv request="{request}"/>{answer}</scenario>'
+        found = convert(read(text.encode(), "x.xml"), "x.xml", direct=request == "INVITE")
+        assert list(found.steps[0]) == ["repeat"], found.steps
+    anything = made(f'<recv request=".*" regexp_match="true"/>{answer}')
+    assert anything.steps[2]["repeat"]["steps"][0] == {"expect": {"request": "any"}}
+
+
+def test_a_label_between_receives_is_no_end_of_their_group() -> None:
+    answer = send("SIP/2.0 200 OK", "[last_Via:]")
+    optional = '<recv request="ACK" optional="true"/><label id="2"/><recv request="BYE"/>'
+    inner = made(f'<recv request="INVITE"/>{answer}{optional}').steps[2]["repeat"]["steps"]
+    assert inner[2:] == [
+        {"expect_any": [{"request": "ACK", "then": "sipp-1-1"}, {"request": "BYE", "then": "sipp-1-2"}]},
+        {"label": "sipp-1-1"},
+        {"label": "sipp-2"},
+        {"expect_any": [{"request": "BYE", "then": "sipp-1-2"}]},
+        {"label": "sipp-1-2"},
+    ]
+
+
+def test_a_call_plays_its_first_recording(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"")
+    xml, offer = tmp_path / "a.xml", "m=audio [auto_media_port] RTP/AVP 8 101"
+    invite = send("INVITE sip:b@[remote_ip] SIP/2.0", "Content-Type: application/sdp", body=offer)
+    play = "<nop><action><exec play_pcap_audio='a.pcap'/><exec play_pcap_audio='b.pcap'/></action></nop>"
+    xml.write_text(f"<scenario>{invite}{OK}{ACK}{play}</scenario>")
+    found = scenario.read(xml)
+    assert found.media == {"codec": "pcma", "source": {"file": str(tmp_path / "a.pcap")}}
+    assert "one recording" in found.notes[-1]
+
+
+def controller(*steps: str) -> Converted:
+    text = f"<scenario>{''.join(steps)}</scenario>"
+    return convert(read(text.encode(), "x.xml"), "x.xml", commands=True)
+
+
+BODY_OF = '<action><ereg regexp="Content-Type:.*" search_in="msg" assign_to="1"/></action>'
+TAKES = f'<recv response="200">{BODY_OF}</recv>'
+GIVES = "<sendCmd>Call-ID: [call_id]\n[$1]</sendCmd>"
+GETS = f"<recvCmd>{BODY_OF}</recvCmd>"
+
+
+def with_body(start: str) -> str:
+    return f"<send><![CDATA[\n{start}\nVia: x\n[$1]\n\n]]></send>"
+
+
+def test_two_controllers_are_one_scenario_with_two_dialogs() -> None:
+    calls = controller(
+        INVITE, TAKES, GIVES, GETS.replace('"1"', '"2"'), with_body("ACK a SIP/2.0").replace("$1", "$2")
+    )
+    called = controller(
+        GETS,
+        with_body("INVITE sip:b@[remote_ip] SIP/2.0"),
+        TAKES.replace('"1"', '"3"'),
+        ACK,
+        GIVES.replace("$1", "$3"),
+    )
+    steps = controllers.merge(calls, called, "x.xml", ("sip:a@h", "sip:b@h")).steps
+    assert [next(iter(one.values()))["dialog"] for one in steps] == ["a", "a", "b", "b", "b", "a"]
+    assert steps[0]["send"]["uri"] == "sip:a@h" and steps[2]["send"]["uri"] == "sip:b@h"
+    assert steps[1]["expect"]["capture"] == {"a_v1": {"body": True}}
+    sdp = {"content_type": "application/sdp"}
+    assert steps[2]["send"].items() >= (sdp | {"body": "{response.a_v1}"}).items()
+    assert steps[5]["send"].items() >= (sdp | {"body": "{response.b_v3}"}).items()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ((INVITE, OK, GETS), (GETS, INVITE, OK), "both controllers wait"),
+        (('<recv request="INVITE"/>', send("SIP/2.0 200 OK")), (INVITE, OK), "that is called"),
+        ((INVITE, OK, GIVES), (GETS, INVITE, OK), "a body alone"),
+    ],
+)
+def test_controllers_that_cannot_be_played_are_refused(
+    first: tuple[str], second: tuple[str], said: str
+) -> None:
+    with pytest.raises(Error, match=said) as raised:
+        controllers.merge(controller(*first), controller(*second), "x.xml", ())
+    assert raised.value.code == "ND-104-73"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--to", "sip:a@b"),
+        ("--with", "a.xml", "--to", "a@b"),
+        ("--with", "a.xml", "--listen"),
+        ("--with", "a.xml", "--to", "sip:a", "--to", "sip:b", "--to", "sip:c"),
+    ],
+)
+def test_options_of_two_controllers_are_checked(tmp_path: Path, words: tuple[str, ...]) -> None:
+    xml = tmp_path / "a.xml"
+    xml.write_text(f"<scenario>{INVITE}{OK}</scenario>")
+    given = [str(xml) if word == "a.xml" else word for word in words]
+    assert app.call(["sip", "import", str(xml), *given]) == 104
+
+
+@pytest.mark.parametrize("listen", ["5070", "127.0.0.1:0", "127.0.0.1:x"])
+def test_where_to_be_called_is_checked(listen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["sip", "load", "sip:127.0.0.1", "--scenario", "uas", "--listen", listen]) == 104
+    assert "ADDRESS:PORT" in capsys.readouterr().err
 
 
 BOMB = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 9))

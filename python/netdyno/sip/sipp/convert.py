@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
+from netdyno.sip.sipp import audio
 from netdyno.sip.sipp.keywords import variable
 from netdyno.sip.sipp.message import Sent
 from netdyno.sip.sipp.message import read as message
@@ -26,7 +28,16 @@ IGNORED = {
     "init": "it is empty",
 }
 """Elements that nothing is lost without, and why."""
+METHODS = {
+    "ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY", "OPTIONS", "PRACK", "PUBLISH", "REFER",
+    "REGISTER", "SUBSCRIBE", "UPDATE",
+}  # fmt: skip
+"""Methods that scenarios may wait for."""
 PLAIN_ACTIONS = ("log", "warning")
+DIALOG = "call"
+"""Name of the dialog of a scenario that registers too: a call of SIPp has one Call-ID."""
+BODY = re.compile(r"Content-Type:.*", re.IGNORECASE)
+"""A regular expression that takes the body with its type: SIPp's points match line breaks."""
 
 Step = dict[str, Any]
 
@@ -43,6 +54,8 @@ class Converted:
     authenticates: bool = False
     table: bool = False
     """Values of a CSV file are named."""
+    media: dict[str, Any] | None = None
+    """Audio of its calls, as the model `sip` has it."""
     notes: list[str] = field(default_factory=list)
     """What was left out, by line."""
 
@@ -57,6 +70,8 @@ class _Receive:
     next: str | None
     chance: str | None
     test: str | None
+    labels: list[str] = field(default_factory=list)
+    """Labels that stand before it."""
 
     @property
     def passed_over(self) -> bool:
@@ -65,15 +80,20 @@ class _Receive:
         return self.optional and provisional and not self.next and "capture" not in self.expect
 
 
-def convert(root: Element, name: str) -> Converted:
-    """The scenario; raises with the line of what cannot be played."""
-    return _Converter(root, name).run()
+def convert(root: Element, name: str, direct: bool = False, commands: bool = False) -> Converted:
+    """The scenario; raises with the line of what cannot be played.
+
+    `direct`: who is called does not register. `commands`: steps `command` stand for those of 3PCC.
+    """
+    return _Converter(root, name, direct, commands).run()
 
 
 class _Converter:
-    def __init__(self, root: Element, name: str) -> None:
-        self.root, self.name = root, name
+    def __init__(self, root: Element, name: str, direct: bool, commands: bool) -> None:
+        self.root, self.name, self.direct, self.commands = root, name, direct, commands
         self.made = Converted()
+        self.bodies: set[str] = set()
+        self.codecs: tuple[str, ...] = ()
         self.faults: list[dict[str, Any]] = []
         self.groups = 0
         self.invited = False
@@ -89,7 +109,12 @@ class _Converter:
             raise Error.of(self.faults[0] | ({"all": self.faults} if len(self.faults) > 1 else {}))
         self._end_label()
         if self.made.answers:
-            self._register()
+            self._called_again()
+        elif {one["send"]["method"] == "REGISTER" for one in self.made.steps if "send" in one} == {
+            True,
+            False,
+        }:
+            self._one_call()
         return self.made
 
     def _ignored(self, one: Element) -> bool:
@@ -120,9 +145,11 @@ class _Converter:
                 self.made.steps.append({"label": _label(one.get("id") or "")})
             case "nop":
                 self._nop(one)
+            case "sendCmd" | "recvCmd" if self.commands:
+                self._command(one)
             case "sendCmd" | "recvCmd":
-                fix = "Play both sides as two groups of a profile, through a proxy"
-                self._fault(one, "commands between two SIPp programs (3PCC) cannot be played", fix)
+                fix = "Import both controllers: netdyno sip import 3pcc-C-A.xml --with 3pcc-C-B.xml"
+                self._fault(one, "commands to another SIPp program (3PCC) need its scenario too", fix)
             case _:
                 self._fault(one, "this element is unknown", "Remove it")
         return at + 1
@@ -132,7 +159,8 @@ class _Converter:
     def _send(self, all_: list[Element], at: int) -> int:
         one = all_[at]
         strange: list[str] = []
-        sent = message(one.text, TABLE, strange.append)
+        sent = message(one.text, TABLE, strange.append, self.bodies)
+        self.codecs = self.codecs or sent.codecs
         for word in strange:
             self._fault(
                 one, f"{word!r} cannot be sent", "Write the text itself, or a keyword that netdyno knows"
@@ -163,12 +191,18 @@ class _Converter:
     def _receives(self, all_: list[Element], at: int) -> int:
         """Optional receives up to the next one that is not; which of them comes decides where it goes on."""
         group: list[_Receive] = []
-        while at < len(all_) and all_[at].name == "recv":
+        labels: list[str] = []
+        while at < len(all_) and (all_[at].name == "recv" or (group and all_[at].name == "label")):
+            if all_[at].name == "label":
+                labels.append(_label(all_[at].get("id") or ""))
+                at += 1
+                continue
             one = self._receive(all_[at])
+            one.labels, labels = labels, []
             at += 1
             if one.element.flag("auth"):
                 return self._challenge(all_, at, one)
-            if not one.passed_over:
+            if not one.passed_over or one.labels:
                 group.append(one)
             if not one.optional:
                 break
@@ -187,10 +221,12 @@ class _Converter:
         expect: dict[str, Any] = {}
         if response and response.isdigit():
             expect["status"] = response
-        elif request and request.isupper() and not one.flag("regexp_match"):
-            expect["request"] = request
+        elif request and (request == ".*" or (request.isupper() and not one.flag("regexp_match"))):
+            expect["request"] = "any" if request == ".*" else request
+            if request not in METHODS and request != ".*":
+                self._fault(one, f"{request} is no method of SIP: it never comes", "Remove it")
             if not self.made.steps:
-                self._called(one, request)
+                self.made.answers = True
         else:
             self._fault(one, "it names no status and no method", 'Like response="200" or request="BYE"')
         if one.get("response_txn"):
@@ -206,18 +242,11 @@ class _Converter:
         test = one.get("test")
         return _Receive(one, expect, one.flag("optional"), one.get("next"), one.get("chance"), test)
 
-    def _called(self, one: Element, request: str) -> None:
-        """A scenario that begins with a request is called."""
-        if request == "REGISTER":
-            fix = "Use `netdyno sip serve`, which is a registrar"
-            self._fault(one, "user agents cannot be registrars", fix)
-        self.made.answers = True
-
     def _challenge(self, all_: list[Element], at: int, one: _Receive) -> int:
         """A challenge: the ACK and the request with credentials are the user agent's."""
         while at < len(all_) and all_[at].name == "send":
             strange: list[str] = []
-            sent = message(all_[at].text, TABLE, strange.append)
+            sent = message(all_[at].text, TABLE, strange.append, self.bodies)
             at += 1
             if sent.authenticates:
                 self.made.authenticates = True
@@ -240,10 +269,11 @@ class _Converter:
         names = [f"sipp-{self.groups}-{at}" for at in range(1, len(group) + 1)]
         for at in range(len(group)):
             # where each optional one goes on by itself, nothing waits between
-            if at and self._then(group[at - 1]):
+            if at and self._then(group[at - 1]) and not group[at].labels:
                 continue
             if at:
                 self.made.steps.append({"label": names[at - 1]})
+            self.made.steps += [{"label": label} for label in group[at].labels]
             alternatives = []
             for index in range(at, len(group)):
                 where = self._then(group[index]) or {"then": names[index]}
@@ -276,6 +306,10 @@ class _Converter:
             names = [name.strip() for name in (action.get("assign_to") or "").split(",") if name.strip()]
             if not names:
                 self._fault(action, "assign_to names no variable", 'Like assign_to="1"')
+            if BODY.fullmatch(action.get("regexp") or "") and "header" not in where and len(names) == 1:
+                self.bodies.add(variable(names[0]))
+                yield variable(names[0]), {"body": True}
+                continue
             for group, name in enumerate(names):
                 capture = where | {"regex": action.get("regexp") or "", "group": group}
                 if action.flag("check_it") and not group:
@@ -302,9 +336,40 @@ class _Converter:
         if one.name in PLAIN_ACTIONS:
             self._note(one, "failures are reported with their messages")
             return
+        if one.name == "exec" and (recording := one.get("play_pcap_audio")):
+            self._recording(one, recording)
+            return
         media = one.name == "exec" and any(key.startswith(("play_", "rtp_")) for key in one.attributes)
         what = "media cannot be played from a scenario" if media else "this action cannot be played"
         self._fault(one, what, "Remove it")
+
+    def _recording(self, one: Element, recording: str) -> None:
+        """A call plays its first recording."""
+        if self.made.media is not None:
+            why = "a call plays one recording; tones of keys (RFC 4733) are not sent"
+            self._note(one, why)
+            return
+        path = audio.find(recording, self.name)
+        if path is None:
+            fix = "Put it beside the scenario, or install SIPp's recordings (Debian: sip-tester)"
+            self._fault(one, f"the recording {recording} is not there", fix)
+            return
+        self.made.media = audio.media(path, self.codecs)
+        self._note(one, "the recording is played from the answer on, and again while the call lasts")
+
+    def _command(self, one: Element) -> None:
+        """A command to the other program, or from it: names of the bodies that it carries."""
+        if one.name == "recvCmd":
+            taken = dict(self._captures(one))
+            if any(capture != {"body": True} for capture in taken.values()):
+                fix = 'Like <ereg regexp="Content-Type:.*" search_in="msg" assign_to="1"/>'
+                self._fault(one, "of a command only the body can be taken", fix)
+            self.made.steps.append({"command": {"receive": list(taken)}})
+            return
+        names = [variable(word[2:-1]) for line in one.text.splitlines() if (word := line.strip())[:2] == "[$"]
+        if any(name not in self.bodies for name in names):
+            self._fault(one, "a command can carry a body alone", 'Like [$1], taken with "Content-Type:.*"')
+        self.made.steps.append({"command": {"send": names}})
 
     def _goto(self, one: Element) -> None:
         """A jump behind a step."""
@@ -332,9 +397,24 @@ class _Converter:
                     fix = f'Add <label id="{target}"/>'
                     raise Error("ND-104-73", f"no label is called {target!r}", at=at, fix=fix)
 
-    def _register(self) -> None:
-        """A user agent that is called registers, answers until the load ends, and leaves."""
+    def _one_call(self) -> None:
+        """All requests have one Call-ID."""
+        for one in self.made.steps:
+            for key in ("send", "expect", "answer"):
+                if key in one:
+                    one[key]["dialog"] = DIALOG
+            for alternative in one.get("expect_any", ()):
+                alternative["dialog"] = DIALOG
+
+    def _called_again(self) -> None:
+        """Who is called answers until the load ends, registered meanwhile unless called directly."""
         steps = self.made.steps
+        first: Step = next((one["expect"] for one in steps if "expect" in one), {})
+        if self.direct or first.get("request") == "REGISTER":
+            if not self.direct:
+                self.made.notes.append("it begins with REGISTER: play it with --listen")
+            self.made.steps = [{"repeat": {"count": 0, "steps": steps}}]
+            return
         self.made.steps = [
             {"send": {"method": "REGISTER"}},
             {"expect": {"status": "200"}},

@@ -15,6 +15,13 @@ def variable(name: str) -> str:
     return f"v{name}" if name[:1].isdigit() else name
 
 
+def whole_variable(line: str) -> str | None:
+    """The name of the value that a line consists of."""
+    found = _KEYWORD.fullmatch(line)
+    inner = _VARIABLE.fullmatch(found[1]) if found else None
+    return variable(inner[1]) if inner else None
+
+
 def is_last(name: str) -> bool:
     """Whether a keyword copies a header field of the last message, as `[last_Via:]`."""
     return name.startswith("last_")

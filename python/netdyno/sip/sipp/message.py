@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.sip.manual.message import COMPACT
-from netdyno.sip.sipp.keywords import is_last, keywords, places
+from netdyno.sip.sipp.keywords import is_last, keywords, places, whole_variable
 
 OWN = {
     "via", "from", "to", "call-id", "cseq", "max-forwards", "route", "record-route", "contact",
@@ -38,12 +38,16 @@ class Sent:
     body: str | None = None
     content_type: str | None = None
     sdp: bool = False
+    codecs: tuple[str, ...] = ()
+    """Of its session description: payload types, the preferred one first."""
     expires: int | None = None
     authenticates: bool = False
 
 
-def read(text: str, table: str, unknown: Callable[[str], None]) -> Sent:
-    """The message of a <send>."""
+def read(
+    text: str, table: str, unknown: Callable[[str], None], bodies: Collection[str] = frozenset()
+) -> Sent:
+    """The message of a <send>; `bodies` are names of values that are a body with its type."""
     lines = [line.strip() for line in text.strip().splitlines()]
     head, body = lines, list[str]()
     if "" in lines:
@@ -52,6 +56,9 @@ def read(text: str, table: str, unknown: Callable[[str], None]) -> Sent:
     made = Sent()
     _start(made, head[0] if head else "", table, unknown)
     for line in head[1:]:
+        if (name := whole_variable(line)) in bodies:
+            made.body, made.content_type = f"{{response.{name}}}", "application/sdp"
+            continue
         _field(made, line, table, unknown)
     if any(body):
         _body(made, body, table, unknown)
@@ -113,6 +120,8 @@ def _body(made: Sent, lines: list[str], table: str, unknown: Callable[[str], Non
         lines.pop()
     if (made.content_type or "").lower().startswith("application/sdp") or lines[0] == "v=0":
         made.sdp, made.content_type = True, None
+        audio = next((line.split() for line in lines if line.startswith("m=audio ")), [])
+        made.codecs = tuple(audio[3:])
         return
     made.body = places("\r\n".join(lines), table, unknown)
 
@@ -127,6 +136,10 @@ def step(sent: Sent) -> dict[str, Any]:
             answer["headers"] = sent.headers
         if sent.sdp:
             answer["sdp"] = True
+        elif sent.body:
+            answer["body"] = sent.body
+            if sent.content_type:
+                answer["content_type"] = sent.content_type
         return {"answer": answer}
     send: dict[str, Any] = {"method": sent.method}
     if sent.uri:

@@ -9,6 +9,7 @@ from typing import Any
 
 from netdyno import reading
 from netdyno.errors import Error
+from netdyno.sip.sipp.controllers import merge
 from netdyno.sip.sipp.convert import TABLE, Converted, convert
 from netdyno.sip.sipp.xml import read
 
@@ -18,9 +19,19 @@ CSV = 64 << 20
 """Bytes of a file of `-inf`."""
 
 
-def load(path: Path) -> Converted:
-    """The scenario of a file."""
-    return convert(read(reading.content(path, LARGEST), str(path)), str(path))
+def load(path: Path, direct: bool = False) -> Converted:
+    """The scenario of a file; `direct`: who is called does not register."""
+    return _load(path, direct, commands=False)
+
+
+def load_pair(first: Path, second: Path, targets: tuple[str, ...]) -> Converted:
+    """Both controllers of 3PCC as one scenario; `targets`: Request-URIs of their calls."""
+    made = [_load(path, direct=False, commands=True) for path in (first, second)]
+    return merge(made[0], made[1], str(first), targets)
+
+
+def _load(path: Path, direct: bool, commands: bool) -> Converted:
+    return convert(read(reading.content(path, LARGEST), str(path)), str(path), direct, commands)
 
 
 def document(made: Converted, data: Path | None) -> dict[str, Any]:
@@ -30,6 +41,8 @@ def document(made: Converted, data: Path | None) -> dict[str, Any]:
         found["user"] = made.user
     if made.callee:
         found["callee"] = made.callee
+    if made.media:
+        found["media"] = made.media
     if data is not None:
         found["data"] = str(data)
     return found | {"steps": made.steps}
@@ -53,4 +66,4 @@ def table(path: Path) -> str:
     return out.getvalue()
 
 
-__all__ = ["TABLE", "document", "load", "table"]
+__all__ = ["TABLE", "document", "load", "load_pair", "table"]

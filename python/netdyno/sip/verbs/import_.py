@@ -12,6 +12,7 @@ from netdyno import files
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.sip.sipp import source
+from netdyno.sip.sipp.convert import Converted
 
 
 def import_(
@@ -19,6 +20,19 @@ def import_(
     inf: Annotated[
         Path | None, typer.Option("--inf", help="SIPp's CSV file of -inf.", metavar="FILE.csv")
     ] = None,
+    other: Annotated[
+        Path | None,
+        typer.Option("--with", help="The other controller of 3PCC.", metavar="FILE.xml"),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to", help="With --with: URI to call, first FILE.xml's, then the other's.", metavar="URI"
+        ),
+    ] = None,
+    listen: Annotated[
+        bool, typer.Option("--listen", help="Who is called does not register: for `sip load --listen`.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="File to write; default: standard output.", metavar="FILE.yaml")
     ] = None,
@@ -31,8 +45,9 @@ def import_(
 
         netdyno sip import uac.xml --output uac.yaml
         netdyno sip import accounts.xml --inf accounts.csv --output accounts.yaml
+        netdyno sip import 3pcc-C-A.xml --with 3pcc-C-B.xml --to sip:a@192.0.2.7 --to sip:b@192.0.2.8
     """
-    made = source.load(scenario)
+    made = _read(scenario, other, to, listen)
     table: Path | None = None
     if made.table and inf is None:
         what = "it takes values of a CSV file ([field0], …)"
@@ -56,3 +71,19 @@ def import_(
     else:
         for line in text.rstrip("\n").split("\n"):
             console.line(line)
+
+
+def _read(scenario: Path, other: Path | None, to: list[str] | None, listen: bool) -> Converted:
+    if other is None:
+        if to:
+            raise Error("ND-104-03", "it is for two controllers", at="--to", fix="Add --with FILE.xml")
+        return source.load(scenario, listen)
+    if listen or len(to or ()) > 2:
+        what, at = ("controllers call", "--listen") if listen else ("there are two controllers", "--to")
+        raise Error("ND-104-03", what, at=at, fix="Leave it out" if listen else "Name two URIs")
+    for uri in to or ():
+        if not uri.lower().startswith(("sip:", "sips:", "tel:")):
+            raise Error("ND-104-22", f"{uri!r} is no URI", at="--to", fix="Like sip:service@192.0.2.7:5060")
+    return source.load_pair(
+        scenario, other, tuple(one.replace("{", "{{").replace("}", "}}") for one in to or ())
+    )

@@ -54,7 +54,7 @@ def init(
         case "call":
             document = profile.call(read)
         case _:
-            document = profile.scenario(read, {"preset": kind}, kind)
+            document = profile.scenario(read, {"preset": kind.replace("-", "_")}, kind)
     # each group has its own copy of what it shares with others: YAML would show that as an alias
     text = commented(json.loads(json.dumps(document)))
     path = output or Path(f"sip-{kind}.yaml")

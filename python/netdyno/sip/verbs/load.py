@@ -23,6 +23,7 @@ PRESETS = (
     "reregister",
     "unregister",
     "call",
+    "early-media",
     "cancel",
     "redirect",
     "options",
@@ -70,6 +71,12 @@ def call(
     ring: Annotated[
         str, typer.Option(help="How long a call rings.", metavar="TIME", parser=values.time("--ring"))
     ] = "0s",
+    early_media: Annotated[
+        bool,
+        typer.Option(
+            "--early-media", help="Callees send 183 reliably (100rel, PRACK) and audio while the call rings."
+        ),
+    ] = False,
     callee_source: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,6 +97,7 @@ def call(
         netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
         netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
         netdyno sip call sip:192.0.2.1 --media --audio speech.wav --hold 10s
+        netdyno sip call sip:192.0.2.1 --early-media --media --ring 2s --hold 5s
     """
     audio, callee_audio = options.media(given)
     read = options.read(
@@ -100,6 +108,7 @@ def call(
         callee_media=callee_audio,
         hold=options.seconds(hold, "--hold"),
         ring=options.seconds(ring, "--ring"),
+        early_media=early_media,
         callee_sources=tuple(callee_source or ()),
     )
     _run(profile.call(read), given)
@@ -114,6 +123,13 @@ def load(
     ] = "options",
     to: Annotated[str | None, typer.Option(help="User to send requests to.", metavar="USER")] = None,
     hold: Hold = "0s",
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Be called at this address by the server or a caller, over UDP; users answer until the end.",
+            metavar="ADDRESS:PORT",
+        ),
+    ] = None,
     **given: Any,
 ) -> None:
     """Play a scenario at a rate, and report delay and success.
@@ -124,18 +140,23 @@ def load(
         netdyno sip load sip:192.0.2.1 --scenario options --rate 1k/s
         netdyno sip load sip:192.0.2.1 --scenario mine.yaml --to 1000
         netdyno sip load sip:192.0.2.1 --scenario uac.xml
+        netdyno sip load sip:192.0.2.9 --scenario uas.xml --listen 192.0.2.5:5070
     """
-    read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"))
-    if scenario in PRESETS:
+    place = options.place(listen, given) if listen else None
+    read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
+    if scenario in PRESETS and place is None:
+        _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)
+    if place is not None and scenario == "uas":
         _run(profile.scenario(read, {"preset": scenario}, scenario), given)
     path = Path(scenario)
     if not path.suffix:
-        fix = f"Use one of {', '.join(PRESETS)}, or a file like steps.yaml"
+        presets = PRESETS if place is None else ("uas",)
+        fix = f"Use one of {', '.join(presets)}, or a file like steps.yaml"
         raise Error("ND-104-22", f"no scenario is called {scenario!r}", at="--scenario", fix=fix)
-    found = scenario_file.read(path)
+    found = scenario_file.read(path, direct=place is not None)
     for note in found.notes:
         console.note(f"{scenario}: {note}")
-    read = replace(read, user=read.user or found.user, callee=read.callee or found.callee)
+    read = replace(read, user=read.user or found.user, callee=read.callee or found.callee, media=found.media)
     document = profile.scenario(read, {"steps": found.steps}, "scenario")
     if found.table:
         document["data"] = found.table

@@ -309,6 +309,17 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     )
 
 
+def place(text: str, given: Mapping[str, Any]) -> tuple[str, int]:
+    """Address and port to be called at."""
+    address, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Error("ND-104-22", f"{text!r} is no ADDRESS:PORT", at="--listen", fix="Like 192.0.2.5:5070")
+    for name in ("sockets", "source"):
+        if given[name]:
+            raise Error("ND-104-03", "--listen says it already", at=f"--{name}", fix="Leave one of them out")
+    return address.strip("[]"), int(port)
+
+
 def seconds(text: str, option: str) -> float:
     """A length of time in seconds."""
     return units.TIME.value(text, option) / 1e9
