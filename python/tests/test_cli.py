@@ -174,7 +174,10 @@ def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.C
     assert app.call(["report", "latest", "--markdown", "--html", "x.html"]) == 104
     assert (tmp_path / "again.html").stat().st_size > 10_000
     capsys.readouterr()
-    assert app.call(["compare", rows[0]["id"], rows[1]["id"], "--json", "--fail"]) == 0
+    change = tmp_path / "change.md"
+    options = ["--json", "--fail", "--markdown", str(change)]
+    assert app.call(["compare", rows[0]["id"], rows[1]["id"], *options]) == 0
+    assert change.read_text().startswith("## netdyno ")
     compared = json.loads(capsys.readouterr().out)
     assert all(not c["significant"] for c in compared["legs"]["sockets"])
     assert app.call(["runs", "rm", rows[0]["id"]]) == 0

@@ -49,6 +49,7 @@ PARAMETERS = {
         parameter("json", options.ResultJson, False),
         parameter("html", options.Html),
         parameter("junit", options.Junit),
+        parameter("markdown", options.Markdown),
         parameter("csv", options.Csv),
         parameter("runs", options.Runs),
         parameter("dry_run", options.DryRun, False),
@@ -56,7 +57,7 @@ PARAMETERS = {
     )
 }
 """Options of all verbs, in the order of the help."""
-COMMON = "topology load duration resume json html runs dry_run quiet"
+COMMON = "topology load duration resume json html markdown runs dry_run quiet"
 
 
 def _add(

@@ -46,6 +46,9 @@ def compare(
     ] = 0.05,
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a table for a CI summary here.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
@@ -70,6 +73,11 @@ def compare(
         legs = [(x, y, list(found.legs[x.name])) for x, y in found.paired]
         text = page.render(first, second, legs, found.searches, found.environment, level)
         files.write(html, text, shared=True)
+    if markdown:
+        # as above
+        from netdyno.export import markdown as export
+
+        export.write(export.comparison(found), markdown)
     if as_json:
         console.document(found.document())
     else:

@@ -218,6 +218,11 @@ def _write(result: Result, folder: Path, outputs: Outputs) -> None:
             console.note(f"kept: {path}")
     if outputs.junit:
         junit.write(result, outputs.junit)
+    if outputs.markdown:
+        # loaded here, for runs without it to start sooner
+        from netdyno.export import markdown
+
+        markdown.write(markdown.summary(result), outputs.markdown)
     if outputs.csv:
         files.make_folder(outputs.csv)
         for name in (result.files.series, result.files.flows):

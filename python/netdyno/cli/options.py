@@ -39,6 +39,10 @@ Html = Annotated[
 Junit = Annotated[
     Path | None, typer.Option(help="Verdict for CI servers.", metavar="FILE", rich_help_panel=OUTPUT)
 ]
+Markdown = Annotated[
+    Path | None,
+    typer.Option(help="Verdict and figures for a CI summary.", metavar="FILE", rich_help_panel=OUTPUT),
+]
 Csv = Annotated[
     Path | None, typer.Option(help="Copy series and flows here.", metavar="DIR", rich_help_panel=OUTPUT)
 ]
@@ -60,8 +64,8 @@ Keep = Annotated[
     ),
 ]
 OUTPUTS: Mapping[str, Any] = {
-    "json": ResultJson, "json_stream": JsonStream, "html": Html, "junit": Junit, "csv": Csv,
-    "prometheus": Prometheus, "runs": Runs, "store": Store, "keep": Keep, "quiet": Quiet,
+    "json": ResultJson, "json_stream": JsonStream, "html": Html, "junit": Junit, "markdown": Markdown,
+    "csv": Csv, "prometheus": Prometheus, "runs": Runs, "store": Store, "keep": Keep, "quiet": Quiet,
 }  # fmt: skip
 """Where a result goes: fields of `Outputs`."""
 
@@ -164,6 +168,7 @@ class Outputs:
     json_stream: bool = False
     html: Path | None = None
     junit: Path | None = None
+    markdown: Path | None = None
     csv: Path | None = None
     prometheus: str | None = None
     runs: Path | None = None

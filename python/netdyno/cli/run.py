@@ -15,7 +15,9 @@ from netdyno.experiment.choose import adjust, choose
 
 
 @url_options(before="capture")
-@options.output_options("json json_stream html junit csv prometheus runs store quiet", before="socket")
+@options.output_options(
+    "json json_stream html junit markdown csv prometheus runs store quiet", before="socket"
+)
 def run(
     what: Annotated[
         list[str],

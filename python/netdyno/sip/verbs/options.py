@@ -277,7 +277,7 @@ def described(verb: Callable[..., None]) -> Callable[..., None]:
 def shared(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options of a load and of its output, which come as `**given`, behind its own."""
     insert(verb, [parameter(name, one, default) for name, (one, default) in _SHARED.items()])
-    output_options("json html junit csv prometheus runs quiet")(verb)
+    output_options("json html junit markdown csv prometheus runs quiet")(verb)
     return verb
 
 
