@@ -212,6 +212,17 @@ verb_package() { # [deb|wheel] -- build a package for this distribution, into ta
     package "${1:-deb}"
 }
 
+verb_docs() { # -- build the site of the documentation into target/docs/site, and follow its links
+    local program
+    site_builder
+    program=$(python_with_venv)
+    "$program" tools/docs.py target/docs || die 1 "links of the pages lead nowhere: see above"
+    NO_MKDOCS_2_WARNING=1 "$MKDOCS" build --strict --quiet --config-file target/docs/mkdocs.yml ||
+        die 1 "the site was not built: see above"
+    "$program" tools/docs.py --check target/docs/site || die 1 "links of the site lead nowhere: see above"
+    say "site: target/docs/site/index.html"
+}
+
 verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
     local target=${1:-} seconds=${2:-30} fuzz
     if [[ $target =~ ^[0-9]+$ ]]; then seconds=$target target=; fi

@@ -195,6 +195,25 @@ python() { # the first Python that is new enough and can make environments
     return 1
 }
 
+python_with_venv() { # the same, installed where there is none
+    python || {
+        install python3-venv >&2
+        python || die 92 "Python 3.11 or newer is needed"
+    }
+}
+
+MKDOCS=target/tools/docs/bin/mkdocs
+site_builder() { # MkDocs and its theme, for ./do docs alone
+    local folder=${MKDOCS%/bin/*} program
+    ! "$MKDOCS" --version >/dev/null 2>&1 || return 0
+    program=$(python_with_venv)
+    say "installing mkdocs-material into $folder"
+    mkdir -p "${folder%/*}"
+    "$program" -m venv --clear "$folder"
+    "$folder/bin/python" -m pip install --quiet 'mkdocs-material>=9.5,<10' </dev/null ||
+        die 92 "mkdocs-material could not be installed; check the network"
+}
+
 environment() {
     local stamp program
     stamp=$(cat python/pyproject.toml <(echo "$PWD") | sha256sum)
@@ -202,10 +221,7 @@ environment() {
         .venv/bin/python -c 'import netdyno' 2>/dev/null; then
         return
     fi
-    program=$(python) || {
-        install python3-venv
-        program=$(python) || die 92 "Python 3.11 or newer is needed"
-    }
+    program=$(python_with_venv)
     say "making .venv with $("$program" --version)"
     rm -f .venv/.stamp
     "$program" -m venv --clear .venv
