@@ -106,7 +106,7 @@ def test_routers_part_the_network() -> None:
 def test_how_long_a_chain_can_be_measured() -> None:
     assert lengths(checked(BRIDGES, "x")) == [0, 1, 2] and lengths(checked(PLAIN, "x")) == [3]
     short = steering.rules(shortened(checked(BRIDGES, "x"), 1))
-    assert [(str(one.source), str(one.to)) for one in short] == [
+    assert [(str(one.source), *map(str, one.targets)) for one in short] == [
         ("client", "a.in"), ("a.out", "server"), ("server", "a.out"), ("a.in", "client"),
     ]  # fmt: skip
 
@@ -117,7 +117,7 @@ RULES = steering.rules(checked(BRIDGES, "x"))
 WAY = [
     step
     for rule in RULES[:3]
-    for step in (Step(rule.source, True), Step(rule.to, False, rule))
+    for step in (Step(rule.source, True), Step(rule.targets[0], False, rule))
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
 from netdyno.switch.openflow import message as of
+from netdyno.switch.openflow.action import DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
 from netdyno.switch.openflow.message import OpenFlowError
 from netdyno.system import namespace
 from netdyno.system.journal import journal
@@ -40,9 +41,20 @@ FLOWS = [
     Flow(1, "p0", ["p1"]),
     Flow(2, "p1", ["p0"]),
     Flow(3, "p0", [], {"udp": "", "tp_dst": "9"}, priority=900),
-    Flow(4, "p0", ["p1"], {"tcp": "", "tp_dst": "80"}, priority=800, set_vlan=5),
-    Flow(5, "p1", ["p0"], {"dl_vlan": "5"}, priority=800, set_vlan=0),
+    Flow(4, "p0", [PushVlan(5), "p1"], {"tcp": "", "tp_dst": "80"}, priority=800),
+    Flow(5, "p1", [PopVlan(), "p0"], {"dl_vlan": "5"}, priority=800),
     Flow(6, "p1", ["p0"], {"arp": "", "dl_src": "02:00:00:00:00:01"}, priority=700),
+    Flow(7, "p0", [EncapNsh(77, 254), "p1"], {"tcp": "", "tp_dst": "81"}, priority=800),
+    Flow(8, "p1", [DecapNsh(), "p0"], {"dl_type": "0x894f", "nsh_spi": "77", "nsh_si": "254"}, priority=900),
+    Flow(
+        9,
+        "p1",
+        [SetNsh(77, 252), "p0"],
+        {"dl_type": "0x894f", "nsh_spi": "77", "nsh_si": "253"},
+        priority=900,
+    ),
+    Flow(10, "p0", ["p1", Select(("p1", "p0"))], {"tcp": "", "tp_dst": "82"}, priority=800),
+    Flow(11, "", [], {"dl_dst": "02:00:00:00:00:02"}, priority=1000),
 ]
 
 
@@ -74,7 +86,9 @@ def controlled(switch: OvsNetdev, folder: Path, count: int) -> Iterator[Embedded
 def table(switch: OvsNetdev) -> list[str]:
     """The switch's own list of its flows, without what counts."""
     said = switch._running().ofctl("dump-flows", BRIDGE, "--no-stats")
-    return sorted(line.strip() for line in said.splitlines() if "cookie" in line)
+    flows = sorted(line.strip() for line in said.splitlines() if "cookie" in line)
+    said = switch._running().ofctl("dump-groups", BRIDGE)
+    return flows + sorted(line.strip() for line in said.splitlines() if "group_id" in line)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +109,9 @@ def test_flows_are_those_that_the_switch_would_get_without(
     one, net = switch
     one.program(FLOWS)
     witness = table(one)
-    assert len(witness) == len(FLOWS)
+    assert len(witness) == len(FLOWS) + 1, "flows, and a group"
     one.program([Flow(99, "p1", [], priority=5)])
+    assert len(table(one)) == 1, "a group that no flow names is gone"
     with controlled(one, tmp_path, 1) as made:
         made.program(FLOWS)
         assert table(one) == witness

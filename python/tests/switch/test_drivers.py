@@ -20,6 +20,7 @@ from netdyno.lab.network import Network
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs import Ovs, parse_flows, parse_ports
+from netdyno.switch.openflow.action import PopVlan, PushVlan
 from netdyno.system import namespace, proc
 from netdyno.system.journal import journal
 
@@ -264,7 +265,7 @@ def test_flows_as_text() -> None:
         "cookie=0x7,priority=9,in_port=1,tcp,tp_dst=80,actions=output:2"
     )
     assert one.text(Flow(1, "a", [])).endswith("actions=drop")
-    assert one.text(Flow(1, "a", ["b"], set_vlan=10)).endswith(
+    assert one.text(Flow(1, "a", [PushVlan(10), "b"])).endswith(
         "actions=push_vlan:0x8100,set_field:4106->vlan_vid,output:2"
     )
-    assert one.text(Flow(1, "a", ["b"], set_vlan=0)).endswith("actions=pop_vlan,output:2")
+    assert one.text(Flow(1, "a", [PopVlan(), "b"])).endswith("actions=pop_vlan,output:2")

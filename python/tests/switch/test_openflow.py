@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdyno.switch.openflow import message as of
+from netdyno.switch.openflow.action import PopVlan, PushVlan, Select
 from netdyno.switch.openflow.flow import FlowEntry, MatchError, entry, match_bytes, match_fields
 from netdyno.switch.openflow.message import FlowStats, Header, Message, OpenFlowError
 
@@ -39,9 +40,9 @@ def test_actions_and_vlan_tags() -> None:
     assert WEB.instructions.hex() == (
         "0004" "0028" "00000000" "0000" "0010" "00000004" "0000" "000000000000" "0000" "0010" "00000005" "0000" "000000000000"
     )  # fmt: skip
-    pushed = entry(1, 1, 1, {}, [2], set_vlan=12).instructions
+    pushed = entry(1, 1, 1, {}, [PushVlan(12), 2]).instructions
     assert "0011000881000000" + "001900108000" + "0c02" + "100c" in pushed.hex()
-    assert "0012000800000000" in entry(1, 1, 1, {}, [2], set_vlan=0).instructions.hex()
+    assert "0012000800000000" in entry(1, 1, 1, {}, [PopVlan(), 2]).instructions.hex()
     assert entry(1, 1, 1, {}, []).instructions == b"", "no port: packets are dropped"
 
 
@@ -69,6 +70,21 @@ def test_flows_are_read_back_and_compared() -> None:
     assert of.flow_mod(of.DELETE_STRICT, WEB).endswith(match_bytes(WEB.match))
 
 
+def test_groups_come_before_flows_that_name_them() -> None:
+    """A group's number follows from its buckets: other ports are another group."""
+    one, other = Select((2, 3)).group(), Select((3, 2)).group()
+    shared = entry(5, 1, 1, {}, [Select((2, 3))])
+    assert one.number != other.number and shared.groups == (one,)
+    assert FlowEntry.of(shared.document()).groups[0].buckets == one.buckets
+    assert shared.instructions.endswith(struct.pack("!HHI", 22, 8, one.number))
+    body = struct.pack("!HH4x", 7, 0)
+    for each in (one, other):
+        body += struct.pack("!HBxI", 8 + len(each.buckets), 1, each.number) + each.buckets
+    assert of.group_numbers(body) == {one.number, other.number}
+    with pytest.raises(ValueError, match="a group"):
+        of.group_numbers(body[:-1])
+
+
 def test_only_what_differs_is_changed() -> None:
     other = entry(8, 200, 3, {"tcp": "", "tp_dst": "80"}, [6])
     stray = entry(9, 300, 1, {}, [2])
@@ -93,7 +109,7 @@ def test_what_is_no_openflow() -> None:
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
-    for read in (of.flow_entries, of.datapath, of.more, match_fields):
+    for read in (of.flow_entries, of.group_numbers, of.datapath, of.more, match_fields):
         try:
             read(data)  # type: ignore[operator]
         except ValueError:

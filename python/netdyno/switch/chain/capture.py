@@ -10,11 +10,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from netdyno.switch.chain.sight import Key, Sighting, key, server_port
+from netdyno.switch.chain.sight import Key, Sighting, encapsulation, key, server_port
 from netdyno.switch.chain.steering import Port
 from netdyno.system import namespace
 
 SO_TIMESTAMPNS = 35
+SOL_PACKET, PACKET_AUXDATA = 263, 8
+TP_STATUS_VLAN_VALID = 0x10
 ETH_P_ALL = 3
 BUFFER = 1 << 20
 MOST = 200_000
@@ -99,17 +101,22 @@ class Captures:
                 frame, ancillary, _, about = made.recvmsg(2048, 128)
             except (BlockingIOError, OSError):
                 return
+            kept = {(level, kind): data for level, kind, data in ancillary}
+            tci = _vlan(kept.get((SOL_PACKET, PACKET_AUXDATA), b""))
+            if tci is not None:
+                # the kernel has taken the tag off
+                frame = frame[:12] + struct.pack("!HH", 0x8100, tci) + frame[12:]
             known = key(frame)
             if known is None:
                 continue
-            at = next((_nanoseconds(data) for level, kind, data in ancillary if kind == SO_TIMESTAMPNS),
-                      time.time_ns())  # fmt: skip
+            stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
+            at = _nanoseconds(stamp) if stamp else time.time_ns()
             sends = about[2] == socket.PACKET_OUTGOING
             with self.lock:
                 if self._count >= MOST:
                     continue
                 self._count += 1
-                self.seen[known].append(Sighting(at, port, sends))
+                self.seen[known].append(Sighting(at, port, sends, encapsulation(frame)))
                 if sends:
                     # sockets are read in no order of time
                     if known not in self.senders or at < self.senders[known][0]:
@@ -122,6 +129,7 @@ def _open(interface: str) -> socket.socket:
     made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     try:
         made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        made.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         made.bind((interface, 0))
         made.setblocking(False)
@@ -129,6 +137,13 @@ def _open(interface: str) -> socket.socket:
         made.close()
         raise
     return made
+
+
+def _vlan(data: bytes) -> int | None:
+    """The VLAN tag of `struct tpacket_auxdata`, if it has one."""
+    if len(data) < 18 or not struct.unpack_from("I", data)[0] & TP_STATUS_VLAN_VALID:
+        return None
+    return int(struct.unpack_from("H", data, 16)[0])
 
 
 def _nanoseconds(data: bytes) -> int:

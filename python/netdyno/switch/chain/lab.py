@@ -24,6 +24,8 @@ from netdyno.switch.chain.vnf.base import VnfSite
 from netdyno.switch.controller.base import Controller, ControllerSite
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.switch.driver.base import Flow
+from netdyno.switch.openflow.action import renamed
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import find
@@ -42,6 +44,11 @@ class ChainLab:
     rules: Sequence[Rule] = ()
     """Those that its description asks for."""
     vnfs: dict[str, Vnf] = field(default_factory=dict)
+    """Functions by their hosts: each replica is one."""
+    guards: Sequence[Flow] = ()
+    """Flows beside the rules: they drop what is sent to probe functions."""
+    failed: frozenset[str] = frozenset()
+    """Hosts of functions that the rules do without."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _network: Network | None = None
     _switch: Switch | None = None
@@ -98,15 +105,16 @@ class ChainLab:
         network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
         self._network = stack.enter_context(network)
         known = layout.addresses(self.chain)
-        for name, one in self.chain.vnfs.items():
+        for host, name in self.chain.hosts().items():
+            one = self.chain.vnfs[name]
             site = VnfSite(
-                name, network.namespace(name), self.folder, known.inside.get(name, ""),
+                host, network.namespace(host), self.folder, known.inside.get(name, ""),
                 known.outside.get(name, ""), known.routes.get(name, {}), self.notes,
             )  # fmt: skip
             vnf = KINDS[one.kind](site, one.options)
             stack.callback(vnf.teardown)
             vnf.setup()
-            self.vnfs[name] = vnf
+            self.vnfs[host] = vnf
         self._routes(known)
         ports = list(layout.switch_ports(self.chain).values())
         options = {**self.chain.options, "ports": ports, "learning": False}
@@ -134,10 +142,16 @@ class ChainLab:
         """Replace the flows of the switch by these."""
         ports = layout.switch_ports(self.chain)
         flows = [
-            replace(one.flow, in_port=ports[one.flow.in_port], to=[ports[to] for to in one.flow.to])
+            replace(one.flow, in_port=ports[one.flow.in_port], actions=renamed(one.flow.actions, ports))
             for one in rules
         ]
-        self.controller.program(flows)
+        self.controller.program([*self.guards, *flows])
+
+    def without(self, failed: frozenset[str]) -> None:
+        """Have the switch do without these hosts of functions."""
+        rules = steering.rules(self.chain, failed)
+        self.program(rules)
+        self.failed, self.rules = failed, rules
 
     def _routes(self, known: layout.Addresses) -> None:
         """Of the ends; and addresses of neighbours, so that each class is seen by itself, and not through
@@ -150,8 +164,10 @@ class ChainLab:
             a, b = ("eth0" if left == CLIENT else "out"), ("eth0" if right == SERVER else "in")
             for host, interface, of, at in ((left, a, right, b), (right, b, left, a)):
                 address = self._address(known, of, at)
-                self._ip(host, "neigh", "replace", address, "lladdr", self._mac(of, at), "dev", interface,
-                         "nud", "permanent")  # fmt: skip
+                more = known.more if of == CLIENT else ()
+                for one in (address, *more):
+                    self._ip(host, "neigh", "replace", one, "lladdr", self.mac(of, at), "dev", interface,
+                             "nud", "permanent")  # fmt: skip
 
     @staticmethod
     def _address(known: layout.Addresses, host: str, interface: str) -> str:
@@ -159,7 +175,8 @@ class ChainLab:
             return known.client if host == CLIENT else known.server
         return (known.inside if interface == "in" else known.outside)[host].partition("/")[0]
 
-    def _mac(self, host: str, interface: str) -> str:
+    def mac(self, host: str, interface: str) -> str:
+        """Ethernet address of an interface."""
         found: list[str] = []
 
         def look(ip: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,13 @@ from netdyno.switch.chain.steering import CLIENT, SERVER, port_names
 SWITCH = "switch"
 FRAMES = {"tx": False, "tso": False, "gso": False, "gro": False}
 """Frames of the MTU with checksums: what a switch in user space can carry."""
+
+
+MTU = 1500
+MORE = 16
+"""Further addresses of the client for each replica of a function."""
+NSH = 22
+"""Bytes of an Ethernet header and a network service header of MD type 2 without metadata."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Addresses:
     outside: Mapping[str, str]
     routes: Mapping[str, Mapping[str, str]]
     """Of each host: networks, and by which address they are reached."""
+    more: Sequence[str] = ()
+    """Further addresses of the client, if functions have replicas."""
 
 
 def addresses(chain: Chain) -> Addresses:
@@ -43,20 +52,25 @@ def addresses(chain: Chain) -> Addresses:
             routes[name][f"198.18.{before}.0/24"] = _plain(outside[routed[at - 1]])
         if at + 1 < last:
             routes[name]["default"] = _plain(inside[routed[at + 1]])
-    return Addresses("198.18.0.1", f"198.18.{last}.2", inside, outside, routes)
+    most = max((one.replicas for one in chain.vnfs.values()), default=1)
+    more = [f"198.18.0.{16 + number}" for number in range(min(MORE * most, 200) if most > 1 else 0)]
+    return Addresses("198.18.0.1", f"198.18.{last}.2", inside, outside, routes, more)
 
 
 def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
     """Hosts and links; `paths`: how the link of a host treats packets."""
     known = addresses(chain)
-    own = {CLIENT: [f"{known.client}/24"], SERVER: [f"{known.server}/24"]}
+    client = [f"{one}/24" for one in (known.client, *known.more)]
+    own = {CLIENT: client, SERVER: [f"{known.server}/24"]}
     forwards = Host(sysctl={"net.ipv4.ip_forward": 1})
     hosts = {CLIENT: Host(role="generator"), SERVER: Host(), SWITCH: Host()}
-    hosts |= {name: forwards if name in known.inside else Host() for name in chain.vnfs}
+    hosts |= {name: forwards if name in known.inside else Host() for name in chain.hosts()}
+    mtu = MTU + (NSH if chain.steering == "nsh" else 0)
     links = [
         Link(
             a=End(host=port.host, name=port.interface, addresses=own.get(port.host, []), offloads=FRAMES),
             b=End(host=SWITCH, name=f"p{number}", offloads=FRAMES),
+            mtu=MTU if port.host in (CLIENT, SERVER) else mtu,
             impair=(paths or {}).get(port.host),
         )
         for number, port in enumerate(port_names(chain))

@@ -1,4 +1,5 @@
-"""Mutants of a chain's rules: each deleted, misdirected, duplicated; neighbours in the wrong order; pure."""
+"""Mutants of a chain's rules: each deleted, misdirected, duplicated; copies left out, encapsulations wrong or
+left on, groups that send flows elsewhere; neighbours in the wrong order; pure."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
+from netdyno.switch.openflow.action import Action, DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
+
+OTHER = 4000
+"""An identifier of no path."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +20,8 @@ class Mutant:
     name: str
     rules: list[Rule]
     changed: frozenset[int]
-    """Numbers of the rules that are not as they should be."""
+    """Numbers of the rules that can be told as not right. Where the fault is that both directions of a flow
+    take different replicas, those of the other direction are among them."""
 
 
 def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
@@ -24,26 +30,71 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
         others = [one for one in rules if one is not rule]
         if not any(_covers(one, rule) for one in others):
             yield Mutant(f"delete {rule}", others, frozenset({rule.flow.cookie}))
+        actions = list(rule.flow.actions)
+        for at, one in enumerate(actions):
+            if other := _wrong(one):
+                yield _with(rules, place, [*actions[:at], other, *actions[at + 1 :]], f"wrong tag by {rule}")
+            elif isinstance(one, PopVlan | DecapNsh):
+                yield _with(rules, place, [*actions[:at], *actions[at + 1 :]], f"tag left on by {rule}")
+            elif isinstance(one, Select) and len(set(one.ports)) > 1:
+                turned = Select((*one.ports[1:], one.ports[0]))
+                # where nothing comes back, any replica is right
+                if pair := _pair(rules, rule):
+                    yield _with(rules, place, [*actions[:at], turned], f"turn group of {rule}", pair)
         ends = (SERVER, CLIENT) if rule.direction == "forward" else (CLIENT, SERVER)
-        wrong = ends[0] if rule.to.host != ends[0] else ends[1]
+        wrong = ends[0] if rule.targets[0].host != ends[0] else ends[1]
         if rule.source.host == wrong:
             # sent back by the port that it came in by, it is not sent at all
             continue
-        for word, to in (("misdirect", [wrong, *rule.flow.to[1:]]), ("duplicate", [*rule.flow.to, wrong])):
-            made = list(rules)
-            made[place] = replace(rule, flow=replace(rule.flow, to=to))
-            yield Mutant(f"{word} {rule} to {wrong}", made, frozenset({rule.flow.cookie}))
+        for word, to in (("misdirect", [*actions[:-1], wrong]), ("duplicate", [*actions, wrong])):
+            yield _with(rules, place, to, f"{word} {rule} to {wrong}")
         if rule.mirrors:
-            made = list(rules)
-            made[place] = replace(rule, flow=replace(rule.flow, to=rule.flow.to[:1]))
-            yield Mutant(f"no copy by {rule}", made, frozenset({rule.flow.cookie}))
+            copies = {one.name for one in rule.mirrors}
+            kept = [one for one in actions if not (isinstance(one, str) and one in copies)]
+            yield _with(rules, place, kept, f"no copy by {rule}")
     yield from _reordered(rules)
+
+
+def _with(
+    rules: Sequence[Rule],
+    place: int,
+    actions: Sequence[Action],
+    name: str,
+    also: frozenset[int] = frozenset(),
+) -> Mutant:
+    made, rule = list(rules), rules[place]
+    made[place] = replace(rule, flow=replace(rule.flow, actions=list(actions)))
+    return Mutant(name, made, also | {rule.flow.cookie})
+
+
+def _wrong(one: Action) -> Action | None:
+    """The same with an encapsulation that tells of no path."""
+    if isinstance(one, PushVlan):
+        return PushVlan(OTHER)
+    if isinstance(one, EncapNsh):
+        return replace(one, path=OTHER)
+    if isinstance(one, SetNsh):
+        return replace(one, index=one.index - 100)
+    return None
+
+
+def _pair(rules: Sequence[Rule], rule: Rule) -> frozenset[int]:
+    """Rules of the other direction of a class that lead to the same replicas."""
+    hosts = {one.host for one in rule.targets}
+    return frozenset(
+        one.flow.cookie
+        for one in rules
+        if one.traffic == rule.traffic
+        and one.direction != rule.direction
+        and hosts & {to.host for to in one.targets}
+    )
 
 
 def _covers(other: Rule, rule: Rule) -> bool:
     """Whether another rule does the same for the packets of a rule that is gone, as the next that matches."""
     a, b = other.flow, rule.flow
-    return (a.in_port, list(a.to)) == (b.in_port, list(b.to)) and not a.match and a.priority < b.priority
+    same = (a.in_port, list(a.actions)) == (b.in_port, list(b.actions))
+    return same and not a.match and a.priority < b.priority
 
 
 def _reordered(rules: Sequence[Rule]) -> Iterator[Mutant]:
@@ -51,10 +102,12 @@ def _reordered(rules: Sequence[Rule]) -> Iterator[Mutant]:
     for place, (a, b, c) in enumerate(zip(rules, rules[1:], rules[2:], strict=False)):
         if not ((a.traffic, a.direction) == (b.traffic, b.direction) == (c.traffic, c.direction)):
             continue
+        if [one.host for one in a.targets + b.targets] != [b.source.host, c.source.host]:
+            continue
         made = list(rules)
-        made[place] = replace(a, flow=replace(a.flow, to=[b.to.name, *a.flow.to[1:]]))
-        made[place + 1] = replace(b, flow=replace(b.flow, to=[c.to.name, *b.flow.to[1:]]))
-        made[place + 2] = replace(c, flow=replace(c.flow, to=[a.to.name, *c.flow.to[1:]]))
+        for at, (rule, to) in enumerate(((a, b), (b, c), (c, a)), place):
+            actions = [*rule.flow.actions[:-1], to.targets[0].name]
+            made[at] = replace(rule, flow=replace(rule.flow, actions=actions))
         # the host after b sends to that after a: as `a → B, B → A, A → c`
-        yield Mutant(f"reorder {a.to.host} and {b.to.host} ({a.traffic} {a.direction})", made,
+        yield Mutant(f"reorder {a.targets[0].host} and {b.targets[0].host} ({a.traffic} {a.direction})", made,
                      frozenset({a.flow.cookie, b.flow.cookie, c.flow.cookie}))  # fmt: skip

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdyno.switch.chain.steering import Port, Rule, Step
+from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
+_NSH, _ETHERNET = b"\x89\x4f", 3
 Key = tuple[object, ...]
 """Tells a packet at every hop, whatever a NAT changes of its addresses and ports."""
 
@@ -22,6 +23,8 @@ class Sighting:
     port: Port
     sends: bool
     """Whether the host of the port sent it."""
+    tag: str = ""
+    """Its encapsulation in words; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,14 @@ class Fault:
     """The rule at fault; None: a function or an end."""
     host: str = ""
     """The host at fault, where it is no rule."""
+    also: Rule | None = None
+    """A second rule, where two disagree and nothing tells which of them is right."""
     excess: bool = False
     """Whether there is one packet too many: any rule before may have made it."""
 
     def __str__(self) -> str:
+        if self.rule and self.also:
+            return f"{self.rule}; {self.also}: {self.what}"
         return f"{self.rule}: {self.what}" if self.rule else f"{self.host}: {self.what}"
 
 
@@ -45,9 +52,7 @@ def key(frame: bytes) -> Key | None:
 
     TCP's numbers are drawn anew for each connection and pass a NAT unchanged; of UDP it is the payload.
     """
-    kind, at = frame[12:14], 14
-    if kind == b"\x81\x00":
-        kind, at = frame[16:18], 18
+    frame, kind, at = _inner(frame)
     if kind == b"\x08\x06" and len(frame) >= at + 28:
         operation, sender, target = frame[at + 6 : at + 8], frame[at + 14 : at + 18], frame[at + 24 : at + 28]
         return "arp", operation, sender, target
@@ -65,12 +70,32 @@ def key(frame: bytes) -> Key | None:
 
 def server_port(frame: bytes) -> tuple[int, int, int] | None:
     """IP protocol, source port and destination port of a frame over IPv4."""
-    at = 18 if frame[12:14] == b"\x81\x00" else 14
+    frame, kind, at = _inner(frame)
     transport = at + (frame[at] & 15) * 4 if len(frame) > at else 0
-    if frame[at - 2 : at] != b"\x08\x00" or len(frame) < transport + 4:
+    if kind != b"\x08\x00" or len(frame) < transport + 4:
         return None
     source, target = struct.unpack_from("!HH", frame, transport)
     return frame[at + 9], source, target
+
+
+def encapsulation(frame: bytes) -> str:
+    """A frame's VLAN tag or network service header in words, as of `Tag`; empty: it has none."""
+    if frame[12:14] == b"\x81\x00" and len(frame) >= 18:
+        return str(Tag(struct.unpack_from("!H", frame, 14)[0] & 0xFFF))
+    if frame[12:14] == _NSH and len(frame) >= 22:
+        (word,) = struct.unpack_from("!I", frame, 18)
+        return str(Tag(word >> 8, word & 0xFF))
+    return ""
+
+
+def _inner(frame: bytes) -> tuple[bytes, bytes, int]:
+    """A frame without its network service header, its Ethernet type beyond VLAN tags, and where that ends."""
+    if frame[12:14] == _NSH and len(frame) >= 22 and frame[17] == _ETHERNET:
+        frame = frame[14 + (frame[15] & 0x3F) * 4 :]
+    at = 14
+    while frame[at - 2 : at] == b"\x81\x00":
+        at += 4
+    return frame, frame[at - 2 : at], at
 
 
 def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:
@@ -82,6 +107,10 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
     for place, step in enumerate(path[1:], 1):
         count = counts[step.port, step.sends]
         if count == sent:
+            seen_as = next((one.tag for one in seen if _at(one, step) and one.tag != step.tag), None)
+            if seen_as is not None:
+                what = f"{step} it with {seen_as or 'no tag'}, and not with {step.tag or 'none'}"
+                return _fault(step, path[place - 1], what)
             continue
         if count > sent:
             what = f"{step} it {count} times, and it was sent {_times(sent)}"
@@ -90,11 +119,15 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
     points = {(step.port, step.sends) for step in path}
     for one in sorted(seen, key=lambda s: s.at):
         if (one.port, one.sends) not in points and not one.sends:
-            step = next(step for step in path if step.rule)
+            step = next((step for step in path if step.rule), path[0])
             return _fault(step, step, f"{one.port} receives it, too, and is not on its path", excess=True)
     if sent == 1:
         return _order(path, seen)
     return None
+
+
+def _at(one: Sighting, step: Step) -> bool:
+    return (one.port, one.sends) == (step.port, step.sends)
 
 
 def _order(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:

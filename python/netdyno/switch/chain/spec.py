@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +17,12 @@ from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS
+from netdyno.units import TIME
 
 ENDS = ("client", "server", "switch")
 MOST_VNFS, MOST_CLASSES = 128, 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+_WHY = {True: "has addresses of its own", False: "gets copies"}
 FORMAT: Literal["netdyno-chain/1"] = "netdyno-chain/1"
 REST = "default"
 """The class of all traffic that is in no other."""
@@ -32,6 +35,11 @@ class Function(Config):
     """Its kind, such as `firewall`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of its kind."""
+    replicas: int = Field(default=1, ge=1, le=16)
+    """Instances `NAME_1`, `NAME_2`, …; a `select` group of the switch gives each flow one of them."""
+    on_failure: Literal["open", "closed"] | None = None
+    """When it fails with all its replicas: `open` lets traffic pass without it, `closed` lets none pass.
+    Default: its failure changes no rules."""
 
     @field_validator("kind")
     @classmethod
@@ -39,6 +47,28 @@ class Function(Config):
         if value not in KINDS:
             raise ValueError(f"the kind {value[:80]!r} is not known; there are {', '.join(KINDS)}")
         return value
+
+
+class Liveness(Config):
+    """How a failed function is detected."""
+
+    interval: str = "100ms"
+    """Between two probes of a function."""
+    misses: int = Field(default=3, ge=1, le=100)
+    """Probes in a row without a sign of life after which it counts as failed."""
+
+    @field_validator("interval")
+    @classmethod
+    def _interval(cls, value: str) -> str:
+        text = TIME.text(value, "interval")
+        if not 5e6 <= TIME.value(text, "interval") <= 60e9:
+            raise ValueError("an interval is 5ms to 60s")
+        return text
+
+    @property
+    def seconds(self) -> float:
+        """Between two probes."""
+        return TIME.value(self.interval, "interval") / 1e9
 
 
 class Match(Config):
@@ -73,6 +103,11 @@ class Chain(Config):
     `classes` excepted."""
     classes: dict[str, TrafficClass] = Field(default_factory=dict)
     """Traffic with another path; the first class that matches counts."""
+    steering: Literal["in_port", "vlan", "nsh"] = "in_port"
+    """How the switch knows the path of a packet: by its class at each hop, or by a VLAN tag or a network
+    service header (NSH, RFC 8300) that the first hop puts on."""
+    liveness: Liveness = Field(default_factory=Liveness)
+    """How failed functions are detected."""
     switch: str = "ovs-netdev"
     """Driver of the switch, which must have flows."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -99,11 +134,14 @@ class Chain(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Chain:
-        if len(self.vnfs) > MOST_VNFS or len(self.classes) > MOST_CLASSES:
-            raise ValueError(f"there can be {MOST_VNFS} functions and {MOST_CLASSES} classes at most")
+        if sum(one.replicas for one in self.vnfs.values()) > MOST_VNFS or len(self.classes) > MOST_CLASSES:
+            raise ValueError(
+                f"there can be {MOST_VNFS} functions with replicas and {MOST_CLASSES} classes at most"
+            )
         for name in (*self.vnfs, *self.classes):
             if not _NAME.fullmatch(name) or name in (*ENDS, REST):
                 raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
+        self._functions()
         for name, chain in self.paths().items():
             if unknown := next((one for one in chain if one not in self.vnfs), None):
                 raise ValueError(f"the chain of {name} names {unknown[:80]!r}, which is not in vnfs")
@@ -125,6 +163,26 @@ class Chain(Config):
         if unused := set(self.vnfs) - {one for chain in self.paths().values() for one in chain}:
             raise ValueError(f"no traffic passes {sorted(unused)[0]}")
         return self
+
+    def _functions(self) -> None:
+        for name, one in self.vnfs.items():
+            kind = KINDS[one.kind]
+            if one.replicas > 1 and (kind.routed or kind.mirror):
+                raise ValueError(f"{name} cannot have replicas: a {one.kind} {_WHY[kind.routed]}")
+            if one.on_failure == "open" and kind.routed:
+                raise ValueError(f"{name} cannot fail open: without the {one.kind}, addresses do not match")
+        hosts = Counter(host for name in self.vnfs for host in self.instances(name))
+        if twice := [one for one, count in hosts.items() if count > 1]:
+            raise ValueError(f"a replica and another function have the name {twice[0]}")
+
+    def instances(self, name: str) -> list[str]:
+        """Hosts of a function: its own name, or those of its replicas."""
+        count = self.vnfs[name].replicas
+        return [name] if count == 1 else [f"{name}_{number}" for number in range(1, count + 1)]
+
+    def hosts(self) -> dict[str, str]:
+        """Hosts of all functions, and which function each is of."""
+        return {host: name for name in self.vnfs for host in self.instances(name)}
 
     def paths(self) -> dict[str, list[str]]:
         """Of each class, and of the rest, the functions that it passes, mirrors too."""

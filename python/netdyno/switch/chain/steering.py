@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from netdyno.switch.chain.spec import REST, Chain, Match
+from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.driver.base import Flow
+from netdyno.switch.openflow.action import (
+    ETH_P_NSH,
+    FORWARD_MAC,
+    REVERSE_MAC,
+    Action,
+    DecapNsh,
+    EncapNsh,
+    PopVlan,
+    PushVlan,
+    Select,
+    SetNsh,
+)
 
 CLIENT, SERVER = "client", "server"
 Direction = Literal["forward", "reverse"]
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "reverse")
+FIRST_VLAN, FIRST_INDEX = 101, 255
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,19 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Tag:
+    """An encapsulation that tells the path of a packet and, with NSH, where on it the packet is."""
+
+    path: int
+    """VLAN identifier, or service path identifier."""
+    index: int | None = None
+    """Service index; None: it is a VLAN tag."""
+
+    def __str__(self) -> str:
+        return f"VLAN {self.path}" if self.index is None else f"NSH path {self.path} index {self.index}"
+
+
+@dataclass(frozen=True)
 class Rule:
     """A flow, and what it is for."""
 
@@ -41,12 +67,16 @@ class Rule:
     """The class of traffic."""
     direction: Direction
     source: Port
-    to: Port
+    targets: tuple[Port, ...]
+    """Where packets go: one port, or those of a group; none: they are dropped."""
     mirrors: tuple[Port, ...] = ()
+    tag: Tag | None = None
+    """That packets have when they arrive."""
 
     def __str__(self) -> str:
+        to = " or ".join(dict.fromkeys(map(str, self.targets))) or "nowhere"
         copies = "".join(f", copy to {one}" for one in self.mirrors)
-        return f"rule {self.flow.cookie} ({self.traffic} {self.direction}): {self.source} → {self.to}{copies}"
+        return f"rule {self.flow.cookie} ({self.traffic} {self.direction}): {self.source} → {to}{copies}"
 
 
 @dataclass(frozen=True)
@@ -60,65 +90,174 @@ class Step:
     """The rule that brings it here; None: the host itself."""
     copy: bool = False
     """Whether it is a copy for a mirror."""
+    tag: str = ""
+    """Its encapsulation in words; empty: none."""
 
     def __str__(self) -> str:
         return f"{self.port} {'sends' if self.sends else 'receives'}"
 
 
 def port_names(chain: Chain) -> list[Port]:
-    """All ports of the switch: the ends', then those of each function."""
+    """All ports of the switch: the ends', then those of each function and replica."""
     found = [Port(CLIENT, "eth0"), Port(SERVER, "eth0")]
-    for name in chain.vnfs:
-        found += [Port(name, IN)] + [Port(name, OUT)] * (not chain.mirror(name))
+    for host, name in chain.hosts().items():
+        found += [Port(host, IN)] + [Port(host, OUT)] * (not chain.mirror(name))
     return found
 
 
-def rules(chain: Chain) -> list[Rule]:
-    """All flows. Those of classes come before the rest, by priority."""
+def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
+    """All flows. Those of classes come before the rest, by priority.
+
+    `failed` are hosts of functions: replicas that live take the flows of those that failed. A function
+    without any is left out, or ends the path if it is to fail closed.
+    """
     made: list[Rule] = []
     for place, (name, members) in enumerate(chain.paths().items()):
         match = chain.classes[name].match if name != REST else None
         blocked = chain.classes[name].blocked_by if match is not None else None
         # a class that is named first counts first
         priority = 100 if match is None else 1000 + len(chain.classes) - place
-        for direction in DIRECTIONS:
-            for source, to, copies in _edges(chain, members, direction):
-                if blocked is not None and (direction == "reverse" or source.host == blocked):
+        for way, direction in enumerate(DIRECTIONS):
+            for edge in _edges(chain, members, direction, failed):
+                function = chain.hosts().get(edge.sources[0].host)
+                if blocked is not None and (direction == "reverse" or function == blocked):
                     # nothing of it is to come so far
                     break
-                flow = Flow(
-                    cookie=len(made) + 1, in_port=source.name, to=[to.name, *(one.name for one in copies)],
-                    match=_fields(match, direction), priority=priority,
-                )  # fmt: skip
-                made.append(Rule(flow, name, direction, source, to, tuple(copies)))
+                before = _tag(chain, 2 * place + way, edge.begins)
+                after = _tag(chain, 2 * place + way, edge.ends)
+                for source in edge.sources:
+                    flow = Flow(
+                        cookie=len(made) + 1, in_port=source.name,
+                        actions=_actions(edge, before, after, direction),
+                        match=_fields(match, direction) if before is None else _tag_fields(before),
+                        priority=priority,
+                    )  # fmt: skip
+                    made.append(Rule(flow, name, direction, source, edge.targets, edge.copies, after))
     return made
 
 
-def expected(chain: Chain, every: Sequence[Rule], traffic: str, direction: Direction) -> list[Step]:
-    """The path of a packet of a class, from the host that sends it to the one that gets it."""
+def expected(
+    every: Sequence[Rule], traffic: str, direction: Direction, replicas: Collection[str] = ()
+) -> list[Step]:
+    """The path of a packet of a class, from the host that sends it to the one that gets it.
+
+    `replicas` are those that it takes, of each function; of a function without any here, the first.
+    """
+    ways = {one.source: one for one in every if (one.traffic, one.direction) == (traffic, direction)}
     found: list[Step] = []
-    for rule in (one for one in every if (one.traffic, one.direction) == (traffic, direction)):
-        found.append(Step(rule.source, sends=True))
+    source, tag = Port(CLIENT if direction == "forward" else SERVER, "eth0"), ""
+    while (rule := ways.get(source)) is not None:
+        found.append(Step(source, sends=True, tag=tag))
         found += [Step(one, False, rule, copy=True) for one in rule.mirrors]
-        found.append(Step(rule.to, False, rule))
+        if not rule.targets:
+            break
+        to = next((one for one in rule.targets if one.host in replicas), rule.targets[0])
+        tag = str(rule.tag or "")
+        found.append(Step(to, False, rule, tag=tag))
+        source = Port(to.host, {IN: OUT, OUT: IN}.get(to.interface, to.interface))
+        if to.host in (CLIENT, SERVER):
+            break
     return found
 
 
+@dataclass(frozen=True)
+class _Edge:
+    """A part of a path: from a function, an end, or any replica to the next."""
+
+    sources: tuple[Port, ...]
+    targets: tuple[Port, ...]
+    copies: tuple[Port, ...]
+    begins: int | None = None
+    """Place on the path of the function that frames come from with their encapsulation; None: without."""
+    ends: int | None = None
+    """Of the function that they go to."""
+
+
 def _edges(
-    chain: Chain, members: Sequence[str], direction: Direction
-) -> Iterator[tuple[Port, Port, list[Port]]]:
-    """Each part of a path: from a port to the next, and mirrors on it."""
-    stops: list[tuple[Port, Port]] = [(Port(CLIENT, "eth0"), Port(CLIENT, "eth0"))]
-    copies: list[list[Port]] = [[]]
-    for name in members:
-        if chain.mirror(name):
-            copies[-1].append(Port(name, IN))
+    chain: Chain, members: Sequence[str], direction: Direction, failed: Collection[str]
+) -> Iterator[_Edge]:
+    ends = (CLIENT, SERVER) if direction == "forward" else (SERVER, CLIENT)
+    order = members if direction == "forward" else list(reversed(members))
+    into, out = (IN, OUT) if direction == "forward" else (OUT, IN)
+    sources: tuple[Port, ...] = (Port(ends[0], "eth0"),)
+    copies: list[Port] = []
+    begins: int | None = None
+    passed = [one for one in order if not chain.mirror(one) and _alive(chain, one, failed)]
+    for place, name in enumerate(order):
+        hosts = _alive(chain, name, failed)
+        if not hosts:
+            if chain.vnfs[name].on_failure == "closed":
+                yield _Edge(sources, (), tuple(copies), begins)
+                return
+        elif chain.mirror(name):
+            copies.append(Port(name, IN))
         else:
-            stops.append((Port(name, IN), Port(name, OUT)))
-            copies.append([])
-    stops.append((Port(SERVER, "eth0"), Port(SERVER, "eth0")))
-    edges = [(a[1], b[0], of) for (a, b), of in zip(pairwise(stops), copies, strict=True)]
-    yield from edges if direction == "forward" else [(b, a, of) for a, b, of in reversed(edges)]
+            at = place if _takes(chain, name, passed) else None
+            yield _Edge(sources, tuple(Port(one, into) for one in hosts), tuple(copies), begins, at)
+            sources = tuple(Port(one, out) for one in dict.fromkeys(hosts))
+            copies, begins = [], at
+    yield _Edge(sources, (Port(ends[1], "eth0"),), tuple(copies), begins)
+
+
+def _alive(chain: Chain, name: str, failed: Collection[str]) -> list[str]:
+    """A host for each bucket: the flows of a replica that failed go to others, and no other flow moves."""
+    every = chain.instances(name)
+    if chain.vnfs[name].on_failure is None:
+        return every
+    alive = [one for one in every if one not in failed]
+    return [one if one in alive else alive[at % len(alive)] for at, one in enumerate(every)] if alive else []
+
+
+def _takes(chain: Chain, name: str, passed: Sequence[str]) -> bool:
+    """Whether a function gets frames with the encapsulation.
+
+    Open vSwitch chooses no bucket for a frame that it has just taken out of an NSH, and puts none on in a
+    bucket: replicas and the functions before and after them get plain frames.
+    """
+    if chain.steering not in KINDS[chain.vnfs[name].kind].passes:
+        return False
+    at = passed.index(name)
+    near = passed[max(0, at - 1) : at + 2]
+    return chain.steering == "vlan" or all(chain.vnfs[one].replicas == 1 for one in near)
+
+
+def _tag(chain: Chain, path: int, place: int | None) -> Tag | None:
+    if place is None:
+        return None
+    if chain.steering == "vlan":
+        return Tag(FIRST_VLAN + path)
+    return Tag(1 + path, FIRST_INDEX - place)
+
+
+def _actions(edge: _Edge, before: Tag | None, after: Tag | None, direction: Direction) -> list[Action]:
+    made: list[Action] = []
+    if before is not None and (edge.copies or after is None) and (edge.copies or edge.targets):
+        made.append(PopVlan() if before.index is None else DecapNsh())
+        before = None
+    made += [one.name for one in edge.copies]
+    if not edge.targets:
+        return made
+    if after is not None and before != after:
+        made.append(_put(after, before, direction))
+    made.append(
+        edge.targets[0].name if len(edge.targets) == 1 else Select(tuple(one.name for one in edge.targets))
+    )
+    return made
+
+
+def _put(tag: Tag, before: Tag | None, direction: Direction) -> Action:
+    if tag.index is None:
+        return PushVlan(tag.path)
+    if before is not None:
+        return SetNsh(tag.path, tag.index)
+    macs = (FORWARD_MAC, REVERSE_MAC) if direction == "forward" else (REVERSE_MAC, FORWARD_MAC)
+    return EncapNsh(tag.path, tag.index, *macs)
+
+
+def _tag_fields(tag: Tag) -> Mapping[str, str]:
+    if tag.index is None:
+        return {"dl_vlan": str(tag.path)}
+    return {"dl_type": f"{ETH_P_NSH:#06x}", "nsh_spi": str(tag.path), "nsh_si": str(tag.index)}
 
 
 def _fields(match: Match | None, direction: Direction) -> dict[str, str]:

@@ -7,15 +7,17 @@ import secrets
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.sight import Fault, Key, judge
+from netdyno.switch.chain.replicas import Choices, disagreement
+from netdyno.switch.chain.sight import Fault, Key, Sighting, judge
 from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import (
     CLIENT,
@@ -34,6 +36,10 @@ ROUNDS = 3
 ANSWER, QUIET = 1.0, 0.3
 """Seconds that a conversation waits for a packet, and after which no packet is in transit."""
 PROTOCOLS = {"tcp": 6, "udp": 17}
+FLOWS = 16
+"""TCP connections for each replica: one of two gets none by chance once in a thousand million times."""
+SOURCE = 30_000
+"""Source port of the first flow of datagrams."""
 FREE = 40_007
 """Port of the default class, or the next one that is in no class."""
 
@@ -53,6 +59,10 @@ class DirectionResult:
     """Why nothing could be followed."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Packets at each step."""
+    replicas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Flows that each replica of a function took."""
+    choices: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Of each flow, the replica of each function that its packets took."""
 
     @property
     def good(self) -> bool:
@@ -69,6 +79,7 @@ class DirectionResult:
                        "rule": s.rule.flow.cookie if s.rule else None,
                        "packets": self.counts.get(str(s), 0)} for s in self.steps],
             "good": self.good, "fault": str(self.fault) if self.fault else "", "untested": self.untested,
+            "replicas": {name: dict(flows) for name, flows in self.replicas.items()},
             "rule": rule.flow.cookie if rule else None, "host": self.fault.host if self.fault else "",
         }  # fmt: skip
 
@@ -95,7 +106,7 @@ class Verification:
     @property
     def named(self) -> set[int]:
         """Numbers of the rules at fault."""
-        return {one.rule.flow.cookie for one in self.faults if one.rule}
+        return {rule.flow.cookie for one in self.faults for rule in (one.rule, one.also) if rule}
 
 
 def verify(
@@ -137,6 +148,9 @@ def _rounds(
             _followed(lab, captures, traffic, protocol, direction, talk)
             for direction in directions(lab, traffic)
         ]
+        if len(seen) == 2 and protocol in PROTOCOLS and all(one.good for one in seen):
+            fault = disagreement(lab.rules, traffic, *(one.choices for one in seen))
+            seen[1] = replace(seen[1], fault=fault)
         if not kept:
             kept = seen
         else:
@@ -151,45 +165,57 @@ def _rounds(
 
 
 def directions(lab: ChainLab, traffic: str) -> tuple[Direction, ...]:
-    """Directions in which there is something to follow: of what is blocked, nothing comes back."""
-    return tuple(
-        direction
-        for direction in DIRECTIONS
-        if any((r.traffic, r.direction) == (traffic, direction) for r in lab.rules)
-    )
+    """Directions in which there is something to follow: where nothing gets through, nothing comes back."""
+    end = expected(lab.rules, traffic, "forward")[-1]
+    return DIRECTIONS if end.port.host == SERVER else DIRECTIONS[:1]
 
 
 def _followed(
     lab: ChainLab, captures: Captures, traffic: str, protocol: str, direction: Direction, talk: Talk
 ) -> DirectionResult:
-    steps = talk.path(lab, expected(lab.chain, lab.rules, traffic, direction), direction)
-    blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
-    sender = steps[0].port.host
-    packets = [one for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)]
-    if not packets:
-        why = f"{sender} sent nothing: nothing of the other direction reached it"
-        return DirectionResult(
-            traffic,
-            direction,
-            protocol,
-            steps,
-            0,
-            untested=why if direction == "reverse" else f"{sender} sent nothing",
-        )
-    seen = {one: captures.of(one) for one in packets}
-    counts = {
-        str(step): sum((s.port, s.sends) == (step.port, step.sends) for all_ in seen.values() for s in all_)
-        for step in steps
+    whole = talk.path(lab, expected(lab.rules, traffic, direction), direction)
+    sender = whole[0].port.host
+    packets = {
+        one: about for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)
     }
+    if not packets:
+        why = f"{sender} sent nothing"
+        if direction == "reverse":
+            why += ": nothing of the other direction reached it"
+        return DirectionResult(traffic, direction, protocol, whole, 0, untested=why)
+    seen = {one: captures.of(one) for one in packets}
+    chosen = Choices(lab.chain, lab.rules, traffic, direction)
+    counts: Counter[str] = Counter()
+    fault: Fault | None = None
+    shown = whole
     for one in sorted(packets, key=lambda k: min(s.at for s in seen[k])):
-        if blocked and any(s.sends and s.port.host == blocked for s in seen[one]):
-            fault = Fault("it lets packets pass that it is to block", host=blocked)
-            return DirectionResult(traffic, direction, protocol, steps, len(packets), fault, counts=counts)
-        sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen[one])
-        if found := judge(steps, seen[one], sent):
-            named = _located(lab, captures, one, steps, found) if found.excess else found
-            return DirectionResult(traffic, direction, protocol, steps, len(packets), named, counts=counts)
-    return DirectionResult(traffic, direction, protocol, steps, len(packets), counts=counts)
+        taken = chosen.add(talk.flow(packets[one], direction), seen[one])
+        steps = talk.path(lab, expected(lab.rules, traffic, direction, taken), direction)
+        for step in steps:
+            counts[str(step)] += sum((s.port, s.sends) == (step.port, step.sends) for s in seen[one])
+        if fault is None:
+            fault = _wrong(lab, captures, one, traffic, steps, seen[one])
+            # later captures would count a packet that is sent again
+            shown = steps
+    fault = fault or chosen.fault
+    if fault is None and 1 < talk.count == len(chosen.taken):
+        fault = chosen.unused(lab.chain, protocol)
+    return DirectionResult(
+        traffic, direction, protocol, shown, len(packets), fault, counts=counts,
+        replicas=chosen.flows(), choices=chosen.taken,
+    )  # fmt: skip
+
+
+def _wrong(
+    lab: ChainLab, captures: Captures, one: Key, traffic: str, steps: list[Step], seen: list[Sighting]
+) -> Fault | None:
+    """Where a packet leaves its path, or passes the function that is to block it."""
+    blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
+    if blocked and any(s.sends and lab.chain.hosts().get(s.port.host) == blocked for s in seen):
+        return Fault("it lets packets pass that it is to block", host=blocked)
+    sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen)
+    found = judge(steps, seen, sent)
+    return _located(lab, captures, one, steps, found) if found and found.excess else found
 
 
 def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault) -> Fault:
@@ -230,13 +256,34 @@ def _send(lab: ChainLab, port: Port, frame: bytes) -> None:
 class Talk:
     """A conversation between the client and the server that sends packets of a class."""
 
-    def __init__(self, protocol: str, port: int) -> None:
-        self.protocol, self.port = protocol, port
+    def __init__(self, protocol: str, port: int, flows: int = 1, *, answered: bool = True) -> None:
+        self.protocol, self.port, self.count, self.answered = protocol, port, flows, answered
         self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
+        self._clients: dict[int, int] = {}
+        """Ports of the client by those that the server sees: a NAT may change them."""
 
     def run(self, lab: ChainLab) -> None:
-        """Have it; it may come to nothing."""
+        """Have it with each flow in turn; it may come to nothing."""
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for number in range(self.count):
+                if self.answered:
+                    self._flow(lab, number)
+                else:
+                    self._sent(lab, stack, number)
+
+    def _sent(self, lab: ChainLab, stack: contextlib.ExitStack, number: int) -> None:
+        """A packet that nobody is to answer."""
+        kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
+        client = stack.enter_context(namespace.inside(lab.network.namespace(CLIENT), lambda: _socket(kind)))
+        client.setblocking(False)
+        self._bind(lab, client, number)
+        with contextlib.suppress(BlockingIOError):
+            client.connect((layout.addresses(lab.chain).server, self.port))
+        if self.protocol == "udp":
+            client.send(self.mark + secrets.token_hex(4).encode())
+
+    def _flow(self, lab: ChainLab, number: int) -> None:
+        with contextlib.ExitStack() as stack:
             kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
             server = stack.enter_context(
                 namespace.inside(lab.network.namespace(SERVER), lambda: _socket(kind))
@@ -245,28 +292,45 @@ class Talk:
                 namespace.inside(lab.network.namespace(CLIENT), lambda: _socket(kind))
             )
             server.bind(("", self.port))
+            self._bind(lab, client, number)
             to = (layout.addresses(lab.chain).server, self.port)
             if self.protocol == "udp":
                 self._datagrams(client, server, to)
             else:
                 self._stream(client, server, to)
 
+    def _bind(self, lab: ChainLab, client: socket.socket, number: int) -> None:
+        """Open vSwitch hashes the addresses of datagrams alone: each flow needs one of its own."""
+        if self.protocol == "udp" and self.count > 1:
+            every = layout.addresses(lab.chain).more
+            client.bind((every[number % len(every)], SOURCE + number))
+
     def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
-        client.sendto(self.mark + b" there", to)
+        # each datagram of a flow is another packet
+        mark = self.mark + secrets.token_hex(4).encode()
+        client.sendto(mark + b" there", to)
         _, back = server.recvfrom(2048)
-        server.sendto(self.mark + b" back", back)
+        self._clients[back[1]] = client.getsockname()[1]
+        server.sendto(mark + b" back", back)
         client.recvfrom(2048)
 
     def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         server.listen(1)
         client.connect(to)
-        accepted, _ = server.accept()
+        accepted, back = server.accept()
+        self._clients[back[1]] = client.getsockname()[1]
         with accepted:
             accepted.settimeout(ANSWER)
             client.sendall(self.mark)
             accepted.recv(2048)
             accepted.sendall(self.mark)
             client.recv(2048)
+
+    def flow(self, about: tuple[int, int, int] | None, direction: Direction) -> int:
+        """The flow of a packet at the host that sent it: the client's port."""
+        if about is None:
+            return 0
+        return about[1] if direction == "forward" else self._clients.get(about[2], 0)
 
     def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
         """Whether a packet is of it."""
@@ -311,17 +375,25 @@ class Arp(Talk):
         if not routed:
             return steps
         at = next(
-            i for i, one in enumerate(steps) if one.port.host == routed[0] and one.port.interface == "in"
+            (i for i, one in enumerate(steps) if (one.port.host, one.port.interface) == (routed[0], "in")),
+            None,
         )
+        if at is None:
+            # the chain is cut before
+            return steps
         return steps[: at + 1] if direction == "forward" else steps[at:]
 
 
 def _conversations(lab: ChainLab, traffic: str) -> list[tuple[str, Talk]]:
+    flows = FLOWS * max(
+        (lab.chain.vnfs[name].replicas for name in lab.chain.paths()[traffic]
+         if lab.chain.vnfs[name].replicas > 1), default=0)  # fmt: skip
     if traffic != REST:
-        match = lab.chain.classes[traffic].match
-        return [(match.protocol, Talk(match.protocol, match.port))]
+        one = lab.chain.classes[traffic]
+        match, answered = one.match, one.blocked_by is None
+        return [(match.protocol, Talk(match.protocol, match.port, flows or 1, answered=answered))]
     port = free_port(lab.chain)
-    return [("arp", Arp()), ("udp", Talk("udp", port)), ("tcp", Talk("tcp", port))]
+    return [("arp", Arp()), ("udp", Talk("udp", port)), ("tcp", Talk("tcp", port, flows or 1))]
 
 
 def free_port(chain: Chain) -> int:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from netdyno.errors import Error
 from netdyno.switch.driver.base import Flow, Switch
+from netdyno.switch.openflow.action import renamed
 from netdyno.switch.openflow.flow import FlowEntry, MatchError, entry
 from netdyno.system.journal import Journal
 
@@ -64,10 +65,9 @@ def entries(switch: Switch, flows: Sequence[Flow]) -> list[FlowEntry]:
                 entry(
                     flow.cookie,
                     flow.priority,
-                    numbers[flow.in_port],
+                    numbers[flow.in_port] if flow.in_port else None,
                     flow.match,
-                    [numbers[port] for port in flow.to],
-                    flow.set_vlan,
+                    renamed(flow.actions, numbers),
                 )
             )
         except MatchError as e:

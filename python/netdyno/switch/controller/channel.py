@@ -85,28 +85,43 @@ class Channel:
             raise ChannelError(f"the switch's list of flows cannot be read: {e}") from None
         return found
 
+    async def groups(self) -> set[int]:
+        """Numbers of all groups. Raises ChannelError."""
+        found: set[int] = set()
+        try:
+            for part in await self._ask(of.MULTIPART_REQUEST, of.group_stats()):
+                found |= of.group_numbers(part.body)
+        except ValueError as e:
+            raise ChannelError(f"the switch's list of groups cannot be read: {e}") from None
+        return found
+
     async def reconcile(self, wanted: Sequence[FlowEntry]) -> Change:
-        """Make the flow table equal to what is wanted.
+        """Make the flow table and its groups equal to what is wanted.
 
         Entries that differ are changed in one bundle, so that packets meet either the old table or the new
         one; entries that are right are not touched. Raises OpenFlowError and ChannelError.
         """
         async with self._lock:
             add, remove = of.changes(await self.flows(), list(wanted))
-            if add or remove:
-                await self._commit(
-                    [*((of.ADD, one) for one in add), *((of.DELETE_STRICT, one) for one in remove)]
-                )
+            named = {one.number: one for flow in wanted for one in flow.groups}
+            there = await self.groups()
+            # groups come before flows that name them; one that goes first would take its flows along
+            mods = [(of.GROUP_MOD, of.group_mod(of.ADD, one)) for n, one in named.items() if n not in there]
+            mods += [(of.FLOW_MOD, of.flow_mod(of.ADD, one)) for one in add]
+            mods += [(of.FLOW_MOD, of.flow_mod(of.DELETE_STRICT, one)) for one in remove]
+            mods += [(of.GROUP_MOD, of.group_mod(of.DELETE_GROUP, n)) for n in sorted(there - set(named))]
+            if mods:
+                await self._commit(mods)
             await self.ask(of.BARRIER_REQUEST, b"")
             return Change(len(add), len(remove), len(wanted) - len(add), time.monotonic())
 
-    async def _commit(self, mods: Sequence[tuple[int, FlowEntry]]) -> None:
+    async def _commit(self, mods: Sequence[tuple[int, bytes]]) -> None:
         number = next(self._xids)
         await self.ask(of.EXPERIMENTER, of.bundle(of.OPEN, number))
         sent = []
-        for command, flow in mods:
+        for kind, body in mods:
             xid = next(self._xids)
-            inner = Message(of.FLOW_MOD, xid, of.flow_mod(command, flow))
+            inner = Message(kind, xid, body)
             self._send(of.EXPERIMENTER, xid, of.bundled(number, inner))
             sent.append(xid)
         try:

@@ -18,6 +18,8 @@ from pydantic import Field, field_validator
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, DutSite, Settings
+from netdyno.switch.openflow import action
+from netdyno.switch.openflow.action import Action
 from netdyno.system import namespace
 
 STATISTICS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
@@ -43,19 +45,17 @@ class PortSettings(Settings):
 
 @dataclass(frozen=True)
 class Flow:
-    """One rule of a flow table: what it matches, and the ports that packets are sent to."""
+    """One rule of a flow table: what it matches, and what is done with such packets."""
 
     cookie: int
     """Its number; counters are read by it."""
     in_port: str
-    """Port that packets come in by."""
-    to: Sequence[str]
-    """Ports to send them to; none: they are dropped."""
+    """Port that packets come in by; empty: any."""
+    actions: Sequence[Action]
+    """What is done with them, in order; a name is the port to send them to. None: they are dropped."""
     match: Mapping[str, str] = field(default_factory=dict)
     """Further fields by their names in ovs-fields(7), like `{"tcp": "", "tp_dst": "80"}`."""
     priority: int = 100
-    set_vlan: int | None = None
-    """VLAN tag to push before they are sent; 0: the tag is taken off."""
 
 
 class Switch(Dut):
@@ -100,7 +100,7 @@ class Switch(Dut):
 
     def check_ports(self, flow: Flow) -> None:
         """Raises if a flow names a port that it does not have."""
-        for port in (flow.in_port, *flow.to):
+        for port in (*[flow.in_port] * bool(flow.in_port), *action.ports(flow.actions)):
             if port not in self.numbers:
                 fix = f"There are: {', '.join(self.numbers)}"
                 raise Error("ND-104-81", f"a flow names the port {port!r}", at=self.place.at, fix=fix)

@@ -14,6 +14,8 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.switch.driver.base import Flow, PortSettings, Switch, remove_interfaces
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
+from netdyno.switch.openflow import action
+from netdyno.switch.openflow.action import Action
 from netdyno.system import namespace
 
 BRIDGE = "br0"
@@ -37,6 +39,8 @@ class Ovs(Switch):
     datapath: ClassVar[str] = "netdev"
     Options = Options
     _daemon: OvsDaemon | None = None
+    _grouped = False
+    """Groups were programmed."""
 
     @classmethod
     def vswitchd(cls) -> Path | None:
@@ -97,12 +101,32 @@ class Ovs(Switch):
                 raise Error("ND-92-60", what, at=self.place.at, fix=PORT_FIX)
 
     def program(self, flows: Sequence[Flow]) -> None:
-        """In one bundle: packets meet either all the old flows or all the new ones."""
+        """In one bundle: packets meet either all the old flows or all the new ones.
+
+        New groups are there before flows name them, and old ones go after that.
+        """
         if len(flows) > MOST_FLOWS:
             raise Error("ND-104-81", f"there are more than {MOST_FLOWS:,} flows", at=self.place.at)
+        made = self._running()
+        wanted = {one.number: one for flow in flows for one in action.groups(self._numbered(flow))}
+        there = self._groups() if wanted or self._grouped else set()
+        if new := [one.text() for number, one in wanted.items() if number not in there]:
+            made.ofctl("add-groups", BRIDGE, "-", text="\n".join(new) + "\n")
+            self._grouped = True
         text = "\n".join(map(self.text, flows)) + "\n"
-        self._running().ofctl("replace-flows", BRIDGE, "-", text=text)
+        made.ofctl("replace-flows", BRIDGE, "-", text=text)
+        # a group that flows still name would take them along
+        for number in there - set(wanted):
+            made.ofctl("del-groups", BRIDGE, f"group_id={number}")
         self.settle()
+
+    def _groups(self) -> set[int]:
+        said = self._running().ofctl("dump-groups", BRIDGE)
+        return {int(number) for number in re.findall(r"group_id=(\d+)", said)}
+
+    def _numbered(self, flow: Flow) -> list[Action]:
+        self.check_ports(flow)
+        return action.renamed(flow.actions, self.numbers)
 
     def settle(self) -> None:
         # the datapath remembers decisions until they were looked over
@@ -110,15 +134,12 @@ class Ovs(Switch):
 
     def text(self, flow: Flow) -> str:
         """A flow as ovs-ofctl takes it."""
-        self.check_ports(flow)
-        numbers = self.numbers
         match = [f"{key}={value}" if value else key for key, value in flow.match.items()]
-        tag = {None: [], 0: ["pop_vlan"]}.get(
-            flow.set_vlan, ["push_vlan:0x8100", f"set_field:{(flow.set_vlan or 0) | 0x1000}->vlan_vid"]
-        )
-        actions = [*tag, *(f"output:{numbers[port]}" for port in flow.to)] if flow.to else ["drop"]
-        head = [f"cookie={flow.cookie:#x}", f"priority={flow.priority}", f"in_port={numbers[flow.in_port]}"]
-        return f"{','.join([*head, *match])},actions={','.join(actions)}"
+        actions = action.text(self._numbered(flow)) or "drop"
+        head = [f"cookie={flow.cookie:#x}", f"priority={flow.priority}"]
+        if flow.in_port:
+            head.append(f"in_port={self.numbers[flow.in_port]}")
+        return f"{','.join([*head, *match])},actions={actions}"
 
     def flow_cookies(self) -> list[int]:
         """From its own tool, which no controller takes part in."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from netdyno.switch.openflow import action
+from netdyno.switch.openflow.action import VLAN_PRESENT, Action, Group
 
 BASIC = 0x8000
 """Class of the fields that the specification defines."""
 APPLY_ACTIONS = 4
-OUTPUT, PUSH_VLAN, POP_VLAN, SET_FIELD = 0, 17, 18, 25
-VLAN_PRESENT = 0x1000
-VLAN_VID = 6
+NSH = {"nsh_spi": (4, 3), "nsh_si": (5, 1)}
+"""Number of each field of the network service header, and its bytes."""
 
 _PROTOCOLS: Mapping[str, Mapping[str, int]] = {
     "ip": {"eth_type": 0x0800},
@@ -49,6 +51,8 @@ class FlowEntry:
     """Fields: class, number and mask bit as in an OXM header, without the length, and the value."""
     instructions: bytes
     """As on the wire; empty: packets are dropped."""
+    groups: tuple[Group, ...] = field(default=(), compare=False, repr=False)
+    """Groups that it names. A switch does not tell them with an entry."""
 
     @property
     def key(self) -> tuple[int, frozenset[tuple[int, bytes]]]:
@@ -58,49 +62,41 @@ class FlowEntry:
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {"cookie": self.cookie, "priority": self.priority, "match": match_bytes(self.match).hex(),
-                "instructions": self.instructions.hex()}  # fmt: skip
+                "instructions": self.instructions.hex(),
+                "groups": [one.buckets.hex() for one in self.groups]}  # fmt: skip
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> FlowEntry:
         """From JSON."""
         match, _ = match_fields(bytes.fromhex(plain["match"]))
-        return FlowEntry(plain["cookie"], plain["priority"], match, bytes.fromhex(plain["instructions"]))
+        named = tuple(Group(bytes.fromhex(one)) for one in plain["groups"])
+        return FlowEntry(
+            plain["cookie"], plain["priority"], match, bytes.fromhex(plain["instructions"]), named
+        )
 
 
 def entry(
     cookie: int,
     priority: int,
-    in_port: int,
+    in_port: int | None,
     match: Mapping[str, str],
-    to: Sequence[int],
-    set_vlan: int | None = None,
+    actions: Sequence[Action],
 ) -> FlowEntry:
     """A flow entry from names and port numbers.
 
-    `match` has names of ovs-fields(7), like `{"tcp": "", "tp_dst": "80"}`; `set_vlan` is a VLAN tag to push,
-    0 takes one off. Raises MatchError.
+    `match` has names of ovs-fields(7), like `{"tcp": "", "tp_dst": "80"}`; ports in `actions` are numbers.
+    Raises MatchError.
     """
-    known = _values({"in_port": str(in_port), **match})
+    known = _values({**({} if in_port is None else {"in_port": str(in_port)}), **match})
     fields = frozenset(
-        (BASIC << 16 | _FIELDS[name][0] << 9, value.to_bytes(_FIELDS[name][1], "big"))
+        action.nsh_field(NSH[name][0], value)
+        if name in NSH
+        else (BASIC << 16 | _FIELDS[name][0] << 9, value.to_bytes(_FIELDS[name][1], "big"))
         for name, value in known.items()
     )
-    actions = b""
-    if set_vlan == 0:
-        actions += struct.pack("!HH4x", POP_VLAN, 8)
-    elif set_vlan is not None:
-        field = struct.pack("!IH", BASIC << 16 | VLAN_VID << 9 | 2, set_vlan | VLAN_PRESENT)
-        actions += (
-            struct.pack("!HHH2x", PUSH_VLAN, 8, 0x8100)
-            + struct.pack("!HH", SET_FIELD, 16)
-            + field.ljust(12, b"\0")
-        )
-    actions += b"".join(struct.pack("!HHIH6x", OUTPUT, 16, port, 0) for port in to)
-    if not to:
-        return FlowEntry(cookie, priority, fields, b"")
-    return FlowEntry(
-        cookie, priority, fields, struct.pack("!HH4x", APPLY_ACTIONS, 8 + len(actions)) + actions
-    )
+    acts, named = action.wire(actions), tuple(action.groups(actions))
+    instructions = struct.pack("!HH4x", APPLY_ACTIONS, 8 + len(acts)) + acts if acts else b""
+    return FlowEntry(cookie, priority, fields, instructions, named)
 
 
 def match_bytes(match: frozenset[tuple[int, bytes]]) -> bytes:
@@ -139,11 +135,12 @@ def _values(match: Mapping[str, str]) -> dict[str, int]:
             if transport is None:
                 raise MatchError(f"{name} needs tcp or udp")
             known = f"{transport}_{name[3:]}"
-        if known not in _FIELDS:
-            there = ", ".join([*_PROTOCOLS, *_NAMES, *_FIELDS])
+        size = (_FIELDS | NSH).get(known)
+        if size is None:
+            there = ", ".join([*_PROTOCOLS, *_NAMES, *_FIELDS, *NSH])
             raise MatchError(f"the field {name!r} is not supported; there are {there}")
         value = _number(known, text)
-        if not 0 <= value < 1 << 8 * _FIELDS[known][1]:
+        if not 0 <= value < 1 << 8 * size[1]:
             raise MatchError(f"{name}={text} is out of range")
         found[known] = value | (VLAN_PRESENT if name == "dl_vlan" else 0)
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from netdyno.switch.openflow.action import SELECT, Group
 from netdyno.switch.openflow.flow import FlowEntry, match_bytes, match_fields
 
 VERSION = 4
@@ -15,10 +16,11 @@ HEADER = 8
 """Bytes: version, type, length, transaction."""
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, EXPERIMENTER = 0, 1, 2, 3, 4
-FEATURES_REQUEST, FEATURES_REPLY, FLOW_MOD = 5, 6, 14
+FEATURES_REQUEST, FEATURES_REPLY, FLOW_MOD, GROUP_MOD = 5, 6, 14, 15
 MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST, BARRIER_REPLY = 18, 19, 20, 21
 ROLE_REQUEST, ROLE_REPLY = 24, 25
 ADD, DELETE_STRICT = 0, 4
+DELETE_GROUP = 2
 MASTER, SLAVE = 2, 3
 ALL_TABLES, ANY = 0xFF, 0xFFFFFFFF
 NO_BUFFER = 0xFFFFFFFF
@@ -27,11 +29,12 @@ BUNDLE_CONTROL, BUNDLE_ADD = 2300, 2301
 OPEN, COMMIT = 0, 4
 ATOMIC_ORDERED = 3
 _MORE = 1
-_FLOW_STATS = 1
+_FLOW_STATS, _GROUP_DESC = 1, 7
 
 _ERRORS = {
     0: "HELLO failed", 1: "bad request", 2: "bad action", 3: "bad instruction", 4: "bad match",
-    5: "the flow cannot be changed", 11: "role refused", 0xFFFF: "experimenter's error",
+    5: "the flow cannot be changed", 6: "the group cannot be changed", 11: "role refused",
+    0xFFFF: "experimenter's error",
 }  # fmt: skip
 _CODES = {(0, 0): "no common version", (1, 10): "this controller is a slave", (5, 1): "the table is full",
           (11, 0): "the generation id is stale"}  # fmt: skip
@@ -109,6 +112,31 @@ def flow_mod(command: int, flow: FlowEntry) -> bytes:
         "!QQBBHHHIIIH2x", flow.cookie, mask, table, command, 0, 0, flow.priority, NO_BUFFER, out, out, 0
     )
     return head + match_bytes(flow.match) + (flow.instructions if command == ADD else b"")
+
+
+def group_mod(command: int, group: Group | int) -> bytes:
+    """Body of a GROUP_MOD (7.3.4.3): a group of type `select` is added, or one is removed by its number."""
+    number, buckets = (group, b"") if isinstance(group, int) else (group.number, group.buckets)
+    return struct.pack("!HBxI", command, SELECT, number) + buckets
+
+
+def group_stats() -> bytes:
+    """Body of a MULTIPART_REQUEST for the descriptions of all groups (7.3.5.10)."""
+    return struct.pack("!HH4x", _GROUP_DESC, 0)
+
+
+def group_numbers(body: bytes) -> set[int]:
+    """Numbers of the groups in a MULTIPART_REPLY. Raises ValueError where it is cut short."""
+    at, found = 8, set()
+    while at < len(body):
+        if len(body) < at + 8:
+            raise ValueError("a group is cut short")
+        length, number = struct.unpack_from("!H2xI", body, at)
+        if length < 8 or at + length > len(body):
+            raise ValueError(f"a group of length {length}")
+        found.add(number)
+        at += length
+    return found
 
 
 def role(kind: int, generation: int) -> bytes:

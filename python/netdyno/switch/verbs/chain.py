@@ -58,7 +58,8 @@ def show(file: ChainFile, as_json: Json = False) -> None:
     if as_json:
         listed = [
             {"number": one.flow.cookie, "class": one.traffic, "direction": one.direction,
-             "from": str(one.source), "to": str(one.to), "copies": [str(to) for to in one.mirrors],
+             "from": str(one.source), "to": [str(to) for to in one.targets],
+             "copies": [str(to) for to in one.mirrors], "tag": str(one.tag or ""),
              "match": dict(one.flow.match),
              "priority": one.flow.priority}
             for one in rules
@@ -68,14 +69,16 @@ def show(file: ChainFile, as_json: Json = False) -> None:
     for name in chain.paths():
         console.line(f"{name}: {drawn(chain, name)}")
     rows = [
-        (name, one.kind, known.inside.get(name, "–"), known.outside.get(name, "–"), KINDS[one.kind].about)
+        (name, one.kind, str(one.replicas), one.on_failure or "–", known.inside.get(name, "–"),
+         known.outside.get(name, "–"), KINDS[one.kind].about)
         for name, one in chain.vnfs.items()
-    ]
-    console.table(("function", "kind", "address in", "address out", ""), rows)
+    ]  # fmt: skip
+    console.table(("function", "kind", "replicas", "fails", "address in", "address out", ""), rows)
     every = [
         (str(one.flow.cookie), f"{one.traffic} {one.direction}", str(one.source),
          ",".join(f"{k}={v}" if v else k for k, v in one.flow.match.items()) or "any",
-         ", ".join([str(one.to), *(f"copy to {to}" for to in one.mirrors)]))
+         ", ".join([" or ".join(map(str, one.targets)) + (f" with {one.tag}" if one.tag else ""),
+                    *(f"copy to {to}" for to in one.mirrors)]))
         for one in rules
     ]  # fmt: skip
     console.table(("rule", "class", "from", "match", "to"), every, f"rules of {chain.switch}")
@@ -181,4 +184,9 @@ def hops(one: DirectionResult) -> str:
         host = step.port.host + (" (copy)" if step.copy else "")
         if one.counts.get(str(step)) and (not seen or seen[-1] != host):
             seen.append(host)
-    return " → ".join(seen) or "–"
+    shared = {
+        host: f"{name} ({', '.join(f'{of} {flows}' for of, flows in taken.items())} flows)"
+        for name, taken in one.replicas.items()
+        for host in taken
+    }
+    return " → ".join(shared.get(host, host) for host in seen) or "–"

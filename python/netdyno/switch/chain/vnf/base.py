@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -47,6 +48,8 @@ class Vnf(ABC):
     """Whether it forwards by IP addresses; else it is transparent."""
     mirror: ClassVar[bool] = False
     """Whether it gets copies of packets, and sends none on."""
+    passes: ClassVar[frozenset[str]] = frozenset()
+    """Encapsulations that it passes on as they are: `vlan`, `nsh`. Of others it gets plain frames."""
     Options: ClassVar[type[Settings]] = Settings
     program: ClassVar[tuple[str, str] | None] = None
     """A program that it needs, and its package."""
@@ -65,6 +68,18 @@ class Vnf(ABC):
     def alive(self) -> bool:
         """Whether its program, if it has one, runs."""
         return self.process is None or self.process.exited() is None
+
+    def fail(self) -> None:
+        """Have it end to forward, for a test of failures, while its ports stay up."""
+        if self.process is None:
+            raise Error(
+                "ND-104-82", f"a {self.kind} has no program that could end", at=f"vnfs.{self.site.name}"
+            )
+        self.process.send_all(signal.SIGKILL)
+
+    def repair(self) -> bool:
+        """Have it forward again; whether it can."""
+        return False
 
     def report(self) -> str:
         """What it saw, in a line, if it tells; read after `teardown`."""

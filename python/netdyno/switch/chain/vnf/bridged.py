@@ -20,6 +20,7 @@ class Bridge(Vnf):
 
     kind: ClassVar[str] = "bridge"
     about: ClassVar[str] = "a bridge of the kernel"
+    passes: ClassVar[frozenset[str]] = frozenset({"vlan", "nsh"})
     program: ClassVar[tuple[str, str] | None] = ("ip", "iproute2")
 
     def setup(self) -> None:
@@ -28,7 +29,16 @@ class Bridge(Vnf):
         self.run("ip", "link", "add", NAME, "type", "bridge", "stp_state", "0", "forward_delay", "0")
         for port in (IN, OUT):
             self.run("ip", "link", "set", port, "master", NAME, "up")
+        self.repair()
+
+    def fail(self) -> None:
+        """The bridge goes down."""
+        self.run("ip", "link", "set", NAME, "down")
+
+    def repair(self) -> bool:
+        """It goes up."""
         self.run("ip", "link", "set", NAME, "up")
+        return True
 
 
 class FirewallOptions(Settings):
@@ -52,6 +62,7 @@ class Firewall(Bridge):
 
     kind: ClassVar[str] = "firewall"
     about: ClassVar[str] = "a transparent packet filter (nftables)"
+    passes: ClassVar[frozenset[str]] = frozenset({"vlan"})
     Options = FirewallOptions
     program: ClassVar[tuple[str, str] | None] = ("nft", "nftables")
 

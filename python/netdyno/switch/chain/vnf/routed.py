@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
+from netdyno.system import namespace
+
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+"""Of the network namespace of the thread that opens it."""
 
 
 class Router(Vnf):
@@ -22,6 +27,18 @@ class Router(Vnf):
             self.run("ip", "link", "set", port, "up")
         for to, by in self.site.routes.items():
             self.run("ip", "route", "replace", to, "via", by)
+
+    def fail(self) -> None:
+        """It forwards no more."""
+        self._forward("0")
+
+    def repair(self) -> bool:
+        """It forwards again."""
+        self._forward("1")
+        return True
+
+    def _forward(self, value: str) -> None:
+        namespace.inside(self.site.namespace, lambda: FORWARD.write_text(value))
 
 
 class Nat(Router):
