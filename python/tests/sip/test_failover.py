@@ -197,4 +197,9 @@ def test_the_longest_time_without_service_is_the_outage() -> None:
     assert found.outage and (found.outage.begin, found.outage.length) == (0.3, 1.1)
     assert (found.outage.server_before, found.outage.server_after, found.moved) == ("a:1", "b:1", 3)
     assert report("x", [], attempts[:3], 0.1, None).outage is None
+    # the client was held up for most of it
+    late = report("x", [], attempts, 0.1, 0.5, [(0.4, 1.35)])
+    assert late.outage is None and not late.reasons and late.held_up == 0.95
+    late = report("x", [], attempts, 0.1, 0.5, [(0.2, 0.6), (1.39, 2.0)])
+    assert late.outage and late.outage.length == 0.79
     assert report("x", [], [], 0.1, None).reasons

@@ -21,6 +21,8 @@ from netdyno.sip.manual.message import SipMessage
 
 DATAGRAM = 65_535
 UNAVAILABLE = 503
+STALL = 0.01
+"""Seconds that the client itself may be late; more is noted."""
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Client:
     ) -> None:
         self.setting, self.places, self._rng = setting, places, random.Random(seed)
         self.attempts: list[Attempt] = []
+        self.stalls: list[tuple[float, float]] = []
+        """When this client was held up: from when it was due to go on, until it did."""
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Place, socket.socket] = {}
         self._open: dict[str, _Transaction] = {}
@@ -123,8 +127,11 @@ class Client:
             due = [sent / self.setting.rate] if sent < count else []
             due += [events[0][0]] if events else []
             due += [self._timers[0][0]] if self._timers else []
-            wait = max(0.0, min(due, default=self.now) - self.now)
-            for key, _ in self._selector.select(wait):
+            until = max(self.now, min(due, default=self.now))
+            ready = self._selector.select(until - self.now)
+            if self.now > until + STALL:
+                self.stalls.append((until, self.now))
+            for key, _ in ready:
                 self._read(key.data)
         return self.attempts
 

@@ -19,7 +19,7 @@ class Outage(BaseModel):
     begin: float
     """Seconds after the start."""
     length: float | None
-    """Seconds; none where it had not ended."""
+    """Seconds, without those for which this client was held up; none where it had not ended."""
     requests: int
     """Requests that fell due meanwhile."""
     server_before: str | None
@@ -47,6 +47,8 @@ class Report(BaseModel):
     """Longest time from when a request was due to its 2xx, seconds."""
     outage: Outage | None
     """The longest one; none where service was never interrupted."""
+    held_up: float
+    """Longest time for which this client itself was held up, seconds; outages are without such times."""
     limit: float | None
     """Longest outage allowed, seconds."""
     reasons: list[str]
@@ -59,13 +61,21 @@ class Report(BaseModel):
 
 
 def report(
-    domain: str, servers: Sequence[str], attempts: Sequence[Attempt], gap: float, limit: float | None
+    domain: str,
+    servers: Sequence[str],
+    attempts: Sequence[Attempt],
+    gap: float,
+    limit: float | None,
+    stalls: Sequence[tuple[float, float]] = (),
 ) -> Report:
-    """Sum up; `gap`: seconds from one request to the next, which is no outage."""
+    """Sum up.
+
+    `gap`: seconds from one request to the next, which is no outage; `stalls`: when the client was held up.
+    """
     served = [one for one in attempts if one.served]
     rejected = sum(one.answered is not None and not one.served for one in attempts)
     failed = sum(one.failed for one in attempts)
-    outage = _longest(attempts, gap)
+    outage = _longest(attempts, gap, stalls)
     delays = [one.answered - one.due for one in served if one.answered is not None]
     reasons = []
     if not served:
@@ -91,12 +101,13 @@ def report(
         by_server=dict(Counter(str(one.tried[-1]) for one in served)),
         slowest=max(delays, default=None),
         outage=outage,
+        held_up=round(max((end - begin for begin, end in stalls), default=0.0), 6),
         limit=limit,
         reasons=reasons,
     )
 
 
-def _longest(attempts: Sequence[Attempt], gap: float) -> Outage | None:
+def _longest(attempts: Sequence[Attempt], gap: float, stalls: Sequence[tuple[float, float]]) -> Outage | None:
     """The longest time without an answer while requests were due, if over two intervals of requests."""
     answers = sorted(
         (one.answered, str(one.tried[-1])) for one in attempts if one.served and one.answered is not None
@@ -109,14 +120,20 @@ def _longest(attempts: Sequence[Attempt], gap: float) -> Outage | None:
     late = [one for one in attempts if one.due > last and not one.served]
     if late or not answers:
         found.append((last, None, server, None))
-    # a gap that a request was due in and waited: two intervals between requests are none
-    real = [one for one in found if one[1] is None or one[1] - one[0] > 2 * gap]
+    end = max((one.due for one in attempts), default=0.0)
+
+    def lasted(begin: float, until: float | None) -> float:
+        until = end if until is None else until
+        own = (min(until, to) - max(begin, at) for at, to in stalls)
+        return until - begin - sum(max(0.0, one) for one in own)
+
+    # two intervals of requests are none: one may have come just before
+    real = [one for one in found if one[1] is None or lasted(one[0], one[1]) > 2 * gap]
     if not real:
         return None
-    end = max((one.due for one in attempts), default=0.0)
-    begin, until, before, after = max(real, key=lambda one: (one[1] is None, (one[1] or end) - one[0]))
+    begin, until, before, after = max(real, key=lambda one: (one[1] is None, lasted(one[0], one[1])))
     due = sum(begin < one.due < (until if until is not None else end + gap) for one in attempts)
-    length = None if until is None else round(until - begin, 6)
+    length = None if until is None else round(lasted(begin, until), 6)
     return Outage(
         begin=round(begin, 6), length=length, requests=due, server_before=before, server_after=after
     )

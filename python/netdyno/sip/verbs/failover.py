@@ -106,7 +106,7 @@ def failover(
     if children and children[0].returncode:
         what = f"the command ended with {children[0].returncode}"
         raise Error("ND-104-26", what, at="--command", fix="Try it by hand")
-    done = report(domain, list(map(str, found)), attempts, 1 / per_second, limit)
+    done = report(domain, list(map(str, found)), attempts, 1 / per_second, limit, client.stalls)
     if as_json:
         console.document(done.model_dump())
     else:
@@ -140,6 +140,9 @@ def _show(done: Report) -> None:
         console.line(
             f"outage: {lasted}, from {one.begin:,.3f} s on{moved}; {one.requests:,} requests fell due in it"
         )
+    if done.held_up > 0:
+        told = f"this client was held up for up to {done.held_up * 1e3:,.0f} ms, which is no outage"
+        console.note(f"{told}: free CPU cores for exact figures")
     for reason in done.reasons:
         console.line(f"FAIL: {reason}")
     if not done.reasons:
