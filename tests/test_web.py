@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from lab import Lab, until
 
 FLAGS = (
@@ -22,6 +23,7 @@ FLAGS = (
     "--disable-background-networking",
     "--lang=en",
 )
+TOP = Path(__file__).resolve().parents[1]
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -172,3 +174,114 @@ def test_stop_ends_a_run_of_the_command_line_and_keeps_what_was_measured(lab: La
     found = json.loads((lab.runs / run / "result.json").read_text())
     assert found["interrupted"]
     assert found["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 0
+
+
+PRESETS = ("iot-mixed", "stream-64b", "latency-probe")
+
+
+def yaml_of(page: Page) -> Any:
+    return yaml.safe_load(str(page.js("document.querySelector('#yaml').value")))
+
+
+def fill(page: Page, selector: str, text: str) -> None:
+    """Put a text in place of what a field has, as somebody who types it does."""
+    page.js("document.querySelector(arguments[0]).focus()", selector)
+    page.js("document.activeElement.select()")
+    page.press(text)
+
+
+GOOD, BAD = "!!document.querySelector('.state.good')", "!!document.querySelector('.state.bad')"
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_profile_is_built_by_form_and_by_yaml_and_run(lab: Lab, page: Page, server: str) -> None:
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/build\"]')")
+    page.tab_to('a[href="#/build"]')
+    page.press("\ue007")
+    page.wait(GOOD, "the first profile is not valid")
+    # by keyboard, at its place: what is wrong with a value, and what to do
+    page.tab_to("[id='at:groups[0].devices']")
+    page.js("document.activeElement.select()")
+    page.press("7x")
+    page.wait(BAD)
+    at = "document.getElementById('at:groups[0].devices')"
+    assert page.js(f"{at}.getAttribute('aria-invalid')") == "true"
+    wrong = page.js(f"document.getElementById({at}.getAttribute('aria-describedby').split(' ')[1]).innerText")
+    assert "whole number" in wrong and page.js("document.querySelector('#start').disabled")
+    page.press("\ue003")
+    page.wait(GOOD)
+    assert yaml_of(page)["groups"][0]["devices"] == 7
+    # a field that is cleared keeps its place and the focus
+    fill(page, "[id='at:groups[0].model.http.interval']", "\ue003")
+    page.wait("!document.querySelector('#yaml').value.includes('interval')")
+    page.press("50ms")
+    page.wait("document.querySelector('#yaml').value.includes('interval: 50ms')")
+    # a part is added with its required keys, gets the focus, and is removed again
+    page.js("document.querySelector('.builder form > details > summary').click()")
+    page.wait("!!document.getElementById('at:phases')")
+    page.js("document.getElementById('at:phases').focus()")
+    page.press("\ue007")
+    page.wait("document.activeElement.matches('fieldset[id=\"at:phases\"]')")
+    page.js("document.querySelector('[id=\"at:phases\"] summary').click()")
+    for name, text in (("measure", "1s"), ("warmup", "200ms"), ("drain", "1s")):
+        page.wait(f"!!document.getElementById('at:phases.{name}')")
+        fill(page, f"[id='at:phases.{name}']", text)
+    page.wait("document.querySelector('#yaml').value.includes('drain: 1s')")
+    page.js("document.querySelector('[id=\"at:thresholds\"] legend button').click()")
+    page.wait("!document.querySelector('#yaml').value.includes('thresholds')")
+    # the other way: the form follows the YAML, whose names are text
+    document = yaml_of(page) | {"name": "built", "description": HOSTILE, "targets": {"server": server}}
+    set_yaml = "(() => { const y = document.querySelector('#yaml'); y.value = arguments[0]; y.dispatchEvent(new Event('input')); })()"
+    page.js(set_yaml, "name: [")
+    page.wait("!!document.querySelector('.yaml .failure')", "YAML that cannot be read is not told")
+    assert page.js("document.getElementById('at:name').value") == "my-profile"
+    page.js(set_yaml, yaml.safe_dump(document))
+    page.wait("document.getElementById('at:name')?.value === 'built'", "the form does not follow")
+    page.wait(GOOD)
+    assert page.js("document.getElementById('at:description').value") == HOSTILE
+    page.tab_to("#start")
+    page.press("\ue007")
+    page.wait("location.hash.startsWith('#/run/')", "the run does not start")
+    page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
+    run = page.js("location.hash").removeprefix("#/run/")
+    result = json.loads((lab.runs / run / "result.json").read_text())
+    assert result["name"] == "built" and result["legs"][0]["repetitions"][0]["groups"][0]["devices"] == 7
+    assert [one for one in page.complaints() if "/api/about" not in one and "/api/convert" not in one] == []
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_presets_come_into_the_form_and_out_of_it_as_they_were(lab: Lab, page: Page) -> None:
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/build\"]')")
+    page.driver.get(f"{address}#/build")
+    page.wait(GOOD)
+    for preset in PRESETS:
+        choose = "(() => { const b = document.querySelector('#begin'); b.value = arguments[0]; b.dispatchEvent(new Event('change')); })()"
+        page.js(choose, preset)
+        page.wait(f"document.getElementById('at:name').value === '{preset}'")
+        page.wait("!!document.querySelector('.state.good,.state.bad')")
+        assert yaml_of(page) == json.loads((TOP / "profiles" / f"{preset}.json").read_text())
+    page.driver.set_window_size(390, 800)
+    page.js("document.querySelector('[data-language=ko]').click()")
+    page.wait("document.querySelector('h1').innerText === '프로파일 작성'")
+    # every folded part open: nothing is wider than the window, each field has a name and its own id
+    page.wait(
+        "(() => { const all = [...document.querySelectorAll('.builder details:not([open])')];"
+        " all.forEach((one) => (one.open = true)); return all.length === 0; })()"
+    )
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    assert (
+        page.js(
+            "[...document.querySelectorAll('.builder input, .builder select, .builder textarea')]"
+            ".filter((one) => !one.labels.length).map((one) => one.id)"
+        )
+        == []
+    )
+    ids = page.js("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))
+    assert [one for one in page.complaints() if "/api/about" not in one] == []

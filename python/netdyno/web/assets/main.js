@@ -9,6 +9,7 @@ import * as login from "./login.js";
 import * as list from "./list.js";
 import * as run from "./run.js";
 import * as start from "./start.js";
+import * as builder from "./builder.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
@@ -22,6 +23,7 @@ const PAGES = [
   { at: /^\/?$/, open: list.open },
   { at: /^\/run\/([\w.-]+)$/, open: run.open },
   { at: /^\/new$/, open: start.open, operator: true },
+  { at: /^\/build$/, open: builder.open, operator: true },
 ];
 
 function navigation() {
@@ -30,7 +32,7 @@ function navigation() {
     html`<a href="#${to}" aria-current=${here === to ? "page" : nothing}>${tr(text)}</a>`;
   render(
     user
-      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? link("/new", { t: "New run" }) : nothing}
+      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? html`${link("/new", { t: "New run" })} ${link("/build", { t: "Build a profile" })}` : nothing}
           <button type="button" class="plain" @click=${leave}>${tr({ t: "Log out" })}</button>`
       : nothing,
     nav,

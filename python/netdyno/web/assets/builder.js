@@ -1,0 +1,238 @@
+/** The profile builder: a form from the schema and YAML beside it, both ways; the server checks each change. */
+
+import { html, nothing, render } from "./lit-html.js";
+import { tr } from "./i18n.js";
+import { get, post } from "./api.js";
+import { failure, name, say, titled } from "./parts.js";
+import { at, fits, place, places, put } from "./schema.js";
+import { id, keys } from "./form.js";
+
+/** Milliseconds without a key pressed until a change is sent. */
+const PAUSE = 300;
+
+const blank = () => ({
+  name: "my-profile",
+  targets: { server: "http://127.0.0.1:8080/" },
+  groups: [{ name: "web", target: "server", devices: 10, model: { http: { interval: "100ms" } } }],
+  thresholds: [{ metric: "web.delay.response.p99", max: "50ms" }],
+});
+
+/** @type {any} what was built last: it is there again when the page is */
+let last = null;
+
+/** @param {HTMLElement} root @param {{user: any, expired: () => void}} page */
+export function open(root, page) {
+  /** @type {any} */
+  let schema = null;
+  /** @type {any[]} */
+  let presets = [];
+  /** @type {any} */
+  let problem = null;
+  /** @type {any} what is wrong with the YAML as it stands there */
+  let unread = null;
+  let yaml = "";
+  let busy = false;
+  /** @type {any[] | null} null while the check is on its way */
+  let advice = null;
+  let checked = false;
+  let turn = 0;
+  let closed = false;
+  /** @type {any} */
+  let timer = 0;
+
+  /** @type {import("./form.js").Context} */
+  const context = { root: null, document: last ?? blank(), errors: [], pinned: new Set(), opened: new Set(), drafts: new Map(), change, redraw: draw };
+
+  /** Take another document whole, as from YAML or a preset. @param {any} document */
+  function take(document) {
+    last = context.document = document;
+    context.pinned = places(document);
+    context.drafts.clear();
+  }
+
+  /** @param {any} e */
+  function stopped(e) {
+    if (e.status === 401) page.expired();
+    return e;
+  }
+
+  async function load() {
+    try {
+      const [found, choices] = await Promise.all([get("/api/schema"), get("/api/choices")]);
+      context.root = schema = found;
+      presets = choices.presets.filter((/** @type {any} */ one) => !one.experiment);
+      take(context.document);
+      await settle();
+    } catch (e) {
+      problem = stopped(e);
+    }
+    draw();
+  }
+
+  /** A change in the form. @param {import("./schema.js").Path} path @param {any} value */
+  function change(path, value) {
+    const before = at(context.document, path);
+    last = context.document = put(context.document, path, value);
+    // what was added has its own fields, and they stay where they are
+    if (value !== undefined && typeof value === "object") for (const one of places(value, path)) context.pinned.add(one);
+    if (value === undefined && typeof before === "object") context.pinned.delete(place(path));
+    later(settle);
+    draw();
+    // to what was added; to what is around of what was removed
+    if (value === undefined ? typeof before === "object" : before === undefined && typeof value === "object") {
+      document.getElementById(id(value === undefined ? path.slice(0, -1) : path))?.focus();
+    }
+  }
+
+  /** @param {() => Promise<void>} work */
+  function later(work) {
+    checked = false;
+    clearTimeout(timer);
+    timer = setTimeout(work, PAUSE);
+  }
+
+  /** The form as YAML, and what the server thinks of it. */
+  async function settle() {
+    const mine = (turn += 1);
+    const document = context.document;
+    try {
+      const [text, found] = await Promise.all([post("/api/convert", { document }), post("/api/validate", { document })]);
+      if (mine !== turn || closed) return;
+      yaml = text.text;
+      unread = null;
+      judged(found);
+    } catch (e) {
+      if (mine === turn && !closed) problem = stopped(e);
+    }
+    draw();
+  }
+
+  /** @param {any} found */
+  function judged(found) {
+    const before = checked && context.errors.length;
+    problem = null;
+    context.errors = found.errors;
+    advice = found.advice;
+    checked = true;
+    if (before !== context.errors.length) say(verdict());
+  }
+
+  /** A change in the YAML: the form follows once it can be read. @param {any} event */
+  function written(event) {
+    yaml = event.target.value;
+    later(async () => {
+      const mine = (turn += 1);
+      try {
+        const { document } = await post("/api/convert", { text: yaml });
+        if (mine !== turn || closed) return;
+        if (!fits("object", document) || document === null) throw Object.assign(new Error(tr({ t: "A profile is a mapping of keys to values." })), {});
+        take(document);
+        unread = null;
+        const found = await post("/api/validate", { document });
+        if (mine !== turn || closed) return;
+        judged(found);
+      } catch (e) {
+        if (mine === turn && !closed) unread = stopped(e);
+      }
+      draw();
+    });
+    draw();
+  }
+
+  /** @param {any} event */
+  async function begin(event) {
+    const chosen = event.target.value;
+    event.target.value = "";
+    try {
+      take(chosen === "blank" ? blank() : await get(`/api/presets/${encodeURIComponent(chosen)}`));
+      await settle();
+    } catch (e) {
+      problem = stopped(e);
+      draw();
+    }
+  }
+
+  async function start() {
+    busy = true;
+    draw();
+    try {
+      const { run } = await post("/api/start", { document: context.document });
+      location.hash = `#/run/${run}`;
+    } catch (e) {
+      problem = stopped(e);
+      busy = false;
+      draw();
+    }
+  }
+
+  /** To the field of an error, or to the nearest part around it. @param {string} where */
+  function go(where) {
+    for (let text = where; ; text = text.replace(/(\.[^.[]*|\[\d+\]|^[^.[]+)$/, "")) {
+      const found = text && document.getElementById(id(text));
+      if (found) {
+        for (let up = found.closest("details"); up; up = up.parentElement?.closest("details") ?? null) up.open = true;
+        found.focus();
+        return;
+      }
+      if (!text) return;
+    }
+  }
+
+  /** What the server thinks of it. */
+  const verdict = () =>
+    context.errors.length === 0
+      ? { t: "The profile is valid." }
+      : context.errors.length === 1
+        ? { t: "1 problem" }
+        : { t: "{n} problems", a: { n: String(context.errors.length) } };
+  const status = () =>
+    checked
+      ? html`<span class="state ${context.errors.length ? "bad" : "good"}">${tr(verdict())}</span>`
+      : html`<span class="state">${tr({ t: "Checking…" })}</span>`;
+
+  function draw() {
+    if (closed) return;
+    const called = typeof context.document?.name === "string" && context.document.name ? context.document.name : "profile";
+    const targets = fits("object", context.document?.targets) ? Object.keys(context.document?.targets ?? {}) : [];
+    const ready = checked && !context.errors.length && !unread && !context.drafts.size;
+    render(
+      html`<h1>${tr({ t: "Build a profile" })}</h1>
+        ${failure(problem)}
+        ${schema === null
+          ? problem
+            ? nothing
+            : html`<p class="none">${tr({ t: "Loading…" })}</p>`
+          : html`<div class="bar"><label for="begin">${tr({ t: "Begin with" })}</label>
+                <select id="begin" @change=${begin}><option value="" selected></option><option value="blank">${tr({ t: "a small profile" })}</option>
+                  ${presets.map((one) => html`<option value=${one.name} translate="no">${one.name}</option>`)}</select>
+                <span id="state">${status()}</span>
+                <button type="button" class="press main" id="start" ?disabled=${busy || !ready} @click=${start}>${busy ? tr({ t: "Starting…" }) : tr({ t: "Start" })}</button>
+                <a class="press" id="save" download="${called.replace(/[^\w.-]/g, "_")}.yaml" href="data:text/yaml;charset=utf-8,${encodeURIComponent(yaml)}">${tr({ t: "Download" })}</a></div>
+              ${context.errors.length && checked
+                ? html`<ul class="problems" aria-label=${tr({ t: "Problems" })} lang="en">${context.errors.map((one) => html`<li><button type="button" class="plain" @click=${() => go(one.at)}><code>${one.at || "profile"}</code></button> ${name(one.what)}. <span class="fix">${name(one.fix ?? "")}</span></li>`)}</ul>`
+                : nothing}
+              ${advice?.length && checked
+                ? html`<ul class="problems advice" aria-label=${tr({ t: "Advice" })} lang="en">${advice.map((/** @type {any} */ one) => html`<li><code>${one.at}</code> ${name(one.what)} <span class="fix">${name(one.fix ?? "")}</span></li>`)}</ul>`
+                : nothing}
+              <datalist id="targets">${targets.map((one) => html`<option value=${one}></option>`)}</datalist>
+              <div class="builder">
+                <form class="form" aria-label=${tr({ t: "Profile as a form" })} @submit=${(/** @type {Event} */ e) => e.preventDefault()}>${keys(context, schema, [])}</form>
+                <div class="yaml"><label for="yaml">YAML</label>
+                  <textarea id="yaml" spellcheck="false" .value=${yaml} aria-describedby="yaml-help" aria-invalid=${unread !== null} @input=${written}></textarea>
+                  <p class="help" id="yaml-help">${tr({ t: "The form follows the YAML, and the YAML the form." })}</p>
+                  ${failure(unread)}</div>
+              </div>`}`,
+      root,
+    );
+  }
+  titled({ t: "Build a profile" });
+  draw();
+  load();
+  return {
+    render: draw,
+    close: () => {
+      closed = true;
+      clearTimeout(timer);
+    },
+  };
+}
