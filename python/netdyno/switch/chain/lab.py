@@ -202,7 +202,7 @@ class ChainLab:
         if why := self.controller.dead():
             return why
         for name, vnf in self.vnfs.items():
-            if not vnf.alive():
+            if name not in self.failed and not vnf.alive():
                 assert vnf.process is not None
                 return f"the function {name} ({vnf.process.ending()}): {vnf.process.tail(3) or 'no log'}"
         return ""

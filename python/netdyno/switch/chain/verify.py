@@ -65,6 +65,11 @@ class DirectionResult:
     """Of each flow, the replica of each function that its packets took."""
 
     @property
+    def cut(self) -> bool:
+        """Whether the path ends before a function that failed and is to let nothing pass."""
+        return [one for one in self.steps if not one.copy][-1].sends
+
+    @property
     def good(self) -> bool:
         """Whether packets were followed, and all followed their path."""
         return self.fault is None and not self.untested
@@ -78,7 +83,8 @@ class DirectionResult:
             "steps": [{"at": str(s.port), "sends": s.sends, "copy": s.copy,
                        "rule": s.rule.flow.cookie if s.rule else None,
                        "packets": self.counts.get(str(s), 0)} for s in self.steps],
-            "good": self.good, "fault": str(self.fault) if self.fault else "", "untested": self.untested,
+            "good": self.good, "cut": self.cut, "fault": str(self.fault) if self.fault else "",
+            "untested": self.untested,
             "replicas": {name: dict(flows) for name, flows in self.replicas.items()},
             "rule": rule.flow.cookie if rule else None, "host": self.fault.host if self.fault else "",
         }  # fmt: skip

@@ -17,6 +17,7 @@ CHAIN_VERBS = {
     "reprogram": ".chain_reprogram:reprogram",
     "search": ".chain_search:search",
     "takeover": ".chain_takeover:takeover",
+    "failover": ".chain_failover:failover",
 }
 
 app = typer.Typer(

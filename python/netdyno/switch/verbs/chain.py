@@ -167,14 +167,19 @@ def report(found: Verification) -> None:
     """A line for each class and direction, with the packets at each hop."""
     rows = [
         (one.traffic, one.direction, one.protocol, str(one.packets), hops(one),
-         Text("in order, once" if one.good else str(one.fault) if one.fault else one.untested,
-              style="green" if one.good else "bold red"))
+         Text(_verdict(one), style="green" if one.good else "bold red"))
         for one in found.directions
     ]  # fmt: skip
     console.table(
         ("class", "direction", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s"
     )
     sys.stdout.flush()
+
+
+def _verdict(one: DirectionResult) -> str:
+    if one.good:
+        return "cut: nothing beyond" if one.cut else "in order, once"
+    return str(one.fault) if one.fault else one.untested
 
 
 def hops(one: DirectionResult) -> str:

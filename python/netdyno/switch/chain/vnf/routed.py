@@ -21,20 +21,21 @@ class Router(Vnf):
     program: ClassVar[tuple[str, str] | None] = ("ip", "iproute2")
 
     def setup(self) -> None:
-        """Addresses and routes; that it forwards is set with its host."""
+        """Addresses and routes."""
         for port, address in ((IN, self.site.inside), (OUT, self.site.outside)):
             self.run("ip", "addr", "add", address, "dev", port)
             self.run("ip", "link", "set", port, "up")
-        for to, by in self.site.routes.items():
-            self.run("ip", "route", "replace", to, "via", by)
+        self.repair()
 
     def fail(self) -> None:
         """It forwards no more."""
         self._forward("0")
 
     def repair(self) -> bool:
-        """It forwards again."""
+        """It forwards again; its routes went if a port was down."""
         self._forward("1")
+        for to, by in self.site.routes.items():
+            self.run("ip", "route", "replace", to, "via", by)
         return True
 
     def _forward(self, value: str) -> None:
