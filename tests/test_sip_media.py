@@ -70,6 +70,30 @@ def test_calls_through_kamailio_are_heard_by_both(lab: Lab) -> None:
     assert measured["first_audio"].count > 5 and measured["rtp_round_trip"].count > 5
 
 
+@pytest.mark.sampled(1, of="sip-media-kamailio")
+def test_audio_through_rtpengine_is_what_it_relayed(lab: Lab) -> None:
+    """Kamailio puts rtpengine between: both sides are heard, and rtpengine's own count is what both sides sent."""
+    document = patient(profile.call(options("sip:10.92.0.2", hold=1.5, duration=2.0)))
+    settings = {"role": "proxy", "media_relay": "10.92.0.2:2223"}
+    duts = {
+        "relay": {"driver": "rtpengine", "host": "srv"},
+        "server": {"driver": "kamailio", "host": "srv", "options": settings},
+    }
+    done = lab.run("run", lab.write("sip.json", json.dumps(experiment(document, **duts))), "--quiet")
+    assert done.code == 0, done.text
+    sides = [group(done, name).total.own for name in ("callers", "callees")]
+    for count in sides:
+        assert count["audio_judged_calls"] > 3 and count["one_way_audio_calls"] == 0, count
+        assert count["rtp_lost"] == 0, count
+    relay = done.trial.dut["relay"]
+    moved = {name: relay.counters_after[name] - relay.counters_before[name] for name in relay.counters_after}
+    assert moved["total_managedsessions"] == sides[0]["sessions_completed"]
+    relayed, sent = moved["total_relayedpackets"], sum(one["rtp_sent"] + one["rtcp_sent"] for one in sides)
+    # what comes when a call is over is not relayed any more
+    assert 0.95 * sent <= relayed <= sent, (sent, moved)
+
+
+@pytest.mark.sampled(1, of="sip-media-kamailio")
 def test_early_media_through_kamailio_is_acknowledged_and_heard(lab: Lab) -> None:
     """Each 183 has its PRACK before the call is answered, and audio flows meanwhile."""
     document = patient(profile.call(options("sip:10.92.0.2", early_media=True, ring=0.5, hold=0.6)))

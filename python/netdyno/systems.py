@@ -200,6 +200,7 @@ SIP = System(
         "knot": "netdyno.sip.dut.knot:Knot",
         "mariadb": "netdyno.sip.dut.mariadb:Mariadb",
         "postgresql": "netdyno.sip.dut.postgresql:Postgresql",
+        "rtpengine": "netdyno.sip.dut.rtpengine:Rtpengine",
         "sippy": "netdyno.sip.dut.sippy:Sippy",
     },
     demo=Demo(

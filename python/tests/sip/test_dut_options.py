@@ -14,6 +14,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("kamailio", {"location": "sqlite-write-back", "credentials": "sqlite"}),
     ("kamailio", {"next_hops": {"a.example": "sip:10.0.0.1:5070;transport=tcp"}, "nameserver": "fd00::1"}),
     ("knot", {"records": ["_sip._udp SRV 10 0 5060 home", '@ NAPTR 10 10 "s" "SIP+D2U" "" _sip._udp']}),
+    ("kamailio", {"media_relay": "[fd00::1]:2223"}),
+    ("rtpengine", {"port_min": 30000, "port_max": 30003}),
     ("sippy", {"next_hop": "[fd00::1]:5060"}),
 ]
 BAD: list[tuple[str, dict[str, Any]]] = [
@@ -31,6 +33,11 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("knot", {"zone": "a\nb"}),
     ("ejabberd", {"password": '">>), halt('}),
     ("ejabberd", {"domain": '"'}),
+    ("kamailio", {"media_relay": "10.0.0.2:2223", "role": "stateless-proxy"}),
+    ("kamailio", {"media_relay": "10.0.0.2:2223", "record_route": False}),
+    ("kamailio", {"media_relay": '10.0.0.2:2223"); exec("x'}),
+    ("rtpengine", {"port_min": 30000, "port_max": 30002}),
+    ("rtpengine", {"threads": 0}),
     ("sippy", {"next_hop": "-x"}),
 ]
 

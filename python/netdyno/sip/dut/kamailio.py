@@ -92,6 +92,9 @@ class Options(Settings):
         default_factory=dict, max_length=1024
     )
     """Next hop by domain, in place of DNS: `{example.net: "sip:10.0.0.2:5060"}`."""
+    media_relay: str = Field(default="", pattern=r"^(([0-9.]{7,15}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5})?$")
+    """Address and control port of a relay for the audio of calls, such as one of the driver `rtpengine`;
+    default: audio goes from user to user."""
     response_timeout_ms: int = Field(default=5000, ge=100, le=120_000)
     """How long it waits for the first response of a next hop, ms, before it tries another."""
     worker_processes: int = Field(default=2, ge=1, le=64)
@@ -104,6 +107,8 @@ class Options(Settings):
         kinds = {self.location.partition("-")[0], self.credentials} & set(PORTS)
         if kinds and not self.database:
             raise ValueError(f"database: write the address of the {' and '.join(sorted(kinds))} server")
+        if self.media_relay and (self.role != "proxy" or not self.record_route):
+            raise ValueError("media_relay: needs the role proxy, and record_route")
         return self
 
 
@@ -165,6 +170,8 @@ class Kamailio(Server):
         loads = sorted({one.module for one in (location, credentials) if one}) + loads
         if credentials:
             loads.append("auth_db")
+        if o.media_relay:
+            loads.append("rtpengine")
         if o.tls:
             listens.append(f"tls:{address}:{self._tls_port}")
             loads.insert(0, "tls")
