@@ -81,6 +81,16 @@ def test_a_search_becomes_a_row_for_each_leg_and_size(tmp_path: Path) -> None:
     assert limited[5] == "our generator or receiver"
     assert "limit: ours" in found.finding and len(found.rows) == 15
     ElementTree.fromstring(found.plots[0])
+    assert not found.valid, "its search is incomplete"
+    none = json.loads(json.dumps(document))
+    none["search"]["valid"] = True
+    for one in none["search"]["parts"]:
+        one["findings"] = [
+            one["findings"][0] | {"load": None, "bits": None, "line": None, "limit": "generator"}
+        ]
+    found = part.summary(none, tmp_path)
+    assert found.finding == "no load met the goal: our generator or receiver (15)"
+    assert not found.valid and not found.plots
     with pytest.raises(ValueError):
         part.summary({**document, "search": None}, tmp_path)
 
@@ -265,7 +275,12 @@ def test_the_report_has_ours_next_to_theirs_and_runs_nothing(tmp_path: Path) -> 
     found = _measure(_request(tmp_path, *parts), [])
     html = page.render(found, run.machine(), True)
     assert "found good" in html and "the paper&#39;s" in html and "not measured: no VM" in html
-    assert "<script" not in html and "a &lt;title&gt;" in html and "data:image/svg+xml;base64," in html
+    assert (
+        '"Noto Sans KR"' in html
+        and "<script" not in html
+        and "a &lt;title&gt;" in html
+        and "data:image/svg+xml;base64," in html
+    )
     assert "2 parts: 1 measured, 1 not possible here." in html
 
 

@@ -64,10 +64,13 @@ class KeptPart(Model):
     plots: list[str] = Field(default_factory=list)
     """SVG documents."""
 
+    trusted: bool = True
+    """Whether the document says that its figures can be trusted."""
+
     @property
     def valid(self) -> bool:
         """Whether its figures can be trusted."""
-        return self.state == "measured" and self.exit != INVALID
+        return self.state == "measured" and self.exit != INVALID and self.trusted
 
     def same(self, command: Sequence[str], version: str, commit: str) -> bool:
         """Whether it is a measurement by this command and build."""

@@ -27,6 +27,8 @@ class Summary:
     """Limits of this machine that the command met."""
     run: str = ""
     """Id of its run in the store."""
+    valid: bool = True
+    """Whether the figures can be trusted, as far as the document tells; the exit code tells too."""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _measured(
         return KeptPart.model_validate(_base(request, one, "failed", why) | times)
     about = {
         "finding": found.finding, "heads": [*found.heads], "rows": [[*row] for row in found.rows],
-        "plots": [*found.plots], "notes": [*found.notes], "run": found.run,
+        "plots": [*found.plots], "notes": [*found.notes], "run": found.run, "trusted": found.valid,
     }  # fmt: skip
     return KeptPart.model_validate(_base(request, one, "measured") | times | about)
 

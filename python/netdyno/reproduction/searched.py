@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from netdyno import quantities
@@ -32,9 +33,16 @@ def summary(document: Mapping[str, object], only: str = "") -> Summary:
         for found in part.findings:
             rows.append((*_names(part, only), *_figures(part, found), *_cpu(part, usage)))
     heads = ["leg", "frame", "throughput", "bit rate", "of the line", "limited by", "trials", "generator CPU"]
-    best = [(part, found) for part in search.parts for found in part.findings if found.load is not None]
-    said = "; ".join(_said(part, found, only) for part, found in best[:4]) or "no load met the goal"
-    return Summary(said, heads, rows, (_plot(result.name, search.parts, only),), search.notes, result.id)
+    every = [(part, found) for part in search.parts for found in part.findings]
+    best = [one for one in every if one[1].load is not None]
+    said = "; ".join(_said(part, found, only) for part, found in best[:4])
+    if not best:
+        limits = Counter(LIMITS[found.limit] for _, found in every)
+        said = f"no load met the goal: {', '.join(f'{limit} ({n})' for limit, n in limits.items())}"
+    # a leg without a figure for want of a generator is no property of what is measured
+    valid = search.valid and not any(f.load is None and f.limit == "generator" for _, f in every)
+    plots = (_plot(result.name, search.parts, only),) if best else ()
+    return Summary(said, heads, rows, plots, search.notes, result.id, valid)
 
 
 def _names(part: SearchPart, only: str) -> tuple[str, str]:
