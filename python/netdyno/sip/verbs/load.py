@@ -15,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.sip import profile
 from netdyno.sip import scenario as scenario_file
-from netdyno.sip.verbs import options
+from netdyno.sip.verbs import gate, options
 from netdyno.sip.verbs.options import shared
 
 PRESETS = (
@@ -52,7 +52,9 @@ def register(server: Target, **given: Any) -> None:
         netdyno sip register sip:192.0.2.1 --password secret --rate 200/s
         netdyno sip register 'sip:192.0.2.1;transport=tcp' --users 5000 --password env:SIP_PASSWORD
     """
-    _run(profile.register(options.read(server, given)), given)
+    read = options.read(server, given)
+    gate.conform(read, given, "register")
+    _run(profile.register(read), given)
 
 
 @shared
@@ -63,7 +65,7 @@ def call(
         str | None,
         typer.Option(
             "--to",
-            help="Call this user, who is somebody else's; default: user agents of our own answer.",
+            help="Call this user, who is somebody else's; default: that of the URI, else our own answer.",
             metavar="USER",
         ),
     ] = None,
@@ -111,6 +113,7 @@ def call(
         early_media=early_media,
         callee_sources=tuple(callee_source or ()),
     )
+    gate.conform(read, given, "call")
     _run(profile.call(read), given)
 
 
@@ -121,7 +124,9 @@ def load(
         str,
         typer.Option(help=f"A preset ({', '.join(PRESETS)}) or a file of steps.", metavar="NAME|FILE"),
     ] = "options",
-    to: Annotated[str | None, typer.Option(help="User to send requests to.", metavar="USER")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="User to send requests to; default: that of the URI.", metavar="USER")
+    ] = None,
     hold: Hold = "0s",
     listen: Annotated[
         str | None,
@@ -144,6 +149,7 @@ def load(
     """
     place = options.place(listen, given) if listen else None
     read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
+    gate.conform(read, given, scenario)
     if scenario in PRESETS and place is None:
         _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)
     if place is not None and scenario == "uas":

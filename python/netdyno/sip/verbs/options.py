@@ -154,6 +154,18 @@ Thresholds = Annotated[
         "--threshold", help="Add a criterion, like 'delay.registration.p99 <= 100ms'.", metavar="TEXT"
     ),
 ]
+Conformance = Annotated[
+    bool,
+    typer.Option(
+        "--conformance", help="Test first whether the server conforms; one that does not is not loaded."
+    ),
+]
+Waive = Annotated[
+    str | None,
+    typer.Option(
+        "--waive", help="With --conformance: go on without these tests, like R07,P13.", metavar="LIST"
+    ),
+]
 Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")]
 _SHARED: Mapping[str, tuple[Any, Any]] = {
     "rate": (Rate, "100/s"),
@@ -164,6 +176,8 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "success": (Success, "100%"),
     "threshold": (Thresholds, None),
     "capture": (Capture, False),
+    "conformance": (Conformance, False),
+    "waive": (Waive, None),
     "user": (User, None),
     "domain": (Domain, None),
     "auth_user": (AuthUser, None),
@@ -269,7 +283,7 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options that describe a load, which come as `**given`, behind its own."""
-    left_out = ("threshold", "capture")
+    left_out = ("threshold", "capture", "conformance", "waive")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     return verb
 
@@ -286,8 +300,11 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     rate = units.RATE.value(given["rate"], "--rate")
     if rate <= 0:
         raise Error("ND-104-05", "no flow ever begins at this rate", at="--rate", fix="Use a rate above 0/s")
+    found = uri.parse(server, given["transport"])
+    if more.get("callee") is None and found.user and "callee" in more:
+        more["callee"] = found.user.replace("{", "{{").replace("}", "}}")
     return profile.Options(
-        server=uri.parse(server, given["transport"]),
+        server=found,
         rate=rate,
         users=given["users"],
         duration=seconds(given["duration"], "--duration"),

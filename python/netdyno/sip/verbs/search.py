@@ -11,7 +11,7 @@ from netdyno.cli import bench_run, values
 from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy
 from netdyno.experiment import choose
 from netdyno.sip import profile
-from netdyno.sip.verbs import options
+from netdyno.sip.verbs import gate, options
 from netdyno.sip.verbs.load import Hold, Target
 from netdyno.sip.verbs.options import shared
 
@@ -41,6 +41,7 @@ def search(
         netdyno sip search call sip:192.0.2.1 --password secret --rate 5k/s --hold 1s
     """
     read = options.read(server, given, hold=options.seconds(hold, "--hold"))
+    gate.conform(read, given, kind)
     document = KINDS[kind](read)
     chosen = choose.document(document, document["name"], Path())
     how = given | {
