@@ -1,6 +1,6 @@
 //! ARP and neighbour discovery: answers for a port's addresses, and questions for those of its peers.
 
-use crate::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
+use crate::interface_addr::{AddressQuery, InterfaceAddr, InterfaceAddrs};
 use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mempool, RxQueue, TxQueue};
 use engine::{Cx, Element, ElementInfo};
@@ -94,7 +94,7 @@ pub fn announce(addrs: &InterfaceAddrs, tx: &mut TxQueue, pool: &Mempool) {
 /// meanwhile, as they may come first.
 pub fn resolve(
     (addrs, addr): (&InterfaceAddrs, &InterfaceAddr),
-    wanted: &Wanted,
+    query: &AddressQuery,
     (rx, tx): (&mut [RxQueue], &mut TxQueue),
     pool: &Mempool,
     patience: Duration,
@@ -105,12 +105,12 @@ pub fn resolve(
     while begun.elapsed() < patience {
         if asked.is_none_or(|asked| asked.elapsed() >= AGAIN) {
             asked = Some(Instant::now());
-            send(tx, pool, |out| addr.solicit(wanted, out));
+            send(tx, pool, |out| addr.solicit(query, out));
         }
         // The answer may come by any queue.
         for rx in rx.iter_mut() {
             rx.receive(&mut batch);
-            if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
+            if let Some(mac) = batch.frames().iter().find_map(|mbuf| query.answer(mbuf.data())) {
                 return Some(mac);
             }
             batch.retain(|mbuf| mbuf.is_whole() && addrs.respond(mbuf));
@@ -141,8 +141,8 @@ mod tests {
     fn question(asker: &str, ip: &str, vlans: &[u16]) -> Vec<u8> {
         let asker = InterfaceAddr { mac: OTHER, ..addr(asker, vlans) };
         let mut frame = vec![0; MESSAGE];
-        let wanted = Wanted { ip: ip.parse().expect("an address"), tags: asker.tags };
-        let len = asker.solicit(&wanted, &mut frame).expect("it can ask");
+        let query = AddressQuery { ip: ip.parse().expect("an address"), tags: asker.tags };
+        let len = asker.solicit(&query, &mut frame).expect("it can ask");
         frame.truncate(len.max(SHORTEST));
         frame
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(frame[..12], [OTHER, MAC].concat());
         assert!(!addr.answer(&mut frame), "an answer is no question");
         let tags = Tags::vlans(vlans).expect("at most two");
-        Wanted { ip: ip.parse().expect("an address"), tags }.heard(&frame)
+        AddressQuery { ip: ip.parse().expect("an address"), tags }.answer(&frame)
     }
 
     #[test]
@@ -169,8 +169,8 @@ mod tests {
             assert_eq!(said(&addr(nobody, &[]), question(theirs, nobody, &[]), nobody, &[]), None);
             // Of the other kind of address it has none, and asks for none.
             let other = if ours == "10.0.0.7" { "fd00::9" } else { "10.0.0.9" };
-            let wanted = Wanted { ip: other.parse().expect("an address"), tags: Tags::NONE };
-            assert_eq!(us.solicit(&wanted, &mut [0; MESSAGE]), None);
+            let query = AddressQuery { ip: other.parse().expect("an address"), tags: Tags::NONE };
+            assert_eq!(us.solicit(&query, &mut [0; MESSAGE]), None);
             assert_eq!(addr(nobody, &[]).announce(&mut [0; MESSAGE]), None);
         }
     }
@@ -218,7 +218,7 @@ mod tests {
                 let us = addr(ip, vlans);
                 let mut frame = [0; MESSAGE];
                 let len = us.announce(&mut frame).expect("it has an address");
-                assert_eq!(Wanted { ip: us.ip, tags: us.tags }.heard(&frame[..len]), Some(MAC));
+                assert_eq!(AddressQuery { ip: us.ip, tags: us.tags }.answer(&frame[..len]), Some(MAC));
                 assert!(!us.answer(&mut frame), "nobody asked");
             }
         }
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_question_is_not_taken_for_an_answer() {
-        let wanted = Wanted { ip: "fd00::7".parse().expect("an address"), tags: Tags::NONE };
-        assert_eq!(wanted.heard(&question("fd00::1", "fd00::7", &[])), None);
+        let query = AddressQuery { ip: "fd00::7".parse().expect("an address"), tags: Tags::NONE };
+        assert_eq!(query.answer(&question("fd00::1", "fd00::7", &[])), None);
     }
 }

@@ -195,10 +195,10 @@ impl InterfaceAddr {
 
     /// Write an ARP request or a neighbour solicitation; its length. `None`: there is no own address of that family to be
     /// answered at.
-    pub fn solicit(&self, wanted: &Wanted, out: &mut [u8]) -> Option<usize> {
-        match wanted.ip {
-            IpAddr::V4(target) => Arp::request(self.mac, self.ipv4()?, target).emit_tagged(out, &wanted.tags),
-            IpAddr::V6(target) => Nd::solicitation(self.mac, self.ipv6()?, target).emit(out, &wanted.tags),
+    pub fn solicit(&self, query: &AddressQuery, out: &mut [u8]) -> Option<usize> {
+        match query.ip {
+            IpAddr::V4(target) => Arp::request(self.mac, self.ipv4()?, target).emit_tagged(out, &query.tags),
+            IpAddr::V6(target) => Nd::solicitation(self.mac, self.ipv6()?, target).emit(out, &query.tags),
         }
     }
 
@@ -211,18 +211,18 @@ impl InterfaceAddr {
     }
 }
 
-/// Whose Ethernet address is asked for, and in which VLAN.
+/// A query for the Ethernet address of `ip` by ARP or ND, in the VLAN of `tags`.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct AddressQuery {
     /// The holder of this address.
     pub ip: IpAddr,
     /// Of the question.
     pub tags: Tags,
 }
 
-impl Wanted {
-    /// The Ethernet address, if `frame` says it.
-    pub fn heard(&self, frame: &[u8]) -> Option<Mac> {
+impl AddressQuery {
+    /// The Ethernet address, if `frame` answers the query.
+    pub fn answer(&self, frame: &[u8]) -> Option<Mac> {
         if !self.tags.same_vlans(&Tags::of(frame)) {
             return None;
         }

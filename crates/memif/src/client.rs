@@ -2,7 +2,7 @@
 
 use crate::control::{self, PATIENCE, PAUSE};
 use crate::link::{Link, Shared};
-use crate::negotiation::{self, Attach, Next, Wanted};
+use crate::negotiation::{self, Attach, LinkRequest, Next};
 use crate::protocol::Message;
 use crate::socket::{Address, Channel, Received};
 use nix::errno::Errno;
@@ -23,7 +23,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn start(address: Address, wanted: Wanted, shared: Arc<Shared>) -> io::Result<Self> {
+    pub(crate) fn start(address: Address, wanted: LinkRequest, shared: Arc<Shared>) -> io::Result<Self> {
         let (stop, wake) = (Arc::<AtomicBool>::default(), Arc::new(control::event()?));
         let work = Work { address, wanted, shared, stop: Arc::clone(&stop), wake: Arc::clone(&wake) };
         let thread = control::start("memif-client", move || work.run())?;
@@ -43,7 +43,7 @@ impl Drop for Client {
 
 struct Work {
     address: Address,
-    wanted: Wanted,
+    wanted: LinkRequest,
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
     wake: Arc<EventFd>,

@@ -32,7 +32,7 @@ pub use sender::{Sender, Space};
 
 use layout::Layout;
 use link::Shared;
-use negotiation::Wanted;
+use negotiation::LinkRequest;
 use socket::Address;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Memif {
         let held = Arc::clone(&shared);
         let end = match config.role {
             Role::Client => {
-                let wanted = Wanted {
+                let wanted = LinkRequest {
                     id: config.id,
                     secret: config.secret,
                     to_server: config.tx_queues,

@@ -37,9 +37,9 @@ pub(crate) enum Next {
     Ended(String),
 }
 
-/// What a client wants.
+/// The link that a client requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct LinkRequest {
     pub id: u32,
     pub secret: Option<String>,
     pub to_server: u16,
@@ -60,13 +60,13 @@ enum State {
 /// The client's side.
 #[derive(Debug)]
 pub(crate) struct Client {
-    wanted: Wanted,
+    wanted: LinkRequest,
     layout: Option<Layout>,
     state: State,
 }
 
 impl Client {
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: LinkRequest) -> Self {
         Self { wanted, layout: None, state: State::Greeting }
     }
 
@@ -264,8 +264,8 @@ pub(crate) fn admits(asked: Option<&str>, given: &[u8; protocol::SECRET]) -> Res
 mod tests {
     use super::*;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> LinkRequest {
+        LinkRequest {
             id: 7,
             secret: Some("hush".into()),
             to_server: 2,

@@ -3,7 +3,7 @@
 use crate::frames;
 use dataplane::ports::OpenPort;
 use element::arp_nd;
-use element::interface_addr::Wanted;
+use element::interface_addr::AddressQuery;
 use packet::Mac;
 use packet::ethernet::Tags;
 use profile::{Group, parse_mac};
@@ -78,8 +78,8 @@ pub fn find(
             "Give ip, an address in the target's network, or peer_mac",
         ));
     };
-    let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
-    arp_nd::resolve((&port.addrs, own), &wanted, queues, &port.pool, PATIENCE).ok_or_else(|| {
+    let (query, queues) = (AddressQuery { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
+    arp_nd::resolve((&port.addrs, own), &query, queues, &port.pool, PATIENCE).ok_or_else(|| {
         let target = plan.address().ip();
         let (who, fix) = match hop == target {
             true => (

@@ -9,7 +9,7 @@ use crate::exception::{self, Part};
 use crate::link;
 use crate::origin::{Origins, SourceFault, Sources};
 use crate::shared::Shared;
-use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
+use ::element::interface_addr::{AddressQuery, InterfaceAddr, InterfaceAddrs};
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{Cx, Element, ElementInfo, Mail, Request};
@@ -196,12 +196,12 @@ impl ElementKind for Options {
         let router = match self.gateway {
             None => None,
             Some(gateway) => {
-                let wanted = Wanted { ip: gateway.into(), tags: bare.tags };
+                let query = AddressQuery { ip: gateway.into(), tags: bare.tags };
                 let known = Arc::clone(&Shared::of(cx)?.gateway);
                 let Some(own) = all.like(gateway.into()).copied() else {
                     return Err(cx.fault("gateway", "the port has no IPv4 address to ask from"));
                 };
-                Some(Router { wanted, own, known, asked: None })
+                Some(Router { query, own, known, asked: None })
             }
         };
         let subscribers = match all.like(Ipv4Addr::UNSPECIFIED.into()).copied() {
@@ -267,7 +267,7 @@ fn outputs(host: bool) -> &'static [&'static str] {
 /// The router that everything goes to.
 #[derive(Debug)]
 struct Router {
-    wanted: Wanted,
+    query: AddressQuery,
     /// Who asks.
     own: InterfaceAddr,
     known: Arc<Neighbour>,
@@ -403,7 +403,7 @@ impl Host {
     /// Whether a frame says where somebody is who is asked for.
     fn hear(&mut self, frame: &[u8]) -> bool {
         let router = self.router.as_ref().and_then(|router| {
-            router.known.set(router.wanted.heard(frame)?);
+            router.known.set(router.query.answer(frame)?);
             Some(())
         });
         router.is_some() || self.subscribers.as_mut().is_some_and(|its| its.resolver.heard(frame))
@@ -416,15 +416,15 @@ impl Host {
             return;
         }
         router.asked = Some(now);
-        solicit(&router.own, &router.wanted, &self.pool, batch);
+        solicit(&router.own, &router.query, &self.pool, batch);
     }
 
     fn ask_for_subscribers(&mut self, batch: &mut Batch, now: u64) {
         let Some(Subscribers { resolver, queries, own }) = &mut self.subscribers else { return };
         queries.try_iter().take(QUERIES).for_each(|query| resolver.ask(query));
         if let Some((inside, realm)) = resolver.next(now) {
-            let wanted = Wanted { ip: Ipv4Addr::from_bits(inside).into(), tags: link::tags(realm) };
-            solicit(own, &wanted, &self.pool, batch);
+            let query = AddressQuery { ip: Ipv4Addr::from_bits(inside).into(), tags: link::tags(realm) };
+            solicit(own, &query, &self.pool, batch);
         }
     }
 }
@@ -439,9 +439,9 @@ fn is_leaving(leaving: &[AddressRemovals], ip: IpAddr) -> bool {
 }
 
 /// Ask who has an address. Without a buffer it is as if the question were lost.
-fn solicit(own: &InterfaceAddr, wanted: &Wanted, pool: &Mempool, batch: &mut Batch) {
+fn solicit(own: &InterfaceAddr, query: &AddressQuery, pool: &Mempool, batch: &mut Batch) {
     let Some(mut mbuf) = pool.packet(&[0; QUESTION]) else { return };
-    if own.solicit(wanted, mbuf.data_mut()).is_some() {
+    if own.solicit(query, mbuf.data_mut()).is_some() {
         let _asked_again_if_full = batch.push(mbuf);
     }
 }

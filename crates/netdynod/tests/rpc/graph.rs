@@ -21,12 +21,12 @@ pub fn over_a_cable() -> Value {
 }
 
 /// A writer who is heard while others watch, however long they take on a busy machine.
-struct Heard {
+struct BusyWriter {
     enough: Sender<()>,
     thread: JoinHandle<Client>,
 }
 
-impl Heard {
+impl BusyWriter {
     fn new(mut writer: Client) -> Self {
         let (enough, wait) = channel();
         let thread = std::thread::spawn(move || {
@@ -76,7 +76,7 @@ fn a_viewer_sees_the_graph_its_counts_and_the_way_of_packets() {
     viewer.fails("graph.trace", json!({"packets": 1}), -32003);
 
     writer.get("run.start");
-    let writer = Heard::new(writer);
+    let writer = BusyWriter::new(writer);
     let trace = json!({"packets": 3, "filter": "udp src port 7", "wait": 10});
     let traced = viewer.call("graph.trace", trace);
     assert_eq!((&traced["complete"], traced["packets"].as_array().unwrap().len()), (&json!(true), 3));
@@ -115,7 +115,7 @@ fn one_trace_at_a_time_and_only_what_makes_sense() {
     writer.get("control.acquire");
     writer.call("run.load", json!({"profile": over_a_cable()}));
     writer.get("run.start");
-    let writer = Heard::new(writer);
+    let writer = BusyWriter::new(writer);
     let data = viewer.fails("graph.trace", json!({"packets": 1, "filter": "udp prt 7"}), -32002);
     assert_eq!((&data["code"], &data["at"]), (&json!("ND-104-04"), &json!("params.filter")));
     for (key, value) in

@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 const QUOTE: usize = 40;
 
 #[derive(Debug)]
-struct Held {
+struct HeldSyn {
     until: u64,
     source: Endpoint,
     destination: Endpoint,
@@ -26,7 +26,7 @@ struct Held {
 /// Those that are held, in the order of their times.
 #[derive(Debug)]
 pub struct SynHold {
-    queue: VecDeque<Held>,
+    queue: VecDeque<HeldSyn>,
     capacity: usize,
     wait: u64,
 }
@@ -51,7 +51,7 @@ impl Nat {
         }
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let until = way.now.saturating_add(self.syns.wait);
-        self.syns.queue.push_back(Held { until, source, destination, packet: *packet });
+        self.syns.queue.push_back(HeldSyn { until, source, destination, packet: *packet });
         reason
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::sites::stand_in::{DECLINE, DISCOVER, Heard, RELEASE, REQUEST, Server};
+use crate::sites::stand_in::{DECLINE, DISCOVER, DhcpRequest, RELEASE, REQUEST, Server};
 use proptest::prelude::*;
 
 const FIRST: Mac = [2, 0x4e, 0x44, 0, 0, 0];
@@ -57,7 +57,7 @@ impl Net {
     }
 
     /// Messages of this type, and of whom.
-    fn heard(&self, kind: u8) -> Vec<Heard> {
+    fn heard(&self, kind: u8) -> Vec<DhcpRequest> {
         self.server.heard.iter().filter(|heard| heard.kind == kind).copied().collect()
     }
 

@@ -19,9 +19,9 @@ pub const RELEASE: u8 = 7;
 const MESSAGE: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
 const OPTIONS: usize = 240;
 
-/// What a client said.
+/// A message of a DHCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct DhcpRequest {
     pub kind: u8,
     pub mac: Mac,
     pub xid: u32,
@@ -32,7 +32,7 @@ pub struct Heard {
     pub wants: Option<Ipv4Addr>,
 }
 
-impl Heard {
+impl DhcpRequest {
     /// A frame, if it is a client's.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let header = Ethernet::parse(frame)?;
@@ -74,7 +74,7 @@ pub struct Server {
     pub lease: u32,
     pub leases: BTreeMap<Mac, Ipv4Addr>,
     /// What it heard.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<DhcpRequest>,
     /// It is down.
     pub silent: bool,
     /// Its answers go to the client's own address, as one of a kernel's.
@@ -99,7 +99,7 @@ impl Server {
 
     /// Hear a frame; the answer to it, if it is a client's.
     pub fn hear(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
-        let heard = Heard::of(frame).filter(|_| !self.silent)?;
+        let heard = DhcpRequest::of(frame).filter(|_| !self.silent)?;
         self.heard.push(heard);
         let next = self.next;
         match heard.kind {
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// A message to a client.
-    pub fn answer(&self, kind: u8, to: &Heard, address: Ipv4Addr) -> Vec<u8> {
+    pub fn answer(&self, kind: u8, to: &DhcpRequest, address: Ipv4Addr) -> Vec<u8> {
         let mut message = vec![0; OPTIONS];
         message[..4].copy_from_slice(&[2, 1, 6, 0]);
         message[4..8].copy_from_slice(&to.xid.to_be_bytes());
