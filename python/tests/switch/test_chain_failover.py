@@ -32,7 +32,7 @@ PLAIN: dict[str, Any] = {
     "controller": "embedded",
     "vnfs": {
         "slow": {
-            "kind": "limiter", "options": {"rate": "1Mbit/s", "queue": 20_000}, "on_failure": "open",
+            "kind": "limiter", "options": {"rate": "10Mbit/s", "queue": 20_000}, "on_failure": "open",
             "replicas": 2,
         },
         "look": {"kind": "dpi", "on_failure": "open"},

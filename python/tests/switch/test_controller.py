@@ -6,7 +6,11 @@ import asyncio
 import contextlib
 import http.server
 import json
+import os
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +34,7 @@ from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
 from netdyno.switch.openflow import message as of
 from netdyno.switch.openflow.action import DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
 from netdyno.switch.openflow.message import OpenFlowError
-from netdyno.system import namespace
+from netdyno.system import namespace, proc
 from netdyno.system.journal import journal
 
 from ..conftest import root
@@ -151,6 +155,60 @@ def test_a_master_that_is_killed_is_replaced(switch: tuple[OvsNetdev, Network], 
 
 
 @root
+def test_a_master_that_is_cut_off_is_replaced(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
+    """Nobody tells the others: its lease ends. Flows stay meanwhile, and later it follows."""
+    one, net = switch
+    with controlled(one, tmp_path, 2) as made:
+        made.program(FLOWS)
+        witness = table(one)
+        told = made.partition_master()
+        assert told.killed != told.master and (told.added, told.removed) == (0, 0)
+        assert passes(net, "h0", "h1")
+        assert made.heal(told.killed) > 0
+        assert made.master() == told.master and made.states()[told.killed]["generation"] == told.generation
+        assert table(one) == witness
+
+
+@root
+def test_a_run_with_controllers_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """`kill -9` while the master is cut off; `netdyno restore` ends controllers, etcd, switch and functions."""
+    if why := OvsNetdev.missing():
+        pytest.skip(why)
+    script = textwrap.dedent(
+        f"""
+        import time
+        from pathlib import Path
+        from netdyno.switch.chain.lab import ChainLab
+        from netdyno.switch.chain.spec import load
+        chain = load(Path({str(EXAMPLES / "chain.yaml")!r})).model_copy(update={{"controller": "embedded:2"}})
+        with ChainLab(chain) as lab:
+            lab.controller.partition_master()
+            nodes = [lab.controller._etcd, *lab.controller._nodes.values(), lab.vnfs["inspect"].process]
+            print(*[lab.network.namespace(host) for host in lab.network.nodes])
+            print(*[one.pid for one in [*nodes, lab.switch.process]])
+            print(lab.folder, lab.switch.folder, flush=True)
+            time.sleep(600)
+        """
+    )
+    state = {**os.environ, "NETDYNO_STATE": str(tmp_path)}
+    here = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=state, cwd=here
+    ) as child:
+        assert child.stdout
+        spaces, pids, folders = (child.stdout.readline().split() for _ in range(3))
+        child.kill()
+    assert set(spaces) <= set(namespace.names()) and all(list(proc.members(int(pid))) for pid in pids)
+    done = subprocess.run(
+        [sys.executable, "-m", "netdyno", "restore"], env=state, cwd=here, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not set(spaces) & set(namespace.names())
+    assert not any(list(proc.members(int(pid))) for pid in pids)
+    assert not any(Path(one).exists() for one in folders)
+
+
+@root
 def test_a_master_of_the_past_can_change_nothing(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
     """Its lease is ended while it runs: another is elected, and what it says is refused."""
     one, _ = switch
@@ -202,7 +260,7 @@ def test_the_switch_obeys_the_newest_generation_id(switch: tuple[OvsNetdev, Netw
         with pytest.raises(OpenFlowError, match="stale") as refused:
             await old.role(of.MASTER, 5)
         assert refused.value.pair == of.STALE
-        assert sorted(map(str, await new.flows())) == sorted(map(str, wanted))
+        assert {each.key: each for each in await new.flows()} == {each.key: each for each in wanted}
         for server in servers:
             server.close()
         one.connect()
@@ -255,7 +313,7 @@ def test_a_switch_that_talks_nonsense_is_told(switch: tuple[OvsNetdev, Network],
     one, net = switch
     with controlled(one, tmp_path, 1) as made:
         peer = namespace.inside(
-            net.namespace("sw"), lambda: socket.create_connection(("127.0.0.1", 6653), 10)
+            net.namespace("sw"), lambda: socket.create_connection(("127.0.1.1", 6653), 10)
         )
         with peer:
             peer.sendall(b"GET / HTTP/1.1\r\n\r\n")

@@ -1,12 +1,12 @@
-"""The controllers' master killed while TCP connections pass a chain, and what was lost by that."""
+"""The controllers' master killed or cut off while TCP connections pass a chain, and what was lost by that."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from netdyno.errors import Error
 from netdyno.switch.chain import verify as verifying
@@ -15,6 +15,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.embedded import Embedded, Takeover
 
+How = Literal["kill", "partition"]
 CONNECTIONS = 8
 UNDISTURBED = 0.5
 """Seconds that connections run before and after each kill."""
@@ -58,15 +59,17 @@ def run(
     lab: ChainLab,
     kills: int,
     connections: int = CONNECTIONS,
+    how: How = "kill",
     told: Callable[[Takeover], None] = lambda _: None,
 ) -> TakeoverReport:
-    """Kill the master so many times, one after the other.
+    """Kill the master so many times, one after the other, or cut it off and connect it again.
 
     Raises Error if the chain does not work before, has too few controllers, or none takes over.
     """
     controller = lab.controller
-    if not isinstance(controller, Embedded) or controller.count <= kills:
-        fix = f"Use --controllers {kills + 1} or more"
+    least = kills if how == "kill" else 1
+    if not isinstance(controller, Embedded) or controller.count <= least:
+        fix = f"Use --controllers {least + 1} or more"
         what = f"of {controller.count} controllers, {kills} cannot be killed and replaced"
         raise Error("ND-104-83", what, at="--controllers", fix=fix)
     before = verifying.verify(lab)
@@ -78,7 +81,12 @@ def run(
     try:
         time.sleep(UNDISTURBED)
         for _ in range(kills):
-            takeovers.append(controller.kill_master())
+            if how == "kill":
+                takeovers.append(controller.kill_master())
+            else:
+                taken = controller.partition_master()
+                time.sleep(UNDISTURBED)
+                takeovers.append(replace(taken, healed=controller.heal(taken.killed)))
             told(takeovers[-1])
             time.sleep(UNDISTURBED)
     finally:

@@ -25,8 +25,8 @@ PAUSE = 0.2
 class Election:
     """Takes part for one controller until it is cancelled."""
 
-    def __init__(self, etcd: Etcd, name: str, port: int) -> None:
-        self.etcd, self.name, self.port = etcd, name, port
+    def __init__(self, etcd: Etcd, name: str, host: str, port: int) -> None:
+        self.etcd, self.name, self.host, self.port = etcd, name, host, port
         self.error = ""
         """Why there is no election at the moment."""
 
@@ -37,7 +37,7 @@ class Election:
         while True:
             try:
                 lease = await asyncio.to_thread(self.etcd.grant, LEASE)
-                about = json.dumps({"name": self.name, "port": self.port})
+                about = json.dumps({"name": self.name, "host": self.host, "port": self.port})
                 won, key = await asyncio.to_thread(self.etcd.create, MASTER_KEY, about, lease)
                 self.error = ""
                 if won:
@@ -62,10 +62,15 @@ class Election:
         until = loop.time() + LEASE
         while loop.time() < until:
             await asyncio.sleep(LEASE / 4)
+            asked = loop.time()
             try:
-                if not await asyncio.to_thread(self.etcd.keep_alive, lease):
-                    return
-                until, self.error = loop.time() + LEASE, ""
+                # who cannot reach etcd is master no longer than its lease
+                async with asyncio.timeout(until - asked):
+                    if not await asyncio.to_thread(self.etcd.keep_alive, lease):
+                        return
+                until, self.error = asked + LEASE, ""
+            except TimeoutError:
+                self.error = f"etcd does not answer for the {LEASE} s of a lease"
             except EtcdError as e:
                 self.error = str(e)
 
@@ -87,12 +92,13 @@ class Election:
 
     async def _process_dead(self, key: KeyValue, gone: asyncio.Event) -> None:
         try:
-            port = int(json.loads(key.value)["port"])
+            about = json.loads(key.value)
+            host, port = str(about["host"]), int(about["port"])
         except (ValueError, KeyError, TypeError):
             raise EtcdError(f"the key {MASTER_KEY} has the value {key.value[:80]!r}") from None
         while True:
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                reader, writer = await asyncio.open_connection(host, port, local_addr=(self.host, 0))
             except ConnectionRefusedError:
                 await asyncio.to_thread(self.etcd.revoke, key.lease)
                 gone.set()

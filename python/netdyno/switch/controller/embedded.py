@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +26,18 @@ OPENFLOW, PEERS, ETCD, ETCD_PEERS = 6653, 7653, 2379, 2380
 """TCP ports in the switch's namespace; of controllers, those of the first."""
 PATIENCE = 30.0
 """Seconds in which processes must answer: a busy machine needs them."""
+PARTITION = "netdyno_partition"
+"""Table of nftables that cuts a controller off."""
 MOST = 9
 """Controllers at most."""
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """The master was killed, and another took over. Times are seconds from the kill."""
+    """The master was killed or cut off, and another took over. Times are seconds from that."""
 
     killed: str
+    """The master until then."""
     master: str
     elected: float
     """Until another was elected."""
@@ -44,6 +48,13 @@ class Takeover:
     removed: int
     kept: int
     generation: int
+    healed: float | None = None
+    """From the end of a partition until the former master followed the new one, seconds."""
+
+
+def _address(number: int) -> str:
+    """Of a controller: all of the loopback interface, and each its own."""
+    return f"127.0.1.{number + 1}"
 
 
 class Embedded(Controller):
@@ -61,7 +72,8 @@ class Embedded(Controller):
             self._start_etcd()
         for number in range(self.count):
             name = f"c{number + 1}"
-            words = ["--name", name, "--port", str(OPENFLOW + number), "--control", str(self._socket(name))]
+            words = ["--name", name, "--host", _address(number), "--port", str(OPENFLOW + number)]
+            words += ["--control", str(self._socket(name))]
             if self.count > 1:
                 words += ["--peers", str(PEERS + number), "--etcd", f"127.0.0.1:{ETCD}"]
             self._nodes[name] = Process(
@@ -69,7 +81,8 @@ class Embedded(Controller):
                 log=site.folder / f"controller-{name}.log", namespace=site.namespace, notes=site.notes,
             )  # fmt: skip
         self._await(lambda: all(listens(self._socket(name)) for name in self._nodes), "does not start")
-        site.switch.connect(*(f"tcp:127.0.0.1:{OPENFLOW + number}" for number in range(self.count)))
+        targets = (f"tcp:{_address(number)}:{OPENFLOW + number}" for number in range(self.count))
+        site.switch.connect(*targets)
         self._await(self._ready, "has no master that its switch confirmed")
 
     def program(self, flows: Sequence[Flow]) -> None:
@@ -108,6 +121,53 @@ class Embedded(Controller):
         process, began = self._nodes[before], time.monotonic()
         process.send_all(signal.SIGKILL)
         process.wait(PATIENCE)
+        return self._taken_over(before, since, began)
+
+    def partition_master(self) -> Takeover:
+        """Cut the master off from its switch, etcd and the others, and wait until another has taken over.
+
+        Packets of its address are dropped, so that nobody is told that it is gone. Raises Error if none
+        takes over.
+        """
+        before = self.master()
+        since = self.states()[before]["generation"]
+        address = _address(list(self._nodes).index(before))
+        lines = [
+            f"table ip {PARTITION} {{", "chain in {", "type filter hook input priority 0; policy accept;",
+            f"ip saddr {address} drop", f"ip daddr {address} drop", "}", "}",
+        ]  # fmt: skip
+        began = time.monotonic()
+        self._nft("-f", "-", text="\n".join(lines) + "\n")
+        return self._taken_over(before, since, began)
+
+    def heal(self, name: str) -> float:
+        """End a partition, and wait until that controller follows the master; seconds that it took.
+
+        Raises Error if it does not.
+        """
+        began = time.monotonic()
+        self._nft("delete", "table", "ip", PARTITION)
+        newest = max(int(state["generation"]) for state in self.states().values())
+        while time.monotonic() < began + PATIENCE:
+            state = self.states().get(name)
+            if state is None:
+                raise self._failed(f"{name} ended while it was cut off")
+            if not state["master"] and state["generation"] >= newest and state["switches"]:
+                return time.monotonic() - began
+            time.sleep(0.01)
+        raise self._failed(f"{name} does not follow the new master within {PATIENCE:g} s")
+
+    def _nft(self, *words: str, text: str | None = None) -> None:
+        command = [find("nft", "nftables"), *words]
+        done = namespace.inside(
+            self.site.namespace,
+            lambda: subprocess.run(command, capture_output=True, text=True, check=False, input=text),
+        )
+        if done.returncode:
+            said = f"the control network cannot be changed: nft {words[0]}: {done.stderr.strip()[:200]}"
+            raise Error("ND-92-62", said, at="controller")
+
+    def _taken_over(self, before: str, since: int, began: float) -> Takeover:
         until = began + PATIENCE
         while time.monotonic() < until and not self.dead():
             for name, state in self.states().items():
@@ -120,7 +180,7 @@ class Embedded(Controller):
                     )  # fmt: skip
             time.sleep(0.005)
         why = "there was no other" if self.dead() else f"no other took over within {PATIENCE:g} s"
-        raise self._failed(f"{before} was killed, and {why}")
+        raise self._failed(f"{before} is gone, and {why}")
 
     def teardown(self) -> None:
         """End controllers and etcd."""

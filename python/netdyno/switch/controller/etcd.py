@@ -31,8 +31,10 @@ class KeyValue:
 class Etcd:
     """One etcd server by address. Calls block; any thread may make them. All raise EtcdError."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, source: str = "") -> None:
         self.host, self.port = host, port
+        self.source = (source, 0) if source else None
+        """Address to connect from, and any port."""
 
     def healthy(self) -> bool:
         """Whether it answers and has a leader."""
@@ -75,7 +77,7 @@ class Etcd:
 
         Returns what ends the watch.
         """
-        connection = http.client.HTTPConnection(self.host, self.port)
+        connection = http.client.HTTPConnection(self.host, self.port, source_address=self.source)
         try:
             connection.connect()
             body = {"create_request": {"key": _encode(key), "start_revision": revision}}
@@ -135,7 +137,9 @@ class Etcd:
         return self._call("POST", path, json.dumps(body))
 
     def _call(self, verb: str, path: str, body: str | None = None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT)
+        connection = http.client.HTTPConnection(
+            self.host, self.port, timeout=TIMEOUT, source_address=self.source
+        )
         where = f"etcd at {self.host}:{self.port}"
         try:
             connection.request(verb, path, body)

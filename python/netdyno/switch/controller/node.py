@@ -32,9 +32,9 @@ LINE = 64 << 20
 class Node:
     """One controller."""
 
-    def __init__(self, name: str, etcd: Etcd | None, port: int) -> None:
+    def __init__(self, name: str, etcd: Etcd | None, host: str, port: int) -> None:
         self.etcd, self.name = etcd, name
-        self.election = Election(etcd, name, port) if etcd else None
+        self.election = Election(etcd, name, host, port) if etcd else None
         self.master = False
         self.generation = 0
         self.wanted: list[FlowEntry] | None = None
@@ -157,12 +157,12 @@ async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def serve(name: str, port: int, peers: int, control: Path, etcd: Etcd | None) -> None:
+async def serve(name: str, host: str, port: int, peers: int, control: Path, etcd: Etcd | None) -> None:
     """Listen for switches at `port`, followers at `peers`, and requests at `control`, until it is ended."""
-    node = Node(name, etcd, peers)
-    servers = [await asyncio.start_server(node.switch, "127.0.0.1", port)]
+    node = Node(name, etcd, host, peers)
+    servers = [await asyncio.start_server(node.switch, host, port)]
     if node.election:
-        servers.append(await asyncio.start_server(_hold, "127.0.0.1", peers))
+        servers.append(await asyncio.start_server(_hold, host, peers))
     servers.append(await asyncio.start_unix_server(node.control, str(control), limit=LINE))
     if node.election:
         await node.election.run(node.lead, node.follow)
@@ -175,6 +175,7 @@ def main() -> int:
     """Run one controller."""
     parser = argparse.ArgumentParser(description="A controller of OpenFlow 1.3 switches.")
     parser.add_argument("--name", required=True, help="its name in the election")
+    parser.add_argument("--host", default="127.0.0.1", help="its address")
     parser.add_argument("--port", type=int, required=True, help="TCP port for switches")
     parser.add_argument("--peers", type=int, default=0, help="TCP port for followers")
     parser.add_argument("--control", type=Path, required=True, help="Unix socket for requests")
@@ -183,10 +184,9 @@ def main() -> int:
     )
     said = parser.parse_args()
     host, _, port = said.etcd.rpartition(":")
+    etcd = Etcd(host, int(port), said.host) if port else None
     try:
-        asyncio.run(
-            serve(said.name, said.port, said.peers, said.control, Etcd(host, int(port)) if port else None)
-        )
+        asyncio.run(serve(said.name, said.host, said.port, said.peers, said.control, etcd))
     except OSError as e:
         print(f"cannot listen: {e}", file=sys.stderr)
         return 1

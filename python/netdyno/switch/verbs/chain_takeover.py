@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -13,7 +13,7 @@ from netdyno.errors import Error
 from netdyno.lab.topology import need_root
 from netdyno.switch.chain import takeover as takeovers
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.takeover import TakeoverReport
+from netdyno.switch.chain.takeover import How, TakeoverReport
 from netdyno.switch.controller.embedded import MOST
 from netdyno.switch.verbs.chain import ChainFile, loaded, report
 from netdyno.system import journal
@@ -33,7 +33,7 @@ def takeover(
     kills: Annotated[
         int,
         typer.Option(
-            help="Masters to kill, one after the other.",
+            help="Masters to kill or cut off, one after the other.",
             metavar="N",
             parser=values.whole("--kills", 1, MOST - 1),
         ),
@@ -46,9 +46,18 @@ def takeover(
             parser=values.whole("--connections", 1, 1000),
         ),
     ] = takeovers.CONNECTIONS,
+    how: Annotated[
+        str,
+        typer.Option(
+            "--how",
+            help="kill: SIGKILL; partition: its packets are dropped for a while.",
+            metavar="HOW",
+            parser=values.one_of("--how", "kill", "partition"),
+        ),
+    ] = "kill",
     as_json: Json = False,
 ) -> None:
-    """Kill the master of a chain's controllers, and check that nothing is lost.
+    """Kill the master of a chain's controllers or cut it off, and check that nothing is lost.
 
     TCP connections exchange messages through the chain meanwhile. Reported are the time until another
     controller is elected and until the switch has confirmed its role and flows, the longest answer of a
@@ -58,15 +67,17 @@ def takeover(
         sudo netdyno chain takeover examples/chain.yaml
 
         sudo netdyno chain takeover examples/chain.yaml --controllers 5 --kills 3
+
+        sudo netdyno chain takeover examples/chain.yaml --how partition
     """
-    if kills >= controllers:
+    if how == "kill" and kills >= controllers:
         fix = f"Use --controllers {kills + 1} or more"
         raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
     chain = loaded(file, f"embedded:{controllers}")
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
-        found = takeovers.run(lab, kills, connections)
+        found = takeovers.run(lab, kills, connections, cast(How, how))
     if as_json:
         console.document(found.document())
     else:
@@ -79,11 +90,12 @@ def show(found: TakeoverReport) -> None:
     """A line for each takeover, one for the connections, and the verification."""
     rows = [
         (one.killed, one.master, str(one.generation), quantities.delay(one.elected * 1e9),
-         quantities.delay(one.confirmed * 1e9), str(one.added), str(one.removed), str(one.kept))
+         quantities.delay(one.confirmed * 1e9), str(one.added), str(one.removed), str(one.kept),
+         "–" if one.healed is None else quantities.delay(one.healed * 1e9))
         for one in found.takeovers
     ]  # fmt: skip
-    heads = ("killed", "new master", "generation id", "elected after", "confirmed after",
-             "flows added", "removed", "kept")  # fmt: skip
+    heads = ("former master", "new master", "generation id", "elected after", "confirmed after",
+             "flows added", "removed", "kept", "follows again after")  # fmt: skip
     console.table(heads, rows, right=heads[2:])
     whole = [one for one in found.connections if not one.lost]
     messages = sum(one.messages for one in found.connections)
