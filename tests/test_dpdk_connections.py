@@ -135,18 +135,18 @@ def test_a_port_where_nobody_listens_and_an_address_of_nobody(lab: Lab, far: Wir
 
 
 FAULTS = [
-    ({"groups": [group("g", "coap://10.91.0.2", {"coap": {}})]}, "coap://"),
     ({"groups": [group("g", "https://10.91.0.2", {"http": {}})]}, "https://"),
+    ({"groups": [group("g", "sip://10.91.0.2", {"sip": {"sockets": "shared"}})]}, "a socket of its own"),
+    ({"groups": [group("g", "http://10.91.0.2", {"http": {}}, frame={})]}, "makes the frames"),
     (
         {
             "groups": [
                 group("g", "http://10.91.0.2", {"http": {}}),
-                group("s", "udp://10.91.0.2:7", {"stream": {"rate": "1/s"}}),
+                group("s", "udp://10.91.0.2:7", {"stream": {"rate": "1/s"}}, frame={}),
             ]
         },
-        "runs of their own",
+        "makes the frames of stream",
     ),
-    ({"groups": [group("g", "http://10.91.0.2", {"http": {}}, frame={})]}, "made by its connections"),
     ({"port": {"queues": 2}}, "one queue"),
     ({"port": {"ip": []}}, "an address to come from"),
     ({"port": {"impair": {}}}, "cannot be impaired"),

@@ -1,14 +1,14 @@
 //! Profiles of devices over DPDK: what they may ask for.
 
 use profile::{Error, Profile, Role, Transport};
-use protocol::target::{Carrier, Scheme};
+use protocol::target::Scheme;
 
 /// What to do about what is not carried.
-pub const FIX: &str = "Use the sockets transport, or a target over plain TCP, as http:// or mqtt://";
+pub const FIX: &str = "Use the sockets transport, or a target without TLS";
 
 /// Whether devices of this scheme can run over DPDK.
 pub fn carries(scheme: &Scheme) -> bool {
-    scheme.carrier == Carrier::Stream && !scheme.tls
+    !scheme.tls
 }
 
 fn conflict(at: String, what: &str, fix: &str) -> Error {

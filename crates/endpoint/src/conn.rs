@@ -1,11 +1,15 @@
 //! One device's connection, as far as its worker asks about it between two calls of the endpoint.
 
 use device::conn_error::CONNECT;
-use device::{ConnError, Connection};
+use device::{ConnError, Input};
+use protocol::meter::Failure;
+use protocol::model::Outbox;
 use rustix::io::Errno;
-use stack::{CloseReason, ConnectError, Handle};
+use stack::{CloseReason, ConnectError, Handle, Received, Stack};
 use std::net::SocketAddr;
 
+/// What may wait for a server that takes nothing when a model has more to send.
+const OUT_MAX: usize = 16 << 20;
 /// So many bytes that the stack has taken since it was last looked at count as sent without a look.
 const UNCHECKED: u64 = 64 << 10;
 
@@ -14,16 +18,16 @@ const UNCHECKED: u64 = 64 << 10;
 pub struct Conn {
     /// Number of its port.
     pub port: usize,
-    pub handle: Handle,
+    handle: Handle,
     pub local: SocketAddr,
-    pub is_up: bool,
+    is_up: bool,
     /// Bytes that the stack had no room for.
-    pub out: Vec<u8>,
-    pub out_at: usize,
+    out: Vec<u8>,
+    out_at: usize,
     /// Bytes of the stream that were given to it.
     pub given: u64,
     /// Of those that the stack took: how many it had not sent when that was last asked.
-    pub unsent: u64,
+    unsent: u64,
     left: u64,
 }
 
@@ -37,8 +41,71 @@ impl Conn {
         self.out.len() - self.out_at
     }
 
+    /// Send what is in `outbox`, which is empty afterwards, behind what the stack had no room for; with an empty one only that.
+    pub fn send(&mut self, stack: &mut Stack, outbox: &mut Outbox, now: u64) -> Result<(), ConnError> {
+        if outbox.bytes.is_empty() {
+            return self.flush(stack, now);
+        }
+        if self.waiting() > OUT_MAX {
+            let what = format!("the server does not read: {} bytes wait for it", self.waiting());
+            return Err(ConnError::new(Failure::Timeout, what));
+        }
+        self.given += outbox.bytes.len() as u64;
+        if self.waiting() > 0 {
+            if self.out_at > self.out.len() / 2 {
+                self.out.drain(..self.out_at);
+                self.out_at = 0;
+            }
+            self.out.append(&mut outbox.bytes);
+            return Ok(());
+        }
+        let result = stack.write(self.handle, &outbox.bytes, now);
+        self.look(stack);
+        let taken = result.unwrap_or(0);
+        self.out.extend_from_slice(&outbox.bytes[taken..]);
+        outbox.bytes.clear();
+        result.map(|_| ()).map_err(|why| self.broken(why, "send"))
+    }
+
+    /// Let what the stack had no room for wait no longer than it must.
+    fn flush(&mut self, stack: &mut Stack, now: u64) -> Result<(), ConnError> {
+        let result = stack.write(self.handle, &self.out[self.out_at..], now);
+        self.look(stack);
+        let taken = result.map_err(|why| self.broken(why, "send"))?;
+        self.out_at += taken;
+        if self.out_at == self.out.len() {
+            self.out.clear();
+            self.out_at = 0;
+        }
+        Ok(())
+    }
+
+    /// What came, once.
+    pub fn receive(&mut self, stack: &mut Stack, buffer: &mut [u8], now: u64) -> Result<Input, ConnError> {
+        let result = stack.read(self.handle, buffer, now);
+        self.look(stack);
+        match result {
+            Ok(Received::Dry) => Ok(Input::Dry),
+            Ok(Received::Bytes(len, more)) => Ok(Input::Bytes { len, dry: !more }),
+            Ok(Received::End) => Ok(Input::End { complete: true }),
+            Err(why) => Err(self.broken(why, "receive")),
+        }
+    }
+
+    /// Close it: what the stack has is still sent.
+    pub fn close(self, stack: &mut Stack, now: u64) {
+        stack.close(self.handle, now);
+    }
+
+    fn look(&mut self, stack: &Stack) {
+        if let Some(status) = stack.status(self.handle) {
+            self.is_up |= status.is_up;
+            self.unsent = status.unsent as u64;
+        }
+    }
+
     /// Why it broke, in the words that the kernel has for it.
-    pub fn broken(&self, why: CloseReason, doing: &'static str) -> ConnError {
+    fn broken(&self, why: CloseReason, doing: &'static str) -> ConnError {
         let doing = if self.is_up { doing } else { CONNECT };
         let errno = match why {
             CloseReason::Refused => Errno::CONNREFUSED,
@@ -60,37 +127,19 @@ pub fn not_begun(why: ConnectError, address: SocketAddr) -> ConnError {
     }
 }
 
-impl Connection for Conn {
-    fn is_datagram(&self) -> bool {
-        false
-    }
-
-    fn is_up(&self) -> bool {
+impl Conn {
+    /// Whether bytes can be exchanged.
+    pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    fn local(&self) -> Option<SocketAddr> {
-        Some(self.local)
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.waiting() == 0
-    }
-
-    fn queued_bytes(&self) -> u64 {
-        self.given
-    }
-
-    fn sent_bytes(&mut self, exact: bool) -> u64 {
+    /// How many of the bytes that it was given have left.
+    pub fn sent_bytes(&mut self, exact: bool) -> u64 {
         let taken = self.given - self.waiting() as u64;
         if !exact && taken - self.left < UNCHECKED {
             return taken;
         }
         self.left = taken.saturating_sub(self.unsent).max(self.left);
         self.left
-    }
-
-    fn take_refused(&mut self) -> Option<ConnError> {
-        None
     }
 }

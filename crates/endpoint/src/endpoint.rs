@@ -1,20 +1,21 @@
 //! Ports with stacks as an endpoint of devices.
 
 use crate::conn::{Conn, not_begun};
+use crate::datagrams::Datagrams;
+use crate::link::Link;
 use crate::port::StackPort;
 use dataplane::ports::setup_error;
 use device::{Closed, ConnError, Endpoint, Event, Input, Token};
 use dpdk::{Eal, ThreadGuard};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
+use protocol::target::Carrier;
 use run::interfaces::Interfaces;
 use run::{GroupPlan, SetupError};
-use stack::Received;
+use stack::SocketKind;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What may wait for a server that takes nothing when a model has more to send.
-const OUT_MAX: usize = 16 << 20;
 /// Events taken between two looks at the timers.
 const EVENTS_PER_TURN: usize = 256;
 /// Empty turns before it rests between two.
@@ -56,28 +57,6 @@ impl DpdkEndpoint {
         }
         any
     }
-
-    /// Let what the stack has no room for wait no longer than it must.
-    fn flush(&mut self, conn: &mut Conn) -> Result<(), ConnError> {
-        let now = self.now();
-        let stack = &mut self.ports[conn.port].stack;
-        let result = stack.write(conn.handle, &conn.out[conn.out_at..], now);
-        Self::look(stack, conn);
-        let taken = result.map_err(|why| conn.broken(why, "send"))?;
-        conn.out_at += taken;
-        if conn.out_at == conn.out.len() {
-            conn.out.clear();
-            conn.out_at = 0;
-        }
-        Ok(())
-    }
-
-    fn look(stack: &stack::Stack, conn: &mut Conn) {
-        if let Some(status) = stack.status(conn.handle) {
-            conn.is_up |= status.is_up;
-            conn.unsent = status.unsent as u64;
-        }
-    }
 }
 
 /// An endpoint on its way to the thread that uses it.
@@ -99,7 +78,7 @@ impl OnItsWay {
 }
 
 impl Endpoint for DpdkEndpoint {
-    type Conn = Conn;
+    type Conn = Link;
 
     fn open(
         &mut self,
@@ -107,7 +86,7 @@ impl Endpoint for DpdkEndpoint {
         device: u32,
         address: usize,
         token: Token,
-    ) -> Result<Conn, ConnError> {
+    ) -> Result<Link, ConnError> {
         let address = group.addresses.at(address);
         let number = self.port_of.get(&group.name).copied().unwrap_or(0);
         let now = self.now();
@@ -117,58 +96,58 @@ impl Endpoint for DpdkEndpoint {
             let what = format!("connect to {address}: port {} has no {family} address", port.name);
             ConnError::new(Failure::Local, what)
         })?;
-        let handle = port.stack.connect(local, address, token.0, now);
-        let handle = handle.map_err(|why| not_begun(why, address))?;
-        let local = port.stack.status(handle).map_or(address, |status| status.local);
-        Ok(Conn::new(number, handle, local))
-    }
-
-    #[inline]
-    fn send(&mut self, conn: &mut Conn, outbox: &mut Outbox) -> Result<(), ConnError> {
-        if outbox.bytes.is_empty() {
-            return self.flush(conn);
-        }
-        if conn.waiting() > OUT_MAX {
-            let what = format!("the server does not read: {} bytes wait for it", conn.waiting());
-            return Err(ConnError::new(Failure::Timeout, what));
-        }
-        conn.given += outbox.bytes.len() as u64;
-        if conn.waiting() > 0 {
-            if conn.out_at > conn.out.len() / 2 {
-                conn.out.drain(..conn.out_at);
-                conn.out_at = 0;
+        let stack = &mut port.stack;
+        let kind = match group.scheme.carrier {
+            Carrier::Stream => {
+                let handle = stack.connect(local, address, token.0, now);
+                let handle = handle.map_err(|why| not_begun(why, address))?;
+                let local = stack.status(handle).map_or(address, |status| status.local);
+                return Ok(Link::Stream(Box::new(Conn::new(number, handle, local))));
             }
-            conn.out.append(&mut outbox.bytes);
-            return Ok(());
-        }
-        let now = self.now();
-        let stack = &mut self.ports[conn.port].stack;
-        let result = stack.write(conn.handle, &outbox.bytes, now);
-        Self::look(stack, conn);
-        let taken = result.unwrap_or(0);
-        conn.out.extend_from_slice(&outbox.bytes[taken..]);
-        outbox.bytes.clear();
-        result.map(|_| ()).map_err(|why| conn.broken(why, "send"))
+            Carrier::Datagram => SocketKind::Udp,
+            Carrier::Icmp => SocketKind::Echo,
+        };
+        let handle = stack.open_socket(kind, local, address, token.0, group.receive_room);
+        let handle = handle.map_err(|why| not_begun(why, address))?;
+        Ok(Link::Datagrams(Box::new(Datagrams::new(number, kind, handle, stack.socket_local(handle)))))
     }
 
     #[inline]
-    fn receive(&mut self, conn: &mut Conn, buffer: &mut [u8]) -> Result<Input, ConnError> {
+    fn send(&mut self, link: &mut Link, outbox: &mut Outbox) -> Result<(), ConnError> {
         let now = self.now();
-        let stack = &mut self.ports[conn.port].stack;
-        let result = stack.read(conn.handle, buffer, now);
-        Self::look(stack, conn);
-        match result {
-            Ok(Received::Dry) => Ok(Input::Dry),
-            Ok(Received::Bytes(len, more)) => Ok(Input::Bytes { len, dry: !more }),
-            Ok(Received::End) => Ok(Input::End { complete: true }),
-            Err(why) => Err(conn.broken(why, "receive")),
+        match link {
+            Link::Stream(conn) => conn.send(&mut self.ports[conn.port].stack, outbox, now),
+            Link::Datagrams(socket) => socket.send(&mut self.ports[socket.port], outbox, now),
         }
     }
 
-    fn close(&mut self, conn: Conn) -> Closed {
+    #[inline]
+    fn receive(&mut self, link: &mut Link, buffer: &mut [u8]) -> Result<Input, ConnError> {
         let now = self.now();
-        self.ports[conn.port].stack.close(conn.handle, now);
-        Closed::default()
+        match link {
+            Link::Stream(conn) => conn.receive(&mut self.ports[conn.port].stack, buffer, now),
+            Link::Datagrams(socket) => socket.receive(&mut self.ports[socket.port], buffer),
+        }
+    }
+
+    fn close(&mut self, link: Link) -> Closed {
+        let now = self.now();
+        match link {
+            Link::Stream(conn) => {
+                let port = &mut self.ports[conn.port];
+                conn.close(&mut port.stack, now);
+                Closed::default()
+            }
+            Link::Datagrams(socket) => {
+                let port = &mut self.ports[socket.port];
+                socket.close(port)
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let now = self.now();
+        self.ports.iter_mut().for_each(|port| port.send(now));
     }
 
     fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError> {

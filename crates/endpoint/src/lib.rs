@@ -6,7 +6,9 @@
 
 mod check;
 mod conn;
+mod datagrams;
 mod endpoint;
+mod link;
 mod port;
 
 pub use check::{carries, check};
@@ -18,6 +20,7 @@ use dpdk::{Eal, EalOptions, NodePools};
 use element::capture::Taps;
 use endpoint::OnItsWay;
 use port::StackPort;
+use protocol::target::Carrier;
 use run::{Control, Plan, Sample, SetupError, Transport};
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -78,13 +81,14 @@ impl DpdkDevices {
         opened.sort_by_key(|port| port.index);
         link_up::links(&opened, control)?;
         opened.iter_mut().for_each(OpenPort::announce);
-        let connections = |index: usize| -> usize {
+        let devices = |index: usize, streams: bool| -> usize {
             let mine = plan.groups.iter().filter(|group| port_of.get(&group.name) == Some(&index));
-            mine.map(|group| group.devices as usize).sum()
+            let alike = mine.filter(|group| (group.scheme.carrier == Carrier::Stream) == streams);
+            alike.map(|group| group.devices as usize).sum()
         };
         let stacks = opened.into_iter().map(|open| {
             let index = open.index;
-            StackPort::new(open, connections(index), plan.profile.seed)
+            StackPort::new(open, (devices(index, true), devices(index, false)), plan.profile.seed)
         });
         let stacks = stacks.collect::<Result<Vec<_>, _>>()?;
         Ok(OnItsWay { eal, ports: stacks, port_of })

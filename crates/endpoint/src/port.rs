@@ -7,7 +7,7 @@ use profile::parse_mac;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
-use stack::{Config, Drop, Network, Stack, TcpConfig, Transmit};
+use stack::{Config, Drop, Network, Sent, SocketHandle, Stack, TcpConfig, Transmit};
 use std::net::IpAddr;
 
 /// Bursts received before anything else is done: the kernel's queues are longer than the ring of a port.
@@ -70,8 +70,12 @@ impl Outgoing {
 }
 
 impl StackPort {
-    /// The stack of an open port, for so many devices.
-    pub fn new(open: OpenPort<'_>, devices: usize, seed: u64) -> Result<Self, SetupError> {
+    /// The stack of an open port, for so many devices with connections and with datagram sockets.
+    pub fn new(
+        open: OpenPort<'_>,
+        (devices, sockets): (usize, usize),
+        seed: u64,
+    ) -> Result<Self, SetupError> {
         let settings = open.settings;
         let at = |key: &str| format!("transport.dpdk.ports[{}].{key}", open.index);
         let none = |what| SetupError::new("ND-92-12", at("device"), what, "Use another port");
@@ -89,6 +93,7 @@ impl StackPort {
             mtu: open.link_mtu,
             ports: PORTS,
             connections: devices.saturating_mul(2) + 1024,
+            sockets,
             secret: [rng.random(), rng.random()],
             tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
         };
@@ -150,6 +155,12 @@ impl StackPort {
     pub fn send(&mut self, now: u64) {
         self.stack.transmit(now, &mut self.out);
         self.out.flush();
+    }
+
+    /// Send a datagram of a socket.
+    #[inline]
+    pub fn send_datagram(&mut self, socket: SocketHandle, datagram: &[u8], now: u64) -> Sent {
+        self.stack.send_datagram(socket, datagram, now, &mut self.out)
     }
 
     fn counters(&self) -> Interface {

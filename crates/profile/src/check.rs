@@ -270,31 +270,25 @@ fn check_target(
         let fix = "Use first, v4 or v6, or a group for each address";
         add(Some(Error::new(CONFLICT, format!("{at}.resolve"), what, fix)));
     }
-    if matches!(profile.transport, Transport::Dpdk(_)) && group.model.stateless().is_none() {
-        let carried = scheme.carrier == Carrier::Stream && !scheme.tls;
-        if !carried {
+    if matches!(profile.transport, Transport::Dpdk(_)) && profile.has_devices() {
+        let is_shared = scheme.carrier == Carrier::Datagram && group.model.shared_socket().is_some();
+        let sockets = "or use the sockets transport";
+        let found = if scheme.tls {
             let what = format!("the dpdk transport does not carry {}:// yet", target.scheme);
-            let fix = format!(
-                "Use the sockets transport, a target over plain TCP, or {}",
-                model::that(|_, params| params.stateless().is_some())
-            );
-            add(Some(Error::new(CONFLICT, format!("{at}.target"), what, fix)));
+            Some(("target", what, "Use the sockets transport, or a target without TLS".to_owned()))
+        } else if is_shared {
+            let what = "over dpdk each device has a socket of its own".to_owned();
+            Some(("model", what, format!("Leave shared sockets out, {sockets}")))
         } else if group.model.has_media() {
-            let what = "the dpdk transport does not carry audio of calls";
-            add(Some(Error::new(
-                CONFLICT,
-                format!("{at}.model"),
-                what,
-                "Leave media out, or use the sockets transport",
-            )));
-        } else if profile.groups.iter().any(|other| other.model.stateless().is_some()) {
-            let what = "over dpdk, devices with connections and stateless streams are runs of their own";
-            let fix = "Move the streams to another profile";
-            add(Some(Error::new(CONFLICT, format!("{at}.model"), what, fix)));
+            let what = "the dpdk transport does not carry audio of calls".to_owned();
+            Some(("model", what, format!("Leave media out, {sockets}")))
         } else if group.frame.is_some() {
-            let what = format!("the frames of {} are made by its connections", group.model.name());
-            add(Some(Error::new(CONFLICT, format!("{at}.frame"), what, "Leave frame out")));
-        }
+            let what = format!("beside devices the port's TCP/IP makes the frames of {}", group.model.name());
+            Some(("frame", what, "Leave frame out, or make streams a run of their own".to_owned()))
+        } else {
+            None
+        };
+        add(found.map(|(key, what, fix)| Error::new(CONFLICT, format!("{at}.{key}"), what, fix)));
     }
 }
 
@@ -513,7 +507,7 @@ fn check_impair(port: &Port, at: &str) -> Option<Error> {
 }
 
 impl Profile {
-    /// Whether it has devices with a state of their own, and not stateless streams only.
+    /// Whether it has devices with a state of their own, and not stateless streams only. Over DPDK all groups are devices then.
     pub fn has_devices(&self) -> bool {
         self.groups.iter().any(|group| group.model.stateless().is_none())
     }

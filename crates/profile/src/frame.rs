@@ -317,7 +317,8 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
 /// What is wrong with a group's frames.
 pub fn check(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
     let is_replay = group.frame.as_ref().is_some_and(|frame| frame.replay.is_some());
-    if group.model.stateless().is_some() && group.model.check().is_ok() && !is_replay {
+    let is_composed = group.model.stateless().is_some() && !profile.has_devices();
+    if is_composed && group.model.check().is_ok() && !is_replay {
         add(check_composed(profile, group, at));
     }
     let Some(frame) = &group.frame else { return };

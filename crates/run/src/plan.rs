@@ -327,14 +327,13 @@ pub enum ReplyCheck {
 
 impl ReplyCheck {
     fn of(profile: &Profile, group: &profile::Group) -> Option<Self> {
-        match (group.model.stateless(), &profile.transport) {
-            (_, profile::Transport::Sockets(_)) => group.model.compares().then_some(Self::Payload),
-            (Some(_), profile::Transport::Dpdk(_)) => match &group.frame {
-                Some(frame) if frame.replay.is_some() || !frame.measured => None,
-                Some(frame) if !frame.is_plain() => Some(Self::Signature),
-                _ => Some(Self::Payload),
-            },
-            (None, profile::Transport::Dpdk(_)) => None,
+        if matches!(profile.transport, profile::Transport::Sockets(_)) || profile.has_devices() {
+            return group.model.compares().then_some(Self::Payload);
+        }
+        match &group.frame {
+            Some(frame) if frame.replay.is_some() || !frame.measured => None,
+            Some(frame) if !frame.is_plain() => Some(Self::Signature),
+            _ => Some(Self::Payload),
         }
     }
 }

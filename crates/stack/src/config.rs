@@ -53,10 +53,12 @@ pub struct Config {
     pub peer: Option<Mac>,
     /// The largest IP packet.
     pub mtu: u16,
-    /// Ports of connections that begin here.
+    /// Ports of connections that begin here, and of datagram sockets.
     pub ports: RangeInclusive<u16>,
     /// Most connections at a time, those that are closing included.
     pub connections: usize,
+    /// Most datagram sockets at a time.
+    pub sockets: usize,
     /// Seed of initial sequence numbers and of the table's hash.
     pub secret: [u64; 2],
     /// TCP.

@@ -14,7 +14,7 @@ pub enum Drop {
     BadChecksum,
     /// A fragment.
     Fragment,
-    /// No connection, and nobody listens.
+    /// No connection or socket, and nobody listens.
     NoConnection,
     /// Its timestamp is older than the last one's (RFC 7323 section 5).
     OldTimestamp,
@@ -30,11 +30,13 @@ pub enum Drop {
     ForeignIcmp,
     /// A reply found the queue of replies full.
     ReplyQueueFull,
+    /// A datagram found the queue of its socket full.
+    SocketFull,
 }
 
 impl Drop {
     /// The names in counters, in the order of the variants.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "other_host",
         "not_for_us",
         "malformed",
@@ -48,6 +50,7 @@ impl Drop {
         "listener_full",
         "foreign_icmp",
         "reply_queue_full",
+        "socket_full",
     ];
 }
 
@@ -78,6 +81,10 @@ pub struct Counters {
     pub accepted: u64,
     /// RST segments sent.
     pub resets_sent: u64,
+    /// Datagrams sent: of UDP, and echo requests.
+    pub datagrams_sent: u64,
+    /// Datagrams received for a socket.
+    pub datagrams_received: u64,
     /// Segments received whose payload was here before.
     pub duplicates: u64,
     /// Drops by reason, see [`Drop::NAMES`].

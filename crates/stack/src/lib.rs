@@ -5,6 +5,7 @@
 //!  frame ──► Stack::receive ──► neighbours (ARP, ND), echo replies
 //!                               connections ──► events ──► whoever owns them
 //!  frame ◄── Stack::transmit ◄── connections with something to send
+//!                               datagram sockets (UDP, ICMP echo)
 //!            Stack::advance  ◄── the timer wheel: one deadline of each connection that waits for anything
 //! ```
 //! An idle connection is one [block](connection) of at most 256 bytes, its slot of the [table] included; buffers and the record of
@@ -17,12 +18,15 @@ mod congestion;
 mod connection;
 mod counters;
 mod flight;
+mod fragments;
 mod input;
 mod neighbours;
 mod output;
+mod packets;
 mod ports;
 mod rtt;
 mod seq;
+mod sockets;
 mod stack;
 mod table;
 mod timeout;
@@ -31,5 +35,6 @@ mod wire;
 pub use config::{Config, Network, TcpConfig};
 pub use connection::{CloseReason, State};
 pub use counters::{Counters, Drop};
+pub use sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 pub use stack::{ConnectError, Event, Handle, Received, Stack, Status};
 pub use wire::Transmit;

@@ -37,7 +37,7 @@ struct Neighbour {
     ask_at: u64,
     confirmed: u64,
     pending: bool,
-    /// Connections that wait for its address.
+    /// Connections and sockets that wait for its address.
     waiting: Vec<u32>,
 }
 
@@ -88,8 +88,13 @@ impl Neighbours {
         Some(number)
     }
 
-    /// Its address, if it is known; else it is asked for, and connection `who` waits.
-    pub fn reach(&mut self, number: u32, who: u32, now: u64) -> Reach {
+    /// Whether nobody answered when it was asked for last.
+    pub fn is_silent(&self, number: u32) -> bool {
+        self.all.get(number as usize).is_some_and(|neighbour| neighbour.reach == Reach::Silent)
+    }
+
+    /// Its address, if it is known; else it is asked for, and `who` waits.
+    pub fn reach(&mut self, number: u32, who: Option<u32>, now: u64) -> Reach {
         let Some(neighbour) = self.all.get_mut(number as usize) else { return Reach::Silent };
         let known = matches!(neighbour.reach, Reach::Known(_));
         if known && now.saturating_sub(neighbour.confirmed) <= FRESH {
@@ -104,7 +109,7 @@ impl Neighbours {
             self.next_at = self.next_at.min(now);
         }
         let reach = neighbour.reach;
-        if !known && !neighbour.waiting.contains(&who) {
+        if !known && let Some(who) = who.filter(|who| !neighbour.waiting.contains(who)) {
             neighbour.waiting.push(who);
         }
         reach
@@ -207,7 +212,7 @@ mod tests {
     fn who_does_not_answer_is_silent_after_four_questions() {
         let mut all = Neighbours::new();
         let number = all.number(IP).expect("room");
-        assert_eq!(all.reach(number, 7, 0), Reach::Unknown);
+        assert_eq!(all.reach(number, Some(7), 0), Reach::Unknown);
         let (mut now, mut asked, mut change) = (0, Vec::new(), None);
         while change.is_none() {
             now = all.next_at();
@@ -217,14 +222,14 @@ mod tests {
         let change = change.expect("given up");
         assert_eq!((change.found, change.waiting), (false, vec![7]));
         assert_eq!((now, all.next_at()), (3_100 * MS, u64::MAX));
-        assert_eq!(all.reach(number, 7, now), Reach::Unknown, "it is asked again");
+        assert_eq!(all.reach(number, Some(7), now), Reach::Unknown, "it is asked again");
     }
 
     #[test]
     fn an_address_is_learnt_and_refreshed_while_it_is_used() {
         let mut all = Neighbours::new();
         let number = all.number(IP).expect("room");
-        all.reach(number, 3, 0);
+        all.reach(number, Some(3), 0);
         all.advance(0, |_| ());
         let reply = Arp {
             operation: Operation::Reply,
@@ -235,10 +240,10 @@ mod tests {
         };
         let (change, answer) = all.arp(&reply, [2; 6], |_| true, 1);
         assert_eq!((change.map(|change| change.waiting), answer), (Some(vec![3]), None));
-        assert_eq!(all.reach(number, 3, FRESH), Reach::Known(MAC));
+        assert_eq!(all.reach(number, Some(3), FRESH), Reach::Known(MAC));
         assert_eq!(all.next_at(), u64::MAX);
         // stale: it is asked again, and used meanwhile
-        assert_eq!(all.reach(number, 3, FRESH + 2), Reach::Known(MAC));
+        assert_eq!(all.reach(number, Some(3), FRESH + 2), Reach::Known(MAC));
         assert_eq!(all.next_at(), FRESH + 2);
     }
 

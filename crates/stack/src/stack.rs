@@ -3,11 +3,14 @@
 use crate::config::{Config, MS};
 use crate::connection::{CloseReason, Connection, Deadline, Env, NEVER, Pool, State, Tuple, flag};
 use crate::counters::{Counters, Drop};
+use crate::fragments::Fragments;
 use crate::neighbours::{Change, Neighbours, Reach, next_hop};
 use crate::ports::Ports;
 use crate::seq::Seq;
+use crate::sockets::Sockets;
 use crate::table::Table;
 use crate::wire::{Link, Transmit, send_segment};
+use datagrams::SOCKET;
 use packet::Mac;
 use packet::tcp::{Header, flag as control};
 use packet::{ipv4, ipv6};
@@ -16,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use timer::TimerWheel;
 
 mod calls;
+mod datagrams;
 mod frames;
 
 /// Names a connection to its owner.
@@ -97,6 +101,12 @@ pub struct Stack {
     told: VecDeque<u32>,
     neighbours: Neighbours,
     ports: Ports,
+    sockets: Sockets,
+    fragments: Fragments,
+    /// Identification of the next packet that is cut.
+    identification: u32,
+    /// Memory for a packet that is cut, or put together.
+    whole: Vec<u8>,
     /// Most half-open connections of each port that is listened at, and how many there are.
     listeners: HashMap<u16, usize>,
     half_open: usize,
@@ -117,6 +127,20 @@ fn fold(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
+/// Keyed hash of both ends.
+fn hash([a, b]: [u64; 2], tuple: &Tuple) -> u64 {
+    let halves = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => (u64::from(ip.to_bits()), 4),
+        IpAddr::V6(ip) => ((ip.to_bits() >> 64) as u64, ip.to_bits() as u64),
+    };
+    let (l0, l1) = halves(tuple.local);
+    let (r0, r1) = halves(tuple.remote);
+    let ports = u64::from(tuple.local_port) << 16 | u64::from(tuple.remote_port);
+    let once = fold(l0 ^ a, r0 ^ b);
+    let twice = fold(once ^ l1 ^ b, r1.rotate_left(17) ^ ports ^ a);
+    fold(twice ^ 0x9e37_79b9_7f4a_7c15, b | 1)
+}
+
 impl Stack {
     /// Without connections.
     pub fn new(mut config: Config) -> Self {
@@ -133,6 +157,10 @@ impl Stack {
             told: VecDeque::new(),
             neighbours: Neighbours::new(),
             ports: Ports::new(config.ports.clone()),
+            sockets: Sockets::new(config.sockets, config.ports.clone()),
+            fragments: Fragments::default(),
+            identification: config.secret[1] as u32,
+            whole: Vec::new(),
             listeners: HashMap::new(),
             half_open: 0,
             accepted: VecDeque::new(),
@@ -174,17 +202,7 @@ impl Stack {
     }
 
     fn hash(&self, tuple: &Tuple) -> u64 {
-        let halves = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => (u64::from(ip.to_bits()), 4),
-            IpAddr::V6(ip) => ((ip.to_bits() >> 64) as u64, ip.to_bits() as u64),
-        };
-        let [a, b] = self.config.secret;
-        let (l0, l1) = halves(tuple.local);
-        let (r0, r1) = halves(tuple.remote);
-        let ports = u64::from(tuple.local_port) << 16 | u64::from(tuple.remote_port);
-        let once = fold(l0 ^ a, r0 ^ b);
-        let twice = fold(once ^ l1 ^ b, r1.rotate_left(17) ^ ports ^ a);
-        fold(twice ^ 0x9e37_79b9_7f4a_7c15, b | 1)
+        hash(self.config.secret, tuple)
     }
 
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
@@ -404,7 +422,7 @@ impl Stack {
     /// A time before which nothing is due.
     pub fn next_at(&self) -> u64 {
         let ready = !self.queue.is_empty() || !self.replies.is_empty() || !self.told.is_empty();
-        if ready || !self.untimed.is_empty() {
+        if ready || !self.untimed.is_empty() || self.sockets.is_busy() {
             0
         } else {
             self.timers.next_at().min(self.neighbours.next_at())
@@ -414,6 +432,12 @@ impl Stack {
     /// Those who waited for a neighbour go on, or have failed.
     fn neighbour_changed(&mut self, change: Change, now: u64) {
         for index in change.waiting {
+            if index & SOCKET != 0 {
+                let neighbours = &self.neighbours;
+                let is_silent = |number| neighbours.is_silent(number);
+                self.sockets.neighbour_changed(index & !SOCKET, change.found, is_silent);
+                continue;
+            }
             let Some(conn) = self.connections.get_mut(index as usize) else { continue };
             if change.found {
                 // settled below
@@ -438,6 +462,9 @@ impl Stack {
             self.counters.frames_sent += 1;
             self.spare.extend(self.replies.pop_front());
         }
+        if !self.transmit_pending(now, to) {
+            return false;
+        }
         for _ in 0..self.queue.len() {
             let Some(index) = self.queue.pop_front() else { break };
             if !self.transmit_one(index, now, to) {
@@ -457,7 +484,7 @@ impl Stack {
         }
         let reach = match self.config.peer {
             Some(mac) => Reach::Known(mac),
-            None => self.neighbours.reach(conn.neighbour, index, now),
+            None => self.neighbours.reach(conn.neighbour, Some(index), now),
         };
         let Reach::Known(destination) = reach else {
             conn.clear(flag::QUEUED);

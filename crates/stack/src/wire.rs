@@ -1,14 +1,18 @@
 //! Frames of a stack: segments with their IP and Ethernet headers, and where they are written to.
 
 use crate::connection::Tuple;
+use crate::sockets::SocketKind;
 use packet::ethernet::{Ethernet, LEN as ETHERNET, Tags, kind};
 use packet::layers::protocol;
 use packet::tcp::Header;
-use packet::{Mac, checksum, ipv4, ipv6};
+use packet::{Mac, checksum, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
 /// Hops that a packet may make.
 const HOPS: u8 = 64;
+/// Types of echo requests (RFC 792, RFC 4443 section 4.1).
+const ECHO_V4: u8 = 8;
+const ECHO_V6: u8 = 128;
 
 /// Takes frames to send.
 pub trait Transmit {
@@ -39,7 +43,7 @@ pub(crate) fn send_segment(
     let kind = if tuple.local.is_ipv4() { kind::IPV4 } else { kind::IPV6 };
     let ethernet = Ethernet { destination: link.destination, source: link.source, kind };
     let Some(rest) = ethernet.emit_tagged(frame, &link.tags, ip + segment) else { return false };
-    let Some(pseudo) = emit_ip(rest, tuple, segment) else { return false };
+    let Some(pseudo) = emit_ip(rest, tuple, protocol::TCP, segment) else { return false };
     let body = &mut rest[ip..ip + segment];
     header.emit(body);
     body[tcp..].copy_from_slice(payload);
@@ -48,18 +52,76 @@ pub(crate) fn send_segment(
     true
 }
 
-/// Write the IP header of a segment; the sum of its pseudo-header.
-fn emit_ip(out: &mut [u8], tuple: &Tuple, segment: usize) -> Option<checksum::Sum> {
+/// Bytes that IP carries of a datagram.
+pub(crate) fn datagram_size(kind: SocketKind, bytes: &[u8]) -> usize {
+    bytes.len() + if kind == SocketKind::Udp { udp::LEN } else { 0 }
+}
+
+/// Send a datagram in one packet: a payload of UDP, or an echo request. `false`: there was no room.
+pub(crate) fn send_datagram(
+    to: &mut impl Transmit,
+    link: &Link,
+    kind: SocketKind,
+    tuple: &Tuple,
+    bytes: &[u8],
+) -> bool {
+    let v6 = !tuple.local.is_ipv4();
+    let ip = if v6 { ipv6::LEN } else { ipv4::LEN };
+    let body = datagram_size(kind, bytes);
+    let Some(frame) = to.frame(ETHERNET + link.tags.bytes().len() + ip + body) else { return false };
+    let ether_type = if v6 { kind::IPV6 } else { kind::IPV4 };
+    let ethernet = Ethernet { destination: link.destination, source: link.source, kind: ether_type };
+    let Some(rest) = ethernet.emit_tagged(frame, &link.tags, ip + body) else { return false };
+    let carried = match (kind, v6) {
+        (SocketKind::Udp, _) => protocol::UDP,
+        (SocketKind::Echo, false) => protocol::ICMP,
+        (SocketKind::Echo, true) => protocol::ICMPV6,
+    };
+    let Some(pseudo) = emit_ip(rest, tuple, carried, body) else { return false };
+    emit_body(&mut rest[ip..ip + body], kind, tuple, bytes, pseudo);
+    true
+}
+
+/// Write what IP carries of a datagram, with its checksum.
+fn emit_body(out: &mut [u8], kind: SocketKind, tuple: &Tuple, bytes: &[u8], pseudo: checksum::Sum) {
+    let (pseudo, sum_at) = match kind {
+        SocketKind::Udp => {
+            let len = out.len() as u16;
+            let words = [tuple.local_port, tuple.remote_port, len, 0];
+            for (place, word) in out.chunks_exact_mut(2).zip(words) {
+                place.copy_from_slice(&word.to_be_bytes());
+            }
+            out[udp::LEN..].copy_from_slice(bytes);
+            (pseudo, 6)
+        }
+        SocketKind::Echo => {
+            out.copy_from_slice(bytes);
+            let Some([kind, _, high, low, identifier @ ..]) = out.first_chunk_mut::<6>() else { return };
+            // the model may have written it for an address of the other family
+            *kind = if tuple.local.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
+            (*high, *low) = (0, 0);
+            *identifier = tuple.local_port.to_be_bytes();
+            (if tuple.local.is_ipv4() { checksum::Sum::ZERO } else { pseudo }, 2)
+        }
+    };
+    let sum = pseudo.plus(checksum::Sum::ZERO.bytes(out)).checksum();
+    // a checksum of zero means that there is none (RFC 768)
+    let sum = if sum == 0 && kind == SocketKind::Udp { 0xffff } else { sum };
+    out[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Write the IP header of what `protocol` carries; the sum of its pseudo-header.
+fn emit_ip(out: &mut [u8], tuple: &Tuple, protocol: u8, segment: usize) -> Option<checksum::Sum> {
     match (tuple.local, tuple.remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let out = out.first_chunk_mut()?;
-            let (protocol, payload) = (protocol::TCP, segment as u16);
+            let payload = segment as u16;
             ipv4::Ipv4 { source, destination, protocol, ttl: HOPS, dscp: 0, payload }.emit(out);
             Some(checksum::pseudo_header(&out[12..20], protocol, segment as u32))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let out = out.first_chunk_mut()?;
-            let (next, payload) = (protocol::TCP, segment as u16);
+            let (next, payload) = (protocol, segment as u16);
             ipv6::Ipv6 { source, destination, next, hops: HOPS, dscp: 0, payload }.emit(out);
             Some(checksum::pseudo_header(&out[8..40], next, segment as u32))
         }

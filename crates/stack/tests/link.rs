@@ -58,6 +58,7 @@ pub fn config(side: u8, tcp: TcpConfig) -> Config {
         mtu: 1500,
         ports: 40_000..=40_099,
         connections: 200,
+        sockets: 100,
         secret: [7 + u64::from(side), 11],
         tcp,
     }

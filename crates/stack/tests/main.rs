@@ -1,6 +1,7 @@
 //! Integration tests of the stack.
 
 mod chaos;
+mod datagrams;
 mod link;
 mod linux;
 mod scenarios;

@@ -123,7 +123,10 @@ impl Stack {
     /// The next event.
     pub fn event(&mut self) -> Option<Event> {
         loop {
-            let index = self.told.pop_front()?;
+            let Some(index) = self.told.pop_front() else {
+                let owner = self.sockets.event()?;
+                return Some(Event { owner, readable: true, writable: false, ended: false });
+            };
             let Some(conn) = self.connections.get_mut(index as usize) else { continue };
             conn.clear(flag::TOLD);
             let events = std::mem::take(&mut conn.events);

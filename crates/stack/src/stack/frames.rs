@@ -21,9 +21,9 @@ use std::net::IpAddr;
 const MTU_MIN: u16 = 552;
 
 /// A place for one reply.
-struct Replies<'a> {
-    replies: &'a mut VecDeque<Vec<u8>>,
-    spare: &'a mut Vec<Vec<u8>>,
+pub(super) struct Replies<'a> {
+    pub replies: &'a mut VecDeque<Vec<u8>>,
+    pub spare: &'a mut Vec<Vec<u8>>,
 }
 
 impl Transmit for Replies<'_> {
@@ -81,15 +81,38 @@ impl Stack {
         }
         let layers = match Layers::find(frame) {
             Ok(layers) => layers,
+            Err(Fault::Fragment) if !group => return self.take_fragment(frame, header.source, now),
             Err(Fault::Fragment) => return self.counters.drop(Drop::Fragment),
             Err(Fault::BadChecksum) => return self.counters.drop(Drop::BadChecksum),
             Err(_) => return self.counters.drop(Drop::Malformed),
         };
         match layers.protocol {
-            protocol::TCP if !group => self.take_tcp(frame, &layers, header.source, now),
-            protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, &layers, now),
+            protocol::TCP | protocol::UDP if group => self.counters.drop(Drop::NotForUs),
+            _ => self.take_packet(frame, &layers, header.source, now),
+        }
+    }
+
+    fn take_packet(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
+        match layers.protocol {
+            protocol::TCP => self.take_tcp(frame, layers, from, now),
+            protocol::UDP => self.take_udp(frame, layers),
+            protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
             _ => self.counters.drop(Drop::NotForUs),
         }
+    }
+
+    /// A fragment arrived: with the last that was missing the packet is taken.
+    fn take_fragment(&mut self, frame: &[u8], from: Mac, now: u64) {
+        let mut whole = std::mem::take(&mut self.whole);
+        match self.fragments.take(frame, now, &mut whole) {
+            Ok(true) => match Layers::find(&whole) {
+                Ok(layers) => self.take_packet(&whole, &layers, from, now),
+                Err(_) => self.counters.drop(Drop::Malformed),
+            },
+            Ok(false) => {}
+            Err(why) => self.counters.drop(why),
+        }
+        self.whole = whole;
     }
 
     fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
@@ -120,7 +143,7 @@ impl Stack {
         }
     }
 
-    fn destination(frame: &[u8], layers: &Layers) -> Option<(IpAddr, IpAddr)> {
+    pub(super) fn destination(frame: &[u8], layers: &Layers) -> Option<(IpAddr, IpAddr)> {
         match layers.is_v6() {
             false => ipv4::addresses(frame, layers.ip).map(|(from, to)| (from.into(), to.into())),
             true => ipv6::addresses(frame, layers.ip).map(|(from, to)| (from.into(), to.into())),
@@ -192,7 +215,14 @@ impl Stack {
         if let Some(error) = IcmpError::parse(frame, layers) {
             return self.take_icmp_error(&error, layers.segment(frame), layers.is_v6(), now);
         }
+        if self.take_echo_reply(frame, layers) {
+            return;
+        }
+        // a request that came in pieces would have to be answered in pieces
         let whole = frame.len().min(LEN + 2 * TAG + usize::from(u16::MAX));
+        if layers.end - layers.ip > self.config.mtu.into() {
+            return self.counters.drop(Drop::Fragment);
+        }
         let Some(to) = self.reply(whole) else { return };
         to.copy_from_slice(&frame[..whole]);
         if !icmp::answer(to, layers, local) {
@@ -204,7 +234,10 @@ impl Stack {
     /// An ICMP message about a segment of ours. It is believed when it quotes what is in flight (RFC 5927 section 4.1); what
     /// it says ends a handshake only: later it may be wrong, or pass (RFC 9293 section 3.9.2.2).
     fn take_icmp_error(&mut self, error: &IcmpError, message: &[u8], v6: bool, now: u64) {
-        let quoted = error.quoted.filter(|quoted| quoted.protocol == protocol::TCP);
+        if let Some(quoted) = error.quoted.filter(|quoted| quoted.protocol != protocol::TCP) {
+            return self.take_datagram_error(error, &quoted, message, v6);
+        }
+        let quoted = error.quoted;
         let found = quoted.and_then(|quoted| {
             let (local, remote) = (quoted.source, quoted.destination);
             let (local_port, remote_port) = (local.port(), remote.port());

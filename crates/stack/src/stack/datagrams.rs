@@ -1,0 +1,255 @@
+//! Datagram sockets of a stack: open, send, receive, close; datagrams and ICMP errors that arrive for them.
+
+use super::frames::Replies;
+use super::{ConnectError, REPLIES, Stack, hash};
+use crate::config::Config;
+use crate::connection::Tuple;
+use crate::counters::{Counters, Drop};
+use crate::fragments::{cut, pieces};
+use crate::neighbours::{Reach, next_hop};
+use crate::sockets::{Arrival, DatagramError, Sent, Socket, SocketHandle, SocketKind};
+use crate::wire::{Link, Transmit, datagram_size, send_datagram};
+use packet::icmp_error::{IcmpError, PacketOutcome, Quoted};
+use packet::layers::{Layers, protocol};
+use packet::udp::Datagram;
+use packet::{Mac, ethernet, ipv4, ipv6};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// Among those who wait for a neighbour: it is a datagram socket, and no connection.
+pub(super) const SOCKET: u32 = 1 << 31;
+
+/// Types of echo replies (RFC 792, RFC 4443 section 4.2).
+const REPLY_V4: u8 = 0;
+const REPLY_V6: u8 = 129;
+/// Bytes before what an ICMP error quotes.
+const ICMP: usize = 8;
+
+/// What datagrams are sent with.
+struct Line<'a> {
+    config: &'a Config,
+    replies: &'a mut VecDeque<Vec<u8>>,
+    spare: &'a mut Vec<Vec<u8>>,
+    identification: &'a mut u32,
+    whole: &'a mut Vec<u8>,
+    counters: &'a mut Counters,
+}
+
+/// Takes one frame.
+struct Whole<'a>(&'a mut Vec<u8>);
+
+impl Transmit for Whole<'_> {
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.0.clear();
+        self.0.resize(len, 0);
+        Some(self.0)
+    }
+}
+
+impl Line<'_> {
+    /// Send a datagram to an Ethernet address. `false`: there was no room.
+    fn send(&mut self, socket: &Socket, destination: Mac, bytes: &[u8], to: &mut impl Transmit) -> bool {
+        let Config { mac, tags, mtu, .. } = *self.config;
+        let link = Link { source: mac, destination, tags };
+        let (kind, tuple, v6) = (socket.kind, &socket.tuple, !socket.tuple.local.is_ipv4());
+        let body = datagram_size(kind, bytes);
+        if body + if v6 { ipv6::LEN } else { ipv4::LEN } <= mtu.into() {
+            let sent = send_datagram(to, &link, kind, tuple, bytes);
+            self.counters.datagrams_sent += u64::from(sent);
+            self.counters.frames_sent += u64::from(sent);
+            return sent;
+        }
+        // all pieces go, or none
+        if self.replies.len() + pieces(body, v6, mtu) > REPLIES
+            || !send_datagram(&mut Whole(self.whole), &link, kind, tuple, bytes)
+        {
+            return false;
+        }
+        *self.identification = self.identification.wrapping_add(1);
+        let ip = ethernet::LEN + tags.bytes().len();
+        let mut queue = Replies { replies: self.replies, spare: self.spare };
+        self.counters.datagrams_sent += 1;
+        cut(self.whole, ip, v6, mtu, *self.identification, &mut queue)
+    }
+}
+
+impl Stack {
+    fn key(&self, kind: SocketKind, tuple: &Tuple) -> u32 {
+        hash(self.config.secret, tuple) as u32 ^ kind.salt()
+    }
+
+    /// Open a datagram socket from one of our addresses to one peer; of echoes the port means nothing. `owner` is told of
+    /// arrivals, for which there are `room` bytes.
+    pub fn open_socket(
+        &mut self,
+        kind: SocketKind,
+        local: IpAddr,
+        remote: SocketAddr,
+        owner: u64,
+        room: usize,
+    ) -> Result<SocketHandle, ConnectError> {
+        let hop = next_hop(&self.config, remote.ip()).ok_or(ConnectError::NoRoute)?;
+        let neighbour = self.neighbours.number(hop).filter(|_| self.sockets.has_room());
+        let neighbour = neighbour.ok_or(ConnectError::NoRoom)?;
+        let remote_port = if kind == SocketKind::Udp { remote.port() } else { 0 };
+        let tuple = Tuple { local, remote: remote.ip(), local_port: 0, remote_port };
+        let secret = self.config.secret;
+        let port = self.sockets.port(kind, &tuple, |tuple| hash(secret, tuple) as u32 ^ kind.salt());
+        let tuple = Tuple { local_port: port.ok_or(ConnectError::NoPort)?, ..tuple };
+        let hash = self.key(kind, &tuple);
+        Ok(self.sockets.add((kind, tuple, hash), neighbour, owner, room))
+    }
+
+    /// Our end of a socket: of echoes the identifier stands in the place of the port.
+    pub fn socket_local(&self, socket: SocketHandle) -> Option<SocketAddr> {
+        self.sockets.get(socket).map(|socket| socket.tuple.local())
+    }
+
+    /// Send a datagram: a payload of UDP, or an ICMP echo request, which gets its type, identifier and checksum here. One that is
+    /// longer than a packet is sent in fragments.
+    pub fn send_datagram(
+        &mut self,
+        handle: SocketHandle,
+        bytes: &[u8],
+        now: u64,
+        to: &mut impl Transmit,
+    ) -> Sent {
+        let Some(socket) = self.sockets.get(handle) else { return Sent::Taken };
+        let header = if socket.tuple.local.is_ipv4() { ipv4::LEN } else { 0 };
+        if header + datagram_size(socket.kind, bytes) > u16::MAX.into() {
+            return Sent::TooLong;
+        }
+        if socket.is_resuming() {
+            return Sent::Full;
+        }
+        let (index, neighbour) = (handle.index, socket.neighbour);
+        let reach = match self.config.peer {
+            Some(mac) => Reach::Known(mac),
+            None if socket.is_waiting => Reach::Unknown,
+            None => self.neighbours.reach(neighbour, Some(index | SOCKET), now),
+        };
+        let Reach::Known(destination) = reach else {
+            self.sockets.wait(index, bytes);
+            return Sent::Taken;
+        };
+        let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let (identification, whole) = (&mut self.identification, &mut self.whole);
+        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        if line.send(socket, destination, bytes, to) { Sent::Taken } else { Sent::Full }
+    }
+
+    /// Send the datagrams that waited for their next hop; whether that was all.
+    pub(super) fn transmit_pending(&mut self, now: u64, to: &mut impl Transmit) -> bool {
+        let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let (identification, whole) = (&mut self.identification, &mut self.whole);
+        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        while let Some((socket, bytes)) = self.sockets.pending() {
+            let reach = match line.config.peer {
+                Some(mac) => Reach::Known(mac),
+                None => self.neighbours.reach(socket.neighbour, None, now),
+            };
+            if let Reach::Known(destination) = reach
+                && !line.send(socket, destination, bytes, to)
+            {
+                return false;
+            }
+            self.sockets.pending_sent();
+        }
+        true
+    }
+
+    /// What came to a socket, once: of UDP a payload, of echoes the ICMP message.
+    pub fn receive_datagram(&mut self, socket: SocketHandle, buffer: &mut [u8]) -> Arrival {
+        self.sockets.receive(socket, buffer)
+    }
+
+    /// Close a socket. How many of its datagrams were never sent, and how many its queue dropped since that was last told.
+    pub fn close_socket(&mut self, socket: SocketHandle) -> (u64, u64) {
+        self.sockets.close(socket)
+    }
+
+    fn deliver(&mut self, kind: SocketKind, tuple: &Tuple, bytes: &[u8]) {
+        match self.sockets.find(self.key(kind, tuple), kind, tuple) {
+            Some(index) if self.sockets.deliver(index, bytes) => self.counters.datagrams_received += 1,
+            Some(_) => self.counters.drop(Drop::SocketFull),
+            None => self.counters.drop(Drop::NoConnection),
+        }
+    }
+
+    /// A UDP datagram arrived.
+    pub(super) fn take_udp(&mut self, frame: &[u8], layers: &Layers) {
+        let Some((remote, local)) = Self::destination(frame, layers) else { return };
+        if !self.owns(local) {
+            return self.counters.drop(Drop::NotForUs);
+        }
+        let datagram = match Datagram::parse(frame, layers) {
+            Ok(datagram) => datagram,
+            Err(packet::Fault::BadChecksum) => return self.counters.drop(Drop::BadChecksum),
+            Err(_) => return self.counters.drop(Drop::Malformed),
+        };
+        let tuple = Tuple { local, remote, local_port: datagram.destination, remote_port: datagram.source };
+        self.deliver(SocketKind::Udp, &tuple, datagram.payload);
+    }
+
+    /// An ICMP message arrived for one of our addresses: whether it is an echo reply.
+    pub(super) fn take_echo_reply(&mut self, frame: &[u8], layers: &Layers) -> bool {
+        let message = layers.segment(frame);
+        let reply = if layers.is_v6() { REPLY_V6 } else { REPLY_V4 };
+        let Some(&[kind, 0, _, _, high, low, _, _]) = message.first_chunk::<ICMP>() else { return false };
+        let Some((remote, local)) = Self::destination(frame, layers).filter(|_| kind == reply) else {
+            return false;
+        };
+        if !layers.is_intact(frame) {
+            self.counters.drop(Drop::BadChecksum);
+            return true;
+        }
+        let local_port = u16::from_be_bytes([high, low]);
+        self.deliver(SocketKind::Echo, &Tuple { local, remote, local_port, remote_port: 0 }, message);
+        true
+    }
+
+    /// An ICMP message quotes a datagram. It is believed when that is of one of the sockets.
+    pub(super) fn take_datagram_error(
+        &mut self,
+        error: &IcmpError,
+        quoted: &Quoted,
+        message: &[u8],
+        v6: bool,
+    ) {
+        let (local, remote) = (quoted.source, quoted.destination);
+        let kind = if quoted.protocol == protocol::UDP { SocketKind::Udp } else { SocketKind::Echo };
+        let local_port = match kind {
+            SocketKind::Udp => Some(local.port()),
+            SocketKind::Echo => identifier(message, v6),
+        };
+        let found = local_port.and_then(|local_port| {
+            let (local, remote, remote_port) = (local.ip(), remote.ip(), remote.port());
+            let tuple = Tuple { local, remote, local_port, remote_port };
+            self.sockets.find(self.key(kind, &tuple), kind, &tuple)
+        });
+        let (Some(index), [icmp, code, ..]) = (found, message) else {
+            return self.counters.drop(Drop::ForeignIcmp);
+        };
+        if error.outcome == PacketOutcome::Forwarded {
+            return;
+        }
+        match kind {
+            SocketKind::Udp => {
+                self.sockets.fail(index, DatagramError::Icmp { v6, kind: *icmp, code: *code }, 1)
+            }
+            SocketKind::Echo if !self.sockets.deliver(index, message) => self.counters.drop(Drop::SocketFull),
+            SocketKind::Echo => {}
+        }
+    }
+}
+
+/// The identifier of the echo request that an ICMP error quotes.
+fn identifier(message: &[u8], v6: bool) -> Option<u16> {
+    let quoted = message.get(ICMP..)?;
+    let header = if v6 { ipv6::LEN } else { usize::from(quoted.first()? & 0x0f) * (ipv4::LEN / 5) };
+    let request = if v6 { 128 } else { 8 };
+    match quoted.get(header..)? {
+        [kind, 0, _, _, high, low, ..] if *kind == request => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
+}
