@@ -96,6 +96,45 @@ def test_http_is_what_nginx_logged_and_the_same_as_over_sockets(lab: Lab, far: W
     assert counts[0][:3] == (320, 320, 0)
 
 
+TLS = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log stderr; user root;
+events {{}}
+http {{
+  log_format line '$server_port $ssl_protocol $ssl_session_reused $status';
+  access_log {folder}/access line;
+  ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
+  ssl_session_cache shared:all:1m;
+  server {{ listen {address}:442 ssl; ssl_protocols TLSv1.2; return 200 "twelve bytes"; }}
+  server {{ listen {address}:443 ssl; ssl_protocols TLSv1.3; return 200 "twelve bytes"; }}
+}}
+"""
+
+
+def test_https_resumes_its_sessions_as_over_sockets(lab: Lab, far: Wire) -> None:
+    cert, key = lab.base / "cert.pem", lab.base / "key.pem"
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=netdyno test")
+    named = ("-addext", f"subjectAltName=IP:{Wire.FAR}", "-keyout", str(key), "-out", str(cert))
+    sh("openssl", "req", "-x509", "-nodes", *new, *named)
+    configuration = lab.write("nginx.conf", TLS.format(folder=lab.base, address=Wire.FAR))
+    lab.spawn(*far.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration)
+    until(lambda: ":443 " in sh(*far.at_far, "ss", "-Hltn"), 60, "nginx does not listen")
+    model = {"http": {"keep_alive": False, "interval": "50ms", "requests": 10}}
+    groups = [
+        group(f"v1{version}", f"https://{Wire.FAR}:44{version}", model, load={"closed": {"flows": 1}},
+              tls={"ca": str(cert)})
+        for version in (2, 3)
+    ]  # fmt: skip
+    for transport in (DPDK, SOCKETS):
+        (lab.base / "access").write_text("")
+        done = run(lab, far, profile(*groups, measure="4s", transport=transport))
+        for version in (2, 3):
+            total = totals(done, f"v1{version}")
+            assert (total.messages_sent, total.messages_delivered, total.flows_failed) == (10, 10, 0)
+        log = sorted((lab.base / "access").read_text().splitlines())
+        one = [f"44{version} TLSv1.{version} {how} 200" for version in (2, 3) for how in "." + "r" * 9]
+        assert log == sorted(one)
+
+
 def test_mqtt_is_what_the_broker_counted(lab: Lab, far: Wire) -> None:
     broker(lab, far)
     until(lambda: published(far) >= 0, 60)
@@ -135,7 +174,6 @@ def test_a_port_where_nobody_listens_and_an_address_of_nobody(lab: Lab, far: Wir
 
 
 FAULTS = [
-    ({"groups": [group("g", "https://10.91.0.2", {"http": {}})]}, "https://"),
     ({"groups": [group("g", "sip://10.91.0.2", {"sip": {"sockets": "shared"}})]}, "a socket of its own"),
     ({"groups": [group("g", "http://10.91.0.2", {"http": {}}, frame={})]}, "makes the frames"),
     (

@@ -92,7 +92,13 @@ def test_coap_ping_and_streams_are_what_the_far_host_counted(lab: Lab, far: Wire
     listens(far, 7)
     # every device sends so many, and no message is due after the load's end
     groups = [
-        group("get", f"coap://{Wire.FAR}", {"coap": {"path": "/", "interval": "20ms", "count": 30}}, 8, load=ONCE),
+        group(
+            "get",
+            f"coap://{Wire.FAR}",
+            {"coap": {"path": "/", "interval": "20ms", "count": 30}},
+            8,
+            load=ONCE,
+        ),
         group("ping", f"ping://{Wire.FAR}", ping(56), 4, load=ONCE),
         group("ping6", f"ping://[{FAR6}]", ping(56), 4, load=ONCE),
         group("echo", f"udp://{Wire.FAR}:7", stream(64), 4, load=ONCE),

@@ -16,6 +16,7 @@ pub mod load_shape;
 mod quota;
 mod start;
 mod timers;
+pub mod tls;
 mod worker;
 
 pub use conn_error::ConnError;

@@ -1,15 +1,6 @@
 //! Profiles of devices over DPDK: what they may ask for.
 
 use profile::{Error, Profile, Role, Transport};
-use protocol::target::Scheme;
-
-/// What to do about what is not carried.
-pub const FIX: &str = "Use the sockets transport, or a target without TLS";
-
-/// Whether devices of this scheme can run over DPDK.
-pub fn carries(scheme: &Scheme) -> bool {
-    !scheme.tls
-}
 
 fn conflict(at: String, what: &str, fix: &str) -> Error {
     Error::new("ND-104-07", at, what, fix)

@@ -1,6 +1,7 @@
 //! One device's connection, as far as its worker asks about it between two calls of the endpoint.
 
 use device::conn_error::CONNECT;
+use device::tls::{Records, Session};
 use device::{ConnError, Input};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
@@ -20,7 +21,8 @@ pub struct Conn {
     pub port: usize,
     handle: Handle,
     pub local: SocketAddr,
-    is_up: bool,
+    is_connected: bool,
+    tls: Option<Box<Session>>,
     /// Bytes that the stack had no room for.
     out: Vec<u8>,
     out_at: usize,
@@ -32,8 +34,20 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub fn new(port: usize, handle: Handle, local: SocketAddr) -> Self {
-        Self { port, handle, local, is_up: false, out: Vec::new(), out_at: 0, given: 0, unsent: 0, left: 0 }
+    /// One that begins to connect, with a TLS session on it or not.
+    pub fn new(port: usize, handle: Handle, local: SocketAddr, tls: Option<Box<Session>>) -> Self {
+        Self {
+            port,
+            handle,
+            local,
+            is_connected: false,
+            tls,
+            out: Vec::new(),
+            out_at: 0,
+            given: 0,
+            unsent: 0,
+            left: 0,
+        }
     }
 
     /// Bytes that the stack had no room for.
@@ -44,18 +58,23 @@ impl Conn {
     /// Send what is in `outbox`, which is empty afterwards, behind what the stack had no room for; with an empty one only that.
     pub fn send(&mut self, stack: &mut Stack, outbox: &mut Outbox, now: u64) -> Result<(), ConnError> {
         if outbox.bytes.is_empty() {
-            return self.flush(stack, now);
+            return self.progress(stack, now);
         }
         if self.waiting() > OUT_MAX {
             let what = format!("the server does not read: {} bytes wait for it", self.waiting());
             return Err(ConnError::new(Failure::Timeout, what));
         }
+        if self.out_at > self.out.len() / 2 {
+            self.out.drain(..self.out_at);
+            self.out_at = 0;
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.write(&outbox.bytes)?;
+            outbox.bytes.clear();
+            return self.progress(stack, now);
+        }
         self.given += outbox.bytes.len() as u64;
         if self.waiting() > 0 {
-            if self.out_at > self.out.len() / 2 {
-                self.out.drain(..self.out_at);
-                self.out_at = 0;
-            }
             self.out.append(&mut outbox.bytes);
             return Ok(());
         }
@@ -65,6 +84,14 @@ impl Conn {
         self.out.extend_from_slice(&outbox.bytes[taken..]);
         outbox.bytes.clear();
         result.map(|_| ()).map_err(|why| self.broken(why, "send"))
+    }
+
+    /// Move on what there is to move: the handshake, what the stack had no room for.
+    fn progress(&mut self, stack: &mut Stack, now: u64) -> Result<(), ConnError> {
+        if let Some(tls) = &mut self.tls {
+            self.given += tls.take_records(&mut self.out)?;
+        }
+        self.flush(stack, now)
     }
 
     /// Let what the stack had no room for wait no longer than it must.
@@ -80,8 +107,25 @@ impl Conn {
         Ok(())
     }
 
-    /// What came, once.
-    pub fn receive(&mut self, stack: &mut Stack, buffer: &mut [u8], now: u64) -> Result<Input, ConnError> {
+    /// What came, once. `cipher` is room for TLS records.
+    pub fn receive(
+        &mut self,
+        stack: &mut Stack,
+        buffer: &mut [u8],
+        cipher: &mut [u8],
+        now: u64,
+    ) -> Result<Input, ConnError> {
+        if let Some(mut tls) = self.tls.take() {
+            let input = tls.read(buffer, cipher, |room| match stack.read(self.handle, room, now) {
+                Ok(Received::Dry) => Ok(Records::Dry),
+                Ok(Received::Bytes(len, _)) => Ok(Records::Bytes(len)),
+                Ok(Received::End) => Ok(Records::End),
+                Err(why) => Err(self.broken(why, "receive")),
+            });
+            self.tls = Some(tls);
+            self.look(stack);
+            return input;
+        }
         let result = stack.read(self.handle, buffer, now);
         self.look(stack);
         match result {
@@ -92,21 +136,25 @@ impl Conn {
         }
     }
 
-    /// Close it: what the stack has is still sent.
-    pub fn close(self, stack: &mut Stack, now: u64) {
+    /// Say goodbye and close it: what the stack has is still sent.
+    pub fn close(mut self, stack: &mut Stack, now: u64) {
+        if let Some(tls) = &mut self.tls {
+            tls.end();
+            let _nothing_to_lose = self.progress(stack, now);
+        }
         stack.close(self.handle, now);
     }
 
     fn look(&mut self, stack: &Stack) {
         if let Some(status) = stack.status(self.handle) {
-            self.is_up |= status.is_up;
+            self.is_connected |= status.is_up;
             self.unsent = status.unsent as u64;
         }
     }
 
     /// Why it broke, in the words that the kernel has for it.
     fn broken(&self, why: CloseReason, doing: &'static str) -> ConnError {
-        let doing = if self.is_up { doing } else { CONNECT };
+        let doing = if self.is_connected { doing } else { CONNECT };
         let errno = match why {
             CloseReason::Refused => Errno::CONNREFUSED,
             CloseReason::Reset => Errno::CONNRESET,
@@ -130,7 +178,7 @@ pub fn not_begun(why: ConnectError, address: SocketAddr) -> ConnError {
 impl Conn {
     /// Whether bytes can be exchanged.
     pub fn is_up(&self) -> bool {
-        self.is_up
+        self.is_connected && self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
     }
 
     /// How many of the bytes that it was given have left.

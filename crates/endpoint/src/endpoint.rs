@@ -5,6 +5,7 @@ use crate::datagrams::Datagrams;
 use crate::link::Link;
 use crate::port::StackPort;
 use dataplane::ports::setup_error;
+use device::tls::Session;
 use device::{Closed, ConnError, Endpoint, Event, Input, Token};
 use dpdk::{Eal, ThreadGuard};
 use protocol::meter::Failure;
@@ -16,6 +17,8 @@ use stack::SocketKind;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// Room for TLS records.
+const CIPHER: usize = 64 * 1024;
 /// Events taken between two looks at the timers.
 const EVENTS_PER_TURN: usize = 256;
 /// Empty turns before it rests between two.
@@ -33,6 +36,8 @@ pub struct DpdkEndpoint {
     port_of: HashMap<String, usize>,
     epoch: Instant,
     watched: Instant,
+    /// Room for TLS records.
+    cipher: Box<[u8]>,
     /// Its thread is known to DPDK as long as this lives.
     _guard: ThreadGuard,
 }
@@ -73,7 +78,8 @@ impl OnItsWay {
         let Self { eal, ports, port_of } = self;
         let _guard = eal.register_thread().map_err(|why| setup_error("transport.dpdk", &why))?;
         let now = Instant::now();
-        Ok(DpdkEndpoint { ports, port_of, epoch: now, watched: now, _guard })
+        let cipher = vec![0; CIPHER].into();
+        Ok(DpdkEndpoint { ports, port_of, epoch: now, watched: now, cipher, _guard })
     }
 }
 
@@ -96,13 +102,17 @@ impl Endpoint for DpdkEndpoint {
             let what = format!("connect to {address}: port {} has no {family} address", port.name);
             ConnError::new(Failure::Local, what)
         })?;
+        let tls = match &group.tls {
+            Some((config, name)) => Some(Box::new(Session::new(config, name)?)),
+            None => None,
+        };
         let stack = &mut port.stack;
         let kind = match group.scheme.carrier {
             Carrier::Stream => {
                 let handle = stack.connect(local, address, token.0, now);
                 let handle = handle.map_err(|why| not_begun(why, address))?;
                 let local = stack.status(handle).map_or(address, |status| status.local);
-                return Ok(Link::Stream(Box::new(Conn::new(number, handle, local))));
+                return Ok(Link::Stream(Box::new(Conn::new(number, handle, local, tls))));
             }
             Carrier::Datagram => SocketKind::Udp,
             Carrier::Icmp => SocketKind::Echo,
@@ -125,7 +135,10 @@ impl Endpoint for DpdkEndpoint {
     fn receive(&mut self, link: &mut Link, buffer: &mut [u8]) -> Result<Input, ConnError> {
         let now = self.now();
         match link {
-            Link::Stream(conn) => conn.receive(&mut self.ports[conn.port].stack, buffer, now),
+            Link::Stream(conn) => {
+                let stack = &mut self.ports[conn.port].stack;
+                conn.receive(stack, buffer, &mut self.cipher, now)
+            }
             Link::Datagrams(socket) => socket.receive(&mut self.ports[socket.port], buffer),
         }
     }

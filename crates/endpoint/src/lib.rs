@@ -11,7 +11,7 @@ mod endpoint;
 mod link;
 mod port;
 
-pub use check::{carries, check};
+pub use check::check;
 
 use dataplane::link_up;
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
@@ -112,12 +112,6 @@ impl Transport for DpdkDevices {
         control: Arc<Control>,
         samples: Sender<Sample>,
     ) -> Result<Vec<JoinHandle<()>>, SetupError> {
-        for (i, group) in plan.groups.iter().enumerate() {
-            if !carries(&group.scheme) {
-                let what = format!("the dpdk transport does not carry {} yet", group.target);
-                return Err(SetupError::new("ND-104-07", format!("groups[{i}].target"), what, check::FIX));
-            }
-        }
         let endpoint = self.open(&plan, &control)?;
         // there is one worker, and its thread takes it
         let place = Arc::new(Mutex::new(Some(endpoint)));

@@ -273,10 +273,7 @@ fn check_target(
     if matches!(profile.transport, Transport::Dpdk(_)) && profile.has_devices() {
         let is_shared = scheme.carrier == Carrier::Datagram && group.model.shared_socket().is_some();
         let sockets = "or use the sockets transport";
-        let found = if scheme.tls {
-            let what = format!("the dpdk transport does not carry {}:// yet", target.scheme);
-            Some(("target", what, "Use the sockets transport, or a target without TLS".to_owned()))
-        } else if is_shared {
+        let found = if is_shared {
             let what = "over dpdk each device has a socket of its own".to_owned();
             Some(("model", what, format!("Leave shared sockets out, {sockets}")))
         } else if group.model.has_media() {

@@ -3,8 +3,8 @@
 use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::receive_queue::{self, not_sent};
-use crate::session::Session;
 use device::conn_error::CONNECT;
+use device::tls::{Records, Session};
 use device::{ConnError, Connection, Input};
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
@@ -316,7 +316,8 @@ impl Conn {
     pub fn read(&mut self, buffer: &mut [u8], cipher: &mut [u8]) -> Result<Input, ConnError> {
         self.reads += usize::from(self.is_datagram());
         if let Wire::Tls(tls) = &mut self.wire {
-            return tls.read(&self.fd, buffer, cipher);
+            let fd = &self.fd;
+            return tls.read(buffer, cipher, |room| records(fd, room));
         }
         loop {
             let (read, from) = match self.wire {
@@ -405,6 +406,19 @@ impl Connection for Conn {
 impl AsFd for Conn {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Read TLS records, once.
+fn records(fd: &OwnedFd, room: &mut [u8]) -> Result<Records, ConnError> {
+    loop {
+        match recv(fd, &mut *room, RecvFlags::empty()) {
+            Ok((0, _)) => return Ok(Records::End),
+            Ok((n, _)) => return Ok(Records::Bytes(n)),
+            Err(Errno::AGAIN) => return Ok(Records::Dry),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(ConnError::remote(e, "receive")),
+        }
     }
 }
 

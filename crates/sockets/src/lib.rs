@@ -7,7 +7,6 @@ mod icmp;
 mod media;
 pub mod receive_queue;
 pub mod reflector;
-mod session;
 mod shared;
 
 use endpoint::KernelSockets;

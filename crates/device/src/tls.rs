@@ -1,22 +1,31 @@
-//! TLS on a socket: records in and out, and what is known of the handshake when it fails.
+//! TLS of a connection, whatever carries its records: kernel sockets, or a stack. What is known of the handshake when it fails.
 
-use device::{ConnError, Input};
+use crate::conn_error::ConnError;
+use crate::endpoint::Input;
 use protocol::meter::Failure;
 use run::tls::{self, Handshake};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Cipher text taken at once. With a record that it completes it is less than the buffer of [`Session::read`] holds.
 const CIPHER_MAX: usize = 16 * 1024;
 
+/// What a connection has of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    /// Nothing for now.
+    Dry,
+    /// So many bytes.
+    Bytes(usize),
+    /// The peer has closed.
+    End,
+}
+
 /// A client's TLS session.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     tls: ClientConnection,
     handshake: Handshake,
 }
@@ -26,6 +35,7 @@ fn failed(e: impl ToString) -> ConnError {
 }
 
 impl Session {
+    /// A session with a server of this name, which has yet to be greeted.
     pub fn new(config: &Arc<ClientConfig>, name: &ServerName<'static>) -> Result<Self, ConnError> {
         let mut tls = ClientConnection::new(Arc::clone(config), name.clone()).map_err(failed)?;
         // what is written to the session leaves it at once: a message may be larger than its buffer
@@ -33,6 +43,7 @@ impl Session {
         Ok(Self { tls, handshake: Handshake::default() })
     }
 
+    /// Whether no bytes can be exchanged yet.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
@@ -91,20 +102,24 @@ impl Session {
         }
     }
 
-    /// Read once into `buffer`; `cipher` is room for records.
-    pub fn read(&mut self, fd: &OwnedFd, buffer: &mut [u8], cipher: &mut [u8]) -> Result<Input, ConnError> {
+    /// Read once into `buffer`; `cipher` is room for records, which `receive` puts there: how many bytes, 0 at the end.
+    pub fn read(
+        &mut self,
+        buffer: &mut [u8],
+        cipher: &mut [u8],
+        mut receive: impl FnMut(&mut [u8]) -> Result<Records, ConnError>,
+    ) -> Result<Input, ConnError> {
         loop {
             let shaking = self.tls.is_handshaking();
             let size = cipher.len().min(CIPHER_MAX);
-            let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
-                Ok((n, _)) => n,
+            let got = match receive(&mut cipher[..size])? {
+                Records::Bytes(n) => n,
+                Records::End => 0,
                 // the last bytes and the close_notify may have come together, and no FIN: who sent it may wait for ours
-                Err(Errno::AGAIN) => {
+                Records::Dry => {
                     let closed = self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed());
                     return Ok(if closed { Input::End { complete: true } } else { Input::Dry });
                 }
-                Err(Errno::INTR) => continue,
-                Err(e) => return Err(ConnError::remote(e, "receive")),
             };
             let mut records = &cipher[..got];
             let mut filled = 0;
