@@ -110,6 +110,7 @@ http {{
 """
 
 
+@pytest.mark.sampled(1, of="sockets and connections over DPDK")
 def test_https_resumes_its_sessions_as_over_sockets(lab: Lab, far: Wire) -> None:
     cert, key = lab.base / "cert.pem", lab.base / "key.pem"
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=netdyno test")
@@ -121,7 +122,7 @@ def test_https_resumes_its_sessions_as_over_sockets(lab: Lab, far: Wire) -> None
     model = {"http": {"keep_alive": False, "interval": "50ms", "requests": 10}}
     groups = [
         group(f"v1{version}", f"https://{Wire.FAR}:44{version}", model, load={"closed": {"flows": 1}},
-              tls={"ca": str(cert)})
+              tls={"insecure": True})
         for version in (2, 3)
     ]  # fmt: skip
     for transport in (DPDK, SOCKETS):

@@ -4,6 +4,7 @@ over kernel sockets."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ PORT, PORT6 = "10.91.0.8", "fd00:91::8"
 SOCKETS: dict[str, Any] = {"sockets": {}}
 DPDK: dict[str, Any] = {
     "dpdk": {
-        "ports": [{"name": "a", "device": "af_packet:w0", "ip": [f"{PORT}/24", f"{PORT6}/64"]}],
+        "ports": [{"name": "a", "device": "af_packet:w0,framecnt=4096", "ip": [f"{PORT}/24", f"{PORT6}/64"]}],
     },
 }
 ONCE: dict[str, Any] = {"closed": {"flows": 1}}
@@ -39,15 +40,14 @@ def listens(far: Wire, port: int) -> None:
     until(lambda: f":{port} " in sh(*far.at_far, "ss", "-Hlun"), 60, f"nobody listens at port {port}")
 
 
-def both(lab: Lab, far: Wire, *groups: dict[str, Any], measure: str = "2s") -> list[Done]:
-    """The profile over DPDK, and over sockets. Counts are equal whatever the machine's load makes of the runs' validity."""
-    done = []
+def both(lab: Lab, far: Wire, *groups: dict[str, Any], measure: str = "2s") -> Iterator[Done]:
+    """The profile over DPDK, then over sockets. Counts are equal whatever the machine's load makes of the runs' validity."""
     for transport in (DPDK, SOCKETS):
         document = profile(*groups, measure=measure, transport=transport)
-        done.append(lab.run("run", lab.write("p.json", document), prefix=far.at_near))
-        assert done[-1].folder is not None, done[-1].text
-        assert done[-1].trial.transport == next(iter(transport))
-    return done
+        done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
+        assert done.folder is not None, done.text
+        assert done.trial.transport == next(iter(transport))
+        yield done
 
 
 def counted(done: Done) -> dict[str, tuple[int, ...]]:
@@ -80,7 +80,8 @@ def ping(size: int) -> dict[str, Any]:
 
 
 def stream(size: int) -> dict[str, Any]:
-    return {"stream": {"interval": "2ms", "count": 300, "size": f"{size}B"}}
+    # few enough for the queues of a machine that lets everybody wait
+    return {"stream": {"interval": "10ms", "count": 20, "size": f"{size}B"}}
 
 
 def test_coap_ping_and_streams_are_what_the_far_host_counted(lab: Lab, far: Wire) -> None:
@@ -110,8 +111,10 @@ def test_coap_ping_and_streams_are_what_the_far_host_counted(lab: Lab, far: Wire
     for done in both(lab, far, *groups):
         totals.append(counted(done))
         sent = {name: one[0] for name, one in totals[-1].items()}
-        assert sent == {"get": 240, "ping": 120, "ping6": 120, "echo": 1200, "large": 600, "large6": 60}
-        assert all(one[:3] == (one[0], one[0], 0) for one in totals[-1].values())
+        assert sent == {"get": 240, "ping": 120, "ping6": 120, "echo": 80, "large": 40, "large6": 60}
+        assert {name: one[1:3] for name, one in totals[-1].items()} == {
+            name: (n, 0) for name, n in sent.items()
+        }
         now = echoes(far)
         assert {name: now[name] - before[name] for name in now} == {"IcmpInEchos": 120, "Icmp6InEchos": 180}
         before = now
@@ -121,13 +124,13 @@ def test_coap_ping_and_streams_are_what_the_far_host_counted(lab: Lab, far: Wire
     assert totals[0] == totals[1]
 
 
+@pytest.mark.sampled(1, of="sockets and connections over DPDK")
 def test_nobody_there_is_told_alike_over_both(lab: Lab, far: Wire) -> None:
     """Nobody listens, nobody has the address, nobody knows the way: the causes are those of kernel sockets."""
     coap = {"coap": {"interval": "200ms", "max_retransmit": 0, "ack_timeout": "500ms"}}
     groups = [
         group("closed", f"coap://{Wire.FAR}", coap),
         group("absent", "coap://10.91.0.77", coap),
-        group("silent", "ping://10.91.0.77", {"ping": {"interval": "200ms"}}),
     ]
     causes = []
     for done in both(lab, far, *groups, measure="4s"):

@@ -112,7 +112,13 @@ def groups(files: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
 DPDK = {"dpdk": {"ports": [{"name": "a", "device": "af_packet:w0", "ip": "10.91.0.8/24"}]}}
 
 
-@pytest.fixture(scope="module", params=[{"sockets": {}}, DPDK], ids=lambda transport: next(iter(transport)))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param({"sockets": {}}, id="sockets"),
+        pytest.param(DPDK, id="dpdk", marks=pytest.mark.full),
+    ],
+)
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, GroupResult]]:
     """One run over this transport against all of them, by group."""
     lab = Lab()

@@ -4,9 +4,7 @@ use crate::ceiling::{BURST, QUEUES};
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::secret;
 use crate::text::capital;
-use crate::{
-    Capture, Dpdk, Error, Group, Load, Port, Profile, Resolve, Role, Target, Transport, model, threshold,
-};
+use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Resolve, Role, Target, Transport, threshold};
 use models::Params;
 use protocol::data::Data;
 use protocol::problem::{Problem, closest};
