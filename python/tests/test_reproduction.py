@@ -20,6 +20,7 @@ from netdyno.nat import reproduce as nat
 from netdyno.reproduction import iot, kept, page, run, words
 from netdyno.reproduction.part import Part
 from netdyno.reproduction.part import Summary as Found
+from netdyno.reproduction.texts import KOREAN
 from netdyno.reproduction.words import REPRODUCTIONS, PlannedPart, planned
 from netdyno.sip.reproduce import parts as sip
 from netdyno.sip.reproduce import study as sip_studies
@@ -32,6 +33,7 @@ from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import reproduce_parts as tuning
 
 TOP = Path(__file__).resolve().parents[2]
+READERS = ("searched.py", "iot.py", "parts.py", "reproduce_parts.py", "page.py")
 RESULTS = TOP / "experiments"
 
 
@@ -274,14 +276,22 @@ def test_the_report_has_ours_next_to_theirs_and_runs_nothing(tmp_path: Path) -> 
     parts = [_part("good", calls), PlannedPart("nat", Part("vm", "<script>", "9", missing="no VM"))]
     found = _measure(_request(tmp_path, *parts), [])
     html = page.render(found, run.machine(), True)
-    assert "found good" in html and "the paper&#39;s" in html and "not measured: no VM" in html
+    assert "found good" in html and "the paper&#39;s" in html and "</span> no VM" in html
     assert (
         '"Noto Sans KR"' in html
         and "<script" not in html
         and "a &lt;title&gt;" in html
         and "data:image/svg+xml;base64," in html
     )
-    assert "2 parts: 1 measured, 1 not possible here." in html
+    assert page.counts(found) == "2 parts: 1 measured, 1 not possible here."
+    assert '<span class="t" lang="ko">측정하지 않음:</span>' in html
+    # every translation is used: by the template, as a heading of a table or as a state
+    template = (Path(page.__file__).parent / "template/reproduction.html.j2").read_text()
+    sources = "".join(
+        path.read_text() for path in (TOP / "python/netdyno").rglob("*.py") if path.name in READERS
+    )
+    unused = [text for text in KOREAN if f'"{text}"|t' not in template and f'"{text}"' not in sources]
+    assert set(unused) <= {"registered", "rate"}, "levels of factors are named by their experiments"
 
 
 def test_the_verb_writes_the_report_and_ends_as_its_parts_did(

@@ -9,8 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
 
 from netdyno.reproduction.kept import KeptPart
+from netdyno.reproduction.texts import KOREAN
 
 WORDS = {
     "measured": "measured",
@@ -25,17 +27,36 @@ def render(parts: Sequence[KeptPart], machine: Mapping[str, Any], quick: bool) -
     """The page as HTML; it loads nothing and runs no script."""
     made = Environment(loader=PackageLoader("netdyno.reproduction", "template"), autoescape=True)
     made.filters["base64"] = lambda text: base64.b64encode(text.encode()).decode()
+    made.filters["t"] = translated
     style = files("netdyno.report").joinpath("assets", "base.css").read_text()
     return made.get_template("reproduction.html.j2").render(
-        parts=parts, quick=quick, counts=counts(parts), machine=facts(machine), style=style
+        parts=parts, quick=quick, counts=numbers(parts), machine=facts(machine), style=style
     )
+
+
+def translated(text: str) -> Markup:
+    """A text in both languages, of which the page shows one; without a translation as it is."""
+    if text not in KOREAN:
+        return escape(text)
+    both = {"en": text, "ko": KOREAN[text]}
+    return Markup("").join(
+        Markup('<span class="t" lang="{}">{}</span>').format(language, words)
+        for language, words in both.items()
+    )
+
+
+def numbers(parts: Sequence[KeptPart]) -> dict[str, int]:
+    """How many parts are in each state, and how many are not valid."""
+    found = Counter(WORDS[one.state] for one in parts)
+    found["not valid"] = sum(one.state == "measured" and not one.valid for one in parts)
+    return {word: found[word] for word in (*WORDS.values(), "not valid") if found[word]}
 
 
 def counts(parts: Sequence[KeptPart]) -> str:
     """How many parts were measured, in a sentence."""
-    number = Counter[str](one.state for one in parts)
-    said = ", ".join(f"{number[state]} {word}" for state, word in WORDS.items() if number[state])
-    doubtful = sum(one.state == "measured" and not one.valid for one in parts)
+    found = numbers(parts)
+    doubtful = found.pop("not valid", 0)
+    said = ", ".join(f"{number} {word}" for word, number in found.items())
     return f"{len(parts)} parts: {said}{f' ({doubtful} of them not valid)' if doubtful else ''}."
 
 

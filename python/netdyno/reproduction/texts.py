@@ -1,0 +1,57 @@
+"""Texts of the report in English and Korean; what systems say of their figures is English data."""
+
+from __future__ import annotations
+
+KOREAN = {
+    "Reproduction of the papers": "논문 재현 결과",
+    "Ours next to the papers’ figures": "측정값과 논문 값 비교",
+    "part": "항목",
+    "measured here": "이 장비의 측정값",
+    "in the paper": "논문 값",
+    "In the paper:": "논문 값:",
+    "Measured here:": "이 장비의 측정값:",
+    "not valid": "무효",
+    "Not measured:": "측정하지 않음:",
+    "measured": "측정함",
+    "not possible here": "이 장비에서 측정 불가",
+    "failed": "실패",
+    "left out for time": "시간 부족으로 제외",
+    "parts": "항목 수",
+    "Quick form: fewer levels and short trials; compare the order of magnitude, not digits.": (
+        "간이 측정: 수준 수를 줄이고 시행을 짧게 했으므로 자릿수 수준으로만 비교하십시오."
+    ),
+    "Some of its trials are not valid: the generator, or this machine, was the limit. The run's report says "
+    "which.": "일부 시행이 무효입니다. 발생기나 이 장비가 한계였으며, 어느 쪽인지는 실행 보고서에 있습니다.",
+    "Differences from the paper, and limits of this machine": "논문과의 차이와 이 장비의 한계",
+    "Language": "언어",
+    "leg": "구성",
+    "frame": "프레임",
+    "throughput": "처리율",
+    "bit rate": "비트 전송률",
+    "of the line": "회선 속도 대비",
+    "limited by": "한계 요인",
+    "trials": "시행",
+    "valid trials": "유효 시행",
+    "generator CPU": "발생기 CPU",
+    "group": "그룹",
+    "devices": "장치",
+    "delivered": "전달",
+    "loss": "손실률",
+    "errors": "오류",
+    "slowest delay": "가장 긴 지연",
+    "attempts": "시도",
+    "success": "성공률",
+    "mean": "평균",
+    "standard deviation": "표준 편차",
+    "variation": "변동 계수",
+    "verdict": "판정",
+    "table": "표",
+    "bench": "벤치",
+    "metric": "지표",
+    "baseline": "기준",
+    "tuned": "튜닝",
+    "change": "변화",
+    "registered": "등록된 사용자",
+    "rate": "속도",
+}
+"""English → Korean."""
