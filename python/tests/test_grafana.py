@@ -89,7 +89,7 @@ def test_panels_have_their_own_place() -> None:
 def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
-        pytest.skip("promtool is not installed")
+        pytest.skip("needs promtool (Debian: prometheus)")
     rules = [{"record": f"board:x{i}", "expr": one} for i, (_, one) in enumerate(expressions())]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": rules}]}))

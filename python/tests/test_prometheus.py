@@ -59,7 +59,7 @@ def test_what_nobody_knows_yet_is_not_there() -> None:
 def test_promtool_finds_no_fault() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
-        pytest.skip("promtool is not installed")
+        pytest.skip("needs promtool (Debian: prometheus)")
     exporter = _exporter()
     exporter.result(Result(id="run-1", name="n", started=""))
     done = subprocess.run(
