@@ -10,9 +10,11 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.switch.chain import steering
+from netdyno.switch.chain.bench import shortened
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import Mutant, mutants
 from netdyno.switch.chain.replicas import Choices, disagreement
+from netdyno.switch.chain.reprogram import between
 from netdyno.switch.chain.sight import Sighting, encapsulation, judge, key
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.steering import CLIENT, Port, Rule, expected
@@ -87,6 +89,17 @@ def test_a_vlan_tag_is_put_on_once_and_taken_off_at_the_end() -> None:
     assert [dict(one.flow.match) for one in rules] == [
         {"udp": "", "tp_dst": "53"}, {"dl_vlan": "103"}, {"dl_vlan": "103"},
     ]  # fmt: skip
+
+
+def test_rules_for_encapsulated_frames_come_first() -> None:
+    """With the whole chain `a` gets plain frames, since replicas follow; with a shorter one it gets headers. While
+    both sets of rules are there, the plain one of `a`, which matches all frames, must not take the others."""
+    plain = {"steering": "nsh", "vnfs": {"a": {"kind": "bridge"}, "c": {"kind": "bridge", "replicas": 2}},
+             "chain": ["a", "c"]}  # fmt: skip
+    made = checked(plain, "x")
+    old, new = steering.rules(made), steering.rules(shortened(made, 1))
+    both = [one for one in between(old, new) if one.source == Port("a", "out")]
+    assert sorted((one.flow.priority, bool(one.flow.match)) for one in both) == [(100, False), (2000, True)]
 
 
 def test_a_service_index_counts_down() -> None:

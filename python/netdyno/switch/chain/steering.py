@@ -27,6 +27,8 @@ CLIENT, SERVER = "client", "server"
 Direction = Literal["forward", "reverse"]
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "reverse")
 FIRST_VLAN, FIRST_INDEX = 101, 255
+TAGGED = 2000
+"""Priority of rules for encapsulated frames: any other rule of a port might match them, too."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
                         cookie=len(made) + 1, in_port=source.name,
                         actions=_actions(edge, before, after, direction),
                         match=_fields(match, direction) if before is None else _tag_fields(before),
-                        priority=priority,
+                        priority=priority if before is None else TAGGED,
                     )  # fmt: skip
                     made.append(Rule(flow, name, direction, source, edge.targets, edge.copies, after))
     return made
