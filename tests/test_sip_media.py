@@ -94,6 +94,24 @@ def test_audio_through_rtpengine_is_what_it_relayed(lab: Lab) -> None:
 
 
 @pytest.mark.sampled(1, of="sip-media-kamailio")
+def test_a_call_on_hold_is_heard_by_one_side_alone_meanwhile(lab: Lab) -> None:
+    """Caller and callee hear each other before and after; while the call is on hold the callee sends nothing."""
+    document = patient(profile.call(options("sip:10.92.0.2", hold=0.7, duration=2.0)))
+    callers = next(one for one in document["groups"] if one["name"] == "callers")
+    callers["model"]["sip"]["scenario"] = {"preset": "held_call"}
+    wanted = experiment(document, server={"driver": "kamailio", "host": "srv", "options": {"role": "proxy"}})
+    done = lab.run("run", lab.write("sip.json", json.dumps(wanted)), "--quiet")
+    assert done.code == 0, done.text
+    count, called = group(done).total.own, group(done, "callees").total.own
+    calls = count["session_requests"]
+    assert count["sessions_completed"] == calls > 3 and called["answers_acknowledged"] == 3 * calls
+    assert count["one_way_audio_calls"] == called["one_way_audio_calls"] == 0
+    assert count["rtp_lost"] == called["rtp_lost"] == 0, (count, called)
+    # three parts of a call against two of them
+    assert 0.55 < called["rtp_sent"] / count["rtp_sent"] < 0.8, (count, called)
+
+
+@pytest.mark.sampled(1, of="sip-media-kamailio")
 def test_early_media_through_kamailio_is_acknowledged_and_heard(lab: Lab) -> None:
     """Each 183 has its PRACK before the call is answered, and audio flows meanwhile."""
     document = patient(profile.call(options("sip:10.92.0.2", early_media=True, ring=0.5, hold=0.6)))

@@ -46,6 +46,26 @@ def test_it_answers_and_counts(transport: str) -> None:
     assert served.counters["responses"] == {"200": 20}
 
 
+def test_a_load_over_ipv6_is_for_the_user_of_the_uri(tmp_path: Path) -> None:
+    with server("uas", listen="[::1]:0", call_auth=False) as served:
+        words = (
+            "--rate",
+            "20/s",
+            "--duration",
+            "300ms",
+            "--warmup",
+            "0s",
+            "--quiet",
+            "--runs",
+            str(tmp_path),
+        )
+        assert served.address.startswith("[::1]:")
+        for verb in ("load", "call"):
+            assert app.call(["sip", verb, f"sip:anna@{served.address}", *words]) in (0, 90)
+    assert served.counters["requests"].keys() == {"OPTIONS", "INVITE", "ACK", "BYE"}
+    assert served.counters["responses"].keys() == {"180", "200"}
+
+
 def test_a_share_is_rejected_and_the_rest_is_not() -> None:
     with server("uas", error_share=0.5, error_status=500, seed=4) as served:
         found = [ask(served.address, number=n).status for n in range(60)]

@@ -24,6 +24,7 @@ PRESETS = (
     "unregister",
     "call",
     "early-media",
+    "held-call",
     "cancel",
     "redirect",
     "options",

@@ -9,7 +9,7 @@ use protocol::meter::record;
 use protocol::model::Cx;
 use protocol::time::Time;
 use rand::Rng;
-use sip_core::sdp::{Session as Sdp, answer, check_answer, offer};
+use sip_core::sdp::{Direction, Session as Sdp, answer, check_answer, offer};
 use sip_media::{PeerView, Session, Summary, e_model};
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ impl UserAgent {
         }
     }
 
-    /// The session description of a request: an offer, where calls have audio.
-    pub(super) fn describe_session(&mut self, cx: &mut Cx<'_>, calls: bool, out: &mut Vec<u8>) {
+    /// The session description of a request: an offer, where calls have audio. `hold`: we want to hear nothing.
+    pub(super) fn describe_session(&mut self, cx: &mut Cx<'_>, calls: bool, hold: bool, out: &mut Vec<u8>) {
         let config = Arc::clone(&self.config);
         let elsewhere = self.has_media_elsewhere();
         let (Some(media), Some(at), false) = (&config.media, self.media_address, elsewhere) else {
@@ -78,7 +78,11 @@ impl UserAgent {
         if call.offer.is_none() {
             call.version += 1;
         }
-        let description = offer(&media.audio(at), cx.device.into(), call.version);
+        let mut audio = media.audio(at);
+        if hold {
+            audio.direction = Direction::new(audio.direction.sends(), false);
+        }
+        let description = offer(&audio, cx.device.into(), call.version);
         append(&description, config.sdp_size, out);
         call.offer = Some(description);
     }
@@ -94,7 +98,7 @@ impl UserAgent {
             // a provisional response had it, and the final one repeats it (RFC 3261 section 13.3.1.1)
             return match self.media.as_ref().and_then(|call| call.answer.as_ref()) {
                 Some(answer) => append(answer, config.sdp_size, out),
-                None => self.describe_session(cx, false, out),
+                None => self.describe_session(cx, false, false, out),
             };
         };
         let version = self.media.as_ref().map_or(1, |call| call.version + 1);

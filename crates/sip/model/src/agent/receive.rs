@@ -368,7 +368,10 @@ impl UserAgent {
             self.begin_media(cx);
             cx.delay(answered, crate::description::delay::ANSWER_SIGNAL);
             cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
-            self.tell(cx, bytes, Event::Request(Method::Ack));
+            // that to a re-INVITE is of no step
+            if self.awaits(Method::Ack) {
+                self.tell(cx, bytes, Event::Request(Method::Ack));
+            }
         }
     }
 
@@ -436,6 +439,13 @@ impl UserAgent {
             Method::Bye => {
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);
                 self.respond(cx, false, 481, reason(481), b"", b"");
+            }
+            // a re-INVITE (section 14.2): what it offers is taken
+            Method::Invite if ours && self.in_session() => {
+                let mut body = Vec::new();
+                self.answer_session(cx, &mut body);
+                self.respond(cx, true, 200, reason(200), b"", &body);
+                self.begin_media(cx);
             }
             Method::Invite => {
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);

@@ -283,7 +283,7 @@ impl UserAgent {
         }
         let mut body = Vec::with_capacity(if request.sdp { SESSION.max(config.sdp_size) } else { 0 });
         if request.sdp {
-            self.describe_session(cx, true, &mut body);
+            self.describe_session(cx, true, request.hold, &mut body);
         } else if let Some(template) = &request.body {
             self.render(template, cx, &mut body);
         }

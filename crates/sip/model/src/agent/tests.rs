@@ -2,6 +2,7 @@
 
 mod dialogs;
 mod forks;
+mod hold;
 mod reliable;
 mod steps;
 

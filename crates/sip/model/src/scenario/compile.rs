@@ -65,6 +65,7 @@ pub(crate) struct Request {
     pub body: Option<Template>,
     pub content_type: Box<str>,
     pub sdp: bool,
+    pub hold: bool,
     pub expires: Option<u64>,
 }
 
@@ -303,6 +304,8 @@ impl Compiler<'_> {
         let method = method(&send.method, "method")?;
         let both = send.sdp && send.body.is_some();
         Problem::unless(!both, "body", || "is given, and sdp too".into(), "keep one of them")?;
+        let holds = send.sdp || !send.hold;
+        Problem::unless(holds, "hold", || "has no session description".into(), "add \"sdp\": true")?;
         let binds = method == Method::Register || matches!(method, Method::Subscribe | Method::Publish);
         let lifetime = send.expires.is_none() || binds;
         Problem::unless(
@@ -321,6 +324,7 @@ impl Compiler<'_> {
             body: send.body.as_deref().map(|body| Template::with(body, "body", self.data)).transpose()?,
             content_type: send.content_type.as_deref().unwrap_or("text/plain").into(),
             sdp: send.sdp,
+            hold: send.hold,
             expires: send.expires.map(seconds),
         })
     }

@@ -20,6 +20,8 @@ pub enum Preset {
     StayRegistered,
     /// INVITE → 18x → 200, ACK, hold, BYE → 200.
     Call,
+    /// A call that is put on hold and resumed by a re-INVITE each, after `hold`, and ended after another `hold`.
+    HeldCall,
     /// INVITE → 18x, CANCEL → 200, 487.
     Cancel,
     /// INVITE → 3xx.
@@ -107,6 +109,14 @@ impl Preset {
             Self::Call => {
                 let (ack, bye) = (Step::Send(send("ACK")), Step::Send(send("BYE")));
                 vec![invite(), passing("180-199"), status("200"), ack, hold, bye, status("200")]
+            }
+            Self::HeldCall => {
+                let offer = |hold| Step::Send(SendStep { sdp: true, hold, ..send("INVITE") });
+                let (ack, bye) = (|| Step::Send(send("ACK")), Step::Send(send("BYE")));
+                let first = vec![invite(), passing("180-199"), status("200"), ack(), hold.clone()];
+                let held = vec![offer(true), status("200"), ack(), hold.clone()];
+                let resumed = vec![offer(false), status("200"), ack(), hold, bye, status("200")];
+                [first, held, resumed].concat()
             }
             Self::EarlyMedia => {
                 let supported = [("Supported".to_owned(), "100rel".to_owned())].into();

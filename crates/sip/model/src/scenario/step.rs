@@ -54,6 +54,9 @@ pub struct SendStep {
     /// Whether the body is a session description of our own. Default `false`.
     #[serde(default)]
     pub sdp: bool,
+    /// With `sdp`: whether it puts the call on hold: we send audio and want none (RFC 3264 section 8.4). Default `false`.
+    #[serde(default)]
+    pub hold: bool,
     /// For REGISTER: lifetime of the binding; `0s` removes it. Default: that of the model.
     #[serde(default)]
     pub expires: Option<Interval>,
