@@ -24,7 +24,7 @@ from netdyno.sip.uri import parse
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("sipp"), reason="sipp is not installed"),
-    pytest.mark.sampled(4, of="sipp"),
+    pytest.mark.sampled(3, of="sipp"),
 ]
 
 

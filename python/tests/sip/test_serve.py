@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from ports import free_port
 
 from netdyno.cli import app
@@ -46,6 +47,7 @@ def test_it_answers_and_counts(transport: str) -> None:
     assert served.counters["responses"] == {"200": 20}
 
 
+@pytest.mark.sampled(1, of="sip-serve-loads")
 def test_a_load_over_ipv6_is_for_the_user_of_the_uri(tmp_path: Path) -> None:
     with server("uas", listen="[::1]:0", call_auth=False) as served:
         words = (
@@ -64,6 +66,22 @@ def test_a_load_over_ipv6_is_for_the_user_of_the_uri(tmp_path: Path) -> None:
             assert app.call(["sip", verb, f"sip:anna@{served.address}", *words]) in (0, 90)
     assert served.counters["requests"].keys() == {"OPTIONS", "INVITE", "ACK", "BYE"}
     assert served.counters["responses"].keys() == {"180", "200"}
+
+
+@pytest.mark.sampled(1, of="sip-serve-loads")
+def test_the_example_of_a_transfer_ends_both_calls(tmp_path: Path) -> None:
+    example = Path(__file__).parents[3] / "examples" / "sip-transfer.yaml"
+    with server("proxy", domain="example.net", call_auth=False, users=[]) as served:
+        document = yaml.safe_load(example.read_text())
+        document["targets"]["proxy"] = f"sip://{served.address}"
+        document["phases"]["measure"] = "1s"
+        profile = tmp_path / "transfer.yaml"
+        profile.write_text(yaml.safe_dump(document))
+        assert app.call(["run", str(profile), "--quiet", "--runs", str(tmp_path / "runs")]) in (0, 90)
+    count = served.counters["requests"]
+    assert count["REFER"] == count["NOTIFY"] > 3
+    # the call that is transferred, and that to the target
+    assert served.counters["calls_answered"] == served.counters["calls_ended"] == 2 * count["REFER"]
 
 
 def test_a_share_is_rejected_and_the_rest_is_not() -> None:
