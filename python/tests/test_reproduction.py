@@ -84,6 +84,13 @@ def test_a_search_becomes_a_row_for_each_leg_and_size(tmp_path: Path) -> None:
     assert "limit: ours" in found.finding and len(found.rows) == 15
     ElementTree.fromstring(found.plots[0])
     assert not found.valid, "its search is incomplete"
+    # a search of a profile names its parts by size alone
+    sizes = json.loads(json.dumps(document))
+    sizes["search"]["parts"] = [
+        one | {"leg": "", "size": "", "name": "76B"} for one in sizes["search"]["parts"][:1]
+    ]
+    (tcp,) = [one for one in iot.parts(True) if one.name == "table-2"]
+    assert tcp.summary and tcp.summary(sizes, tmp_path).rows[0][:2] == ("netdyno, one core", "76B")
     none = json.loads(json.dumps(document))
     none["search"]["valid"] = True
     for one in none["search"]["parts"]:

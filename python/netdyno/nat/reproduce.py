@@ -18,14 +18,14 @@ KERNEL = {"figure-7": "l2fwd,run-to-completion,pipeline", "figure-8": "l2fwd,run
 """Legs that need neither root nor nftables."""
 FIGURES = (
     (
-        "figure-7", "Upstream throughput by frame size", 120, 3600,
+        "figure-7", "Upstream throughput by frame size", 130, 3600,
         "64 B: 15.5 times the kernel's NAT (pipeline); from 256 B on near the line rate of 10 Gbit/s",
     ),
     (
-        "figure-8", "Downstream throughput by frame size", 120, 3600,
+        "figure-8", "Downstream throughput by frame size", 130, 3600,
         "64 B: 14.7 (pipeline) and 10.4 times (run to completion) the kernel's NAT",
     ),
-    ("figure-9", "Upstream throughput by core set", 90, 1500, "core set 1, over two sockets, is slowest"),
+    ("figure-9", "Upstream throughput by core set", 110, 1500, "core set 1, over two sockets, is slowest"),
     (
         "figure-10", "Upstream throughput with two stages on one core", 60, 3000,
         "validity with NAT is fastest (4.3 Gbit/s), NAT with TX slowest",
@@ -42,7 +42,7 @@ def parts(quick: bool) -> Sequence[Part]:
 def _part(name: str, title: str, short: int, long: int, paper: str, quick: bool, without: str) -> Part:
     command = ["nat", "bench", name, "--goal", "pdr", "--json"]
     if quick:
-        command += ["--quick", "--sizes", "64", "--resolution", "10%", "--repeat", "1"]
+        command += ["--quick", "--sizes", "64", "--resolution", "5%", "--repeat", "1"]
     differences = list(PORTS)
     if without and name in KERNEL:
         command += ["--legs", KERNEL[name]]

@@ -24,7 +24,7 @@ def parts(quick: bool) -> Sequence[Part]:
     folder = paths.data("experiments") / "iot"
     tcp = ["bench", "throughput", str(folder / "tcp.yaml"), "--goal", "pdr", "--json"]
     tcp += (
-        ["--sizes", "76,512,1024,8950", "--duration", "500ms", "--resolution", "10%", "--repeat", "1"]
+        ["--sizes", "76,512,1024,8950", "--duration", "500ms", "--resolution", "5%", "--repeat", "1"]
         if quick
         else ["--sizes", "76,128,256,512,1024,1518,8950", "--duration", "30s", "--resolution", "5%",
               "--repeat", "5"]
@@ -34,7 +34,7 @@ def parts(quick: bool) -> Sequence[Part]:
     return (
         Part(
             "table-2", "TCP frames by size between two joined ports, one core", TCP_PAPER, tcp, _tcp,
-            90 if quick else 5400,
+            110 if quick else 5400,
             (
                 "two joined ports in memory in place of two joined 10 Gbit/s NICs",
                 "the highest rate with at most 0.5 % loss is searched for; the paper counts sent packets",

@@ -46,7 +46,9 @@ def summary(document: Mapping[str, object], only: str = "") -> Summary:
 
 
 def _names(part: SearchPart, only: str) -> tuple[str, str]:
-    return part.leg or only or part.name, part.size or quantities.NONE
+    if part.leg:
+        return part.leg, part.size or quantities.NONE
+    return (only, part.name) if only else (part.name, quantities.NONE)
 
 
 def _figures(part: SearchPart, found: SearchFinding) -> Sequence[str]:

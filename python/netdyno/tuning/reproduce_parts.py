@@ -19,17 +19,17 @@ DIFFERENCES = (
     "the load is the paper's by the number of cores here, of its 24",
     "parameters of NIC rings are skipped: there is no NIC",
 )
-QUICK = ("parameters of the whole machine are skipped: they need a virtual machine", "times are a tenth")
+QUICK = ("parameters of the whole machine are skipped: they need a virtual machine", "times are a twentieth")
 
 
 def parts(quick: bool) -> Sequence[Part]:
-    """Tables 7 to 9. `quick`: a tenth of the times, no virtual machine."""
+    """Tables 7 to 9. `quick`: a twentieth of the times, no virtual machine."""
     command = ["tune", "reproduce", "paper", "--json", "--figures", FOLDER]
-    command += ["--length", "0.1", "--spare", "8", "--no-vm"] if quick else []
+    command += ["--length", "0.05", "--spare", "8", "--no-vm"] if quick else []
     missing = needs.root() or needs.programs("ab", "wrk", "iperf3", "nginx")
     title = "Two sets of kernel parameters against the defaults"
     differences = (*DIFFERENCES, *(QUICK if quick else ()))
-    return [Part("tables-7-9", title, PAPER, command, _summary, 480 if quick else 4800, differences, missing)]
+    return [Part("tables-7-9", title, PAPER, command, _summary, 330 if quick else 4800, differences, missing)]
 
 
 def _summary(document: Mapping[str, Any], folder: Path) -> Summary:
