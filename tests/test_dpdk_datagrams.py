@@ -131,6 +131,7 @@ def test_nobody_there_is_told_alike_over_both(lab: Lab, far: Wire) -> None:
     groups = [
         group("closed", f"coap://{Wire.FAR}", coap),
         group("absent", "coap://10.91.0.77", coap),
+        group("silent", "ping://10.91.0.77", {"ping": {"interval": "200ms"}}),
     ]
     causes = []
     for done in both(lab, far, *groups, measure="4s"):
@@ -139,6 +140,8 @@ def test_nobody_there_is_told_alike_over_both(lab: Lab, far: Wire) -> None:
             assert one.total.messages_delivered == 0
             failures = one.total.model_dump()["failures"]
             told[one.name] = {kind for kind, count in failures.items() if count}
+        # the error about one request may come when the next has been sent, which then has none
+        told["closed"].discard("unanswered")
         causes.append(told)
     assert causes[0] == causes[1]
     assert causes[0]["closed"] == {"refused"}
