@@ -1,7 +1,9 @@
-//! Devices over DPDK ports: the [stack] of each port, driven by the worker of its devices.
+//! Devices and servers over DPDK ports: the [stack] of each port, driven by the worker of its devices or connections.
 //!
 //! ```text
-//!  device::Worker ──► Endpoint (here) ──► stack ──► frames ──► port
+//!  device::Worker ──► Endpoint ──┐
+//!                                ├─ (here) ──► stack ──► frames ──► port
+//!  service ─────────► Network ───┘
 //! ```
 
 mod check;
@@ -9,27 +11,21 @@ mod conn;
 mod datagrams;
 mod endpoint;
 mod link;
+mod open;
 mod port;
+mod server;
 
 pub use check::check;
+pub use server::{ListeningPort, PortNetwork};
 
-use dataplane::link_up;
-use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
 use dataplane::workers;
-use dpdk::{Eal, EalOptions, NodePools};
-use element::capture::Taps;
 use endpoint::OnItsWay;
-use port::StackPort;
 use protocol::target::Carrier;
 use run::{Control, Plan, Sample, SetupError, Transport};
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-
-/// Packets in the pool that the ports of a NUMA node share, and their room.
-const PACKETS: u32 = 16_383;
-const ROOM: u16 = 2_048;
 
 /// The transport.
 #[derive(Debug)]
@@ -51,47 +47,19 @@ impl DpdkDevices {
 
     /// Open the ports, and give each a stack for its groups.
     fn open(&self, plan: &Plan, control: &Control) -> Result<OnItsWay, SetupError> {
-        let settings = &self.settings;
-        let options = EalOptions {
-            huge_pages: settings.huge_pages,
-            memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),
-            pci: settings.ports.iter().filter_map(|port| pci(&port.device)).collect(),
-            extra: Vec::new(),
-        };
-        has_memory("transport.dpdk.memory", settings.memory.0, settings.huge_pages)?;
-        let eal = Eal::start(&options).map_err(|why| setup_error("transport.dpdk", &why))?;
-        let pools =
-            NodePools::new(eal, PACKETS, ROOM).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
-        let port_of = groups(plan, settings);
-        let taps: Vec<Taps> = settings.ports.iter().map(|_| Taps::new(1)).collect();
-        let mut order: Vec<usize> = (0..settings.ports.len()).collect();
-        order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));
-        let mut opened: Vec<OpenPort<'_>> = Vec::new();
-        for index in order {
-            let mine = plan.groups.iter().filter(|group| port_of.get(&group.name) == Some(&index));
-            let needs = PortNeeds {
-                sources: mine.flat_map(|group| group.sources.iter().copied()).collect(),
-                steady: true,
-                ..PortNeeds::default()
-            };
-            let (port, taps) = (&settings.ports[index], &taps[index]);
-            let attempt = || ports::open(eal, (index, port, taps), &pools, &needs);
-            opened.push(link_up::open(port, control, attempt)?);
-        }
-        opened.sort_by_key(|port| port.index);
-        link_up::links(&opened, control)?;
-        opened.iter_mut().for_each(OpenPort::announce);
+        let port_of = groups(plan, &self.settings);
+        let number = &port_of;
+        let mine =
+            |index: usize| plan.groups.iter().filter(move |group| number.get(&group.name) == Some(&index));
+        let sources =
+            |index: usize| mine(index).flat_map(|group| group.sources.iter().copied()).collect::<Vec<_>>();
         let devices = |index: usize, streams: bool| -> usize {
-            let mine = plan.groups.iter().filter(|group| port_of.get(&group.name) == Some(&index));
-            let alike = mine.filter(|group| (group.scheme.carrier == Carrier::Stream) == streams);
+            let alike = mine(index).filter(|group| (group.scheme.carrier == Carrier::Stream) == streams);
             alike.map(|group| group.devices as usize).sum()
         };
-        let stacks = opened.into_iter().map(|open| {
-            let index = open.index;
-            StackPort::new(open, (devices(index, true), devices(index, false)), plan.profile.seed)
-        });
-        let stacks = stacks.collect::<Result<Vec<_>, _>>()?;
-        Ok(OnItsWay { eal, ports: stacks, port_of })
+        let room = |index: usize| (devices(index, true), devices(index, false));
+        let opened = open::open(&self.settings, control, plan.profile.seed, sources, room)?;
+        Ok(OnItsWay { eal: opened.eal, ports: opened.ports, port_of })
     }
 }
 

@@ -3,9 +3,13 @@
 use crate::signals;
 use crate::standard_input::{self, print};
 use clap::Args;
+use endpoint::ListeningPort;
+use profile::Dpdk;
 use run::SetupError;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use service::{Settings, listen::Listener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Time between two lines of counters.
@@ -21,11 +25,29 @@ pub struct Service {
     settings: Option<String>,
 }
 
+/// Settings of a server, and the DPDK port that it serves on, if it is to use one.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct Wanted {
+    settings: Settings,
+    dpdk: Option<Dpdk>,
+}
+
+impl TryFrom<Value> for Wanted {
+    type Error = serde_json::Error;
+
+    fn try_from(mut value: Value) -> Result<Self, Self::Error> {
+        let port = value.as_object_mut().and_then(|object| object.remove("port"));
+        let transport = port.map(|port| serde_json::from_value(json!({"ports": [port]})));
+        Ok(Self { settings: serde_json::from_value(value)?, dpdk: transport.transpose()? })
+    }
+}
+
 /// Serve. Standard output gets `{"ready": …}`, then `{"counters": …}` every second or as `--settings` says, and at the end.
 pub fn run(args: &Service) -> Result<(), SetupError> {
     let unwatched =
         |error: std::io::Error| SetupError::new("ND-92-05", "signals", error.to_string(), "See ulimit -a");
-    let (settings, stop): (Settings, _) = match &args.settings {
+    let (wanted, stop): (Wanted, _) = match &args.settings {
         None => standard_input::settings("service", HELP)?,
         Some(text) => {
             let wrong = |error: serde_json::Error| {
@@ -38,21 +60,55 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
         }
     };
     let asked = signals::raised_by(&signals::SHOW).map_err(unwatched)?;
+    let Wanted { settings, dpdk } = wanted;
     settings.check().map_err(|error| SetupError::new("ND-104-04", error.at, error.what, HELP))?;
-    let at = settings.listen.to_string();
-    let failed = |error: std::io::Error| {
-        SetupError::new(
-            "ND-92-10",
-            at.clone(),
-            error.to_string(),
-            "Use --listen with another address or port",
-        )
-    };
-    let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
-    print(&json!({"ready": {"address": listener.local()}, "pid": std::process::id()}));
     let every = args.settings.is_none().then_some(EVERY);
     let told = |counters: &_| print(&json!({"counters": counters}));
-    let counters = listener.serve(&settings, &stop, &asked, every, told).map_err(failed)?;
+    let ready =
+        |address: SocketAddr| print(&json!({"ready": {"address": address}, "pid": std::process::id()}));
+    let counters = match dpdk {
+        Some(transport) => {
+            fits(&settings, &transport)?;
+            let listening = ListeningPort::open(&transport, settings.listen)?;
+            ready(listening.local());
+            let networks = vec![move || listening.arrive()];
+            let lost = |error: std::io::Error| {
+                SetupError::new("ND-91-01", "port", error.to_string(), "See what ended it")
+            };
+            service::listen::serve(networks, &settings, &stop, &asked, every, told).map_err(lost)?
+        }
+        None => {
+            let at = settings.listen.to_string();
+            let failed = |error: std::io::Error| {
+                let fix = "Use --listen with another address or port";
+                SetupError::new("ND-92-10", at.clone(), error.to_string(), fix)
+            };
+            let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
+            ready(listener.local());
+            listener.serve(&settings, &stop, &asked, every, told).map_err(failed)?
+        }
+    };
     print(&json!({"counters": counters, "end": true}));
+    Ok(())
+}
+
+/// Whether a DPDK port can serve so: it has the address that is listened at.
+fn fits(settings: &Settings, transport: &Dpdk) -> Result<(), SetupError> {
+    let conflict = |at: &str, what: &str, fix: &str| Err(SetupError::new("ND-104-07", at, what, fix));
+    if settings.workers > 1 {
+        return conflict(
+            "workers",
+            "one worker drives all connections of a DPDK port",
+            "Leave --workers out",
+        );
+    }
+    if settings.listen.port() == 0 {
+        return conflict("listen", "a DPDK port has no free port to pick", "Give --listen a port");
+    }
+    let mut addresses = transport.ports.iter().flat_map(|port| &port.ip.0);
+    if !addresses.any(|own| own.ip == settings.listen.ip()) {
+        let what = "the DPDK port does not have the address that is listened at";
+        return conflict("port.ip", what, "Give both the same address");
+    }
     Ok(())
 }

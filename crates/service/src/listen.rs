@@ -1,12 +1,17 @@
-//! Services over the kernel's TCP: one epoll set per worker.
+//! Services over TCP: the kernel's, with one epoll set per worker, or another [`Network`].
 
 mod connection;
+mod kernel;
+mod network;
 mod worker;
+
+pub use network::{Event, Network};
 
 use crate::http::Http;
 use crate::mqtt::Mqtt;
 use crate::settings::Protocol;
 use crate::{Counters, Settings};
+use kernel::Kernel;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -55,47 +60,60 @@ impl Listener {
         stop: &AtomicBool,
         asked: &AtomicBool,
         every: Option<Duration>,
-        mut told: impl FnMut(&Counters),
+        told: impl FnMut(&Counters),
     ) -> io::Result<Counters> {
         raise_file_limit();
-        let board = Board::new(self.sockets.len());
-        let ended: io::Result<()> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..)
-                .zip(self.sockets)
-                .map(|(number, socket)| {
-                    let settings =
-                        Settings { seed: settings.seed.wrapping_add(2 * number as u64), ..settings.clone() };
-                    let board = &board;
-                    scope.spawn(move || {
-                        let ended = work(number, socket, &settings, board);
-                        // one that cannot go on ends all
-                        board.over.store(true, Ordering::Relaxed);
-                        ended
-                    })
-                })
-                .collect();
-            let mut last = Instant::now();
-            while !stop.load(Ordering::Relaxed) && !board.over.load(Ordering::Relaxed) {
-                thread::sleep(TURN);
-                let wants = asked.swap(false, Ordering::Relaxed);
-                if wants {
-                    board.ask();
-                }
-                if wants || every.is_some_and(|every| last.elapsed() >= every) {
-                    last = Instant::now();
-                    told(&board.sum());
-                }
-            }
-            board.over.store(true, Ordering::Relaxed);
-            let panicked = |_| Err(io::Error::other("a worker panicked"));
-            workers.into_iter().try_for_each(|one| one.join().unwrap_or_else(panicked))
-        });
-        ended.map(|()| board.sum())
+        let networks = self.sockets.into_iter().map(|socket| move || Kernel::new(socket)).collect();
+        serve(networks, settings, stop, asked, every, told)
     }
 }
 
-fn work(number: usize, socket: TcpListener, settings: &Settings, board: &Board) -> io::Result<()> {
-    let mut worker = Worker::new(socket, settings.delay_ns)?;
+/// Serve over these networks until `stop`, each made on the thread of its worker, as [`Listener::serve`] does.
+pub fn serve<N: Network>(
+    networks: Vec<impl FnOnce() -> io::Result<N> + Send>,
+    settings: &Settings,
+    stop: &AtomicBool,
+    asked: &AtomicBool,
+    every: Option<Duration>,
+    mut told: impl FnMut(&Counters),
+) -> io::Result<Counters> {
+    let board = Board::new(networks.len());
+    let ended: io::Result<()> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..)
+            .zip(networks)
+            .map(|(number, network)| {
+                let settings =
+                    Settings { seed: settings.seed.wrapping_add(2 * number as u64), ..settings.clone() };
+                let board = &board;
+                scope.spawn(move || {
+                    let ended = network().and_then(|network| work(number, network, &settings, board));
+                    // one that cannot go on ends all
+                    board.over.store(true, Ordering::Relaxed);
+                    ended
+                })
+            })
+            .collect();
+        let mut last = Instant::now();
+        while !stop.load(Ordering::Relaxed) && !board.over.load(Ordering::Relaxed) {
+            thread::sleep(TURN);
+            let wants = asked.swap(false, Ordering::Relaxed);
+            if wants {
+                board.ask();
+            }
+            if wants || every.is_some_and(|every| last.elapsed() >= every) {
+                last = Instant::now();
+                told(&board.sum());
+            }
+        }
+        board.over.store(true, Ordering::Relaxed);
+        let panicked = |_| Err(io::Error::other("a worker panicked"));
+        workers.into_iter().try_for_each(|one| one.join().unwrap_or_else(panicked))
+    });
+    ended.map(|()| board.sum())
+}
+
+fn work(number: usize, network: impl Network, settings: &Settings, board: &Board) -> io::Result<()> {
+    let mut worker = Worker::new(network, settings.delay_ns);
     match settings.protocol {
         Protocol::Http => worker.run(&mut Http::new(settings), number, board),
         Protocol::Mqtt => worker.run(&mut Mqtt::new(settings), number, board),

@@ -11,7 +11,7 @@ from netdyno import units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.core.server import Server
-from netdyno.errors import PASS
+from netdyno.errors import PASS, Error
 from netdyno.export import prometheus
 from netdyno.export.server_metrics import ServerMetrics
 
@@ -27,6 +27,25 @@ def serve(
     listen: Annotated[
         str | None,
         typer.Option(help="Default 127.0.0.1:8080 or :1883.", metavar="ADDRESS:PORT"),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve on this DPDK port, which gets the address of --listen, like af_packet:veth1.",
+            metavar="DEVICE",
+        ),
+    ] = None,
+    prefix: Annotated[
+        int | None,
+        typer.Option(
+            help="With --port: prefix length of its network.",
+            metavar="N",
+            parser=values.whole("--prefix", 0, 128),
+        ),
+    ] = None,
+    gateway: Annotated[
+        str | None,
+        typer.Option(help="With --port and --prefix: router to other networks.", metavar="ADDRESS"),
     ] = None,
     workers: Annotated[
         int,
@@ -90,6 +109,7 @@ def serve(
         netdyno serve http --listen 192.0.2.1:80 --workers 4
         netdyno serve mqtt --delay 20ms --drop 1%
         netdyno serve http --errors 5% --duration 60s --json
+        netdyno serve mqtt --listen 10.0.0.2:1883 --port af_packet:veth1
     """
     settings: dict[str, Any] = {
         "protocol": protocol,
@@ -102,6 +122,14 @@ def serve(
         "drop_share": drop or 0.0,
         "seed": seed,
     }
+    if port:
+        settings["port"] = _port(settings["listen"], port, prefix, gateway)
+    elif prefix is not None or gateway:
+        raise Error(
+            "ND-104-74",
+            f"{'--prefix' if gateway is None else '--gateway'} is for a DPDK port",
+            fix="Name one with --port",
+        )
     exported = ServerMetrics(protocol)
     if metrics:
         registry = CollectorRegistry()
@@ -118,3 +146,10 @@ def serve(
         rows = [(name.replace("_", " "), f"{value:,}") for name, value in counters.items()]
         console.table(["counter", "value"], rows, right=["value"])
     raise typer.Exit(PASS)
+
+
+def _port(listen: str, device: str, prefix: int | None, gateway: str | None) -> dict[str, Any]:
+    """A DPDK port with the address that is listened at."""
+    address = listen.rpartition(":")[0].strip("[]")
+    ip = address if prefix is None else f"{address}/{prefix}"
+    return {"name": "server", "device": device, "ip": ip, **({"gateway": gateway} if gateway else {})}

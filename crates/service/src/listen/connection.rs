@@ -1,8 +1,7 @@
 //! One connection: what came and was not used, and what waits to be sent.
 
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
-use std::net::TcpStream;
+use super::network::Network;
+use std::io::ErrorKind;
 
 /// Bytes that say nothing.
 static FILL: [u8; 64 << 10] = [b'x'; 64 << 10];
@@ -24,8 +23,8 @@ pub(super) enum Stage {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub stream: TcpStream,
+pub(super) struct Connection<S> {
+    pub stream: S,
     pub stage: Stage,
     /// The peer sends no more.
     pub ended: bool,
@@ -37,14 +36,14 @@ pub(super) struct Connection {
     fill: usize,
     /// Bytes that wait for their time.
     pub delayed: usize,
-    /// Whether epoll waits for room to send.
+    /// Whether room to send is waited for.
     pub waits_for_room: bool,
-    /// Whether epoll waits for what comes.
+    /// Whether input is waited for.
     pub waits_for_input: bool,
 }
 
-impl Connection {
-    pub fn new(stream: TcpStream) -> Self {
+impl<S> Connection<S> {
+    pub fn new(stream: S) -> Self {
         Self {
             stream,
             stage: Stage::Open,
@@ -69,7 +68,7 @@ impl Connection {
         self.fill > 0 || self.unsent() + self.delayed > FULL
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, network: &mut impl Network<Stream = S>, bytes: &[u8]) {
         if self.unsent() > SLOW {
             self.stage = Stage::Gone;
             return;
@@ -79,22 +78,22 @@ impl Connection {
             self.output.extend_from_slice(bytes);
             return;
         }
-        let taken = self.push(bytes);
+        let taken = self.push(network, bytes);
         if taken < bytes.len() {
             self.output.extend_from_slice(&bytes[taken..]);
         }
     }
 
-    pub fn fill(&mut self, length: usize) {
+    pub fn fill(&mut self, network: &mut impl Network<Stream = S>, length: usize) {
         self.fill += length;
-        self.flush();
+        self.flush(network);
     }
 
     /// Send what waits.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, network: &mut impl Network<Stream = S>) {
         if self.sent < self.output.len() {
             let waiting = std::mem::take(&mut self.output);
-            self.sent += self.push(&waiting[self.sent..]);
+            self.sent += self.push(network, &waiting[self.sent..]);
             self.output = waiting;
             if self.sent < self.output.len() {
                 return;
@@ -103,21 +102,21 @@ impl Connection {
             (self.output, self.sent) = (Vec::new(), 0);
         }
         while self.fill > 0 {
-            match self.push(&FILL[..self.fill.min(FILL.len())]) {
+            match self.push(network, &FILL[..self.fill.min(FILL.len())]) {
                 0 => break,
                 taken => self.fill -= taken,
             }
         }
     }
 
-    /// What the kernel takes.
-    fn push(&mut self, mut bytes: &[u8]) -> usize {
+    /// What the network takes.
+    fn push(&mut self, network: &mut impl Network<Stream = S>, mut bytes: &[u8]) -> usize {
         let all = bytes.len();
         while !bytes.is_empty() && self.stage != Stage::Gone {
-            match send(&self.stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            match network.send(&mut self.stream, bytes) {
                 Ok(taken) => bytes = &bytes[taken..],
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => self.stage = Stage::Gone,
             }
         }
@@ -125,10 +124,10 @@ impl Connection {
     }
 
     /// Go on to the end, if everything is sent; whether it lingers from now on.
-    pub fn finish(&mut self) -> bool {
+    pub fn finish(&mut self, network: &mut impl Network<Stream = S>) -> bool {
         let ready = self.stage == Stage::Finishing && self.unsent() == 0 && self.delayed == 0;
         if ready {
-            let said = shutdown(&self.stream, Shutdown::Write);
+            let said = network.end(&mut self.stream);
             self.stage = if said.is_ok() { Stage::Lingering } else { Stage::Gone };
             self.input = Vec::new();
         }

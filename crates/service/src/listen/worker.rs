@@ -2,33 +2,23 @@
 
 use super::Board;
 use super::connection::{Connection, Stage};
+use super::network::{Event, Network};
 use crate::output::Action;
 use crate::{ConnectionId, Output, Service};
-use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Events that are taken at a time.
-const EVENTS: usize = 256;
+/// Connections that are accepted at a time.
+const ACCEPTED: usize = 256;
 /// Longest wait, so that the end is noticed.
 const TURN: Duration = Duration::from_millis(50);
 /// How long a peer has to close after the server has.
 const LINGER: u64 = 1_000_000_000;
-/// How long nothing is accepted after the process had no room for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of memory for replies that are kept for the next ones.
 const KEPT: usize = 16 << 20;
-/// The event of the socket that listens.
-const ACCEPT: u64 = u64::MAX;
 
 /// What waits for its time.
 #[derive(Debug)]
@@ -38,17 +28,15 @@ enum Delayed {
     Close,
 }
 
-#[derive(Debug, Default)]
-struct Slot {
+struct Slot<S> {
     generation: u32,
-    connection: Option<Connection>,
+    connection: Option<Connection<S>>,
 }
 
-pub(super) struct Worker {
-    listener: TcpListener,
-    epoll: OwnedFd,
-    events: Vec<epoll::Event>,
-    slots: Vec<Slot>,
+pub(super) struct Worker<N: Network> {
+    network: N,
+    events: Vec<Event>,
+    slots: Vec<Slot<N::Stream>>,
     free: Vec<u32>,
     /// When services are to be called; `true`: a connection has lingered long enough.
     timers: BinaryHeap<Reverse<(u64, ConnectionId, bool)>>,
@@ -60,17 +48,13 @@ pub(super) struct Worker {
     touched: Vec<u32>,
     buffer: Vec<u8>,
     began: Instant,
-    pauses_until: Option<Instant>,
 }
 
-impl Worker {
-    pub fn new(listener: TcpListener, delay: u64) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(ACCEPT), EventFlags::IN)?;
-        Ok(Self {
-            listener,
-            epoll,
-            events: Vec::with_capacity(EVENTS),
+impl<N: Network> Worker<N> {
+    pub fn new(network: N, delay: u64) -> Self {
+        Self {
+            network,
+            events: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
             timers: BinaryHeap::new(),
@@ -80,8 +64,7 @@ impl Worker {
             touched: Vec::new(),
             buffer: vec![0; 64 << 10],
             began: Instant::now(),
-            pauses_until: None,
-        })
+        }
     }
 
     /// Serve until all are to end; leave the counts on the board now and then, and when they are asked for.
@@ -94,9 +77,9 @@ impl Worker {
             self.out.now = self.now();
             for at in 0..self.events.len() {
                 let event = self.events[at];
-                match event.data.u64() {
-                    ACCEPT => self.accept(service)?,
-                    slot => self.ready(slot as u32, event.flags, service),
+                match event {
+                    Event::Accept => self.accept(service)?,
+                    Event::Ready { slot, room, input } => self.ready(slot, (room, input), service),
                 }
             }
             self.due(service);
@@ -107,6 +90,9 @@ impl Worker {
             }
         }
         board.leave(number, u64::MAX, service.counters());
+        for slot in &mut self.slots {
+            slot.connection.take().into_iter().for_each(|connection| self.network.close(connection.stream));
+        }
         Ok(())
     }
 
@@ -115,57 +101,29 @@ impl Worker {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        if self.pauses_until.is_some_and(|until| until <= Instant::now()) {
-            self.pauses_until = None;
-            epoll::modify(&self.epoll, &self.listener, EventData::new_u64(ACCEPT), EventFlags::IN)?;
-        }
         let now = self.now();
         let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
         let next = timer.into_iter().chain(self.delayed.front().map(|(at, ..)| *at)).min();
         let left = next.map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
-        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&wait)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.network.wait(left, &mut self.events)
     }
 
     fn accept(&mut self, service: &mut impl Service) -> io::Result<()> {
-        for _ in 0..EVENTS {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    if stream.set_nonblocking(true).is_err() {
-                        continue;
-                    }
-                    let _as_it_is = stream.set_nodelay(true);
-                    let slot = self.free.pop().unwrap_or_else(|| {
-                        self.slots.push(Slot::default());
-                        self.slots.len() as u32 - 1
-                    });
-                    let added =
-                        epoll::add(&self.epoll, &stream, EventData::new_u64(slot.into()), EventFlags::IN);
-                    if added.is_err() {
-                        self.free.push(slot);
-                        continue;
-                    }
-                    let place = &mut self.slots[slot as usize];
-                    place.connection = Some(Connection::new(stream));
-                    let id = ConnectionId { slot, generation: place.generation };
-                    service.opened(id, &mut self.out);
-                    self.apply();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // no descriptor or memory is left: those that wait are accepted later
-                Err(error) if is_full(&error) => {
-                    self.pauses_until = Some(Instant::now() + PAUSE);
-                    let nothing = EventFlags::empty();
-                    epoll::modify(&self.epoll, &self.listener, EventData::new_u64(ACCEPT), nothing)?;
-                    break;
-                }
-                // of a connection that is gone already
-                Err(_) => {}
-            }
+        for _ in 0..ACCEPTED {
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(Slot { generation: 0, connection: None });
+                self.slots.len() as u32 - 1
+            });
+            let Some(stream) = self.network.accept(slot)? else {
+                self.free.push(slot);
+                break;
+            };
+            let place = &mut self.slots[slot as usize];
+            place.connection = Some(Connection::new(stream));
+            let id = ConnectionId { slot, generation: place.generation };
+            service.opened(id, &mut self.out);
+            self.apply();
         }
         Ok(())
     }
@@ -174,18 +132,23 @@ impl Worker {
         ConnectionId { slot, generation: self.slots[slot as usize].generation }
     }
 
-    fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if slot.generation == id.generation { slot.connection.as_mut() } else { None }
+    fn get(&mut self, id: ConnectionId) -> Option<&mut Connection<N::Stream>> {
+        self.parts(id).map(|(_, connection)| connection)
     }
 
-    fn ready(&mut self, slot: u32, flags: EventFlags, service: &mut impl Service) {
+    fn parts(&mut self, id: ConnectionId) -> Option<(&mut N, &mut Connection<N::Stream>)> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        let connection = if slot.generation == id.generation { slot.connection.as_mut() } else { None };
+        connection.map(|connection| (&mut self.network, connection))
+    }
+
+    fn ready(&mut self, slot: u32, (room, input): (bool, bool), service: &mut impl Service) {
         let id = self.id(slot);
-        let Some(connection) = self.get(id) else { return };
-        if flags.contains(EventFlags::OUT) {
-            connection.flush();
+        let Some((network, connection)) = self.parts(id) else { return };
+        if room {
+            connection.flush(network);
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+        if input {
             self.read(id, service);
         }
         self.touched.push(slot);
@@ -198,10 +161,12 @@ impl Worker {
     }
 
     fn read_into(&mut self, buffer: &mut [u8], id: ConnectionId, service: &mut impl Service) {
-        let Some(connection) = self.get(id) else { return };
-        let length = match recv(&connection.stream, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((length, _)) => length,
-            Err(Errno::INTR | Errno::AGAIN) => return,
+        let Some((network, connection)) = self.parts(id) else { return };
+        let length = match network.receive(&mut connection.stream, &mut *buffer) {
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                return;
+            }
             Err(_) => {
                 connection.stage = Stage::Gone;
                 return;
@@ -268,8 +233,8 @@ impl Worker {
                     let (mine, after) = rest.split_at(length);
                     rest = after;
                     if self.delay == 0 {
-                        if let Some(connection) = self.get(id) {
-                            connection.send(mine);
+                        if let Some((network, connection)) = self.parts(id) {
+                            connection.send(network, mine);
                             self.touched.push(id.slot);
                         }
                         continue;
@@ -293,10 +258,10 @@ impl Worker {
     }
 
     fn perform(&mut self, id: ConnectionId, what: &Delayed) {
-        let Some(connection) = self.get(id) else { return };
+        let Some((network, connection)) = self.parts(id) else { return };
         match what {
-            Delayed::Bytes(bytes) => connection.send(bytes),
-            Delayed::Fill(length) => connection.fill(*length),
+            Delayed::Bytes(bytes) => connection.send(network, bytes),
+            Delayed::Fill(length) => connection.fill(network, *length),
             Delayed::Close if connection.stage == Stage::Open => connection.stage = Stage::Finishing,
             Delayed::Close => {}
         }
@@ -327,7 +292,7 @@ impl Worker {
         }
     }
 
-    /// Go on with connections that have room again, close those that are over, and tell epoll what is waited for.
+    /// Go on with connections that have room again, close those that are over, and tell the network what is waited for.
     fn settle(&mut self, service: &mut impl Service) {
         while let Some(slot) = self.touched.pop() {
             let id = self.id(slot);
@@ -336,12 +301,12 @@ impl Worker {
                 self.go_on(id, service);
             }
             let until = self.now() + LINGER;
-            let Some(connection) = self.get(id) else { continue };
+            let Some((network, connection)) = self.parts(id) else { continue };
             // what came before the end is used, as far as it can be
             if connection.ended && connection.stage == Stage::Open && !connection.is_full() {
                 connection.stage = Stage::Finishing;
             }
-            if connection.finish() {
+            if connection.finish(network) {
                 self.timers.push(Reverse((until, id, true)));
             }
             let Some(connection) = self.get(id) else { continue };
@@ -366,11 +331,7 @@ impl Worker {
             return;
         }
         (connection.waits_for_room, connection.waits_for_input) = (room, input);
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::OUT, room);
-        flags.set(EventFlags::IN, input);
-        let data = EventData::new_u64(id.slot.into());
-        if epoll::modify(&self.epoll, &connection.stream, data, flags).is_err() {
+        if self.network.watch(&mut connection.stream, id.slot, room, input).is_err() {
             connection.stage = Stage::Gone;
             self.touched.push(id.slot);
         }
@@ -378,20 +339,13 @@ impl Worker {
 
     fn close(&mut self, id: ConnectionId, service: &mut impl Service) {
         let slot = &mut self.slots[id.slot as usize];
-        // dropped with its descriptor, which epoll then forgets
-        if slot.connection.take().is_none() {
-            return;
-        }
+        let Some(connection) = slot.connection.take() else { return };
         slot.generation = slot.generation.wrapping_add(1);
+        self.network.close(connection.stream);
         self.free.push(id.slot);
         service.closed(id, &mut self.out);
         self.apply();
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    let full = Errno::from_io_error(error);
-    matches!(full, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
 }
 
 impl Delayed {

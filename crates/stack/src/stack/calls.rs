@@ -9,6 +9,11 @@ impl Stack {
         self.listeners.insert(port, half_open);
     }
 
+    /// Whether connections wait to be accepted.
+    pub fn waits_for_accept(&self) -> bool {
+        !self.accepted.is_empty()
+    }
+
     /// A connection that somebody else opened, and which is `owner`'s from now on.
     pub fn accept(&mut self, owner: u64) -> Option<Handle> {
         loop {

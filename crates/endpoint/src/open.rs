@@ -1,0 +1,60 @@
+//! Opens the ports of a transport, each with a stack.
+
+use crate::port::StackPort;
+use dataplane::link_up;
+use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
+use dpdk::{Eal, EalOptions, NodePools};
+use element::capture::Taps;
+use run::{Control, SetupError};
+use std::net::IpAddr;
+
+/// Packets in the pool that the ports of a NUMA node share, and their room.
+const PACKETS: u32 = 16_383;
+const ROOM: u16 = 2_048;
+
+/// Ports that are open, in the order of the settings.
+#[derive(Debug)]
+pub struct Opened {
+    pub eal: &'static Eal,
+    pub ports: Vec<StackPort>,
+}
+
+/// Open the ports. `sources` gives the addresses that the port of a number has besides its own, `room` how many connections and
+/// datagram sockets it has at a time.
+pub fn open(
+    settings: &profile::Dpdk,
+    control: &Control,
+    seed: u64,
+    sources: impl Fn(usize) -> Vec<IpAddr>,
+    room: impl Fn(usize) -> (usize, usize),
+) -> Result<Opened, SetupError> {
+    let options = EalOptions {
+        huge_pages: settings.huge_pages,
+        memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),
+        pci: settings.ports.iter().filter_map(|port| pci(&port.device)).collect(),
+        extra: Vec::new(),
+    };
+    has_memory("transport.dpdk.memory", settings.memory.0, settings.huge_pages)?;
+    let eal = Eal::start(&options).map_err(|why| setup_error("transport.dpdk", &why))?;
+    let pools =
+        NodePools::new(eal, PACKETS, ROOM).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+    let taps: Vec<Taps> = settings.ports.iter().map(|_| Taps::new(1)).collect();
+    let mut order: Vec<usize> = (0..settings.ports.len()).collect();
+    order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));
+    let mut opened: Vec<OpenPort<'_>> = Vec::new();
+    for index in order {
+        let needs = PortNeeds { sources: sources(index), steady: true, ..PortNeeds::default() };
+        let (port, taps) = (&settings.ports[index], &taps[index]);
+        let attempt = || ports::open(eal, (index, port, taps), &pools, &needs);
+        opened.push(link_up::open(port, control, attempt)?);
+    }
+    opened.sort_by_key(|port| port.index);
+    link_up::links(&opened, control)?;
+    opened.iter_mut().for_each(OpenPort::announce);
+    let stacks = opened.into_iter().map(|open| {
+        let room = room(open.index);
+        StackPort::new(open, room, seed)
+    });
+    let ports = stacks.collect::<Result<Vec<_>, _>>()?;
+    Ok(Opened { eal, ports })
+}

@@ -1,0 +1,261 @@
+//! A port with its stack as the network of a server: connections that others open.
+
+use crate::check;
+use crate::open::{Opened, open};
+use crate::port::StackPort;
+use dpdk::ThreadGuard;
+use run::{Control, SetupError};
+use service::listen::{Event, Network};
+use stack::{CloseReason, Handle, Received};
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Connections at a time.
+const CONNECTIONS: usize = 1 << 17;
+/// Of these may be in their handshake.
+const HALF_OPEN: usize = 1 << 14;
+/// Empty turns before it rests between two, and the rest: cores may be shared.
+const SPINS: u32 = 64;
+const REST: Duration = Duration::from_micros(20);
+/// How often to look whether the port is there.
+const WATCH: Duration = Duration::from_millis(200);
+/// How long connections may take to close at the end.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// A port that is open, on its way to the thread that serves.
+#[derive(Debug)]
+pub struct ListeningPort {
+    opened: Opened,
+    local: SocketAddr,
+}
+
+impl ListeningPort {
+    /// Open the one port of `settings`, and listen at `local`, an address of it.
+    pub fn open(settings: &profile::Dpdk, local: SocketAddr) -> std::result::Result<Self, SetupError> {
+        if let Some(fault) = check::settings(settings).into_iter().next() {
+            return Err(fault);
+        }
+        let forever = Control::new(0, u64::MAX, 0, u64::MAX);
+        let mut opened = open(settings, &forever, 0, |_| Vec::new(), |_| (CONNECTIONS, 0))?;
+        opened.ports.iter_mut().for_each(|port| port.stack.listen(local.port(), HALF_OPEN));
+        Ok(Self { opened, local })
+    }
+
+    /// Address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The network, on the thread that uses it.
+    pub fn arrive(mut self) -> Result<PortNetwork> {
+        let guard = self.opened.eal.register_thread().map_err(Error::other)?;
+        let port = self.opened.ports.pop().ok_or_else(|| Error::other("there is no port"))?;
+        let now = Instant::now();
+        Ok(PortNetwork {
+            port,
+            local: self.local,
+            epoch: now,
+            watched: now,
+            flows: Vec::new(),
+            pending: VecDeque::new(),
+            _guard: guard,
+        })
+    }
+}
+
+/// What is known of a slot's connection, and what is waited for.
+#[derive(Debug, Default, Clone, Copy)]
+struct Flow {
+    waits_for_room: bool,
+    waits_for_input: bool,
+    has_room: bool,
+    has_input: bool,
+    /// It is in the list of those to be looked at.
+    is_pending: bool,
+}
+
+/// Connections of one port.
+#[derive(Debug)]
+pub struct PortNetwork {
+    port: StackPort,
+    local: SocketAddr,
+    epoch: Instant,
+    watched: Instant,
+    flows: Vec<Flow>,
+    pending: VecDeque<u32>,
+    /// Its thread is known to DPDK as long as this lives.
+    _guard: ThreadGuard,
+}
+
+/// A connection, and its slot.
+#[derive(Debug)]
+pub struct Stream {
+    handle: Handle,
+    slot: u32,
+}
+
+impl PortNetwork {
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn flow(&mut self, slot: u32) -> &mut Flow {
+        let slot = slot as usize;
+        if self.flows.len() <= slot {
+            self.flows.resize(slot + 1, Flow::default());
+        }
+        &mut self.flows[slot]
+    }
+
+    /// Look at a slot again when events are asked for.
+    fn look_at(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.flow(slot).is_pending, true) {
+            self.pending.push_back(slot);
+        }
+    }
+
+    /// Take what the stack tells, and give what is waited for; whether frames came.
+    fn turn(&mut self, events: &mut Vec<Event>) -> bool {
+        let any = self.port.turn(self.now());
+        while let Some(event) = self.port.stack.event() {
+            let slot = event.owner as u32;
+            let flow = self.flow(slot);
+            flow.has_input |= event.readable || event.ended;
+            flow.has_room |= event.writable || event.ended;
+            self.look_at(slot);
+        }
+        if self.port.stack.waits_for_accept() {
+            events.push(Event::Accept);
+        }
+        for _ in 0..self.pending.len() {
+            let Some(slot) = self.pending.pop_front() else { break };
+            let flow = self.flow(slot);
+            let (room, input) =
+                (flow.has_room && flow.waits_for_room, flow.has_input && flow.waits_for_input);
+            flow.is_pending = false;
+            if room || input {
+                events.push(Event::Ready { slot, room, input });
+                // again, unless nothing more is found
+                self.look_at(slot);
+            }
+        }
+        any
+    }
+}
+
+fn broken(why: CloseReason) -> Error {
+    let kind = match why {
+        CloseReason::Refused => ErrorKind::ConnectionRefused,
+        CloseReason::Reset => ErrorKind::ConnectionReset,
+        CloseReason::TimedOut => ErrorKind::TimedOut,
+        CloseReason::NoNeighbour | CloseReason::Unreachable => ErrorKind::HostUnreachable,
+    };
+    Error::new(kind, why)
+}
+
+impl Network for PortNetwork {
+    type Stream = Stream;
+
+    fn wait(&mut self, longest: Duration, events: &mut Vec<Event>) -> Result<()> {
+        let begun = Instant::now();
+        if begun.duration_since(self.watched) >= WATCH {
+            self.watched = begun;
+            if let Some(lost) = self.port.lost(0) {
+                return Err(Error::other(lost.what));
+            }
+        }
+        let mut idle = 0;
+        loop {
+            let any = self.turn(events);
+            if !events.is_empty() || begun.elapsed() >= longest {
+                return Ok(());
+            }
+            idle = if any { 0 } else { idle + 1 };
+            if idle > SPINS {
+                std::thread::sleep(REST);
+            } else if idle > 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn accept(&mut self, slot: u32) -> Result<Option<Stream>> {
+        loop {
+            let Some(handle) = self.port.stack.accept(slot.into()) else { return Ok(None) };
+            // the stack listens at this port with all addresses that it has
+            if self.port.stack.status(handle).is_none_or(|status| status.local.ip() != self.local.ip()) {
+                let now = self.now();
+                self.port.stack.abort(handle, now);
+                continue;
+            }
+            let is_pending = self.flow(slot).is_pending;
+            let fresh = Flow { waits_for_input: true, has_input: true, has_room: true, ..Flow::default() };
+            *self.flow(slot) = Flow { is_pending, ..fresh };
+            self.look_at(slot);
+            return Ok(Some(Stream { handle, slot }));
+        }
+    }
+
+    fn receive(&mut self, stream: &mut Stream, buffer: &mut [u8]) -> Result<usize> {
+        let now = self.now();
+        match self.port.stack.read(stream.handle, buffer, now) {
+            Ok(Received::Bytes(length, _)) => Ok(length),
+            Ok(Received::End) => Ok(0),
+            Ok(Received::Dry) => {
+                self.flow(stream.slot).has_input = false;
+                Err(ErrorKind::WouldBlock.into())
+            }
+            Err(why) => Err(broken(why)),
+        }
+    }
+
+    fn send(&mut self, stream: &mut Stream, bytes: &[u8]) -> Result<usize> {
+        let now = self.now();
+        match self.port.stack.write(stream.handle, bytes, now) {
+            Ok(0) => {
+                self.flow(stream.slot).has_room = false;
+                Err(ErrorKind::WouldBlock.into())
+            }
+            Ok(taken) => Ok(taken),
+            Err(why) => Err(broken(why)),
+        }
+    }
+
+    fn end(&mut self, stream: &mut Stream) -> Result<()> {
+        let now = self.now();
+        self.port.stack.shut_down(stream.handle, now);
+        Ok(())
+    }
+
+    fn watch(&mut self, stream: &mut Stream, slot: u32, room: bool, input: bool) -> Result<()> {
+        let flow = self.flow(stream.slot);
+        (flow.waits_for_room, flow.waits_for_input) = (room, input);
+        self.look_at(slot);
+        Ok(())
+    }
+
+    fn close(&mut self, stream: Stream) {
+        let now = self.now();
+        let flow = self.flow(stream.slot);
+        *flow = Flow { is_pending: flow.is_pending, ..Flow::default() };
+        self.port.stack.close(stream.handle, now);
+    }
+}
+
+impl Drop for PortNetwork {
+    /// Connections that are closed say so, and hear the answer.
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < LINGER && self.port.stack.closing() > 0 {
+            let now = self.now();
+            self.port.turn(now);
+            while self.port.stack.event().is_some() {}
+            std::thread::sleep(REST);
+        }
+        let now = self.now();
+        self.port.send(now);
+        self.port.conclude();
+    }
+}

@@ -1,0 +1,47 @@
+//! What carries the connections of a worker: the kernel's TCP, or a stack over a port.
+
+use std::io;
+use std::time::Duration;
+
+/// Something can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Connections wait to be accepted.
+    Accept,
+    /// Of the connection in this slot.
+    Ready {
+        /// Slot.
+        slot: u32,
+        /// There is room to send.
+        room: bool,
+        /// Something came, or the connection ended.
+        input: bool,
+    },
+}
+
+/// Connections that others open. An event comes again as long as it is waited for and true (level-triggered).
+pub trait Network {
+    /// A connection.
+    type Stream;
+
+    /// Wait for events, for `longest` at most, and put them into `events`.
+    fn wait(&mut self, longest: Duration, events: &mut Vec<Event>) -> io::Result<()>;
+
+    /// Accept a connection, whose events name `slot`; `None`: none waits. Input is waited for.
+    fn accept(&mut self, slot: u32) -> io::Result<Option<Self::Stream>>;
+
+    /// Read once; 0 at the end.
+    fn receive(&mut self, stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Send; how many bytes were taken.
+    fn send(&mut self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Say that nothing more is sent.
+    fn end(&mut self, stream: &mut Self::Stream) -> io::Result<()>;
+
+    /// Wait for room to send, for input, or for neither.
+    fn watch(&mut self, stream: &mut Self::Stream, slot: u32, room: bool, input: bool) -> io::Result<()>;
+
+    /// Close a connection.
+    fn close(&mut self, stream: Self::Stream);
+}
