@@ -80,7 +80,8 @@ def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str) -> None:
     count = callers.measured.own
     assert count["session_requests"] == count["sessions_answered"] == count["sessions_completed"] > 20
     assert [callers.indices[name] for name in ("ser", "seer", "isa", "scr")] == [1.0, 1.0, 0.0, 1.0]
-    assert callees.measured.own["calls_received"] >= count["session_requests"] * 0.9
+    # some of those that were measured may have arrived after the phase
+    assert callees.total.own["calls_received"] >= count["session_requests"]
     for delay in ("session_request", "session_setup", "session_disconnect"):
         assert callers.delays[delay].count > 20, delay
     assert callees.delays["answer_signal"].count > 20
