@@ -68,12 +68,11 @@ class System:
     """All that the platform knows of one."""
 
     name: str
-    """Of its folder here, and of that of its files in `experiments/` unless `experiments` names another."""
+    """Of its folder here."""
     verb: str
     verbs: str
     after: str
     """The verb that help has before it."""
-    experiments: str = ""
     changes: tuple[Change, ...] = ()
     free: str = ""
     """Whether an entry of the journal may be undone: no living process of ours holds the same. It gets the
@@ -258,7 +257,6 @@ is proven. It takes less than 90 seconds.
         "netdyno-chain": "netdyno.switch.chain.spec:findings",
         "netdyno-switch-study": "netdyno.switch.reproduce.study:findings",
     },
-    experiments="switches",
     reproduction=Reproduction(
         word="switches",
         about="virtual switches and service chains",

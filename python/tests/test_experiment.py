@@ -120,6 +120,33 @@ def test_presets_are_there() -> None:
         variants(load(config.read(path), str(path)), path.parent)
 
 
+def test_a_factor_within_another_changes_its_own_variants_alone() -> None:
+    document = {
+        "format": "netdyno-experiment/1", "name": "x",
+        "legs": [{"name": "a", "profile": "http"}],
+        "factors": {
+            "profile.groups.web.model": [{"http": {"method": "GET", "path": "/1"}}],
+            "profile.groups.web.model.http.path": ["/1", "/2"],
+        },
+    }  # fmt: skip
+    found = variants(load(document, "x"), Path())
+    assert [one.profile["groups"][0]["model"]["http"]["path"] for one in found] == ["/1", "/2"]
+
+
+def test_a_factor_into_a_list_of_texts_leads_nowhere() -> None:
+    links = [
+        {"a": {"host": "x", "name": "x0", "addresses": ["10.0.0.1/24"]}, "b": {"host": "y", "name": "y0"}}
+    ]
+    document = {
+        "format": "netdyno-experiment/1", "name": "x",
+        "legs": [{"name": "a", "profile": "http", "topology": {"hosts": {"x": {}, "y": {}}, "links": links}}],
+        "factors": {"topology.links.0.a.addresses.0.x": [1]},
+    }  # fmt: skip
+    with pytest.raises(Error) as wrong:
+        variants(load(document, "x"), Path())
+    assert wrong.value.code == "ND-104-24"
+
+
 LEVELS = list(range(9))
 
 

@@ -1,6 +1,7 @@
 """The journal under fault: whatever moment a run is killed at, a restore leaves nothing behind."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -16,10 +17,12 @@ import pytest
 from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.system import journal as module
-from netdyno.system import proc
+from netdyno.system import namespace, namespaces, proc, python
 from netdyno.system.interrupt import interrupted
 from netdyno.system.journal import Journal, journal, restore, run_journal
 from netdyno.system.process import Process
+
+from .conftest import root
 
 STEPS = 12
 PATIENCE = 60.0
@@ -143,6 +146,14 @@ HEAD = json.dumps({"owner": 4194303, "start": 1, "boot": proc.boot_id()}).encode
         (b"ENTRY\nHEAD\n", True, False, ""),
         (b"HEAD\n\xff\xfe\nENTRY\n{}\n", True, True, "lines 2, 4 cannot be read"),
         (b'HEAD\n{"seq": 7, "ki\nENTRY\n{"s', True, False, ""),
+        # a whole line, with an end of line behind it, was not cut short
+        (b'HEAD\n\nENTRY\n\n{"seq": 2, "kind: "path"}\n', True, True, "line 5 cannot be read"),
+        (
+            b'HEAD\n\nENTRY\n\n{"seq": 1e999, "kind": "path", "path": "/x"}\n',
+            True,
+            True,
+            "line 5 cannot be read",
+        ),
     ],
 )
 def test_a_damaged_journal_is_kept_and_named(
@@ -326,6 +337,78 @@ def test_sysctl_is_put_back(tmp_path: Path) -> None:
     number = notes.write("sysctl", path=str(key), old="4096\t131072")
     notes.undo(number)
     assert key.read_text() == "4096\t131072"
+
+
+def test_a_journal_that_is_held_is_left_alone(state: Path, tmp_path: Path) -> None:
+    """Its owner lives in another PID namespace, where its number is another."""
+    victim = tmp_path / "nd-x"
+    victim.touch()
+    path = dead_journal(state, {"seq": 1, "kind": "path", "path": str(victim)})
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        assert restore().undone == []
+        assert victim.exists() and path.exists()
+    assert len(restore().undone) == 1
+
+
+def test_the_owner_of_a_journal_holds_it(state: Path) -> None:
+    notes = Journal()
+    number = notes.write("path", path="/tmp/nd-nothing")
+    with notes.path.open("rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    notes.undo(number)
+
+
+def test_of_dead_runs_the_last_is_undone_first(state: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("300\n")
+    head = {"owner": 4194303, "boot": proc.boot_id()}
+    for start, old, made in ((90, "100", "200"), (100, "200", "300")):
+        entry = {"seq": 1, "kind": "sysctl", "path": str(key), "old": old, "made": made}
+        path = dead_journal(state).with_name(f"4194303-{start}.jsonl")
+        path.write_text("".join(json.dumps(one) + "\n\n" for one in (head | {"start": start}, entry)))
+    (state / "journal" / "4194303-1.jsonl").unlink()
+    restore()
+    assert key.read_text() == "100"
+
+
+@root
+def test_a_namespace_of_somebody_else_stays(state: Path) -> None:
+    name = f"nd-theirs-{os.getpid()}"
+    namespace.create(name)
+    try:
+        notes = Journal()
+        with pytest.raises(FileExistsError):
+            namespaces.make(notes, name)
+        assert name in namespace.names() and notes.open_entries == 0
+    finally:
+        namespace.remove(name)
+
+
+@root
+def test_a_namespace_without_a_name_is_known_too() -> None:
+    """A change in it is not looked for in the namespace that `restore` happens to be in."""
+    name = f"nd-other-{os.getpid()}"
+    namespace.create(name)
+    try:
+        own, other = namespace.cookie(None), namespace.cookie(name)
+        assert own and other and own != other
+        assert namespace.find_by_cookie(None, own) == namespace.FoundNamespace(None)
+        found = namespace.find_by_cookie(None, other)
+        assert found is not None and found.where is not None
+    finally:
+        namespace.remove(name)
+
+
+def test_a_module_of_ours_is_not_taken_from_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('taken from the working folder')")
+    (tmp_path / "netdyno").mkdir()
+    (tmp_path / "netdyno" / "__init__.py").write_text("raise SystemExit('taken from the working folder')")
+    done = subprocess.run(python.module("netdyno", "--version"), cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    sources = Path(python.__file__).parents[1].rglob("*.py")
+    by_hand = [str(one) for one in sources if one.name != "python.py" and '"-m", "netdyno' in one.read_text()]
+    assert not by_hand, "modules are started by system/python.py"
 
 
 def test_a_run_undoes_its_own_changes_alone(state: Path) -> None:

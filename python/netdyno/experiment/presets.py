@@ -9,7 +9,6 @@ from typing import Any
 
 from netdyno import config, paths
 from netdyno.errors import Error
-from netdyno.systems import SYSTEMS
 
 
 def profiles() -> dict[str, Path]:
@@ -18,10 +17,8 @@ def profiles() -> dict[str, Path]:
 
 
 def experiments() -> dict[str, Path]:
-    """Name and file of each preset experiment; studies of systems have formats of their own."""
-    systems = {one.experiments or one.name for one in SYSTEMS}
-    found = sorted(paths.data("experiments").rglob("*.yaml"))
-    return {path.stem: path for path in found if path.parent.name not in systems}
+    """Name and file of each preset experiment; the folders below hold studies, for `netdyno reproduce`."""
+    return {path.stem: path for path in sorted(paths.data("experiments").glob("*.yaml"))}
 
 
 def names() -> list[str]:

@@ -29,7 +29,7 @@ class EarlierRun:
 
     def __init__(self, run: Result, here: dict[str, Any]) -> None:
         if run.kind != "run":
-            what = f"{run.id} is a study of tuning"
+            what = f"{run.id} is a study, not a run"
             raise Error("ND-104-51", what, at="--resume", fix="Studies resume by the same command alone")
         other = [one for one in environment.differences(run.environment, here) if one.split(".")[0] in SAME]
         if other:

@@ -206,7 +206,7 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
             levels = dict(zip(names, combination, strict=True))
             plain = {"profile": copy.deepcopy(profile), **leg.model_dump(exclude={"profile"}, by_alias=True)}
             for path, level in levels.items():
-                _set(plain, path, level)
+                _set(plain, path, copy.deepcopy(level))
             at = f"legs.{leg.name}"
             made = config.check(LegSpec, plain, "ND-104-24", at)
             # a secret is told from another of the same factor by its number
@@ -291,7 +291,14 @@ def _set(document: dict[str, Any], path: str, value: Any) -> None:
     node: Any = document
     for part in parts[:-1]:
         if isinstance(node, list):
-            node = next((n for i, n in enumerate(node) if part in (n.get("name"), str(i))), None)
+            node = next(
+                (
+                    n
+                    for i, n in enumerate(node)
+                    if part == str(i) or (isinstance(n, dict) and part == n.get("name"))
+                ),
+                None,
+            )
         elif isinstance(node, dict):
             node = node.setdefault(part, {})
         if node is None:

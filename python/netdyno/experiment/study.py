@@ -128,6 +128,6 @@ def read(name: str, kind: Kind | None = None) -> dict[str, Any]:
     if not isinstance(made, dict) or made.get("format") != FORMAT:
         raise Error("ND-104-53", "it is not the document of a study", at=str(path))
     if kind is not None and made["kind"] != kind:
-        fix = f"Name a study of the other kind: `netdyno tune {kind}` makes them"
-        raise Error("ND-104-53", f"it is a {made['kind']}, not a {kind}", at=str(path), fix=fix)
+        what = f"it is a study of the kind {made['kind']}, not {kind}"
+        raise Error("ND-104-53", what, at=str(path), fix=f"Name a study of the kind {kind}")
     return made

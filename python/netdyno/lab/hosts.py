@@ -30,6 +30,8 @@ class Hosts:
             return
         try:
             self._entries.append(namespaces.make(self._notes, name))
+        except FileExistsError:
+            return
         except OSError as e:
             raise _refused(f"the namespace {name} could not be made: {e.strerror}") from e
         self._inside(name, lambda ip: ip.link("set", index=1, state="up"))

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -22,13 +21,13 @@ from netdyno.reproduction import kept
 from netdyno.reproduction.kept import MEASURED, KeptPart
 from netdyno.reproduction.part import FOLDER, Part
 from netdyno.reproduction.words import PlannedPart
-from netdyno.system import environment
+from netdyno.system import environment, python
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.system.process import Process, last_lines
 
 QUICK_LIMIT = 30 * 60.0
 """Seconds within which a quick reproduction ends."""
-PROGRAM: Sequence[str] = (sys.executable, "-m", "netdyno")
+PROGRAM: Sequence[str] = python.module("netdyno")
 """How netdyno is started."""
 PASSED = ("trial ", "study ", "look ", "ND-")
 """How messages begin that are passed on: trials and errors, but no samples."""

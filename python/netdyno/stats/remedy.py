@@ -7,6 +7,7 @@ where each was waiting for an answer: that is evidence about the server, and non
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,8 +123,12 @@ def _longer(result: Result, groups: Sequence[GroupSummary]) -> int:
     return int(max(30, math.ceil(seconds / 10) * 10, math.ceil(2 * measured)))
 
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
+"""How a URL begins; `--target NAME=URL` is an option of a profile."""
+
+
 def _is_url(result: Result) -> bool:
-    return any("://" in word and not word.startswith("-") for word in result.command[2:])
+    return any(_URL.match(word) for word in result.command[2:])
 
 
 def _lower(result: Result) -> tuple[str, ...]:

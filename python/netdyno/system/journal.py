@@ -194,6 +194,8 @@ class Journal:
             os.write(file, json.dumps(head).encode() + b"\n")
             os.fsync(file)
             # appears whole, so that a restore never sees a journal without its owner
+            # held as long as this process lives: in another PID namespace its number says nothing
+            fcntl.flock(file, fcntl.LOCK_SH)
             fresh.rename(path)
             _sync_folder(self.folder)
         except (OSError, Error):
@@ -237,7 +239,7 @@ def restore(
     if not files.trusted_folder(folder).is_dir():
         return report
     _clear(folder)
-    for path in [only] if only else sorted(folder.glob("*.jsonl")):
+    for path in [only] if only else sorted(folder.glob("*.jsonl"), key=_begun, reverse=True):
         try:
             with contextlib.suppress(FileNotFoundError), _opened(path) as file:
                 try:
@@ -249,6 +251,12 @@ def restore(
         except OSError as e:
             report.fail(f"{path}: {e.strerror or e}", advice(e))
     return report
+
+
+def _begun(path: Path) -> tuple[int, int, str]:
+    """When its process and its run began: of several changes of one value the last is undone first."""
+    _, born, run, *_ = [*path.stem.split("-"), "", ""]
+    return (*(int(one) if one.isdecimal() else 0 for one in (born, run)), path.name)  # type: ignore[return-value]
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -294,11 +302,13 @@ def _replay(
     if text.lives(path):
         return
     over = []
-    for entry in filter(wanted, reversed(text.left)):
+    for entry in reversed(text.left):
         if text.head is None and not outlives_boot(entry):
             # of another boot it would be about something else that has the same name or number
             continue
         try:
+            if not wanted(entry):
+                continue
             if undo(entry, same_boot=text.same_boot, force=force):
                 report.undone.append(describe(entry))
             over.append(entry)
@@ -309,7 +319,7 @@ def _replay(
             over.append(entry)
         except (OSError, Error) as e:
             report.fail(f"{describe(entry)}: {_why(e)}", advice(e))
-        except (LookupError, TypeError, ValueError) as e:
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as e:
             report.fail(f"{describe(entry)}: the entry in {path} is damaged ({e!r})", DAMAGED)
     if fault := text.fault():
         kept = [describe(entry) for entry in text.left if entry not in over]
@@ -360,6 +370,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 _journal: Journal | None = None
+_making = threading.Lock()
 _of_run: ContextVar[Journal | None] = ContextVar("journal of the run", default=None)
 _runs = itertools.count(1)
 
@@ -380,6 +391,7 @@ def journal() -> Journal:
     if own := _of_run.get():
         return own
     global _journal  # noqa: PLW0603 - one per process is the point
-    if _journal is None or _journal.folder != paths.state() / "journal":
-        _journal = Journal()
-    return _journal
+    with _making:
+        if _journal is None or _journal.folder != paths.state() / "journal":
+            _journal = Journal()
+        return _journal

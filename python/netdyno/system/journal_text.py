@@ -30,7 +30,7 @@ class Text:
         """Whether its owner does, by its name where it does not say."""
         if self.head is not None:
             return self.same_boot and start_time(int(self.head["owner"])) == self.head["start"]
-        pid, _, born = path.stem.partition("-")
+        pid, born, *_ = [*path.stem.split("-"), ""]
         return pid.isdecimal() and born.isdecimal() and alive(int(pid), int(born))
 
     @property
@@ -58,7 +58,8 @@ def read(content: bytes) -> Text:
     done = set[int]()
     made: dict[int, Any] = {}
     damaged = []
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -73,8 +74,10 @@ def read(content: bytes) -> Text:
             else:
                 str(entry["kind"])
                 changes[int(entry["seq"])] = entry
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-            if not any(line.startswith(one) or one.startswith(line) for one in _BEGINNINGS):
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError):
+            # each line is written with an end of line before and behind it: behind one cut short is none
+            cut_short = number == len(lines) or bool(lines[number])
+            if not (cut_short and any(line.startswith(one) or one.startswith(line) for one in _BEGINNINGS)):
                 damaged.append(number)
     left = [entry for number, entry in changes.items() if number not in done]
     left = [e | {"made": made[e["seq"]]} if e["seq"] in made else e for e in left]

@@ -60,6 +60,8 @@ def _ip(verb: str, name: str) -> None:
     program = shutil.which("ip") or "/usr/sbin/ip"
     done = subprocess.run([program, "netns", verb, name], capture_output=True, text=True, check=False)
     if done.returncode:
+        if "File exists" in done.stderr:
+            raise FileExistsError(errno.EEXIST, f"there is a namespace {name} already")
         raise OSError(errno.EIO, f"ip netns {verb} {name}: {done.stderr.strip()}")
 
 
@@ -103,8 +105,6 @@ def in_thread(work: Callable[[], T]) -> T:
 
 def cookie(name: str | None) -> int | None:
     """Tells a namespace from a later one of the same name; None is the one that we are in."""
-    if name is None:
-        return None
 
     def ask() -> int:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
@@ -116,7 +116,7 @@ def cookie(name: str | None) -> int | None:
         if e.errno != errno.ENOPROTOOPT:
             raise
         # before Linux 5.14; this number may be given out again
-        return (FOLDER / name).stat().st_ino
+        return (FOLDER / (name or "/proc/thread-self/ns/net")).stat().st_ino
 
 
 def every_namespace() -> Iterator[str | None]:
@@ -142,7 +142,12 @@ class FoundNamespace:
 
 
 def find_by_cookie(where: str | None, identity: int | None) -> FoundNamespace | None:
-    """The namespace of this cookie, whatever its name is by now: another may have it; None: it is gone."""
+    """The namespace of this cookie, whatever its name is by now: another may have it; None: it is gone.
+
+    Without a cookie it is the one that was named.
+    """
+    if identity is None:
+        return FoundNamespace(where)
     for place in itertools.chain((where,), every_namespace()):
         with contextlib.suppress(OSError):
             if cookie(place) == identity:

@@ -12,6 +12,10 @@ def make(notes: Journal, name: str) -> int:
     try:
         namespace.create(name)
         notes.became({entry: namespace.cookie(name)})
+    except FileExistsError:
+        # somebody else's, made since it was looked for
+        notes.forget(entry)
+        raise
     except BaseException:
         notes.undo(entry)
         raise

@@ -50,7 +50,14 @@ def undo(entry: dict[str, Any], same_boot: bool = True, force: bool = False) -> 
         return False
     function: Callable[[dict[str, Any]], bool] = loaded(kind.function)
     # without what became of it there is nothing to tell whose it is
-    return function({key: value for key, value in entry.items() if key != "made"} if force else entry)
+    about = {key: value for key, value in entry.items() if key != "made"} if force else entry
+    try:
+        return function(about)
+    except Exception as e:
+        # a library for netlink has errors of its own, which it loads with all that it is
+        if type(e).__name__ == "NetlinkError" and isinstance(number := getattr(e, "code", None), int):
+            raise OSError(number, os.strerror(number)) from e
+        raise
 
 
 def outlives_boot(entry: dict[str, Any]) -> bool:

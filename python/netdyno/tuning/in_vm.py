@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.store import Store
 from netdyno.store.store import read_result
+from netdyno.system import python
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm.machine import Job, Sink, VirtualMachine
 from netdyno.system.vm.setup import Setup
@@ -114,7 +114,7 @@ def run(
 
     `more` is of its environment; `streams` take what it prints and its notes.
     """
-    command = [sys.executable, "-m", "netdyno", *words]
+    command = python.module("netdyno", *words)
     job = Job(command, Path.cwd(), place.folder, place.environment({**os.environ, **more}))
     with place.alone():
         try:

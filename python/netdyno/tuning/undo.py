@@ -44,8 +44,13 @@ def _place(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
     """Where it was set: in that namespace and of that device, whatever they are called by now; None: they are
     gone, and so is the value."""
     target, known = access.Target(*entry["target"]), entry.get("device")
-    found = namespace.find_by_cookie(entry["where"], entry["id"])
+    where = entry["where"]
+    # what outlives a boot is found by no cookie, which begin anew with each
+    found = namespace.find_by_cookie(where, None if where is None and entry.get("kept") else entry["id"])
     if known is None:
+        if found is None and where is None and not target.path.startswith("/proc/sys/net/"):
+            # of the machine, whichever namespace it was set from
+            return None, target
         return (found.where, target) if found else None
     place = device.locate(known, found.where if found else None, found is not None)
     if place is not None:

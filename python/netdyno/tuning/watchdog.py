@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from netdyno.errors import Error
-from netdyno.system import journal, proc
+from netdyno.system import journal, proc, python
 
 READY = b"."
 """What it says once it watches."""
@@ -31,14 +31,8 @@ class Watchdog:
 
     def __init__(self, path: Path) -> None:
         reading, self._pipe = os.pipe()
-        command = [
-            sys.executable,
-            "-m",
-            __name__,
-            str(path),
-            str(os.getpid()),
-            str(proc.start_time(os.getpid())),
-        ]
+        own = os.getpid()
+        command = python.module(__name__, str(path), str(own), str(proc.start_time(own)))
         try:
             self._popen = subprocess.Popen(
                 command,

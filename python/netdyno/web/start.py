@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from netdyno.experiment import quick, validation
 from netdyno.experiment.quick import UrlOptions
 from netdyno.experiment.url_options import OPTIONS
 from netdyno.store import Store
-from netdyno.system import proc
+from netdyno.system import proc, python
 from netdyno.web import job
 
 AT_ONCE = 8
@@ -139,7 +138,7 @@ class Jobs:
         files.write(file, json.dumps(made | {"runs": str(self._runs.absolute())}))
         with files.open_private(log, "wb") as sink:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "netdyno.web.job", str(file),
+                *python.module("netdyno.web.job", str(file)),
                 stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
             )  # fmt: skip
         self._under_way.add(process)

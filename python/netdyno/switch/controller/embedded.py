@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from netdyno.switch.controller.base import Controller, entries
 from netdyno.switch.controller.etcd import Etcd
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs_daemon import listens
-from netdyno.system import namespace
+from netdyno.system import namespace, python
 from netdyno.system.process import Process, find
 
 OPENFLOW, PEERS, ETCD, ETCD_PEERS = 6653, 7653, 2379, 2380
@@ -77,7 +76,7 @@ class Embedded(Controller):
             if self.count > 1:
                 words += ["--peers", str(PEERS + number), "--etcd", f"127.0.0.1:{ETCD}"]
             self._nodes[name] = Process(
-                [sys.executable, "-m", "netdyno.switch.controller.node", *words],
+                python.module("netdyno.switch.controller.node", *words),
                 log=site.folder / f"controller-{name}.log", namespace=site.namespace, notes=site.notes,
             )  # fmt: skip
         self._await(lambda: all(listens(self._socket(name)) for name in self._nodes), "does not start")
