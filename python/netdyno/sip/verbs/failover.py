@@ -62,7 +62,9 @@ def failover(
         typer.Option(help="Longest outage allowed.", metavar="TIME", parser=values.time("--max-outage")),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Address to send from.", metavar="ADDRESS")] = None,
-    seed: Annotated[int, typer.Option(help="Repeats the draws among servers of one priority.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Repeats the draws among servers of one priority.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure the outage when one of several SIP servers of a domain fails.
