@@ -42,6 +42,20 @@ def os_errors(path: Path) -> Iterator[None]:
         raise Error("ND-92-30", f"it cannot be written: {e.strerror}", at=str(path), fix=fix) from e
 
 
+def check_place(path: Path) -> None:
+    """Raise where no file of this name can be made, before what it is to hold is measured."""
+    if _STREAM.fullmatch(str(path)):
+        return
+    with os_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        about = path.parent.stat()
+        if not stat.S_ISDIR(about.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not (path.exists() or os.access(path.parent, os.W_OK | os.X_OK)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def write(path: Path, text: str, *, shared: bool = False) -> None:
     """Put `text` in place of what was there, whole or not at all; `shared`: readable as the umask has it."""
     with output(path, shared=shared) as file:

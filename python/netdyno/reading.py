@@ -123,6 +123,19 @@ def values(data: Any) -> int:
     return sum(map(len, _levels(data)))
 
 
+TEXT_OF_A_VALUE = 100
+"""Characters of text that are counted as one value more."""
+
+
+def size(data: Any) -> int:
+    """How much plain data is: its values, and its text by length."""
+    return sum(
+        1 + (len(one) // TEXT_OF_A_VALUE if isinstance(one, str) else 0)
+        for level in _levels(data)
+        for one in level
+    )
+
+
 def _levels(data: Any) -> Iterator[list[Any]]:
     """The values at each depth."""
     level = [data]

@@ -90,6 +90,27 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert re.search(r'^netdyno_passed\{run="[^"]+"\} 0.0$', metrics, re.MULTILINE)
 
 
+@pytest.mark.parametrize("option", ["--html", "--junit", "--markdown"])
+def test_where_a_file_cannot_be_nothing_is_measured(
+    profile: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (tmp_path / "none" / "file", profile / "file", tmp_path):
+        assert app.call(["run", str(profile), option, str(place)]) == 92
+        assert "ND-92-30" in capsys.readouterr().err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_file_that_cannot_be_written_hides_no_verdict(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "taken"
+    taken.touch()
+    assert app.call(["run", str(profile), "--csv", str(taken)]) == 92
+    monkeypatch.setenv("FAKE_FAIL", "1")
+    assert app.call(["run", str(profile), "--csv", str(taken)]) == 99
+    assert "ND-92-30" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -133,6 +133,57 @@ def test_a_factor_within_another_changes_its_own_variants_alone() -> None:
     assert [one.profile["groups"][0]["model"]["http"]["path"] for one in found] == ["/1", "/2"]
 
 
+MANY_ADDRESSES = {
+    "hosts": {"gen": {"role": "generator"}, "srv": {"role": "dut"}},
+    "links": [
+        {
+            "a": {
+                "host": "gen",
+                "name": "g0",
+                "addresses": [f"10.{n >> 8}.{n & 255}.1/24" for n in range(8000)],
+            },
+            "b": {"host": "srv", "name": "s0", "addresses": ["10.0.0.2/24"]},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "factors"),
+    [
+        ({"description": "x" * 1_900_000}, {"profile.seed": list(range(4096))}),
+        (
+            {"topology": MANY_ADDRESSES},
+            {"profile.seed": list(range(4096))},
+        ),
+        ({}, {"profile.name": ["a" * 900_000, "b" * 900_000], "profile.seed": list(range(1024))}),
+    ],
+)
+def test_variants_that_come_to_too_much_are_refused_at_once(
+    more: dict[str, Any], factors: dict[str, list[Any]]
+) -> None:
+    profile = {"name": "x", "seed": 1} | {k: v for k, v in more.items() if k == "description"}
+    leg = {"name": "a", "profile": profile} | {k: v for k, v in more.items() if k == "topology"}
+    document = {"format": "netdyno-experiment/1", "name": "x", "legs": [leg], "factors": factors}
+    with pytest.raises(Error) as wrong:
+        variants(load(document, "x"), Path())
+    assert wrong.value.code == "ND-104-32"
+
+
+def test_a_long_level_is_shown_short() -> None:
+    long = ["a" * 300 + "1", "a" * 300 + "2"]
+    profile = {"name": "x", "description": "y"}
+    document = {
+        "format": "netdyno-experiment/1", "name": "x",
+        "legs": [{"name": "a", "profile": profile}], "factors": {"profile.description": long},
+    }  # fmt: skip
+    found = variants(load(document, "x"), Path())
+    assert [one.profile["description"] for one in found] == long
+    assert [one.name.removeprefix("a@description=") for one in found] == [
+        f"{'a' * 200}… ({n})" for n in (1, 2)
+    ]
+
+
 def test_a_factor_into_a_list_of_texts_leads_nowhere() -> None:
     links = [
         {"a": {"host": "x", "name": "x0", "addresses": ["10.0.0.1/24"]}, "b": {"host": "y", "name": "y0"}}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdyno import config, paths, units
 from netdyno.api import arguments, checked
+from netdyno.api.restored import put_back
 from netdyno.api.results import Run, RunComparison, Search, Valid
 from netdyno.core.address import Address
 from netdyno.core.result import Result
@@ -24,7 +25,7 @@ from netdyno.experiment.view import NullView, Plan
 from netdyno.stats.runs import compare as beside
 from netdyno.store import Row, Store, trusted
 from netdyno.store.store import find_result, read_result
-from netdyno.system import environment, journal
+from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _run_trials(
     """Put back what an earlier run left, run the trials, keep them."""
     to = paths.runs() if runs is None else arguments.path(runs, "runs")
     earlier = None if resume is None else EarlierRun(_result(resume, "resume"), environment.collect())
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
         experiment_run = ExperimentRun(
             experiment=wanted,

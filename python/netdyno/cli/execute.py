@@ -16,7 +16,7 @@ from netdyno.cli.stream import JsonStream
 from netdyno.core import redaction
 from netdyno.core.address import Address
 from netdyno.core.result import Result
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, PASS, Error
 from netdyno.experiment import validation
 from netdyno.experiment.measurer import Connect
 from netdyno.experiment.resume import EarlierRun
@@ -98,6 +98,8 @@ def execute(
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
+    for file in filter(None, (outputs.html, outputs.junit, outputs.markdown)):
+        files.check_place(file)
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
@@ -117,15 +119,22 @@ def execute(
             console.document(result.model_dump(mode="json"))
         else:
             summary.show(result, folder)
-    _write(result, folder, outputs)
-    if exporter:
-        exporter.result(result)
-        if outputs.prometheus and not exporter.served:
-            exporter.write(Path(outputs.prometheus))
+    code = exit_code(result)
+    try:
+        _write(result, folder, outputs)
+        if exporter:
+            exporter.result(result)
+            if outputs.prometheus and not exporter.served:
+                exporter.write(Path(outputs.prometheus))
+    except Error as e:
+        # a verdict that is no pass is not lost behind a file that could not be written
+        if code == PASS or e.exit_code == INTERRUPTED:
+            raise
+        console.show(e)
     _warn_of_secrets(result)
     if result.error:
         console.show(Error.of(result.error))
-    return exit_code(result)
+    return code
 
 
 def measure(

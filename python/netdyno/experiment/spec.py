@@ -41,7 +41,9 @@ _DUT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 MOST_VARIANTS, MOST_TRIALS = 4096, 100_000
 """A leg at each combination of levels; each of these, repeated."""
 MOST_VALUES = 1_000_000
-"""Values in the profiles of all variants."""
+"""Values in all variants: their profiles, topologies and devices under test."""
+LONGEST_LEVEL = 200
+"""Characters of a level that results and names of variants have."""
 
 
 class DutSpec(Config):
@@ -170,10 +172,13 @@ class Variant:
     levels: dict[str, Any] = field(default_factory=dict)
 
 
-def _shown(all_levels: list[Any], path: str, level: Any) -> Any:
-    """A level as results have it."""
-    hidden = secret.is_secret(path) and isinstance(level, str)
-    return f"{redaction.HIDDEN}{all_levels.index(level) + 1}" if hidden else level
+def _shown(path: str, number: int, level: Any) -> Any:
+    """A level as results have it, the `number`-th of its factor."""
+    if secret.is_secret(path) and isinstance(level, str):
+        # a secret is told from another of the same factor by its number
+        return f"{redaction.HIDDEN}{number}"
+    text = str(level)
+    return level if len(text) <= LONGEST_LEVEL else f"{text[:LONGEST_LEVEL]}… ({number})"
 
 
 def is_experiment(data: Any) -> bool:
@@ -195,22 +200,29 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
     """Every leg at every combination of levels; profile files are looked for in `folder`."""
     found: list[Variant] = []
     names = list(experiment.factors)
+    shown_levels = [
+        [_shown(path, levels.index(level) + 1, level) for level in levels]
+        for path, levels in experiment.factors.items()
+    ]
+    combinations = math.prod(map(len, shown_levels))
+    largest = sum(max(map(reading.size, levels), default=0) for levels in experiment.factors.values())
     total = 0
     for leg in experiment.legs:
         profile = resolve_profile(leg.profile, folder)
-        total += reading.values(profile) * math.prod(len(levels) for levels in experiment.factors.values())
+        rest = leg.model_dump(exclude={"profile"}, by_alias=True)
+        total += (reading.size(profile) + reading.size(rest) + largest) * combinations
         if total > MOST_VALUES:
-            what = f"the profiles of all variants come to more than {MOST_VALUES:,} values"
-            raise reading.large(what, f"legs.{leg.name}", "Use fewer levels, or a smaller profile")
+            what = f"all variants together come to more than {MOST_VALUES:,} values"
+            raise reading.large(what, f"legs.{leg.name}", "Use fewer levels, or a smaller leg")
+        shown_of_all = itertools.product(*shown_levels)
         for combination in itertools.product(*experiment.factors.values()):
             levels = dict(zip(names, combination, strict=True))
-            plain = {"profile": copy.deepcopy(profile), **leg.model_dump(exclude={"profile"}, by_alias=True)}
+            plain = {"profile": copy.deepcopy(profile), **copy.deepcopy(rest)}
             for path, level in levels.items():
                 _set(plain, path, copy.deepcopy(level))
             at = f"legs.{leg.name}"
             made = config.check(LegSpec, plain, "ND-104-24", at)
-            # a secret is told from another of the same factor by its number
-            levels = {path: _shown(experiment.factors[path], path, level) for path, level in levels.items()}
+            levels = dict(zip(names, next(shown_of_all), strict=True))
             shown = ",".join(f"{path.rsplit('.', 1)[-1]}={level}" for path, level in levels.items())
             name = f"{leg.name}@{shown}" if levels else leg.name
             assert isinstance(made.profile, dict)

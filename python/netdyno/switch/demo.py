@@ -7,6 +7,7 @@ from pathlib import Path
 
 from netdyno import files
 from netdyno.cli import console
+from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
 from netdyno.switch import compare
@@ -17,7 +18,6 @@ from netdyno.switch.chain.spec import REST, checked
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.verbs.chain import drawn, report
 from netdyno.switch.verbs.compare import Progress, show_arms
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 SWITCHES = ("linux-bridge", "ovs-netdev")
@@ -39,7 +39,7 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
     need_root()
     if runs:
         os.environ["NETDYNO_RUNS"] = str(runs)
-    journal.restore()
+    put_back()
     chain = checked(CHAIN, "demo")
     request = ComparisonRequest(
         SWITCHES, Spec(options={"seconds": 1}), repeat=REPEAT, metrics=["throughput"], fresh=True

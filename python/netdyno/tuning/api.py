@@ -8,10 +8,10 @@ from typing import Any
 
 from netdyno import units
 from netdyno.api import arguments
+from netdyno.api.restored import put_back
 from netdyno.experiment.record import Record
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Metric
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, compare_run, screen_run, search_run
 from netdyno.tuning.bench import HostName
@@ -67,7 +67,7 @@ def compare(
         fresh=fresh, allow_global=allow_global,
     )  # fmt: skip
     need_root()
-    journal.restore()
+    put_back()
 
     class Listener(StudyListener):
         def trial(self, what: str, done: int, of: int, seen: Any) -> None:

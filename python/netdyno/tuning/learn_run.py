@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import units
+from netdyno.cli.execute import put_back
 from netdyno.experiment import entry
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import folder
 from netdyno.experiment.study import Study
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Setting, Value
-from netdyno.system import environment, journal
+from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, Spec
@@ -81,7 +82,7 @@ def learn(request: LearningRequest, listener: StudyListener, interrupts: Interru
     """Measure the grid and keep what it shows. Call again to resume after an interrupt."""
     specs = _grid(request)
     need_root()
-    journal.restore()
+    put_back()
     base = registry().read(dict(request.baseline))
     needed = machine(registry().tunables) if request.allow_global else {}
     made = {

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdyno import config
+from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.topology import need_root
 from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric, Observation, Setting, Value
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, workload
@@ -120,7 +120,7 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
         return
     made = _namespaces(request)
     need_root()
-    journal.restore()
+    put_back()
     with interrupts.installed():
         there = tunables_of(made)
         of_class = service.read(request.service) if request.service else None

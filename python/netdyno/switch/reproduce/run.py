@@ -9,6 +9,7 @@ from typing import Any
 
 from netdyno import files, quantities
 from netdyno.cli import console
+from netdyno.cli.execute import put_back
 from netdyno.errors import INVALID, PASS
 from netdyno.lab.topology import need_root
 from netdyno.switch.reproduce import study as studies
@@ -16,7 +17,6 @@ from netdyno.switch.reproduce.measure import Row, StudyOutcome, measure
 from netdyno.switch.reproduce.plot import plot
 from netdyno.switch.reproduce.study import SwitchStudy
 from netdyno.switch.verbs.compare import Progress
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -37,7 +37,7 @@ def run(
     need_root()
     if runs:
         os.environ["NETDYNO_RUNS"] = str(runs)
-    journal.restore()
+    put_back()
     documents, code = [], PASS
     with Interrupts().installed() as interrupts:
         for name, one in chosen.items():

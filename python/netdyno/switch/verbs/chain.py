@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -21,7 +22,6 @@ from netdyno.switch.chain.spec import Chain, load
 from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 ChainFile = Annotated[Path, typer.Argument(help="The chain's description (YAML or JSON).", metavar="FILE")]
@@ -127,7 +127,7 @@ def verify(
     """
     chain = loaded(file, controller)
     need_root()
-    journal.restore()
+    put_back()
     missed: list[str] = []
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
         found = verifying.verify(lab, rounds)

@@ -8,6 +8,7 @@ import typer
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -15,7 +16,6 @@ from netdyno.switch.chain import failover as failing
 from netdyno.switch.chain.failover import FailoverReport, How
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -51,7 +51,7 @@ def failover(
     chain = loaded(file, controller)
     host = failing.chosen(chain, function)
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
         found = failing.run(lab, str(file), host, cast(How, how), console.note)
     if as_json:

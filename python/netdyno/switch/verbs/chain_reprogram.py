@@ -8,6 +8,7 @@ import typer
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -15,7 +16,6 @@ from netdyno.switch.chain import reprogram as reprogramming
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.reprogram import Change, ReprogramReport
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -41,7 +41,7 @@ def reprogram(
     """
     chain = loaded(file, controller)
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
         found = reprogramming.run(lab, str(file), times, told)
     if as_json:

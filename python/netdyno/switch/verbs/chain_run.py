@@ -9,6 +9,7 @@ import typer
 
 from netdyno import files
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -18,7 +19,6 @@ from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
 from netdyno.switch.verbs.compare import Progress, assignments, show_arms, way
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -78,7 +78,7 @@ def run(
         fresh=fresh,
     )
     need_root()
-    journal.restore()
+    put_back()
     told = Progress()
     with Interrupts().installed() as interrupts:
         found = measure.measure(wanted, console.note, told.trial, interrupts.shielded)

@@ -8,6 +8,7 @@ import typer
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -17,7 +18,6 @@ from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded
 from netdyno.switch.verbs.compare import assignments, way
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -69,7 +69,7 @@ def search(
         loaded(file, controller), file.stem, spec, target, repeat, level, seed, fresh
     )  # fmt: skip
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts:
         found = searching.search(wanted, console.note, told, interrupts.shielded)
     if as_json:

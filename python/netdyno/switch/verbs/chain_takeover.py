@@ -8,6 +8,7 @@ import typer
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -16,7 +17,6 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.takeover import How, TakeoverReport
 from netdyno.switch.controller.embedded import MOST
 from netdyno.switch.verbs.chain import ChainFile, loaded, report
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -75,7 +75,7 @@ def takeover(
         raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
     chain = loaded(file, f"embedded:{controllers}")
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
         found = takeovers.run(lab, kills, connections, cast(How, how))
     if as_json:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from netdyno import config, files, quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import Error
@@ -25,7 +26,6 @@ from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
 from netdyno.switch.bench import Spec
 from netdyno.switch.compare import ComparisonRequest
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 
 
@@ -124,7 +124,7 @@ def compare(
         name=name, fresh=fresh,
     )  # fmt: skip
     need_root()
-    journal.restore()
+    put_back()
     told = Progress()
     with Interrupts().installed() as interrupts:
         found = comparing.compare(wanted, console.note, told.trial, interrupts.shielded)

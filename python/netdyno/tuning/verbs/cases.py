@@ -11,11 +11,11 @@ from rich.text import Text
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import THRESHOLD
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Observation
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import cases as known
 from netdyno.tuning.cases import CaseCheck, CaseOutcome
@@ -76,7 +76,7 @@ def cases(
         console.table(("case", "what happens"), [(case.name, case.about) for case in chosen])
         return
     need_root()
-    journal.restore()
+    put_back()
     if watch:
         watch_cases(chosen, allow_global, as_json)
         return

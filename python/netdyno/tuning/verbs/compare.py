@@ -12,6 +12,7 @@ from rich.text import Text
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
@@ -22,7 +23,6 @@ from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.comparison import Comparison, Finding, Verdict, loss_words
 from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.winner import never_hit
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, compare_run
 from netdyno.tuning.benches import ChosenSetting, OwnService
@@ -80,7 +80,7 @@ def calibrate(
     """
     made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts:
         on = compare_run.bench(made, interrupts)
         found = compare_run.calibrate(on, pairs, spare, level, seed, ComparisonPrinter())
@@ -187,7 +187,7 @@ def compare(
         allow_global=allow_global,
     )
     need_root()
-    journal.restore()
+    put_back()
     with Interrupts().installed() as interrupts:
         found = compare_run.compare(wanted, ComparisonPrinter(quiet=as_json), interrupts)
     if html:

@@ -15,13 +15,13 @@ from rich.text import Text
 
 from netdyno import files, paths, quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.cli.verb import words
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Observation
-from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside, setup
 from netdyno.system.vm.setup import MissingRequirement
@@ -107,7 +107,7 @@ def reproduce(
     """
     made = tables.read(name)
     need_root()
-    journal.restore()
+    put_back()
     within = inside.accelerator()
     if not (within or allow_global or no_vm) and (names := in_vm.machine_wide(made)):
         code = _in_vm(names, html, figures)
