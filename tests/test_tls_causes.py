@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from failing.certified import _openssl
 from lab import Done, Lab, group, profile, until
-from test_causes import answers, ports
+from ports import free_port
+from test_causes import answers
 
 INSECURE = {"insecure": True}
 APACHE = """
@@ -76,7 +77,7 @@ class Servers:
         self.ports: list[int] = []
 
     def serve(self, name: str, files: tuple[str, str], *options: str, **tls: Any) -> None:
-        (port,) = ports(1)
+        port = free_port()
         at = ("-accept", f"127.0.0.1:{port}", "-cert", files[0], "-key", files[1])
         self.lab.spawn("openssl", "s_server", "-quiet", "-www", *at, *options)
         self.ports.append(port)
@@ -113,7 +114,7 @@ def test_why_tls_ended_is_what_happened(lab: Lab) -> None:
         servers.serve(f"other-1{version}", rsa, f"-tls1_{version}", *wants, cert=other[0], key=other[1])
         servers.serve(f"v1-1{version}", rsa, f"-tls1_{version}", *wants, cert=device[0], key=device[1])
     servers.serve("no-cipher", rsa, "-tls1_2", "-cipher", "AES256-SHA")
-    (apache,) = ports(1)
+    apache = free_port()
     text = APACHE.format(base=lab.base, port=apache, cert=rsa[0], key=rsa[1], ca=rsa[0])
     lab.spawn("apache2", "-X", "-f", lab.write("apache.conf", text))
     servers.ports.append(apache)

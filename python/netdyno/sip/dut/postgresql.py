@@ -114,17 +114,26 @@ class Postgresql(Server):
 
     def counters(self) -> dict[str, float]:
         """Bytes of its write-ahead log, and rows of registrations: exact at once, unlike its statistics."""
+        done = self._ask(QUERY)
+        values = done.stdout.split()
+        if len(values) != len(COUNTERS):
+            words = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+            raise Error("ND-91-23", f"PostgreSQL does not tell its counters: {words}", at=self.place.at)
+        return {name: float(value) for name, value in zip(COUNTERS, values, strict=True)}
+
+    def serving(self) -> bool:
+        """Whether it answers: it listens a while before that."""
+        return super().serving() and self._ask("SELECT 1;").returncode == 0
+
+    def _ask(self, query: str) -> subprocess.CompletedProcess[str]:
         command, environment = client("postgresql", self.place.address, self.options.port)
 
-        def ask() -> str:
+        def ask() -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                command, input=QUERY, env=environment, capture_output=True, text=True, check=False, timeout=10
-            ).stdout
+                command, input=query, env=environment, capture_output=True, text=True, check=False, timeout=10
+            )
 
-        values = namespace.inside(self.place.namespace, ask).split()
-        if len(values) != len(COUNTERS):
-            raise Error("ND-91-23", "PostgreSQL does not tell its counters", at=self.place.at)
-        return {name: float(value) for name, value in zip(COUNTERS, values, strict=True)}
+        return namespace.inside(self.place.namespace, ask)
 
     def teardown(self) -> None:
         """Ask it first to end at once, without waiting for its clients: it removes its shared memory."""
