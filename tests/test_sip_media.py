@@ -376,6 +376,7 @@ def test_an_impaired_path_gives_the_mos_of_the_formula(
         document = patient(profile.call(chosen))
         # the path loses messages too, and SIPp gives up some calls
         document["thresholds"] = [one for one in document["thresholds"] if ".index." not in one["metric"]]
+        document["thresholds"].append({"metric": "callers.errors", "max": "10"})
         path = lab.write("sip.json", json.dumps(document))
         done = lab.run("run", path, "--quiet", prefix=("ip", "netns", "exec", wan.near))
     assert done.code == 0, done.text
