@@ -158,6 +158,7 @@ def test_a_second_server_registers_and_relays(lab: Lab, uri: str) -> None:
     assert moved(done, "server", "registrations") == 0
 
 
+@pytest.mark.alone  # callers begin some time after callees, whether or not a busy machine has let these register
 def test_calls_through_a_back_to_back_user_agent(lab: Lab) -> None:
     document = home_and_edge()
     b2bua = dut("sippy", next_hop=f"{SERVER}:5070")
