@@ -37,9 +37,19 @@ def made(name: str) -> Iterator[str]:
     try:
         for step in steps:
             subprocess.run(step.split(), check=True, capture_output=True)
+        _await_links(name)
         yield name
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True, capture_output=True)
+
+
+def _await_links(name: str) -> None:
+    """Wait until the pair is up: the kernel says so a while after both ends are."""
+    until = time.monotonic() + 60
+    show = ["ip", "-n", name, "-o", "link", "show", "type", "veth"]
+    while subprocess.run(show, check=True, capture_output=True, text=True).stdout.count("state UP") != 2:
+        assert time.monotonic() < until, "the interfaces do not come up"
+        time.sleep(0.02)
 
 
 def state(name: str) -> dict[str, str]:
