@@ -144,7 +144,7 @@ def home_and_edge() -> dict[str, Any]:
     return document
 
 
-@pytest.mark.alone  # where ejabberd gets no CPU for long it leaves a BYE unanswered
+@pytest.mark.alone  # beside others ejabberd left one BYE unanswered
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp"])
 def test_a_second_server_registers_and_relays(lab: Lab, uri: str) -> None:

@@ -1,7 +1,6 @@
 """The journal under fault: whatever moment a run is killed at, a restore leaves nothing behind."""
 
 import errno
-import fcntl
 import json
 import os
 import signal
@@ -344,9 +343,10 @@ def test_a_journal_that_is_held_is_left_alone(state: Path, tmp_path: Path) -> No
     victim = tmp_path / "nd-x"
     victim.touch()
     path = dead_journal(state, {"seq": 1, "kind": "path", "path": str(victim)})
-    with path.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
-        assert restore().undone == []
+    path.write_text(path.read_text().replace('"boot"', '"pids": "pid:[1]", "boot"', 1))
+    with path.open("r+b") as held:
+        assert module.hold(held.fileno())
+        assert restore().undone == [] and module.open_changes(path)[0] is not None
         assert victim.exists() and path.exists()
     assert len(restore().undone) == 1
 
@@ -354,8 +354,8 @@ def test_a_journal_that_is_held_is_left_alone(state: Path, tmp_path: Path) -> No
 def test_the_owner_of_a_journal_holds_it(state: Path) -> None:
     notes = Journal()
     number = notes.write("path", path="/tmp/nd-nothing")
-    with notes.path.open("rb") as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with notes.path.open("r+b") as other:
+        assert not module.hold(other.fileno())
     notes.undo(number)
 
 

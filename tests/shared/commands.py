@@ -27,8 +27,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 LENGTH = struct.Struct("!I")
-
-
 STREAMS = {"stdin", "stdout", "stderr"}
 
 

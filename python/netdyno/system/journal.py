@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -180,6 +181,8 @@ class Journal:
         # after a fork the parent's entries stay the parent's
         if self._owner is not None and self._owner != os.getpid():
             self._open.clear()
+            if self._file is not None:
+                os.close(self._file)
         self._owner = os.getpid()
         _own(self.folder)
         born = start_time(self._owner)
@@ -190,12 +193,11 @@ class Journal:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(fresh, flags, files.PRIVATE_FILE)
         try:
-            head = {"owner": self._owner, "start": born, "boot": boot_id()}
+            head = {"owner": self._owner, "start": born, "boot": boot_id(), "pids": proc.pid_namespace()}
             os.write(file, json.dumps(head).encode() + b"\n")
             os.fsync(file)
+            hold(file)
             # appears whole, so that a restore never sees a journal without its owner
-            # held as long as this process lives: in another PID namespace its number says nothing
-            fcntl.flock(file, fcntl.LOCK_SH)
             fresh.rename(path)
             _sync_folder(self.folder)
         except (OSError, Error):
@@ -253,6 +255,21 @@ def restore(
     return report
 
 
+def hold(file: int) -> bool:
+    """Lock a journal as long as its writer lives, for other PID namespaces; whether nobody else has."""
+    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lives(text: journal_text.Text, path: Path, file: IO[bytes]) -> bool:
+    """Whether the owner of a journal lives: a process that we see, or, in another PID namespace, its lock."""
+    return text.lives(path) or (text.elsewhere and not hold(file.fileno()))
+
+
 def _begun(path: Path) -> tuple[int, int, str]:
     """When its process and its run began: of several changes of one value the last is undone first."""
     _, born, run, *_ = [*path.stem.split("-"), "", ""]
@@ -288,9 +305,10 @@ def open_changes(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
     try:
         with _opened(path) as file:
             text = journal_text.read(file.read())
+            lives = _lives(text, path, file)
     except (FileNotFoundError, PermissionError):
         return None, []
-    if not text.lives(path):
+    if not lives:
         return None, text.left
     return int(text.head["owner"] if text.head else path.stem.partition("-")[0]), text.left
 
@@ -299,7 +317,7 @@ def _replay(
     path: Path, file: IO[bytes], report: ReplayReport, wanted: Callable[[dict[str, Any]], bool], force: bool
 ) -> None:
     text = journal_text.read(file.read())
-    if text.lives(path):
+    if _lives(text, path, file):
         return
     over = []
     for entry in reversed(text.left):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno.system.proc import alive, boot_id, start_time
+from netdyno.system.proc import alive, boot_id, pid_namespace, start_time
 
 _BEGINNINGS = (b'{"seq": ', b'{"undone": ', b'{"became": ')
 """What a line begins with. A writer that was killed, or found the disk full, leaves the beginning of one: its
@@ -32,6 +32,11 @@ class Text:
             return self.same_boot and start_time(int(self.head["owner"])) == self.head["start"]
         pid, born, *_ = [*path.stem.split("-"), ""]
         return pid.isdecimal() and born.isdecimal() and alive(int(pid), int(born))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its owner's number is of another PID namespace, and says nothing here."""
+        return self.same_boot and (self.head or {}).get("pids", pid_namespace()) != pid_namespace()
 
     @property
     def same_boot(self) -> bool:

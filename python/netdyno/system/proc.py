@@ -66,3 +66,11 @@ def group_cpu(group: int) -> float:
 def boot_id() -> str:
     """Names this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def pid_namespace() -> str:
+    """Tells the PID namespace that we are in from others of this machine; empty where /proc does not say."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
