@@ -52,7 +52,6 @@ def test_the_example_of_the_readme(lab: Lab, verdict: Verdict) -> None:
 SEARCH = """
 import netdyno
 from netdyno.search import rfc2544
-from ports import free_port
 
 found = netdyno.search({file!r}, rfc2544.throughput(resolution=0.05, repeat=2), duration=0.5)
 finding = found.finding(goal="ndr")
