@@ -2,7 +2,6 @@
 
 mod caller;
 mod clock;
-mod conformance;
 mod connection;
 mod connection_limit;
 mod core;
@@ -27,9 +26,6 @@ mod serve;
 mod server;
 mod service;
 mod session;
-mod signals;
-mod sip_serve;
-mod standard_input;
 mod stream;
 mod systems;
 mod token;
@@ -37,11 +33,13 @@ mod trace_lock;
 mod validate;
 mod watchers;
 
+use ::run::SetupError;
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 use system::Registry;
+use system::command::Flag;
 
 /// Exit code: bad configuration or input.
 const EXIT_INPUT: u8 = 104;
@@ -64,10 +62,6 @@ struct Cli {
 enum Command {
     /// Answer load: echo or swallow what comes, and count it.
     Reflect(reflect::Reflect),
-    /// Play conformance tests against a SIP server: a request as JSON on standard input, verdicts as JSON on standard output.
-    SipConformance(conformance::Arguments),
-    /// Serve SIP as registrar, proxy, redirect server or UAS: settings as JSON on standard input, counters on standard output.
-    SipServe,
     /// Serve HTTP or MQTT: settings as JSON on standard input, counters on standard output.
     Service(service::Service),
     /// Check profiles.
@@ -95,17 +89,55 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let registry = systems::registry();
+    let cli = match given(&registry) {
+        Ok(Given::System(command, flags)) => return ended((command.run)(&flags)),
+        Ok(Given::Platform(cli)) => cli,
         Err(e) => {
             let _closed = e.print();
             return if e.use_stderr() { EXIT_INPUT.into() } else { ExitCode::SUCCESS };
         }
     };
-    run(&cli, systems::registry()).unwrap_or_else(|e| {
+    run(&cli, registry).unwrap_or_else(|e| {
         tell(&format!("error ND-92-11: {}", profile::printable(&format!("{e:#}"))));
         EXIT_ENVIRONMENT.into()
     })
+}
+
+/// What was asked of the program.
+enum Given {
+    /// A system's command, with the names of its flags that were given.
+    System(system::command::Command, Vec<&'static str>),
+    /// The platform's own.
+    Platform(Cli),
+}
+
+fn given(registry: &Registry) -> Result<Given, clap::Error> {
+    let commands = registry.commands().iter().map(|one| {
+        let flag =
+            |flag: &Flag| Arg::new(flag.name).long(flag.name).help(flag.about).action(ArgAction::SetTrue);
+        clap::Command::new(one.name).about(one.about).args(one.flags.iter().map(flag))
+    });
+    let matches = Cli::command().subcommands(commands).try_get_matches()?;
+    let named = matches.subcommand().and_then(|(name, given)| Some((*registry.command(name)?, given)));
+    Ok(match named {
+        Some((command, given)) => {
+            let flags = command.flags.iter().map(|flag| flag.name).filter(|name| given.get_flag(name));
+            Given::System(command, flags.collect())
+        }
+        None => Given::Platform(Cli::from_arg_matches(&matches)?),
+    })
+}
+
+/// Tells why a command failed, if it did.
+fn ended(result: Result<(), SetupError>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            tell(&format!("error {e}"));
+            if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into()
+        }
+    }
 }
 
 fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
@@ -119,30 +151,8 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
                 return Ok(if fault.code.starts_with("ND-91") { EXIT_LOST } else { EXIT_ENVIRONMENT }.into());
             }
         }
-        Some(Command::Reflect(args)) => {
-            if let Err(e) = reflect::run(args) {
-                tell(&format!("error {e}"));
-                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
-            }
-        }
-        Some(Command::SipConformance(args)) => {
-            if let Err(e) = conformance::run(args) {
-                tell(&format!("error {e}"));
-                return Ok(EXIT_INPUT.into());
-            }
-        }
-        Some(Command::Service(args)) => {
-            if let Err(e) = service::run(args) {
-                tell(&format!("error {e}"));
-                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
-            }
-        }
-        Some(Command::SipServe) => {
-            if let Err(e) = sip_serve::run() {
-                tell(&format!("error {e}"));
-                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
-            }
-        }
+        Some(Command::Reflect(args)) => return Ok(ended(reflect::run(args))),
+        Some(Command::Service(args)) => return Ok(ended(service::run(args))),
         Some(Command::Validate(args)) => {
             if !validate::run(args, registry.kinds())? {
                 return Ok(EXIT_INPUT.into());

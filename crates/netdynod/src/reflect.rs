@@ -1,12 +1,12 @@
 //! `netdynod reflect`: the DUT test mode as a program of its own.
 
-use crate::signals;
 use clap::{Args, ValueEnum};
 use run::SetupError;
 use serde_json::json;
 use sockets::reflector::{Mode, Reflector};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
+use system::signals;
 
 /// What to listen on, and what to do with it.
 #[derive(Debug, Args)]

@@ -4,14 +4,14 @@ use crate::core::Core;
 use crate::files::Door;
 use crate::listen::listen;
 use crate::token::Token;
-use crate::{print, server, signals};
+use crate::{print, server};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use system::Registry;
+use system::{Registry, signals};
 
 /// How long workers may take to leave when the daemon ends.
 const LEAVING: Duration = Duration::from_secs(2);

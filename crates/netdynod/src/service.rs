@@ -1,7 +1,5 @@
 //! `netdynod service`: an HTTP or MQTT server to test against.
 
-use crate::signals;
-use crate::standard_input::{self, print};
 use clap::Args;
 use endpoint::ListeningPort;
 use profile::Dpdk;
@@ -11,6 +9,8 @@ use serde_json::{Value, json};
 use service::{Settings, listen::Listener};
 use std::net::SocketAddr;
 use std::time::Duration;
+use system::signals;
+use system::standard_input::{self, print};
 
 /// Time between two lines of counters.
 const EVERY: Duration = Duration::from_secs(1);

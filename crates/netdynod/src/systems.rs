@@ -2,8 +2,6 @@
 
 use endpoint::DpdkDevices;
 use profile::Transport;
-pub use sip_conformance as sip;
-pub use sip_server as sip_service;
 use sockets::Sockets;
 use stream::Dpdk;
 use system::Registry;
@@ -14,6 +12,7 @@ pub fn registry() -> Registry {
     let mut registry = Registry::default();
     platform(&mut registry);
     nat_rpc::register(&mut registry);
+    sip_commands::register(&mut registry);
     registry
 }
 
@@ -41,7 +40,8 @@ mod tests {
         let registry = registry();
         let kinds: Vec<_> = registry.kinds().kinds().map(|kind| kind.name).collect();
         let methods: Vec<_> = registry.methods().collect();
-        for names in [kinds, methods, registry.transports().collect()] {
+        let commands = registry.commands().iter().map(|command| command.name).collect();
+        for names in [kinds, methods, registry.transports().collect(), commands] {
             assert!(!names.is_empty());
             assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
         }

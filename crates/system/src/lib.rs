@@ -1,12 +1,16 @@
-//! What a system brings to the daemon: kinds of packet elements, RPC methods, transports of runs.
+//! What a system brings to the daemon: kinds of packet elements, RPC methods, transports of runs, commands.
 //!
 //! The program's `main` makes one [`Registry`] and lets each system register. The platform looks up in it what a graph, a call or
 //! a profile names, when it is read or assembled; nothing of it is on the way of a packet.
 
+pub mod command;
 pub mod method;
 pub mod rpc;
+pub mod signals;
+pub mod standard_input;
 pub mod transport;
 
+use command::Command;
 use element::kind::KindEntry;
 use element::registry::Registry as Kinds;
 use method::Method;
@@ -21,6 +25,7 @@ pub struct Registry {
     kinds: Kinds,
     methods: BTreeMap<&'static str, Method>,
     transports: Vec<(&'static str, OpenTransport)>,
+    commands: Vec<Command>,
 }
 
 impl Registry {
@@ -46,6 +51,14 @@ impl Registry {
         self.transports.push((name, open));
     }
 
+    /// Commands of the program.
+    pub fn add_commands(&mut self, commands: impl IntoIterator<Item = Command>) {
+        for command in commands {
+            debug_assert!(self.command(command.name).is_none(), "two commands are called {}", command.name);
+            self.commands.push(command);
+        }
+    }
+
     /// The kinds of elements.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
@@ -59,6 +72,16 @@ impl Registry {
     /// The names of the methods.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> {
         self.methods.keys().copied()
+    }
+
+    /// The commands.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// The command of this name.
+    pub fn command(&self, name: &str) -> Option<&Command> {
+        self.commands.iter().find(|command| command.name == name)
     }
 
     /// The names of the transports.

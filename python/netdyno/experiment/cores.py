@@ -15,7 +15,8 @@ def fleet(
 ) -> Connect | None:
     """Connects to the fleet `name`, of which `tolerate` hosts may be lost; none without a name.
 
-    Raises `ND-104-07` for what does not go with a fleet, `ND-104-90` where none of the name is up.
+    Raises `ND-104-07` for what does not go with a fleet and where no system has fleets, `ND-104-90` where none
+    of the name is up.
     """
     if name is None:
         if tolerate:
@@ -29,5 +30,8 @@ def fleet(
         fix = "Leave the topology out, and point the targets at servers that the fleet reaches"
         what = "a topology has a generator of its own"
         raise Error("ND-104-07", what, at=f"legs.{inside}.topology", fix=fix)
-    connect: Connect = loaded(named("cores")["fleet"])(name, tolerate)
+    connector = named("cores").get("fleet")
+    if connector is None:
+        raise Error("ND-104-07", "this netdyno has no fleets", at="--fleet", fix="Leave out --fleet")
+    connect: Connect = loaded(connector)(name, tolerate)
     return connect

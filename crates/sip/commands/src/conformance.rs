@@ -2,29 +2,19 @@
 //!
 //! The request comes on standard input, since it has passwords, which everybody could read among the arguments.
 
-use crate::systems::sip::{self, Request};
-use clap::Args;
 use run::SetupError;
 use serde_json::json;
+use sip_conformance::Request;
 use std::io::Read;
+use system::standard_input::print;
 
 /// Largest request, bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// What to do in place of playing tests.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    /// List the messages of RFC 4475 that a request may name.
-    #[arg(long)]
-    messages: bool,
-}
-
 /// Plays the tests. Standard output gets a line `{"outcome": …}` for each test as it ends, and `{"report": …}` at the end.
-pub fn run(args: &Arguments) -> Result<(), SetupError> {
-    // Who started it may have closed its output.
-    let print = |line: serde_json::Value| drop(crate::print(&format!("{line}\n")));
-    if args.messages {
-        print(json!(sip::torture::MESSAGES));
+pub fn run(flags: &[&str]) -> Result<(), SetupError> {
+    if flags.contains(&"messages") {
+        print(&json!(sip_conformance::torture::MESSAGES));
         return Ok(());
     }
     let wrong = |code, what: String| {
@@ -35,10 +25,10 @@ pub fn run(args: &Arguments) -> Result<(), SetupError> {
     read.map_err(|error| wrong("ND-104-10", format!("standard input cannot be read: {error}")))?;
     let request: Request =
         serde_json::from_str(&text).map_err(|error| wrong("ND-104-10", error.to_string()))?;
-    let report = sip::run(&request, |outcome| {
-        print(json!({"outcome": {"id": outcome.id, "verdict": outcome.verdict}}));
+    let report = sip_conformance::run(&request, |outcome| {
+        print(&json!({"outcome": {"id": outcome.id, "verdict": outcome.verdict}}));
     });
     let report = report.map_err(|error| wrong("ND-104-04", error.to_string()))?;
-    print(json!({"report": report}));
+    print(&json!({"report": report}));
     Ok(())
 }

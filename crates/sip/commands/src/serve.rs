@@ -1,17 +1,17 @@
 //! `netdynod sip-serve`: a SIP server to test against.
 
-use crate::standard_input::{self, print};
-use crate::systems::sip_service::{Server, Settings, listen::Listener};
 use run::SetupError;
 use serde_json::json;
+use sip_server::{Server, Settings, listen::Listener};
 use std::time::{Duration, Instant};
+use system::standard_input::{self, print};
 
 /// Time between two lines of counters.
 const EVERY: Duration = Duration::from_secs(1);
 const HELP: &str = "See `netdyno sip serve --help`";
 
 /// Serve. Standard output gets `{"ready": …}`, then `{"counters": …}` every second and at the end.
-pub fn run() -> Result<(), SetupError> {
+pub fn run(_: &[&str]) -> Result<(), SetupError> {
     let (mut settings, stop): (Settings, _) = standard_input::settings("sip-serve", HELP)?;
     settings.check().map_err(|error| SetupError::new("ND-104-04", "sip-serve", error.to_string(), HELP))?;
     let at = settings.listen;

@@ -4,7 +4,7 @@
 use crate::signals;
 use run::SetupError;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,5 +35,6 @@ pub fn settings<T: DeserializeOwned>(
 
 /// Print a line of JSON. Who started it may have closed its output.
 pub fn print(line: &serde_json::Value) {
-    let _closed = crate::print(&format!("{line}\n"));
+    let mut out = std::io::stdout();
+    let _closed = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
 }
