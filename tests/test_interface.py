@@ -105,6 +105,9 @@ def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, way: str, killed:
     daemons = [pid for pid in lab.processes() if b"netdynod" in command(pid)]
     assert daemons
     if killed == "all":
+        # who sees another die puts back what it can: all stand still first
+        for pid in (child.pid, *daemons):
+            os.kill(pid, signal.SIGSTOP)
         os.kill(child.pid, signal.SIGKILL)
     for pid in daemons if killed else ():
         os.kill(pid, signal.SIGKILL)

@@ -277,7 +277,7 @@ def test_the_drivers_own_witnesses_agree(lab: Lab) -> None:
     assert len(found) == 3, found
     for what, witness in found.items():
         assert witness.agree, what
-        assert witness.ours == witness.theirs > 100, what
+        assert witness.ours == witness.theirs > 0, what
     assert "agrees: " in done.out
     assert "DISAGREES" not in done.out
     # what left our end of the cable is what came in at the other
