@@ -90,9 +90,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let registry = systems::registry();
-    let cli = match given(&registry) {
-        Ok(Given::System(command, flags)) => return ended((command.run)(&flags)),
-        Ok(Given::Platform(cli)) => cli,
+    let cli = match invocation(&registry) {
+        Ok(Invocation::System(command, flags)) => return ended((command.run)(&flags)),
+        Ok(Invocation::Platform(cli)) => cli,
         Err(e) => {
             let _closed = e.print();
             return if e.use_stderr() { EXIT_INPUT.into() } else { ExitCode::SUCCESS };
@@ -105,14 +105,14 @@ fn main() -> ExitCode {
 }
 
 /// What was asked of the program.
-enum Given {
+enum Invocation {
     /// A system's command, with the names of its flags that were given.
     System(system::command::Command, Vec<&'static str>),
     /// The platform's own.
     Platform(Cli),
 }
 
-fn given(registry: &Registry) -> Result<Given, clap::Error> {
+fn invocation(registry: &Registry) -> Result<Invocation, clap::Error> {
     let commands = registry.commands().iter().map(|one| {
         let flag =
             |flag: &Flag| Arg::new(flag.name).long(flag.name).help(flag.about).action(ArgAction::SetTrue);
@@ -123,9 +123,9 @@ fn given(registry: &Registry) -> Result<Given, clap::Error> {
     Ok(match named {
         Some((command, given)) => {
             let flags = command.flags.iter().map(|flag| flag.name).filter(|name| given.get_flag(name));
-            Given::System(command, flags.collect())
+            Invocation::System(command, flags.collect())
         }
-        None => Given::Platform(Cli::from_arg_matches(&matches)?),
+        None => Invocation::Platform(Cli::from_arg_matches(&matches)?),
     })
 }
 

@@ -28,12 +28,12 @@ pub struct Service {
 /// Settings of a server, and the DPDK port that it serves on, if it is to use one.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Value")]
-struct Wanted {
+struct ServiceSettings {
     settings: Settings,
     dpdk: Option<Dpdk>,
 }
 
-impl TryFrom<Value> for Wanted {
+impl TryFrom<Value> for ServiceSettings {
     type Error = serde_json::Error;
 
     fn try_from(mut value: Value) -> Result<Self, Self::Error> {
@@ -47,7 +47,7 @@ impl TryFrom<Value> for Wanted {
 pub fn run(args: &Service) -> Result<(), SetupError> {
     let unwatched =
         |error: std::io::Error| SetupError::new("ND-92-05", "signals", error.to_string(), "See ulimit -a");
-    let (wanted, stop): (Wanted, _) = match &args.settings {
+    let (wanted, stop): (ServiceSettings, _) = match &args.settings {
         None => standard_input::settings("service", HELP)?,
         Some(text) => {
             let wrong = |error: serde_json::Error| {
@@ -60,7 +60,7 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
         }
     };
     let asked = signals::raised_by(&signals::SHOW).map_err(unwatched)?;
-    let Wanted { settings, dpdk } = wanted;
+    let ServiceSettings { settings, dpdk } = wanted;
     settings.check().map_err(|error| SetupError::new("ND-104-04", error.at, error.what, HELP))?;
     let every = args.settings.is_none().then_some(EVERY);
     let told = |counters: &_| print(&json!({"counters": counters}));

@@ -60,7 +60,7 @@ impl Output {
 
     /// Take what was asked for. For tests.
     #[doc(hidden)]
-    pub fn take(&mut self) -> Taken {
+    pub fn take(&mut self) -> Drained {
         let (mut sent, mut closed, mut wakes, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for action in self.actions.drain(..) {
             match action {
@@ -80,4 +80,4 @@ impl Output {
 
 /// Bytes to send by connection, connections to close, and times to be called at.
 #[doc(hidden)]
-pub type Taken = (Vec<(ConnectionId, Vec<u8>)>, Vec<ConnectionId>, Vec<(ConnectionId, u64)>);
+pub type Drained = (Vec<(ConnectionId, Vec<u8>)>, Vec<ConnectionId>, Vec<(ConnectionId, u64)>);

@@ -1,4 +1,4 @@
-"""Secrets of a profile: named in place of written, read when a run starts, and kept or told nowhere.
+"""Secrets of a profile: named instead of written, read when a run starts, and kept or told nowhere.
 
     password: {env: BROKER_PASSWORD}                 # or {file: broker.password}
     headers: {Authorization: {env: API_AUTHORIZATION}}
@@ -25,9 +25,9 @@ LONGEST = 64 * 1024
 """Bytes of a file with a secret; more is no secret but a mistake."""
 
 RECORDING = ("media", "source")
-"""End of the place of a recording, whose `file` is no secret."""
+"""End of the path to a recording, whose `file` is no secret."""
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 def is_secret(path: str) -> bool:
@@ -48,17 +48,17 @@ def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
     made = copy.deepcopy(dict(profile))
     values: list[str] = []
     wrong: list[dict[str, Any]] = []
-    for place, value in _texts(profile):
+    for path, value in _texts(profile):
         try:
             if isinstance(value, Mapping):
-                found = _read(value, _named(place))
-                written = _as_it_is(place, found)
-                _set(made, place, written)
+                found = _read(value, _named(path))
+                written = _as_it_is(path, found)
+                _set(made, path, written)
                 values += dict.fromkeys((found, written))
-            elif HIDDEN in value and _hides(place, value):
+            elif HIDDEN in value and _hides(path, value):
                 fix = "Name it as {env: NAME} or {file: PATH}, or write it there again"
-                raise Error("ND-104-60", "this secret was not kept with the run", at=_named(place), fix=fix)
-            elif is_marked(place):
+                raise Error("ND-104-60", "this secret was not kept with the run", at=_named(path), fix=fix)
+            elif is_marked(path):
                 learn(value)
         except Error as e:
             wrong.append(e.as_dict())
@@ -77,7 +77,7 @@ def resolved(profile: Any) -> tuple[Any, list[str]]:
 def elsewhere(profile: Any) -> list[str]:
     """Places of secrets that the profile names and does not write: in the environment or a file."""
     texts = _texts(profile) if isinstance(profile, Mapping) else ()
-    return [_named(place) for place, value in texts if isinstance(value, Mapping)]
+    return [_named(path) for path, value in texts if isinstance(value, Mapping)]
 
 
 def storable(profile: Any, named: Any = None) -> Any:
@@ -85,12 +85,12 @@ def storable(profile: Any, named: Any = None) -> Any:
     if not isinstance(profile, Mapping):
         return profile
     made = copy.deepcopy(dict(profile))
-    for place, value in _texts(profile):
+    for path, value in _texts(profile):
         if isinstance(value, str):
-            _set(made, place, HIDDEN if is_marked(place) else masked_parameters(value))
-    for place, value in _texts(named) if isinstance(named, Mapping) else ():
-        if isinstance(value, Mapping) and _has(made, place):
-            _set(made, place, dict(value))
+            _set(made, path, HIDDEN if is_marked(path) else masked_parameters(value))
+    for path, value in _texts(named) if isinstance(named, Mapping) else ():
+        if isinstance(value, Mapping) and _has(made, path):
+            _set(made, path, dict(value))
     targets = made.get("targets")
     if isinstance(targets, Mapping):
         made["targets"] = {name: url(one) if isinstance(one, str) else one for name, one in targets.items()}
@@ -106,14 +106,14 @@ def in_the_open(profile: Any) -> list[str]:
         return []
     groups, targets = _groups(profile), profile.get("targets")
     found = []
-    for place, value in _texts(profile):
-        group = groups[int(place[1])]
+    for path, value in _texts(profile):
+        group = groups[int(path[1])]
         target = str(group.get("target", ""))
         if isinstance(targets, Mapping):
             target = str(targets.get(target, target))
-        secret = isinstance(value, Mapping) or is_marked(place) or masked_parameters(value) != value
+        secret = isinstance(value, Mapping) or is_marked(path) or masked_parameters(value) != value
         if secret and not _is_safe(target):
-            found.append(_named(place))
+            found.append(_named(path))
     for number, group in enumerate(groups):
         target = str(group.get("target", ""))
         if isinstance(targets, Mapping):
@@ -131,14 +131,14 @@ def _is_safe(target: str) -> bool:
 
 def located(profile: dict[str, Any], folder: Path) -> None:
     """Name the files with secrets, which are beside the profile, so that they are found from anywhere."""
-    for place, value in list(_texts(profile)):
+    for path, value in list(_texts(profile)):
         if isinstance(value, Mapping) and "file" in value:
-            _set(profile, place, {"file": str((folder / value["file"]).absolute())})
+            _set(profile, path, {"file": str((folder / value["file"]).absolute())})
 
 
-def is_marked(place: Place) -> bool:
-    """Whether what stands at a place is secret even if it is written there."""
-    model, *keys = [part for part in place[3:] if isinstance(part, str)] or [""]
+def is_marked(path: KeyPath) -> bool:
+    """Whether what stands at a path is secret even if it is written there."""
+    model, *keys = [part for part in path[3:] if isinstance(part, str)] or [""]
     mark = _mark(model, ".".join(keys[:2])) or (_mark(model, keys[0]) if keys else None)
     return mark is True or (mark == "names" and is_named(keys[-1]))
 
@@ -148,9 +148,9 @@ def _mark(model: str, key: str) -> Any:
     return models.find(model).secrets.get(key)
 
 
-def _hides(place: Place, text: str) -> bool:
+def _hides(path: KeyPath, text: str) -> bool:
     """Whether the `***` in a text is what was left of a secret."""
-    return text == HIDDEN if is_marked(place) else f"={HIDDEN}" in text and masked_parameters(text) == text
+    return text == HIDDEN if is_marked(path) else f"={HIDDEN}" in text and masked_parameters(text) == text
 
 
 def _targets(profile: Mapping[str, Any]) -> Iterator[str]:
@@ -160,10 +160,10 @@ def _targets(profile: Mapping[str, Any]) -> Iterator[str]:
     yield from (str(group.get("target", "")) for group in _groups(profile))
 
 
-def _as_it_is(place: Place, text: str) -> str:
-    """A text as it is to be written at a place for just that to be sent: what has a meaning there twice."""
-    name = str(place[3]) if len(place) > 3 else ""
-    keys = [str(part) for part in place[4:] if isinstance(part, str)]
+def _as_it_is(path: KeyPath, text: str) -> str:
+    """A text as it is to be written at a path for just that to be sent: what has a meaning there twice."""
+    name = str(path[3]) if len(path) > 3 else ""
+    keys = [str(part) for part in path[4:] if isinstance(part, str)]
     marks = dict(models.find(name).texts)
     marked = f"{keys[0]}.{keys[-1]}" if len(keys) > 1 else ""
     how = marks.get(marked) or marks.get(".".join(keys[:2])) or (marks.get(keys[0]) if keys else None) or ""
@@ -178,21 +178,21 @@ def _groups(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [one if isinstance(one, dict) else {} for one in listed] if isinstance(listed, list) else []
 
 
-def _texts(profile: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+def _texts(profile: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     """Texts of the groups' models, written or named, with their places."""
     for number, group in enumerate(_groups(profile)):
         yield from _inside(group.get("model"), ("groups", number, "model"))
 
 
-def _inside(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    if isinstance(value, str) or (is_reference(value) and place[-2:] != RECORDING):
-        yield place, value
+def _inside(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, str) or (is_reference(value) and path[-2:] != RECORDING):
+        yield path, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _inside(one, (*place, key))
+            yield from _inside(one, (*path, key))
     elif isinstance(value, list):
         for number, one in enumerate(value):
-            yield from _inside(one, (*place, number))
+            yield from _inside(one, (*path, number))
 
 
 def is_reference(value: Any) -> bool:
@@ -242,21 +242,21 @@ def _file(path: Path, at: str) -> str:
         raise Error("ND-104-60", f"the secret in {path} is not text in UTF-8", at=at) from e
 
 
-def _set(document: Any, place: Place, value: Any) -> None:
-    for part in place[:-1]:
+def _set(document: Any, path: KeyPath, value: Any) -> None:
+    for part in path[:-1]:
         document = document[part]
-    document[place[-1]] = value
+    document[path[-1]] = value
 
 
-def _has(document: Any, place: Place) -> bool:
+def _has(document: Any, path: KeyPath) -> bool:
     try:
-        for part in place:
+        for part in path:
             document = document[part]
     except (LookupError, TypeError):
         return False
     return True
 
 
-def _named(place: Place) -> str:
-    """A place as the core writes it."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+def _named(path: KeyPath) -> str:
+    """A path as the core writes it."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

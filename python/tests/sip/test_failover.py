@@ -14,9 +14,9 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.sip.failover import dns, places
+from netdyno.sip.failover import dns, servers
 from netdyno.sip.failover.client import Attempt
-from netdyno.sip.failover.places import Place, order
+from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.failover.report import report
 from netdyno.sip.manual.message import SipMessage
 
@@ -156,13 +156,13 @@ def test_wrong_options_are_named(words: tuple[str, ...], code: int) -> None:
 
 
 def test_priorities_come_first_weights_share_and_the_failed_are_last() -> None:
-    a, b, c = Place("a", 1, 10, 90), Place("b", 1, 10, 10), Place("c", 1, 20, 0)
+    a, b, c = Server("a", 1, 10, 90), Server("b", 1, 10, 10), Server("c", 1, 20, 0)
     rng = random.Random(1)
     drawn = [order([c, b, a], rng, lambda _: False) for _ in range(400)]
     assert all(one[2] == c for one in drawn)
     assert 330 < sum(one[0] == a for one in drawn) < 390
     assert order([a, b, c], rng, lambda one: one.priority == 10)[0] == c
-    assert places.written("0 5 5061 sip.example.net.") == dns.Srv(0, 5, 5061, "sip.example.net")
+    assert servers.written("0 5 5061 sip.example.net.") == dns.Srv(0, 5, 5061, "sip.example.net")
 
 
 def test_answers_of_dns_that_cannot_be_read_are_refused() -> None:
@@ -190,7 +190,7 @@ def test_answers_of_dns_that_cannot_be_read_are_refused() -> None:
 
 
 def test_the_longest_time_without_service_is_the_outage() -> None:
-    a, b = Place("a", 1), Place("b", 1)
+    a, b = Server("a", 1), Server("b", 1)
     at = [0.1, 0.2, 0.3, 1.4, 1.41, 1.5]
     attempts = [Attempt(0.1 * n, [a] if n < 3 else [a, b], one, 200) for n, one in enumerate(at)]
     found = report("x", ["a:1", "b:1"], attempts, 0.1, None)

@@ -6,7 +6,7 @@ mod ports;
 mod usage;
 
 pub use change::PoolChange;
-pub use ports::{CLASSES, Wish, class};
+pub use ports::{CLASSES, PortRequest, class};
 pub use usage::Usage;
 
 use crate::config::{Config, ConfigError, PoolAddress};
@@ -393,8 +393,9 @@ mod tests {
         let mut pool = pool();
         let block = pool.take_block(1, 0, 0, 0).unwrap();
         let (_, (first, _)) = pool.ports(1, block);
-        let take =
-            |pool: &mut Pool, now| pool.take_port(1, block, 1, Wish::Exactly(first + 3), 0, now * SECOND);
+        let take = |pool: &mut Pool, now| {
+            pool.take_port(1, block, 1, PortRequest::Exactly(first + 3), 0, now * SECOND)
+        };
         for freed in [10, 119, 125, 240, 363, 1000] {
             let mut pool = self::pool();
             assert_eq!(pool.take_block(1, 0, 0, 0), Some(block));
@@ -406,16 +407,20 @@ mod tests {
             assert_eq!(take(&mut pool, freed + 240), Some(first + 3), "freed at {freed}");
         }
         // Other protocols number their ports apart.
-        assert!(pool.take_port(1, block, 0, Wish::Exactly(first), 0, 0).is_some());
-        assert!(pool.take_port(1, block, 1, Wish::Exactly(first), 0, 0).is_some());
-        assert_eq!((pool.take_port(1, block, 1, Wish::Exactly(first), 0, 0), pool.used(block)), (None, 2));
+        assert!(pool.take_port(1, block, 0, PortRequest::Exactly(first), 0, 0).is_some());
+        assert!(pool.take_port(1, block, 1, PortRequest::Exactly(first), 0, 0).is_some());
+        assert_eq!(
+            (pool.take_port(1, block, 1, PortRequest::Exactly(first), 0, 0), pool.used(block)),
+            (None, 2)
+        );
     }
 
     #[test]
     fn a_block_whose_ports_rest_is_not_taken() {
         let mut pool = pool();
         let rests = pool.take_block(1, 1, 0, 0).unwrap();
-        let ports: Vec<u16> = std::iter::from_fn(|| pool.take_port(1, rests, 1, Wish::Any, 0, 0)).collect();
+        let ports: Vec<u16> =
+            std::iter::from_fn(|| pool.take_port(1, rests, 1, PortRequest::Any, 0, 0)).collect();
         ports.iter().for_each(|port| pool.release_port(ONE, *port, 1, 0));
         pool.release_block(1, rests);
         let others: Vec<u32> = std::iter::from_fn(|| pool.take_block(1, 1, 0, SECOND)).collect();
@@ -431,11 +436,11 @@ mod tests {
     fn all_ports_are_found_and_parity_is_kept() {
         let mut pool = pool();
         let block = pool.take_block(1, 0, 0, 0).unwrap();
-        for (wish, least) in [(Wish::Parity(7), 1), (Wish::Any, 0)] {
+        for (wish, least) in [(PortRequest::Parity(7), 1), (PortRequest::Any, 0)] {
             let ports: HashSet<u16> =
                 (0..32u64).map(|i| pool.take_port(1, block, 1, wish, i << 60, 0).unwrap()).collect();
             assert!(ports.len() == 32 && ports.iter().all(|port| port % 2 == least));
         }
-        assert_eq!(pool.take_port(1, block, 1, Wish::Any, 0, 0), None);
+        assert_eq!(pool.take_port(1, block, 1, PortRequest::Any, 0, 0), None);
     }
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from netdyno.errors import Error
-from netdyno.sip.failover.places import Place, order
+from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.manual.compose import Draft, branch, request, via
 from netdyno.sip.manual.message import SipMessage
 
@@ -31,7 +31,7 @@ class Attempt:
 
     due: float
     """Seconds after the start."""
-    tried: list[Place] = field(default_factory=list)
+    tried: list[Server] = field(default_factory=list)
     answered: float | None = None
     """When a final response came that is no 503, seconds after the start."""
     status: int = 0
@@ -63,8 +63,8 @@ class Setting:
 @dataclass
 class _Transaction:
     attempt: Attempt
-    place: Place
-    order: list[Place]
+    server: Server
+    order: list[Server]
     data: bytes
     until: float
     gap: float
@@ -74,31 +74,31 @@ class Client:
     """Sends requests at a rate to the servers of a domain."""
 
     def __init__(
-        self, setting: Setting, places: Sequence[Place], seed: int = 0, source: str | None = None
+        self, setting: Setting, servers: Sequence[Server], seed: int = 0, source: str | None = None
     ) -> None:
-        self.setting, self.places, self._rng = setting, places, random.Random(seed)
+        self.setting, self.servers, self._rng = setting, servers, random.Random(seed)
         self.attempts: list[Attempt] = []
         self.stalls: list[tuple[float, float]] = []
         """When this client was held up: from when it was due to go on, until it did."""
         self._selector = selectors.DefaultSelector()
-        self._sockets: dict[Place, socket.socket] = {}
+        self._sockets: dict[Server, socket.socket] = {}
         self._open: dict[str, _Transaction] = {}
         self._timers: list[tuple[float, str]] = []
-        self._failed: dict[Place, float] = {}
+        self._failed: dict[Server, float] = {}
         self._start = time.monotonic()
-        for place in places:
-            family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
+        for server in servers:
+            family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
             one = socket.socket(family, socket.SOCK_DGRAM)
-            self._sockets[place] = one
+            self._sockets[server] = one
             try:
                 if source:
                     one.bind((source, 0))
-                one.connect((place.address, place.port))
+                one.connect((server.address, server.port))
             except OSError as e:
                 self.close()
-                raise Error("ND-91-31", f"the server cannot be reached: {e.strerror}", at=str(place)) from e
+                raise Error("ND-91-31", f"the server cannot be reached: {e.strerror}", at=str(server)) from e
             one.setblocking(False)
-            self._selector.register(one, selectors.EVENT_READ, place)
+            self._selector.register(one, selectors.EVENT_READ, server)
 
     @property
     def now(self) -> float:
@@ -139,53 +139,53 @@ class Client:
         attempt = Attempt(due)
         self.attempts.append(attempt)
         now = self.now
-        way = order(self.places, self._rng, lambda place: self._failed.get(place, -1.0) > now)
+        way = order(self.servers, self._rng, lambda server: self._failed.get(server, -1.0) > now)
         self._try(attempt, way)
 
-    def _try(self, attempt: Attempt, way: list[Place]) -> None:
+    def _try(self, attempt: Attempt, way: list[Server]) -> None:
         """Send it to the first of these."""
         while way:
-            place, way = way[0], way[1:]
-            attempt.tried.append(place)
-            local = self._sockets[place].getsockname()
+            server, way = way[0], way[1:]
+            attempt.tried.append(server)
+            local = self._sockets[server].getsockname()
             here = f"[{local[0]}]:{local[1]}" if ":" in local[0] else f"{local[0]}:{local[1]}"
             domain = self.setting.domain
             draft = Draft("OPTIONS", f"sip:{domain}", f"sip:netdyno@{domain}", f"sip:{domain}")
             made, name = request(draft, "udp", here), branch()
             made.put("Via", via("udp", here, name))
             now = self.now
-            one = _Transaction(attempt, place, way, made.data(), now + self.setting.timeout, self.setting.t1)
+            one = _Transaction(attempt, server, way, made.data(), now + self.setting.timeout, self.setting.t1)
             if self._say(one):
                 self._open[name] = one
                 heapq.heappush(self._timers, (min(one.until, now + one.gap), name))
                 return
-            self._failed[place] = now + self.setting.avoid
+            self._failed[server] = now + self.setting.avoid
         attempt.failed = True
 
     def _say(self, one: _Transaction) -> bool:
         """Whether it was sent."""
-        sock = self._sockets[one.place]
+        sock = self._sockets[one.server]
         for _ in range(2):
             try:
                 sock.send(one.data)
                 return True
             except ConnectionRefusedError:
                 # that was the refusal of an earlier datagram, which this call was told of; it was not sent
-                self._refused(one.place)
+                self._refused(one.server)
             except OSError:
                 return False
         return False
 
-    def _refused(self, place: Place) -> None:
+    def _refused(self, server: Server) -> None:
         """Nobody listens there: all that was sent there goes to the next server."""
-        self._failed[place] = self.now + self.setting.avoid
-        for name in [name for name, one in self._open.items() if one.place == place]:
+        self._failed[server] = self.now + self.setting.avoid
+        for name in [name for name, one in self._open.items() if one.server == server]:
             self._next(name)
 
     def _next(self, name: str) -> None:
         one = self._open.pop(name, None)
         if one:
-            self._failed[one.place] = self.now + self.setting.avoid
+            self._failed[one.server] = self.now + self.setting.avoid
             self._try(one.attempt, one.order)
 
     def _expire(self) -> None:
@@ -203,24 +203,24 @@ class Client:
             elif name in self._open:
                 self._next(name)
 
-    def _read(self, place: Place) -> None:
+    def _read(self, server: Server) -> None:
         while True:
             try:
-                data = self._sockets[place].recv(DATAGRAM)
+                data = self._sockets[server].recv(DATAGRAM)
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
-                self._refused(place)
+                self._refused(server)
                 continue
             except OSError:
                 return
             message = SipMessage.read(data)
             one = self._open.get(message.branch)
-            if one is None or one.place != place or message.method != "OPTIONS" or message.status < 200:
+            if one is None or one.server != server or message.method != "OPTIONS" or message.status < 200:
                 continue
             if message.status == UNAVAILABLE:
                 self._next(message.branch)
                 continue
             del self._open[message.branch]
             one.attempt.answered, one.attempt.status = self.now, message.status
-            self._failed.pop(place, None)
+            self._failed.pop(server, None)

@@ -11,7 +11,7 @@ from netdyno import units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.errors import Error
-from netdyno.sip.failover import places
+from netdyno.sip.failover import servers
 from netdyno.sip.failover.client import Client, Setting
 from netdyno.sip.failover.dns import Resolver
 from netdyno.sip.failover.report import Report, report
@@ -90,8 +90,8 @@ def failover(
         if length[name] <= 0:
             raise Error("ND-104-05", "it is zero", at=name, fix="Use 2s")
     limit = None if max_outage is None else units.TIME.value(max_outage, "--max-outage") / 1e9
-    table = [places.written(text) for text in srv or ()]
-    found = places.locate(domain, table, _resolver(dns) if dns else None)
+    table = [servers.written(text) for text in srv or ()]
+    found = servers.locate(domain, table, _resolver(dns) if dns else None)
     setting = Setting(domain, per_second, length["--duration"], length["--timeout"], length["--avoid"])
     client = Client(setting, found, seed, source)
     children: list[subprocess.Popen[bytes]] = []

@@ -5,7 +5,7 @@ use super::hop::HOP;
 use super::mapping::Mapped;
 use crate::event::{BlockRecord, EventKind};
 use crate::key::{Endpoint, Key, Realm};
-use crate::pool::{Wish, class};
+use crate::pool::{PortRequest, class};
 use crate::reason::Reason;
 use crate::rewrite;
 use crate::session::{NONE, Session, State, Traffic, tick};
@@ -297,7 +297,7 @@ impl Nat {
         self.leave_draining(subscriber, now);
         let class = class(flow.protocol);
         let udp = flow.protocol == protocol::UDP && self.config.port_parity;
-        let wish = if udp { Wish::Parity(flow.inside.port) } else { Wish::Any };
+        let wish = if udp { PortRequest::Parity(flow.inside.port) } else { PortRequest::Any };
         let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
         // Contiguity (RFC 4787 section 4.2.3): RTCP's port is the one after RTP's.
         if let Some(rtp) = self.rtp_of(flow.inside, flow.protocol)
@@ -306,7 +306,8 @@ impl Nat {
             && let Some((number, block)) = self.pool.block_of(rtp.address, rtp.port)
             && rtp.port % 2 == 0
             && line.blocks().contains(&block)
-            && let Some(port) = self.pool.take_port(number, block, class, Wish::Exactly(rtp.port + 1), 0, now)
+            && let Some(port) =
+                self.pool.take_port(number, block, class, PortRequest::Exactly(rtp.port + 1), 0, now)
         {
             return Ok(Endpoint::new(rtp.address, port));
         }
@@ -321,8 +322,9 @@ impl Nat {
         let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
         // Mostly a new block has ports of every kind; without one any port is better than none.
         let added = if refused.is_none() { line.blocks().last().copied() } else { None };
-        let port = found(self, line.address, added.as_slice(), wish)
-            .or_else(|| (wish != Wish::Any).then(|| found(self, line.address, line.blocks(), Wish::Any))?);
+        let port = found(self, line.address, added.as_slice(), wish).or_else(|| {
+            (wish != PortRequest::Any).then(|| found(self, line.address, line.blocks(), PortRequest::Any))?
+        });
         let address = self.pool.address(line.address);
         port.map(|port| Endpoint::new(address, port)).ok_or(refused.unwrap_or(Reason::SubscriberPorts))
     }

@@ -8,7 +8,7 @@ use super::lifecycle::Flow;
 use super::mapping::Mapped;
 use crate::explicit::{Explicit, ExplicitMapping, MappingError, MappingRequest, Nonce};
 use crate::key::{Endpoint, Realm};
-use crate::pool::{Wish, class};
+use crate::pool::{PortRequest, class};
 use crate::reason::Reason;
 use crate::session::{Session, State, tick};
 use crate::subscriber::Subscriber;
@@ -247,7 +247,7 @@ impl Nat {
         if !(has || more && self.pool.claim_block(number, block)) {
             return None;
         }
-        let taken = self.pool.take_port(number, block, class(carried), Wish::Exactly(port), 0, now);
+        let taken = self.pool.take_port(number, block, class(carried), PortRequest::Exactly(port), 0, now);
         match taken {
             None if !has => self.pool.release_block(number, block),
             Some(_) if !has => self.give_block(subscriber, number, block, now),

@@ -45,7 +45,7 @@ pub(super) struct Block {
 
 /// Whether a port should be even, odd, or a certain one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum PortRequest {
     /// Any.
     Any,
     /// Even or odd as this one.
@@ -122,7 +122,7 @@ impl Pool {
         number: u32,
         block: u32,
         class: usize,
-        wish: Wish,
+        wish: PortRequest,
         random: u64,
         now: u64,
     ) -> Option<u16> {
@@ -131,13 +131,13 @@ impl Pool {
         let (base, words) = (self.base(block, class), self.words);
         let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
         let fits = match wish {
-            Wish::Any | Wish::Exactly(_) => u64::MAX,
-            Wish::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
+            PortRequest::Any | PortRequest::Exactly(_) => u64::MAX,
+            PortRequest::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
         };
         let free =
             |word: usize| !(bits[at(word, USED)] | bits[at(word, RESTING)] | bits[at(word, RESTED)]) & fits;
         let bit = match wish {
-            Wish::Exactly(port) => {
+            PortRequest::Exactly(port) => {
                 let bit = (first..=last).contains(&port).then(|| usize::from(port - first))?;
                 (free(bit / 64) >> (bit % 64) & 1 == 1).then_some(bit)?
             }

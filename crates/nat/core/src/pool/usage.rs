@@ -114,7 +114,7 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::config::{Config, PoolAddress, SECOND};
-    use crate::pool::Wish;
+    use crate::pool::PortRequest;
 
     fn pool(addresses: u8) -> Pool {
         let address = |last| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1024..=1279 };
@@ -132,8 +132,9 @@ mod tests {
         assert_eq!((none.used, none.resting), ([0; 3], [0; 3]));
         let block = pool.take_block(0, 0, 0, 0).expect("a block");
         pool.join(0);
-        let take =
-            |pool: &mut Pool, class| pool.take_port(0, block, class, Wish::Any, 0, SECOND).expect("a port");
+        let take = |pool: &mut Pool, class| {
+            pool.take_port(0, block, class, PortRequest::Any, 0, SECOND).expect("a port")
+        };
         let ports: Vec<u16> = (0..3).map(|_| take(&mut pool, 1)).collect();
         let _tcp = take(&mut pool, 0);
         let some = usage(&pool, SECOND);
@@ -155,7 +156,7 @@ mod tests {
         let mut pool = pool(5);
         for number in 0..5 {
             let block = pool.take_block(number, 0, 0, 0).expect("a block");
-            let _port = pool.take_port(number, block, 0, Wish::Any, 0, 0);
+            let _port = pool.take_port(number, block, 0, PortRequest::Any, 0, 0);
         }
         let (mut from, mut seen, mut looks) = (Some(0), Vec::new(), 0);
         while let Some(at) = from {

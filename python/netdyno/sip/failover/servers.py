@@ -16,7 +16,7 @@ _SRV = re.compile(r"(\d{1,5})\s+(\d{1,5})\s+(\d{1,5})\s+(\S+?)\.?")
 
 
 @dataclass(frozen=True)
-class Place:
+class Server:
     """A server's address, and its SRV record."""
 
     address: str
@@ -38,23 +38,23 @@ def written(text: str) -> Srv:
     return Srv(numbers[0], numbers[1], numbers[2], found[4])
 
 
-def locate(domain: str, table: Sequence[Srv], resolver: Resolver | None) -> list[Place]:
+def locate(domain: str, table: Sequence[Srv], resolver: Resolver | None) -> list[Server]:
     """The servers of a domain: by a table, or by DNS (SRV, else A and AAAA with port 5060)."""
     records = list(table)
     if not records and resolver:
         records = resolver.srv(f"_sip._udp.{domain}")
     if not records:
         records = [Srv(0, 0, 5060, domain)]
-    places: list[Place] = []
+    servers: list[Server] = []
     for one in records:
         addresses = _addresses(one.host, resolver)
-        places += [Place(address, one.port, one.priority, one.weight) for address in addresses]
-    places = list(dict.fromkeys(places))
-    if len(places) < 2:
-        what = f"{domain} has {len(places)} server{'' if len(places) == 1 else 's'}: none can take over"
+        servers += [Server(address, one.port, one.priority, one.weight) for address in addresses]
+    servers = list(dict.fromkeys(servers))
+    if len(servers) < 2:
+        what = f"{domain} has {len(servers)} server{'' if len(servers) == 1 else 's'}: none can take over"
         fix = "Give SRV records of two servers by --dns, or as --srv '10 0 5060 192.0.2.1'"
         raise Error("ND-104-26", what, at="DOMAIN", fix=fix)
-    return places
+    return servers
 
 
 def _addresses(host: str, resolver: Resolver | None) -> list[str]:
@@ -69,14 +69,14 @@ def _addresses(host: str, resolver: Resolver | None) -> list[str]:
     return found
 
 
-def order(places: Iterable[Place], rng: random.Random, avoided: Callable[[Place], bool]) -> list[Place]:
+def order(servers: Iterable[Server], rng: random.Random, avoided: Callable[[Server], bool]) -> list[Server]:
     """The order of one request: by priority, drawn by weight (RFC 2782); those that failed come last."""
-    drawn: list[Place] = []
-    for _, group in groupby(sorted(places, key=lambda one: one.priority), key=lambda one: one.priority):
+    drawn: list[Server] = []
+    for _, group in groupby(sorted(servers, key=lambda one: one.priority), key=lambda one: one.priority):
         left = list(group)
         while left:
             # a weight of 0 has a small chance too
-            one = rng.choices(left, [place.weight * 100 + 1 for place in left])[0]
+            one = rng.choices(left, [server.weight * 100 + 1 for server in left])[0]
             left.remove(one)
             drawn.append(one)
     return sorted(drawn, key=avoided)
