@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -16,7 +15,6 @@ from netdyno.cli.app import call
 from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.core.wire import Counts, Distribution, Validity
 from netdyno.errors import Error
-from netdyno.nat import reproduce as nat
 from netdyno.reproduction import iot, kept, page, run, words
 from netdyno.reproduction.part import Part
 from netdyno.reproduction.part import Summary as Found
@@ -30,6 +28,7 @@ from netdyno.switch.reproduce import study as switch_studies
 from netdyno.switch.reproduce.measure import Row, StudyOutcome
 from netdyno.switch.reproduce.run import document as switch_document
 from netdyno.system.interrupt import Interrupts
+from netdyno.systems import SYSTEMS
 from netdyno.tuning import reproduce_parts as tuning
 
 TOP = Path(__file__).resolve().parents[2]
@@ -43,7 +42,9 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_paper_is_there_and_the_quick_form_fits_in_half_an_hour() -> None:
-    assert list(REPRODUCTIONS) == ["iot", "nat", "sip", "switches", "tuning"]
+    assert list(REPRODUCTIONS) == sorted(
+        ["iot", *(one.reproduction.word for one in SYSTEMS if one.reproduction)]
+    )
     for quick in (False, True):
         every = planned(words.ALL, (), quick)
         assert len({one.id for one in every}) == len(every)
@@ -56,12 +57,17 @@ def test_every_paper_is_there_and_the_quick_form_fits_in_half_an_hour() -> None:
 
 
 def test_named_parts_are_chosen_and_an_unknown_one_is_told() -> None:
-    assert [one.id for one in planned("all", ["sip/figure-12", "nat/figure-9"], True)] == [
-        "nat/figure-9",
+    assert [one.id for one in planned("all", ["sip/figure-12", "iot/table-2"], True)] == [
+        "iot/table-2",
         "sip/figure-12",
     ]
-    assert [one.id for one in planned("nat", ["figure-9"], True)] == ["nat/figure-9"]
-    for arguments in (["all", "figure-9"], ["nat", "figure-6"], ["all", "--repeat", "2"], ["sip", "--fresh"]):
+    assert [one.id for one in planned("iot", ["table-2"], True)] == ["iot/table-2"]
+    for arguments in (
+        ["all", "figure-12"],
+        ["iot", "figure-6"],
+        ["all", "--repeat", "2"],
+        ["sip", "--fresh"],
+    ):
         assert call(["reproduce", *arguments]) == 104
 
 
@@ -70,38 +76,6 @@ def test_the_list_names_what_cannot_be_measured(capfd: pytest.CaptureFixture[str
     found = {one["study"]: one for one in json.loads(capfd.readouterr().out)}
     assert found["iot/table-2"]["command"][:2] == ["bench", "throughput"]
     assert "not published" in found["iot/figure-8"]["missing"]
-
-
-def test_a_search_becomes_a_row_for_each_leg_and_size(tmp_path: Path) -> None:
-    document = json.loads((RESULTS / "nat/results/figure-7.json").read_text())
-    (part,) = [one for one in nat.parts(False) if one.name == "figure-7"]
-    assert part.summary
-    found = part.summary(document, tmp_path)
-    first = next(row for row in found.rows if row[:2] == ("l2fwd", "64B"))
-    assert first[2:6] == ("14.88 Mpps", "7.619 Gbit/s", "100.0%", "the highest load offered")
-    limited = next(row for row in found.rows if row[:2] == ("run-to-completion", "64B"))
-    assert limited[5] == "our generator or receiver"
-    assert "limit: ours" in found.finding and len(found.rows) == 15
-    ElementTree.fromstring(found.plots[0])
-    assert not found.valid, "its search is incomplete"
-    # a search of a profile names its parts by size alone
-    sizes = json.loads(json.dumps(document))
-    sizes["search"]["parts"] = [
-        one | {"leg": "", "size": "", "name": "76B"} for one in sizes["search"]["parts"][:1]
-    ]
-    (tcp,) = [one for one in iot.parts(True) if one.name == "table-2"]
-    assert tcp.summary and tcp.summary(sizes, tmp_path).rows[0][:2] == ("netdyno, one core", "76B")
-    none = json.loads(json.dumps(document))
-    none["search"]["valid"] = True
-    for one in none["search"]["parts"]:
-        one["findings"] = [
-            one["findings"][0] | {"load": None, "bits": None, "line": None, "limit": "generator"}
-        ]
-    found = part.summary(none, tmp_path)
-    assert found.finding == "no load met the goal: our generator or receiver (15)"
-    assert not found.valid and not found.plots
-    with pytest.raises(ValueError):
-        part.summary({**document, "search": None}, tmp_path)
 
 
 def test_tables_of_tuning_have_the_papers_figures_in_their_rows(tmp_path: Path) -> None:
@@ -188,7 +162,7 @@ def _read(document: Any, folder: Path) -> Found:
 
 
 def _part(name: str, calls: Path, seconds: float = 1.0) -> PlannedPart:
-    return PlannedPart("nat", Part(name, "a <title>", "the paper's", [name, str(calls)], _read, seconds))
+    return PlannedPart("iot", Part(name, "a <title>", "the paper's", [name, str(calls)], _read, seconds))
 
 
 def _request(tmp_path: Path, *parts: PlannedPart, **more: Any) -> run.Request:
@@ -204,10 +178,10 @@ def _measure(request: run.Request, notes: list[str]) -> list[kept.KeptPart]:
 def test_what_is_measured_is_kept_and_what_failed_is_tried_again(tmp_path: Path) -> None:
     calls, notes = tmp_path / "calls", list[str]()
     parts = [_part(name, calls) for name in ("good", "invalid", "broken", "useless")]
-    parts.append(PlannedPart("nat", Part("vm", "in a VM", "9", missing="there is no VM")))
+    parts.append(PlannedPart("iot", Part("vm", "in a VM", "9", missing="there is no VM")))
     # its document is not what its summary expects
     useless = Part("useless", "t", "p", ["useless", str(calls)], lambda d, f: _read({}, f), 1.0)
-    parts[3] = PlannedPart("nat", useless)
+    parts[3] = PlannedPart("iot", useless)
     request = _request(tmp_path, *parts)
     found = _measure(request, notes)
     assert [one.state for one in found] == ["measured", "measured", "failed", "failed", "missing"]
@@ -221,7 +195,7 @@ def test_what_is_measured_is_kept_and_what_failed_is_tried_again(tmp_path: Path)
     _measure(_request(tmp_path, parts[0], fresh=True), notes)
     assert calls.read_text().split()[-1] == "good"
     # by another command it is another measurement
-    other = PlannedPart("nat", Part("good", "t", "p", ["good", str(calls), "--more"], _read, 1.0))
+    other = PlannedPart("iot", Part("good", "t", "p", ["good", str(calls), "--more"], _read, 1.0))
     assert _measure(_request(tmp_path, other), notes)[0].command[-1] == "--more"
 
 
@@ -233,7 +207,7 @@ def test_a_part_that_would_end_too_late_is_named_and_left_out(tmp_path: Path) ->
     )
     found = _measure(request, [])
     assert [one.state for one in found] == ["measured", "no time"] and "1 min" in found[1].why
-    assert kept.read(request.folder, "nat", "invalid") is None
+    assert kept.read(request.folder, "iot", "invalid") is None
 
 
 DRIVER = """
@@ -244,6 +218,7 @@ from tests.test_reproduction import _part, _request
 from netdyno.errors import Error
 from netdyno.reproduction import run
 from netdyno.system.interrupt import Interrupts
+from netdyno.systems import SYSTEMS
 tmp = Path({tmp!r})
 request = _request(tmp, _part("good", tmp / "calls"), _part("waits", tmp / "calls"))
 with Interrupts().installed() as interrupts:
@@ -263,7 +238,7 @@ def test_an_interrupt_ends_the_command_and_keeps_what_is_finished(tmp_path: Path
             if line.strip() == "trial 1 of 2":
                 process.send_signal(signal.SIGINT)
         assert process.wait() == 105
-    assert kept.read(tmp_path / "kept", "nat", "good") and not kept.read(tmp_path / "kept", "nat", "waits")
+    assert kept.read(tmp_path / "kept", "iot", "good") and not kept.read(tmp_path / "kept", "iot", "waits")
     assert (tmp_path / "calls").read_text().split() == ["good", "waits"]
 
 
@@ -272,15 +247,15 @@ def test_a_damaged_file_is_measured_again(tmp_path: Path) -> None:
     request = _request(tmp_path, _part("good", calls))
     _measure(request, [])
     for text in ("{", '{"format": "else"}', "[]"):
-        kept.path(request.folder, "nat", "good").write_text(text)
-        assert kept.read(request.folder, "nat", "good") is None
+        kept.path(request.folder, "iot", "good").write_text(text)
+        assert kept.read(request.folder, "iot", "good") is None
     _measure(request, [])
     assert calls.read_text().split() == ["good", "good"]
 
 
 def test_the_report_has_ours_next_to_theirs_and_runs_nothing(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
-    parts = [_part("good", calls), PlannedPart("nat", Part("vm", "<script>", "9", missing="no VM"))]
+    parts = [_part("good", calls), PlannedPart("iot", Part("vm", "<script>", "9", missing="no VM"))]
     found = _measure(_request(tmp_path, *parts), [])
     html = page.render(found, run.machine(), True)
     assert "found good" in html and "the paper&#39;s" in html and "</span> no VM" in html

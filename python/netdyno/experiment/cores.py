@@ -15,8 +15,8 @@ def fleet(
 ) -> Connect | None:
     """Connects to the fleet `name`, of which `tolerate` hosts may be lost; none without a name.
 
-    Raises `ND-104-07` for what does not go with a fleet and where no system has fleets, `ND-104-90` where none
-    of the name is up.
+    Raises `ND-104-07` for what does not go with a fleet and where no system has fleets, `ND-104-90` where
+    none of the name is up.
     """
     if name is None:
         if tolerate:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+import netdyno
 from netdyno import config, paths
 from netdyno.errors import Error
 from netdyno.nat.config import checked, load
@@ -364,3 +365,14 @@ def test_it_is_said_what_to_write(changes: dict[str, Any], fix: str) -> None:
 
 def test_a_log_without_a_collector_is_not_dropped() -> None:
     assert nat(log={}).conntrack == {"log": {}}
+
+
+def test_files_of_nats_and_of_their_tables_are_checked(tmp_path: Path) -> None:
+    for good in ("examples/graphs/nat.yaml", "experiments/nat/lab.yaml", "experiments/nat/figure-9.yaml"):
+        found = netdyno.validate(TOP / good)
+        assert (found.experiment, found.profiles, found.advice) == (None, {}, [])
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("format: netdyno-nat/1\nname: x\npol: []\n")
+    with pytest.raises(netdyno.Error, match="pol") as refused:
+        netdyno.validate(str(wrong))
+    assert refused.value.code.startswith("ND-104-")

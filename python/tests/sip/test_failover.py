@@ -16,8 +16,8 @@ from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.sip.failover import dns, servers
 from netdyno.sip.failover.client import Attempt
-from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.failover.report import report
+from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.manual.message import SipMessage
 
 
