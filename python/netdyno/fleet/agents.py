@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -105,6 +107,22 @@ def save(fleet: Fleet) -> None:
     files.own_folder(folder())
     plain = {"format": FORMAT, "name": fleet.name, "agents": [one.as_dict() for one in fleet.agents]}
     files.write(state_file(fleet.name), json.dumps(plain, indent=2) + "\n")
+
+
+@contextmanager
+def coming_up(name: str) -> Iterator[None]:
+    """While a fleet is brought up, none of the same name can be.
+
+    Raises `ND-104-90` where another process, or thread, is bringing it up.
+    """
+    files.own_folder(folder())
+    with files.open_private(folder() / f"{name}.lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fix = "Wait until it is up, or give the file another `name:`"
+            raise Error("ND-104-90", f"a fleet {name!r} is coming up", at=name, fix=fix) from None
+        yield
 
 
 def load(name: str) -> Fleet:

@@ -18,8 +18,13 @@ from netdyno.system.journal import Journal, run_journal
 def up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
     """Start an agent on each host; an error ends those that were started.
 
-    Raises `ND-104-90` where a fleet of this name is up.
+    Raises `ND-104-90` where a fleet of this name is up, or coming up.
     """
+    with agents.coming_up(name):
+        return _up(name, hosts)
+
+
+def _up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
     if name in agents.names():
         fix = f"Run `netdyno fleet down {name}` before, or give the file another `name:`"
         raise Error("ND-104-90", f"a fleet {name!r} is up", at=name, fix=fix)
