@@ -46,6 +46,7 @@ def conclusive(done: Done, verdict: Verdict) -> SearchReport:
 
 
 @pytest.mark.alone
+@pytest.mark.sampled(1, of="bench-alone")
 def test_throughput_finds_the_rate_of_a_policer(lab: Lab, verdict: Verdict) -> None:
     done = lab.run(
         "bench",
@@ -88,6 +89,7 @@ def test_throughput_finds_the_rate_of_a_policer(lab: Lab, verdict: Verdict) -> N
 
 
 @pytest.mark.alone
+@pytest.mark.sampled(1, of="bench-alone")
 def test_a_loss_curve_ends_where_nothing_is_lost(lab: Lab, verdict: Verdict) -> None:
     wanted = profile(phases={"warmup": "100ms", "measure": "1s", "drain": "200ms", "sample": "200ms"})
     done = lab.run("bench", "loss", lab.write("p.json", wanted), "--step", "20%", "-q", timeout=300)

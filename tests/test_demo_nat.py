@@ -134,6 +134,7 @@ def restored(lab: Lab) -> None:
 
 
 @pytest.mark.limit(180)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("number", "code", "after"),
     [

@@ -59,6 +59,7 @@ def judged(lab: Lab, verdict: Verdict, wanted: dict[str, Any], *options: str) ->
     return done.result.search
 
 
+@pytest.mark.sampled(1, of="nat-bench")
 @pytest.mark.limit(240)
 def test_a_table_keeps_as_many_sessions_as_it_has_room_for(lab: Lab, verdict: Verdict) -> None:
     room = 2000
@@ -79,6 +80,7 @@ def test_a_table_keeps_as_many_sessions_as_it_has_room_for(lab: Lab, verdict: Ve
     lab.clean()
 
 
+@pytest.mark.sampled(1, of="nat-bench")
 @pytest.mark.limit(240)
 def test_all_sessions_are_cleared_by_either_nats_command(lab: Lab, verdict: Verdict) -> None:
     legs = [
@@ -97,6 +99,7 @@ def test_all_sessions_are_cleared_by_either_nats_command(lab: Lab, verdict: Verd
     lab.clean()
 
 
+@pytest.mark.sampled(1, of="nat-bench")
 @pytest.mark.limit(120)
 def test_a_study_goes_through_both_nats(lab: Lab, verdict: Verdict) -> None:
     done = lab.run("nat", "bench", lab.write("tiny.json", STUDY), *TINY, timeout=110)
