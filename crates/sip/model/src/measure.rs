@@ -27,6 +27,12 @@ pub(crate) fn sent_again(cx: &mut Cx<'_>, client: &Client) {
     cx.count(client.first, counter);
 }
 
+/// The ACK came to a 2xx that was sent the first time at `answered`.
+pub(crate) fn acknowledged(cx: &mut Cx<'_>, answered: Time) {
+    cx.delay(answered, delay::ANSWER_SIGNAL);
+    cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
+}
+
 /// The first response came that says that the callee is alerted, or that the call is answered (section 4.3.1).
 pub(crate) fn alerted(cx: &mut Cx<'_>, client: &Client) {
     cx.delay(client.first, delay::SESSION_REQUEST);

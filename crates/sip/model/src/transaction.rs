@@ -99,6 +99,11 @@ impl Server {
         (self.method, self.cseq, self.call, self.branch) == (method, cseq, call, branch)
     }
 
+    /// Whether it is an INVITE that was answered with 2xx and whose ACK has yet to come.
+    pub fn needs_ack(&self) -> bool {
+        self.method == Method::Invite && (200..300).contains(&self.status) && self.due() != Time::NEVER
+    }
+
     /// Its final response needs no more attention.
     pub fn settle(&mut self) {
         self.resend = Time::NEVER;

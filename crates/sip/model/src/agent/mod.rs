@@ -14,6 +14,7 @@ mod send;
 mod tests;
 mod timers;
 mod wanted;
+mod unacknowledged;
 
 use crate::auth::Auth;
 use crate::config::Config;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use wanted::{is_told_to, is_wanted};
 
 /// Messages that wait for the step that expects them, at most.
+use unacknowledged::PendingAck;
 const INBOX_MAX: usize = 16;
 /// How long after the end of the load calls are still answered: those that began before it are on their way.
 const LINGER: Duration = Duration::from_secs(1);
@@ -99,6 +101,8 @@ pub(crate) struct UserAgent {
     inbox: VecDeque<(u8, Event)>,
     /// The dialog that these belong to, and the others.
     leg: u8,
+    /// Answers to INVITEs that are not under way any more and have no ACK yet.
+    unacknowledged: VecDeque<PendingAck>,
     aside: Vec<Leg>,
     reliable: Option<Box<Reliable>>,
     /// Method of the last request sent, which a step expects the response to.
@@ -153,6 +157,7 @@ impl UserAgent {
             inbox: VecDeque::new(),
             leg: 0,
             aside: Vec::new(),
+            unacknowledged: VecDeque::new(),
             reliable: None,
             last: Method::Unknown,
             dialog: None,
@@ -189,6 +194,9 @@ impl UserAgent {
                 return self.complete(cx);
             };
             match op {
+                if self.is_ack_due(cx.now) {
+                    break;
+                }
                 Op::Send(request) => {
                     if request.expires != Some(0) && self.is_over(cx, request.method) {
                         return self.complete(cx);
@@ -415,6 +423,12 @@ impl UserAgent {
         self.dialog = None;
         self.clear_aside();
         self.reliable = None;
+        let selected = self.leg;
+        for leg in self.legs() {
+            self.select(leg);
+            self.keep_unacknowledged();
+        }
+        self.select(selected);
         self.lingers = Time::ZERO;
         self.inbox.clear();
     }

@@ -87,7 +87,10 @@ impl UserAgent {
             Start::Request { method, .. } => {
                 let method = Method::of(method);
                 let (status, to_invite) = match method {
-                    Method::Ack => return,
+                    Method::Ack => {
+                        self.acknowledged_late(cx, fingerprint(message.call_id), message.cseq.number);
+                        return;
+                    }
                     Method::Options | Method::Notify => (200, false),
                     Method::Invite => (480, true),
                     _ => (481, false),
@@ -319,6 +322,15 @@ impl UserAgent {
         let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
         let ringing =
             self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
+        // section 14.1: the caller sends no further INVITE before it has our answer, so that this is an earlier one again
+        if to_invite
+            && self
+                .invited
+                .as_ref()
+                .is_some_and(|one| one.call == call && cseq < one.cseq && one.status < 300)
+        {
+            return cx.count(cx.now, counter::REQUESTS_REPEATED);
+        }
         let busy = to_invite && (other_call && self.in_session() || ringing);
         if busy {
             // what is under way is kept: this one is answered in its place and forgotten
@@ -333,6 +345,7 @@ impl UserAgent {
             self.invited = Some(new);
             if message.to_tag.is_none() {
                 cx.count(cx.now, counter::CALLS_RECEIVED);
+            self.keep_unacknowledged();
                 self.accept_dialog(cx, bytes, message);
             }
         } else {
@@ -357,7 +370,12 @@ impl UserAgent {
     fn acknowledged(&mut self, cx: &mut Cx<'_>, bytes: &[u8], call: u64, message: &Scanned<'_>) {
         let cseq = message.cseq.number;
         let Some(invited) = self.invited.as_mut().filter(|one| one.call == call && one.cseq == cseq) else {
-            return cx.count(cx.now, counter::UNRELATED_MESSAGES);
+            if !self.acknowledged_late(cx, call, cseq) {
+                cx.count(cx.now, counter::UNRELATED_MESSAGES);
+            } else if self.awaits(Method::Ack) {
+                self.tell(cx, bytes, Event::Request(Method::Ack));
+            }
+            return;
         };
         let first = invited.expires != Time::NEVER || invited.resend != Time::NEVER;
         let (answered, status) = (invited.answered, invited.status);
@@ -366,8 +384,7 @@ impl UserAgent {
             // an answer comes here where our 200 had the offer (RFC 3261 section 13.2.2.4)
             self.take_answer(cx, message.body, true);
             self.begin_media(cx);
-            cx.delay(answered, crate::description::delay::ANSWER_SIGNAL);
-            cx.count(answered, counter::ANSWERS_ACKNOWLEDGED);
+            measure::acknowledged(cx, answered);
             // that to a re-INVITE is of no step
             if self.awaits(Method::Ack) {
                 self.tell(cx, bytes, Event::Request(Method::Ack));

@@ -43,3 +43,66 @@ fn a_callee_answers_a_reinvite_without_a_step() {
     }
     assert_eq!(["calls_received", "answers_acknowledged"].map(|name| counter(&bench, name)), [2, 4]);
 }
+
+/// A callee that has answered the INVITE of a call and got its ACK, and the To of that call.
+fn in_call(call: &str) -> (Bench<UserAgent>, String) {
+    let mut bench = registered(Preset::Answer);
+    receive(&mut bench, &incoming("INVITE", 1, call, "<sip:b@x>"));
+    let to = value(&sent(&mut bench)[1], "To").to_owned();
+    receive(&mut bench, &incoming("ACK", 1, call, &to));
+    (bench, to)
+}
+
+#[test]
+fn an_ack_counts_that_the_next_reinvite_has_overtaken() {
+    let (mut bench, to) = in_call("call-1");
+    for message in [("INVITE", 2), ("INVITE", 3), ("ACK", 2), ("ACK", 3), ("ACK", 2)] {
+        receive(&mut bench, &incoming(message.0, message.1, "call-1", &to));
+    }
+    assert_eq!(sent(&mut bench).len(), 2);
+    assert_eq!((counter(&bench, "answers_acknowledged"), counter(&bench, "unrelated_messages")), (3, 1));
+    // an INVITE that comes again behind a later one changes nothing
+    receive(&mut bench, &incoming("INVITE", 2, "call-1", &to));
+    assert_eq!((sent(&mut bench).len(), counter(&bench, "requests_repeated")), (0, 1));
+    after(&mut bench, 40_000 * MS);
+    assert_eq!((bench.end, sent(&mut bench).len()), (None, 0), "nothing waits for an ACK any more");
+}
+
+#[test]
+fn the_first_ack_may_come_behind_the_reinvite() {
+    let mut bench = registered(Preset::Answer);
+    receive(&mut bench, &incoming("INVITE", 1, "call-1", "<sip:b@x>"));
+    let to = value(&sent(&mut bench)[1], "To").to_owned();
+    for message in [("INVITE", 2), ("ACK", 1), ("ACK", 2), ("BYE", 3)] {
+        receive(&mut bench, &incoming(message.0, message.1, "call-1", &to));
+    }
+    let answers = sent(&mut bench);
+    assert_eq!(answers.iter().map(|one| value(one, "CSeq")).collect::<Vec<_>>(), ["2 INVITE", "3 BYE"]);
+    assert_eq!(counter(&bench, "answers_acknowledged"), 2);
+}
+
+#[test]
+fn an_ack_counts_that_the_bye_has_overtaken() {
+    for waits in [0, 900, 1100] {
+        let (mut bench, to) = in_call("call-1");
+        receive(&mut bench, &incoming("INVITE", 2, "call-1", &to));
+        // the load ends, and with it the flow
+        bench.window.drain = bench.now;
+        bench.call(|device, cx| device.stop(cx));
+        receive(&mut bench, &incoming("BYE", 3, "call-1", &to));
+        let removal = sent(&mut bench).pop().expect("a REGISTER");
+        assert!(removal.starts_with("REGISTER ") && value(&removal, "Expires") == "0", "{removal}");
+        receive(&mut bench, &response(&removal, 200, "", ""));
+        assert_eq!(bench.end, None, "the ACK may be on its way");
+        while bench.end.is_none() && bench.wake <= Time(waits * MS) {
+            bench.now = bench.wake;
+            after(&mut bench, 0);
+        }
+        assert_eq!(bench.end.is_some(), waits > 1000);
+        // it counts when the flow is over, too
+        receive(&mut bench, &incoming("ACK", 2, "call-1", &to));
+        assert_eq!(bench.end, Some(FlowEnd::Completed));
+        assert_eq!(counter(&bench, "answers_acknowledged"), 2);
+        assert_eq!(bench.measured().failures.iter().sum::<u64>(), 0);
+    }
+}
