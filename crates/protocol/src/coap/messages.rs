@@ -6,6 +6,9 @@ use super::{ACKNOWLEDGEMENT, Device, SEPARATE};
 use crate::meter::Failure;
 use crate::model::Cx;
 
+/// How many of the latest identifiers are known as our own.
+const RECENT: u16 = 256;
+
 impl Device {
     /// The exchange that a token means, if it is one of the latest.
     fn find(&self, token: &[u8]) -> Option<usize> {
@@ -18,6 +21,11 @@ impl Device {
     /// The exchange whose message has this identifier.
     fn find_id(&self, id: u16) -> Option<usize> {
         self.exchanges.iter().position(|x| x.id == id && x.waits())
+    }
+
+    /// Whether this is the identifier of a confirmable message that needs no acknowledgement any more.
+    fn is_answered(&self, id: u16) -> bool {
+        self.config.confirmable && self.last_id.wrapping_sub(id) < RECENT
     }
 
     /// Answer a message with an empty one (RFC 7252 section 4.2). At most one in each callback, before all else.
@@ -71,7 +79,11 @@ impl Device {
     /// The response comes later (section 5.2.2).
     fn acknowledged(&mut self, cx: &mut Cx<'_>, header: Header) {
         let Some(i) = self.find_id(header.id).filter(|_| self.config.confirmable) else {
-            return cx.unasked(cx.now);
+            // section 5.2.2: behind a response in a message of its own it says nothing new
+            if !self.is_answered(header.id) {
+                cx.unasked(cx.now);
+            }
+            return;
         };
         if self.exchanges[i].stage == Stage::Acknowledged {
             cx.at(self.exchanges[i].intended).counts.duplicates += 1;

@@ -121,6 +121,7 @@ fn a_separate_response() {
          < ACK 0",
     );
     assert_eq!((ladder.delivered(), ladder.bench.measured().duplicates), (1, 1));
+    assert_eq!(ladder.bench.measured().messages_received, 0, "a late acknowledgement says nothing new");
     // it never comes
     let mut ladder = Ladder::start(r#"{"path": "/t", "interval": "100s", "timeout": "20s"}"#);
     ladder.play("> CON 0 GET /t\n < ACK 0\n < ACK 0\n @ 19999");
@@ -341,4 +342,23 @@ fn memory_is_bounded_and_tokens_and_identifiers_wrap() {
     assert_eq!((ladder.delivered(), ladder.bench.examples.len()), (70_000, 0));
     assert!(ladder.bench.model.exchanges.len() <= REMEMBERED + 1);
     assert!(ladder.bench.model.exchanges.capacity() <= 32);
+}
+
+/// Section 5.2.2: the response stands for the acknowledgement, which may come behind it.
+#[test]
+fn an_acknowledgement_may_come_after_the_response() {
+    let json = r#"{"path": "/t", "interval": "10s"}"#;
+    let mut ladder = Ladder::start(json);
+    let (sent, received) = ("> CON 0 GET /t\n < NON 700 2.05 [6]\n", "< ACK 0\n");
+    ladder.play(&format!("{sent} {received}"));
+    // also when the next request is under way, which it does not acknowledge
+    ladder.play(&format!("@ 10000\n > CON 1 GET /t\n {received} @ 11500\n < ACK 1 2.05 [6]"));
+    assert_eq!((ladder.delivered(), ladder.bench.own(RETRANSMISSIONS)), (2, 0));
+    assert_eq!(ladder.bench.delay(ACKNOWLEDGEMENT), (2, 1500));
+    let counts = ladder.bench.measured();
+    assert_eq!((counts.messages_received, counts.duplicates, counts.corrupted), (0, 0, 0));
+    // one of a message that was never sent is none of ours
+    ladder.play("< ACK 9000");
+    assert_eq!(ladder.bench.measured().messages_received, 1);
+    assert_eq!(ladder.bench.end, None);
 }
