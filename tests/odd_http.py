@@ -31,6 +31,9 @@ PLAIN = {
     "204-length": b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n",
     "205": b"HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
     "many-fields": b"HTTP/1.1 200 OK\r\n" + b"Set-Cookie: c=1\r\n" * 500 + b"Content-Length: 2\r\n\r\nok",
+    "identity": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok",
+    "later-version": b"HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "304-length": b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n",
     "latin-1": b"HTTP/1.1 200 D'accord \xe9\r\nX-Nom: \xe9t\xe9\r\nContent-Length: 2\r\n\r\nok",
 }
 """What is answered, by path."""

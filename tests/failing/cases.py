@@ -22,6 +22,7 @@ from failing.half_closing import HalfClosing
 from failing.lying import (
     ChunkTooLong,
     ChunkTooShort,
+    ContentToHead,
     RemainingLength,
     TooLong,
     TooShort,
@@ -65,6 +66,7 @@ HTTP = Protocol("HTTP", "http", {"http": {}}, dialects.http, url=())
 HTTP_CLOSE = Protocol("HTTP (a connection each)", "http", {"http": {"keep_alive": False}}, dialects.http)
 HTTP_PIPELINED = Protocol("HTTP (pipelined)", "http", {"http": {"pipelining": 4}}, dialects.http)
 HTTP_POST = Protocol("HTTP (POST)", "http", {"http": {"method": "POST"}}, dialects.http)
+HTTP_HEAD = Protocol("HTTP (HEAD)", "http", {"http": {"method": "HEAD"}}, dialects.http)
 HTTPS = Protocol("HTTPS", "https", {"http": {}}, dialects.http, url=())
 MQTT0 = _mqtt("MQTT QoS 0", 0, "50ms")
 MQTT1 = _mqtt("MQTT QoS 1", 1)
@@ -183,6 +185,7 @@ CASES = [
     # ---- lies
     *_nothing(TooLong, "unanswered", HTTP),
     *_each(TooShort, HTTP, shows=("protocol",)),
+    *_each(ContentToHead, HTTP_HEAD, shows=("protocol",)),
     *_nothing(ChunkTooLong, "unanswered", HTTP),
     *_nothing(ChunkTooShort, "protocol", HTTP),
     *_nothing(RemainingLength, "protocol", MQTT1, MQTT2, MQTT5),

@@ -33,6 +33,17 @@ class TooShort(Behaviour):
 
 
 @dataclass
+class ContentToHead(Behaviour):
+    """Bytes that belong to nothing: a response to HEAD ends with its head (RFC 9112 section 6.3)."""
+
+    says: str = "answers HEAD with a body"
+
+    def answer(self, peer: Peer, message: Message) -> None:
+        """What would be right for GET."""
+        peer.send(response())
+
+
+@dataclass
 class ChunkTooLong(Behaviour):
     """A chunk that takes the end of the body for its own bytes."""
 

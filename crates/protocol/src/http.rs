@@ -22,7 +22,7 @@ pub use self::params::{Params, SetupRequest};
 
 use self::capture::CapturedValues;
 
-use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE, RETRIED};
+use self::description::{CLASS_2XX, CONNECT, CONNECTIONS, FIRST_BYTE, IDLE_CLOSES, RESPONSE};
 use self::excerpt::ResponseExcerpt;
 use self::wire::{Body, MalformedResponse};
 use crate::cause::{Cause, HTTP_PORT, other_protocol};
@@ -61,6 +61,7 @@ impl Config {
             state: State::Idle,
             close: false,
             begun: false,
+            empty: None,
             stopping: false,
         }
     }
@@ -119,7 +120,37 @@ pub struct Device {
     close: bool,
     /// The first byte of this response is here.
     begun: bool,
+    /// Why the last response on this connection had no content, whatever its fields say.
+    empty: Option<NoContent>,
     stopping: bool,
+}
+
+/// A response without content (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoContent {
+    ToHead,
+    Status204,
+    Status304,
+}
+
+impl NoContent {
+    fn of(to_head: bool, status: u16) -> Option<Self> {
+        match status {
+            _ if to_head => Some(Self::ToHead),
+            204 => Some(Self::Status204),
+            304 => Some(Self::Status304),
+            _ => None,
+        }
+    }
+
+    /// The response in words, and the name of the cause when it has content.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ToHead => ("a response to HEAD", "content in a response to HEAD"),
+            Self::Status204 => ("a 204 response", "content in a 204 response"),
+            Self::Status304 => ("a 304 response", "content in a 304 response"),
+        }
+    }
 }
 
 impl Model for Device {
@@ -243,6 +274,7 @@ impl Device {
         self.reading = None;
         self.excerpt = None;
         self.begun = false;
+        self.empty = None;
         self.close = false;
         self.status = 0;
     }
@@ -255,9 +287,6 @@ impl Device {
     /// The server has closed an idle connection. What was on its way is to be sent again.
     fn idle_close(&mut self, cx: &mut Cx<'_>) {
         cx.count(cx.now, IDLE_CLOSES);
-        for message in self.waiting.iter().take(self.emitted.into()) {
-            cx.count(message.intended, RETRIED);
-        }
         self.retried = self.retried.max(self.emitted);
         self.down(State::Down);
     }
@@ -294,6 +323,11 @@ impl Device {
     /// What the server sent, `bytes`, is no response: maybe it speaks another protocol.
     fn malformed(&mut self, cx: &mut Cx<'_>, what: MalformedResponse, bytes: &[u8]) {
         let head = self.reading.is_none() && matches!(what, MalformedResponse::Head(_));
+        if let Some(empty) = self.empty.filter(|_| head || what == MalformedResponse::Unasked) {
+            let (response, name) = empty.names();
+            let what = MalformedResponse::Content(response);
+            return self.fail(cx, Cause::named(Failure::Protocol, name), || what.to_string());
+        }
         match other_protocol(bytes).filter(|other| head && *other != HTTP_PORT) {
             Some(other) => {
                 self.fail(cx, Cause::named(Failure::Protocol, other), || format!("no HTTP: {other}"));
@@ -338,6 +372,7 @@ impl Device {
                     _ => {
                         self.status = head.status;
                         self.close = head.close || !config.keep_alive;
+                        self.empty = NoContent::of(exchange.head, head.status);
                         self.idle_by = head.idle.map_or(Time::NEVER, |secs| idle_by(cx.now, secs));
                         self.length = match head.body {
                             Body::Length(all) => u32::try_from(all).unwrap_or(u32::MAX),
@@ -476,6 +511,8 @@ fn idle_by(now: Time, secs: u32) -> Time {
 
 #[cfg(test)]
 mod before_tests;
+#[cfg(test)]
+mod no_content_tests;
 #[cfg(test)]
 mod request_tests;
 #[cfg(test)]

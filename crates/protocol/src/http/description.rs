@@ -66,7 +66,7 @@ pub const DESCRIPTION: Description = Description {
         Counter {
             name: "retried",
             unit: Unit::Messages,
-            about: "Requests sent a second time, since the server closed the idle connection as they were on their way.",
+            about: "Requests sent again on a new connection, since the server closed the one before without answering them.",
             better: Better::Less,
         },
     ],

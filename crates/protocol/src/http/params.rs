@@ -375,8 +375,11 @@ impl Params {
         for (name, value) in &self.headers {
             head += &format!("{name}: {value}\r\n");
         }
-        if !self.keep_alive {
-            head += "Connection: close\r\n";
+        // RFC 9110 §7.6.1: fields for the next hop alone are named, so that a proxy does not pass them on
+        let options = HOP_BY_HOP.iter().copied().filter(|name| given(name));
+        let options: Vec<_> = options.chain((!self.keep_alive).then_some("close")).collect();
+        if !options.is_empty() {
+            head += &format!("Connection: {}\r\n", options.join(", "));
         }
         let data = self.data.as_ref();
         let body = Template::with(self.body.as_deref().unwrap_or_default(), "body", data)?;
@@ -424,6 +427,8 @@ impl Params {
 
 /// Longest head that can be asked for: transports keep no more than twice as much of an unfinished message.
 const HEAD_LIMIT_MAX: Size = Size(512 << 10);
+/// Fields that `Connection` names where they are sent: RFC 9110 §7.8 and §10.1.4, RFC 7540 §3.2.1.
+const HOP_BY_HOP: [&str; 3] = ["Upgrade", "HTTP2-Settings", "TE"];
 /// Methods of which a second request changes nothing that the first did not (RFC 9110 §9.2.2).
 const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 /// Largest request body.

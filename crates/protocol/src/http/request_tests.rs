@@ -125,3 +125,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fields_for_the_next_hop_are_named_in_connection() {
+    let with = |keep_alive: bool, names: &[&str]| {
+        let headers = names.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
+        let text = sent(&Params { keep_alive, headers, ..Params::default() });
+        text.lines().find_map(|line| line.strip_prefix("Connection: ").map(str::to_owned))
+    };
+    assert_eq!(with(true, &["Accept"]), None);
+    assert_eq!(with(true, &["te"]).as_deref(), Some("TE"));
+    assert_eq!(with(false, &["UPGRADE", "Te"]).as_deref(), Some("Upgrade, TE, close"));
+    assert_eq!(with(true, &["HTTP2-Settings", "Upgrade"]).as_deref(), Some("Upgrade, HTTP2-Settings"));
+}

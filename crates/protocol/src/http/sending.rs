@@ -1,5 +1,6 @@
 //! What an HTTP device sends, when, and on which connection.
 
+use super::description::RETRIED;
 use super::{Device, IDLE_CLOSES, PendingRequest, State};
 use crate::http::config::Exchange;
 use crate::model::{Cx, Link};
@@ -82,6 +83,7 @@ impl Device {
             let at = usize::from(self.emitted);
             let bytes = self.emit(cx, self.next - (self.waiting.len() - at) as u64);
             cx.sent_bytes(self.waiting[at].intended, bytes);
+            cx.count(self.waiting[at].intended, RETRIED);
             self.waiting[at].sent = cx.now;
             self.emitted += 1;
         }

@@ -1,4 +1,4 @@
-use super::description::SCHEMES;
+use super::description::{RETRIED, SCHEMES};
 use super::wire::HEAD_MAX;
 use super::*;
 use crate::describe::ModelParams;
@@ -135,6 +135,7 @@ fn what_was_pipelined_behind_a_close_is_asked_again() {
     web.feed(&[OK, OK].concat());
     assert_eq!(web.end, Some(FlowEnd::Completed));
     assert_eq!(web.measured().messages_sent, 3, "each counts once");
+    assert_eq!(closes(&web), (0, 2), "two were sent again, and the server said that it closes");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 pub const HEAD_MAX: usize = 32 * 1024;
 /// Header fields that are read without asking for memory; more are read too.
 const FIELDS: usize = 96;
+/// Place of the minor version in a status line.
+const MINOR: usize = "HTTP/1.".len();
 /// Longest chunk-size line with its extensions.
 pub const CHUNK_LINE_MAX: u32 = 4 * 1024;
 /// Longest trailer section.
@@ -38,6 +40,9 @@ pub enum MalformedResponse {
     /// Bytes that answer no request.
     #[error("a response without a request")]
     Unasked,
+    /// Bytes behind the head of a response that has no content.
+    #[error("content in {0}, which has none (RFC 9112 section 6.3)")]
+    Content(&'static str),
     /// 101 without our asking.
     #[error("the server switched protocols")]
     Switched,
@@ -71,6 +76,8 @@ pub struct Head {
 
 /// Read the head of a response to a request with (`to_head`) or without method HEAD, of `limit` bytes at most. `None`:
 /// not complete yet.
+///
+/// A later minor version is read like 1.1 (RFC 9110 §2.5).
 #[inline]
 pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, MalformedResponse> {
     let mut few = [const { MaybeUninit::uninit() }; FIELDS];
@@ -88,6 +95,13 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
         Ok(httparse::Status::Complete(len)) if len <= limit => len,
         Ok(httparse::Status::Partial) if bytes.len() < limit => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedResponse::HeadTooLong(limit)),
+        Err(httparse::Error::Version)
+            if matches!(bytes, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..]) =>
+        {
+            let mut older = bytes[..bytes.len().min(limit)].to_vec();
+            older[MINOR] = b'1';
+            return self::head(&older, to_head, limit);
+        }
         Err(error) => return Err(MalformedResponse::Head(error)),
     };
     let status = response.code.unwrap_or(0);
@@ -111,9 +125,12 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
                 }
             }
             17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                // RFC 9110 §5.6.1.2: empty elements of a list do not count
-                let mut codings = field.value.rsplit(|b| *b == b',').map(<[u8]>::trim_ascii);
-                if let Some(last) = codings.find(|coding| !coding.is_empty()) {
+                // RFC 9110 §5.6.1.2: empty elements of a list do not count; nor does identity, which was no coding in
+                // RFC 2616 §3.6 and is sent by old servers beside Content-Length
+                let codings = field.value.rsplit(|b| *b == b',').map(<[u8]>::trim_ascii);
+                let mut codings =
+                    codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+                if let Some(last) = codings.next() {
                     coded = true;
                     chunked = last.eq_ignore_ascii_case(b"chunked");
                 }
@@ -136,7 +153,9 @@ pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, M
         _ if coded => Body::UntilClose,
         _ => length.map_or(Body::UntilClose, Body::Length),
     };
-    let close = close || body == Body::UntilClose || (response.version == Some(0) && !keep);
+    // RFC 9112 §6.1: the framing of an HTTP/1.0 message with a transfer coding is not to be relied on
+    let old = response.version == Some(0) && (!keep || coded);
+    let close = close || body == Body::UntilClose || old;
     Ok(Some(Head { len, status, close, idle, body }))
 }
 
@@ -304,6 +323,14 @@ mod tests {
         }
         assert_eq!(body("Transfer-Encoding: chunked\r\nTransfer-Encoding: ,\r\n"), Ok(chunked));
         assert_eq!(body("Transfer-Encoding: ,\r\nContent-Length: 3\r\n"), Ok(Body::Length(3)));
+        assert_eq!(body("Transfer-Encoding: identity\r\nContent-Length: 3\r\n"), Ok(Body::Length(3)));
+        assert_eq!(body("Transfer-Encoding: Identity\r\n"), Ok(Body::UntilClose));
+        assert_eq!(body("Transfer-Encoding: chunked, identity\r\n"), Ok(chunked));
+        // RFC 9112 §6.3: another last coding overrides Content-Length too
+        for list in ["gzip", "chunked, gzip", "chunked;q=1"] {
+            let fields = format!("Transfer-Encoding: {list}\r\nContent-Length: 3\r\n");
+            assert_eq!(body(&fields), Ok(Body::UntilClose), "{list}");
+        }
         for bad in ["", "-1", "1x", "99999999999999999999", "1, 2", "1,"] {
             assert_eq!(body(&format!("Content-Length: {bad}\r\n")), Err(MalformedResponse::Length), "{bad}");
         }
@@ -326,6 +353,22 @@ mod tests {
         assert!(close("HTTP/1.1", "Connection: foo, Close\r\n"));
         assert!(close("HTTP/1.0", ""));
         assert!(!close("HTTP/1.0", "Connection: Keep-Alive\r\n"));
+        assert!(close("HTTP/1.0", "Connection: Keep-Alive\r\nTransfer-Encoding: chunked\r\n"));
+    }
+
+    #[test]
+    fn a_later_minor_version_is_read_like_1_1() {
+        for minor in 2..=9 {
+            let text = format!("HTTP/1.{minor} 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            let whole = read(&text).expect("fine").expect("whole");
+            assert_eq!((whole.len, whole.body, whole.close), (text.len() - 2, Body::Length(2), false));
+            assert_eq!(read(&text[..text.len() - 3]), Ok(None));
+        }
+        for other in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.x", "HTTP/1.10"] {
+            assert!(read(&format!("{other} 200 OK\r\nContent-Length: 2\r\n\r\nok")).is_err(), "{other}");
+        }
+        let long = format!("HTTP/1.2 200 OK\r\nA: {}", "x".repeat(HEAD_MAX));
+        assert_eq!(read(&long), Err(MalformedResponse::HeadTooLong(HEAD_MAX)));
     }
 
     #[test]
