@@ -113,6 +113,9 @@ def test_why_tls_ended_is_what_happened(lab: Lab) -> None:
         servers.serve(f"wants-1{version}", rsa, f"-tls1_{version}", *wants)
         servers.serve(f"other-1{version}", rsa, f"-tls1_{version}", *wants, cert=other[0], key=other[1])
         servers.serve(f"v1-1{version}", rsa, f"-tls1_{version}", *wants, cert=device[0], key=device[1])
+    # it has CA:TRUE, and is trusted as it was named
+    own = made(lab.base, "own", "-newkey", "rsa:2048", "-addext", "subjectAltName=IP:127.0.0.1")
+    servers.serve("own", own, insecure=False, ca=own[0])
     servers.serve("no-cipher", rsa, "-tls1_2", "-cipher", "AES256-SHA")
     apache = free_port()
     text = APACHE.format(base=lab.base, port=apache, cert=rsa[0], key=rsa[1], ca=rsa[0])
@@ -125,6 +128,7 @@ def test_why_tls_ended_is_what_happened(lab: Lab) -> None:
         assert seen[f"wants-1{version}"] == {"tls: client certificate required"}, seen
         assert seen[f"other-1{version}"] == {"tls: client certificate refused"}, seen
         assert seen[f"v1-1{version}"] == set(), seen
+    assert seen["own"] == set(), seen
     assert seen["no-cipher"] == {"tls: alert handshake_failure"}, seen
     assert seen["renegotiation"] == {"tls: renegotiation"}, seen
     lines = " ".join(done.out.split())

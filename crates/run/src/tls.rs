@@ -2,10 +2,12 @@
 
 mod fault;
 mod identity;
+mod named;
 
 pub use self::fault::{Handshake, closed, failure};
 pub use self::identity::{ClientCertificate, requested_client_certificate};
 
+use self::named::NamedCertificates;
 use profile::Tls;
 use profile::file;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -39,40 +41,39 @@ pub fn config(tls: Option<&Tls>, host: &str) -> Result<(Arc<ClientConfig>, Serve
         .map_err(wrong)?;
     let builder = if tls.is_some_and(|t| t.insecure) {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll(Arc::clone(&provider))))
+    } else if let Some(path) = tls.and_then(|t| t.ca.as_deref()) {
+        let verifier = NamedCertificates::new(named(path)?, &provider);
+        let verifier = verifier.map_err(|e| unusable(path, &e))?;
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     } else {
-        builder.with_root_certificates(roots(tls.and_then(|t| t.ca.as_deref()))?)
+        builder.with_root_certificates(roots()?)
     };
     let identity = tls.map(|tls| identity::of(tls, &provider)).transpose()?.unwrap_or_default();
     Ok((Arc::new(builder.with_client_cert_resolver(Arc::new(identity))), server))
 }
 
-fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
+fn unusable(path: &str, why: &str) -> Problem {
+    ("ca", format!("{path:?} cannot be used ({why})"), "Give a PEM file with CA certificates".to_owned())
+}
+
+/// The certificates of a PEM file.
+fn named(path: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let pem = file::read(Path::new(path), CA_MAX).map_err(|e| unusable(path, &e.to_string()))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let all = all.map_err(|e| unusable(path, &e.to_string()))?;
+    if all.is_empty() {
+        return Err(unusable(path, "no certificate in it"));
+    }
+    Ok(all)
+}
+
+/// The authorities that this machine trusts.
+fn roots() -> Result<RootCertStore, Problem> {
     let mut store = RootCertStore::empty();
-    match ca {
-        Some(path) => {
-            let bad = |e: String| {
-                (
-                    "ca",
-                    format!("{path:?} cannot be used ({e})"),
-                    "Give a PEM file with CA certificates".to_owned(),
-                )
-            };
-            let pem = file::read(Path::new(path), CA_MAX).map_err(|e| bad(e.to_string()))?;
-            for certificate in CertificateDer::pem_slice_iter(&pem) {
-                let certificate = certificate.map_err(|e| bad(e.to_string()))?;
-                store.add(certificate).map_err(|e| bad(e.to_string()))?;
-            }
-            if store.is_empty() {
-                return Err(bad("no certificate in it".to_owned()));
-            }
-        }
-        None => {
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if store.is_empty() {
-                let fix = "Install the package ca-certificates, or name a CA file in tls.ca".to_owned();
-                return Err(("ca", "this machine trusts no certificate authority".to_owned(), fix));
-            }
-        }
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if store.is_empty() {
+        let fix = "Install the package ca-certificates, or name a CA file in tls.ca".to_owned();
+        return Err(("ca", "this machine trusts no certificate authority".to_owned(), fix));
     }
     Ok(store)
 }

@@ -104,7 +104,8 @@ fn of_certificate(why: &CertificateError) -> (&'static str, &'static str) {
         CertificateError::Revoked => ("certificate revoked", "its CA has revoked it; renew it"),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
             "certificate of a CA",
-            "it is a CA's own; give the server one that the CA has signed, or check none with tls: {insecure: true}",
+            "it is a CA's own; trust this very certificate with tls: {ca: FILE}, give the server one that the CA has signed, or \
+             check none with tls: {insecure: true}",
         ),
         CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => (
             "certificate of X.509 v1",
