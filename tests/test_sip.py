@@ -89,6 +89,21 @@ def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str) -> None:
     assert moved(done, "usrloc_registered_users") == 0
 
 
+def test_a_call_before_its_callee_has_registered_is_held_against_no_server(lab: Lab) -> None:
+    document = profile.call(options(f"sip:{SERVER}"))
+    callers, callees = sorted(document["groups"], key=lambda one: one["name"] == "callees")
+    callers["load"] = {"open": {"rate": "30/s"}}
+    callees["load"]["closed"]["ramp"] = "30s"
+    document["phases"]["warmup"] = "0s"
+    done = measured(lab, document, role="proxy")
+    assert done.code == 90, done.text
+    callers = group(done, "callers")
+    assert callers.total.own["session_requests"] > 20
+    assert [(one.kind, [cause.cause for cause in one.causes]) for one in callers.errors] == [
+        ("local", ["called before its registration"])
+    ]
+
+
 def test_a_redirect_server_redirects(lab: Lab) -> None:
     document = profile.call(options(f"sip:{SERVER}"))
     callers = next(one for one in document["groups"] if one["name"] == "callers")

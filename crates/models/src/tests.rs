@@ -189,7 +189,7 @@ fn what_follows_from_parameters_is_what_they_say() {
 fn sessions_have_a_name_of_their_own_and_kept_ones_the_same_in_every_run() {
     let named = |keeps: bool, run: u64| {
         let mut params = read(&format!(r#"{{"mqtt": {{"clean_session": {}}}}}"#, !keeps)).expect("mqtt");
-        params.identify(Identity { run, profile: 7 });
+        params.identify(Identity { run, profile: 7, trial: 0 });
         serde_json::to_value(&params).expect("JSON")["mqtt"]["client_id"].clone()
     };
     assert_ne!(named(false, 1), named(false, 2));

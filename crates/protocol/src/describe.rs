@@ -281,6 +281,8 @@ pub struct Identity {
     pub run: u64,
     /// Of the profile and group: the next run has it too.
     pub profile: u64,
+    /// Of this run: all its groups have it.
+    pub trial: u64,
 }
 
 /// The parameters of a model, as in a profile. A method says what follows from them, in place of a list elsewhere of

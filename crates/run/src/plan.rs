@@ -156,8 +156,9 @@ impl Plan {
         let data = profile.data.read(profile.seed)?;
         let mut groups = Vec::new();
         let mut errors = Vec::new();
+        let token = run_token();
         for i in 0..profile.groups.len() {
-            match GroupPlan::new(&profile, i, &data) {
+            match GroupPlan::new(&profile, i, &data, token) {
                 Ok(group) => groups.push(group),
                 Err(error) => errors.push(error),
             }
@@ -182,7 +183,7 @@ fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
 }
 
 impl GroupPlan {
-    fn new(profile: &Profile, index: usize, data: &Data) -> Result<Self, SetupError> {
+    fn new(profile: &Profile, index: usize, data: &Data, trial: u64) -> Result<Self, SetupError> {
         let group = &profile.groups[index];
         let at = |key: &str| format!("groups[{index}].{key}");
         let target = profile.target(group).map_err(|e| SetupError { at: at("target"), ..e })?;
@@ -229,7 +230,7 @@ impl GroupPlan {
         }
         params.set_data(data);
         let whose = |run: u64| token(&(run, &profile.name, &group.name));
-        params.identify(Identity { run: whose(run_token()), profile: whose(0) });
+        params.identify(Identity { run: whose(trial), profile: whose(0), trial });
         let model = params.compile(&seen).map_err(|p| {
             let p = p.under(&at(&format!("model.{}", group.model.name())));
             SetupError::new("ND-104-04", p.key, p.what, p.fix)

@@ -1,9 +1,11 @@
 //! What is the same for all user agents of a group.
 
+use crate::callees::Callees;
 use crate::media::MediaConfig;
 use crate::scenario::{Header, Op};
 use protocol::target::Scheme;
 use protocol::template::Template;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is the same for all user agents of a group.
@@ -35,4 +37,7 @@ pub struct Config {
     /// Whether the transport delivers what it is given, so that nothing is sent again.
     pub(crate) reliable: bool,
     pub(crate) run: u64,
+    /// The run's callees, where these call or are called by number: those that are called register themselves first.
+    pub(crate) callees: Option<Arc<Callees>>,
+    pub(crate) is_callee: bool,
 }

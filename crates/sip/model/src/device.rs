@@ -14,7 +14,8 @@ pub struct Device(Box<UserAgent>);
 
 impl Config {
     /// A new user agent.
-    pub fn device(self: &Arc<Self>, _index: u32) -> Device {
+    pub fn device(self: &Arc<Self>, index: u32) -> Device {
+        self.expect_callee(index);
         Device(Box::new(UserAgent::new(Arc::clone(self))))
     }
 }

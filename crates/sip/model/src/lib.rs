@@ -13,6 +13,7 @@
 
 mod agent;
 mod auth;
+mod callees;
 mod config;
 mod description;
 mod device;

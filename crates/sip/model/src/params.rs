@@ -1,10 +1,11 @@
 //! Parameters of the `sip` model, and whether they make sense.
 
+use crate::callees::Callees;
 use crate::config::Config;
 use crate::description::DESCRIPTION;
 use crate::media::Media;
 use crate::method::Method;
-use crate::scenario::{self, Compiled, Op, Scenario, Step, headers_of, line};
+use crate::scenario::{self, Compiled, Op, Scenario, Step, Wanted, headers_of, line};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams};
 use protocol::problem::Problem;
@@ -68,6 +69,10 @@ pub struct Params {
     #[serde(skip)]
     #[schemars(skip)]
     pub run: u64,
+    /// What all groups of this run have in common; 0: there is no run.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub trial: u64,
 }
 
 impl Default for Params {
@@ -93,6 +98,7 @@ impl Default for Params {
             headers: BTreeMap::new(),
             data: None,
             run: 0,
+            trial: 0,
         }
     }
 }
@@ -106,6 +112,21 @@ pub enum AgentSockets {
     Own,
     /// Those of one worker and one address in `source` share a socket; each is known by what it wrote into its messages.
     Shared,
+}
+
+/// Whether steps register, and then wait for calls.
+fn registers_first(ops: &[Op]) -> bool {
+    let registers =
+        |op: &Op| matches!(op, Op::Send(one) if one.method == Method::Register && one.expires != Some(0));
+    let calls = |op: &Op| match op {
+        Op::Expect(all) => all.iter().any(|one| match &one.wanted {
+            Wanted::Request(method) => *method == Method::Invite,
+            Wanted::AnyRequest | Wanted::Response { .. } => false,
+        }),
+        _ => false,
+    };
+    let (first, call) = (ops.iter().position(registers), ops.iter().position(calls));
+    first.zip(call).is_some_and(|(first, call)| first < call)
 }
 
 /// Largest session description: what a datagram holds beside the header.
@@ -185,6 +206,9 @@ impl ModelParams for Params {
         };
         let user = self.part(&self.user, "user")?;
         let Compiled { ops, captures, legs } = self.ops()?;
+        // as a number alone stands for a device: what else a template names differs from one message to the next
+        let named = [&user, &domain].iter().all(|part| part.per_device());
+        let is_callee = named && registers_first(&ops);
         let prack = ops.iter().any(|op| matches!(op, Op::Send(one) if one.method == Method::Prack));
         Ok(Config {
             ops: ops.into(),
@@ -207,6 +231,8 @@ impl ModelParams for Params {
             scheme: target.scheme,
             reliable,
             run: self.run,
+            callees: (self.trial != 0).then(|| Callees::of(self.trial)),
+            is_callee,
         })
     }
 
@@ -245,6 +271,7 @@ impl ModelParams for Params {
 
     fn identify(&mut self, identity: Identity) {
         self.run = identity.run;
+        self.trial = identity.trial;
     }
 
     #[cfg(any(test, feature = "testing"))]

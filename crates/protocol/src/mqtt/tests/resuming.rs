@@ -384,7 +384,7 @@ fn the_keep_alive_of_the_server_holds_whatever_else_is_waited_for() {
 fn a_kept_session_begins_with_identifiers_of_its_run() {
     let first = |run: u64, clean: bool| {
         let mut params = Params { clean_session: clean, ..Params::default() };
-        params.identify(crate::describe::Identity { run, profile: 1 });
+        params.identify(crate::describe::Identity { run, profile: 1, trial: 0 });
         params.first_id
     };
     assert_ne!(first(0x1234_5678_9abc, false), first(0x1234_8765_9abc, false));

@@ -4,6 +4,7 @@
 //! (RFC 3261 section 17), failures to INVITE acknowledged, challenges answered (section 22), requests answered again that
 //! came again, and those answered that no step waits for.
 
+mod called;
 mod fork;
 mod legs;
 mod media;
@@ -13,10 +14,11 @@ mod send;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod wanted;
 mod unacknowledged;
+mod wanted;
 
 use crate::auth::Auth;
+use crate::callees::CALLED_EARLY;
 use crate::config::Config;
 use crate::dialog::Dialog;
 use crate::measure;
@@ -26,6 +28,7 @@ use crate::transaction::{Client, Server};
 use fork::Fork;
 use legs::Leg;
 use media::CallMedia;
+use protocol::cause::Cause;
 use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
@@ -37,10 +40,10 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use unacknowledged::PendingAck;
 use wanted::{is_told_to, is_wanted};
 
 /// Messages that wait for the step that expects them, at most.
-use unacknowledged::PendingAck;
 const INBOX_MAX: usize = 16;
 /// How long after the end of the load calls are still answered: those that began before it are on their way.
 const LINGER: Duration = Duration::from_secs(1);
@@ -98,11 +101,11 @@ pub(crate) struct UserAgent {
     invited: Option<Box<Server>>,
     requested: Option<Box<Server>>,
     answers_invite: bool,
+    /// Answers to INVITEs that are not under way any more and have no ACK yet.
+    unacknowledged: VecDeque<PendingAck>,
     inbox: VecDeque<(u8, Event)>,
     /// The dialog that these belong to, and the others.
     leg: u8,
-    /// Answers to INVITEs that are not under way any more and have no ACK yet.
-    unacknowledged: VecDeque<PendingAck>,
     aside: Vec<Leg>,
     reliable: Option<Box<Reliable>>,
     /// Method of the last request sent, which a step expects the response to.
@@ -154,10 +157,10 @@ impl UserAgent {
             invited: None,
             requested: None,
             answers_invite: false,
+            unacknowledged: VecDeque::new(),
             inbox: VecDeque::new(),
             leg: 0,
             aside: Vec::new(),
-            unacknowledged: VecDeque::new(),
             reliable: None,
             last: Method::Unknown,
             dialog: None,
@@ -191,12 +194,12 @@ impl UserAgent {
                 if (self.releases() || self.acknowledges()) && !config.reliable {
                     break; // until those calls and PRACKs are over too
                 }
-                return self.complete(cx);
-            };
-            match op {
                 if self.is_ack_due(cx.now) {
                     break;
                 }
+                return self.complete(cx);
+            };
+            match op {
                 Op::Send(request) => {
                     if request.expires != Some(0) && self.is_over(cx, request.method) {
                         return self.complete(cx);
@@ -385,6 +388,11 @@ impl UserAgent {
             // it is an answer: nothing was lost
             let reason = crate::scenario::reason(status);
             cx.delay(first, delay);
+            if method == Method::Invite && self.is_called_early(status, first) {
+                return self.fail(cx, Cause::named(Failure::Local, CALLED_EARLY), || {
+                    format!("{method} was answered with {status} {reason} before the callee had registered")
+                });
+            }
             self.fail(cx, rejected(status), || format!("{method} was answered with {status} {reason}"));
         }
     }
@@ -407,6 +415,7 @@ impl UserAgent {
     ) {
         cx.failure(cx.now, why, what);
         self.sum_up_media(cx);
+        self.registration_failed(cx);
         self.leave();
         cx.wake_at(Time::NEVER);
         self.armed = Time::NEVER;
@@ -414,6 +423,12 @@ impl UserAgent {
     }
 
     fn leave(&mut self) {
+        let selected = self.leg;
+        for leg in self.legs() {
+            self.select(leg);
+            self.keep_unacknowledged();
+        }
+        self.select(selected);
         self.stage = Stage::Idle;
         self.silent = Time::NEVER;
         self.invite = None;
@@ -423,12 +438,6 @@ impl UserAgent {
         self.dialog = None;
         self.clear_aside();
         self.reliable = None;
-        let selected = self.leg;
-        for leg in self.legs() {
-            self.select(leg);
-            self.keep_unacknowledged();
-        }
-        self.select(selected);
         self.lingers = Time::ZERO;
         self.inbox.clear();
     }
@@ -527,6 +536,7 @@ impl Model for UserAgent {
             }
             _ => {
                 self.forget(cx, "the connection broke before the response came");
+                self.registration_failed(cx);
                 self.leave();
                 cx.give_up();
             }

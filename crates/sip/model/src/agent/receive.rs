@@ -188,6 +188,9 @@ impl UserAgent {
             self.take_answer(cx, message.body, true);
             self.begin_media(cx);
         }
+        if method == Method::Register && (200..300).contains(&code) {
+            self.registration_accepted(cx);
+        }
         let asks = if method == Method::Invite { !session } else { session };
         let delay = measure::finished(cx, &client, Some(code), asks, self.asked());
         if method == Method::Bye
@@ -319,9 +322,6 @@ impl UserAgent {
             cx.count(cx.now, counter::REQUESTS_REPEATED);
             return self.respond_again(cx, to_invite);
         }
-        let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
-        let ringing =
-            self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
         // section 14.1: the caller sends no further INVITE before it has our answer, so that this is an earlier one again
         if to_invite
             && self
@@ -331,6 +331,9 @@ impl UserAgent {
         {
             return cx.count(cx.now, counter::REQUESTS_REPEATED);
         }
+        let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
+        let ringing =
+            self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
         let busy = to_invite && (other_call && self.in_session() || ringing);
         if busy {
             // what is under way is kept: this one is answered in its place and forgotten
@@ -342,10 +345,10 @@ impl UserAgent {
         let new = Box::new(server(bytes, message, method, call, branch));
         if to_invite {
             self.keep_offer(message.body);
+            self.keep_unacknowledged();
             self.invited = Some(new);
             if message.to_tag.is_none() {
                 cx.count(cx.now, counter::CALLS_RECEIVED);
-            self.keep_unacknowledged();
                 self.accept_dialog(cx, bytes, message);
             }
         } else {

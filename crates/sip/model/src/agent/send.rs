@@ -50,7 +50,7 @@ impl UserAgent {
     }
 
     /// Append `sip:USER@DOMAIN`.
-    fn uri(&self, user: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+    pub(super) fn uri(&self, user: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(self.scheme());
         self.render(user, cx, out);
         out.push(b'@');

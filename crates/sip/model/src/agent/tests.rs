@@ -1,6 +1,7 @@
 //! User agents whose server is the test.
 
 mod dialogs;
+mod early_calls;
 mod forks;
 mod hold;
 mod reliable;

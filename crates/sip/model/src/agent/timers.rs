@@ -85,6 +85,7 @@ impl UserAgent {
                     format!("no final response to {method} before {timer}")
                 });
                 self.sum_up_media(cx);
+                self.registration_failed(cx);
                 self.leave();
                 cx.wake_at(Time::NEVER);
                 self.armed = Time::NEVER;
