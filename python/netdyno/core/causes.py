@@ -44,6 +44,8 @@ ADVICE: Sequence[tuple[str, str, str]] = (
      "the end of the body is not confirmed: let the server send Content-Length, or close_notify"),
     ("", "in the head|in the body|after an interim response",
      "the response was cut: see the log and the limits of the server and of proxies before it"),
+    ("protocol", "content in .*",
+     "the server sends bytes behind a response that has no content: see what makes its responses"),
     # CoAP (RFC 7252 §5.9)
     ("rejected", r"4\.01|4\.03", CREDENTIALS),
     ("rejected", r"4\.04", PATH),
@@ -93,7 +95,8 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("", "closed before CONNACK", "does the port expect TLS (mqtts://), or another `version`? See its log"),
     ("", "before any response", "see the server's log; a port that expects TLS closes like this: https://"),
     # TLS (RFC 8446 §6.2)
-    ("tls", "certificate of an unknown issuer|certificate of a CA", "name its CA (`tls.ca`), or --insecure"),
+    ("tls", "certificate of an unknown issuer", "name its CA (`tls.ca`), or --insecure"),
+    ("tls", "certificate of a CA", "name this very certificate (`tls.ca`), or use one that the CA signed"),
     ("tls", "certificate expired", "renew the server's certificate, or use --insecure"),
     ("tls", "certificate not valid yet", "check the clocks of both hosts"),
     ("tls", "certificate for another name", "name the host that the certificate is for (`tls.server_name`)"),
@@ -112,6 +115,8 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("tls", "alert unrecognized_name", "the server knows no such name: check `tls.server_name`"),
     ("tls", "no TLS on this port", "what listens there speaks no TLS: check the port and the scheme"),
     # the kernel
+    ("local", "called before its registration",
+     "calls began before their callees had registered: use a longer warm-up (--warmup)"),
     ("local", "out of local ports", "add source addresses (--source), or use fewer connections"),
     ("local", "out of file descriptors", "raise the limit of open files (ulimit -n)"),
     ("local", "not permitted", "see `netdyno doctor`"),
