@@ -51,6 +51,9 @@ def result(*errors: FailureCount) -> Result:
     ("kind", "cause", "words"),
     [
         ("rejected", "401", "credentials"),
+        ("protocol", "content in a response to HEAD", "no content"),
+        ("local", "called before its registration", "warm-up"),
+        ("tls", "certificate of a CA", "this very certificate"),
         ("rejected", "403", "credentials"),
         ("rejected", "404", "path"),
         ("rejected", "429", "rate limit"),

@@ -8,7 +8,16 @@ import pytest
 
 from netdyno.cli import console, summary
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result, Summary
-from netdyno.core.wire import Counts, Distribution, GroupResult, PhaseLengths, Reason, WorkerUsage
+from netdyno.core.wire import (
+    CauseCount,
+    Counts,
+    Distribution,
+    FailureCount,
+    GroupResult,
+    PhaseLengths,
+    Reason,
+    WorkerUsage,
+)
 from netdyno.stats.remedy import remedy, targets
 
 
@@ -66,6 +75,19 @@ def test_cpu_is_named_only_where_it_was_short(code: str, shared: bool) -> None:
     assert "CPU" in str(remedy(_run(code, cpu=0.05, steal=0.06), shared))
     idle = str(remedy(_run(code, cpu=0.05), shared))
     assert not re.search(r"limit: CPU|more cores|off core", idle), idle
+
+
+def test_calls_before_a_registration_want_a_longer_warm_up() -> None:
+    found = _run("ND-90-04", cpu=0.05)
+    assert "descriptors" in str(remedy(found, shared=False))
+    causes = [CauseCount(cause="called before its registration", count=7, total=7)]
+    found.legs[0].repetitions[0].groups[0].errors = [
+        FailureCount(kind="local", count=7, total=7, causes=causes)
+    ]
+    found.reasons[0].value = 8
+    assert "descriptors" in str(remedy(found, shared=False)), "something else was lost, too"
+    found.reasons[0].value = 7
+    assert str(remedy(found, shared=False)).endswith("use a longer warm-up (--warmup)")
 
 
 @pytest.mark.parametrize("shared", [True, False])

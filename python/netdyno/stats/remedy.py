@@ -16,6 +16,8 @@ from netdyno.core.wire import Reason
 from netdyno.stats.connections import cpu_was_short, needed
 
 SHORT, LATE, STARVED, OWN, CONNECTIONS = "ND-90-01", "ND-90-02", "ND-90-03", "ND-90-04", "ND-90-08"
+CALLED_EARLY = "called before its registration"
+"""Cause of SIP calls that failed as their callees, of the same run, had yet to register."""
 SAMPLES = 500
 """Messages from which on the 99th percentile of lateness rests on more than a handful of them."""
 
@@ -42,6 +44,10 @@ def remedy(result: Result, shared: bool) -> Remedy | None:
     busy = cpu_was_short(reps)
     if STARVED in codes or (codes & {SHORT, LATE} and busy):
         return _cpu(result, reps, shared)
+    if OWN in codes and _called_early(result, reps):
+        return Remedy(
+            "calls that came before their callees had registered", ("use a longer warm-up (--warmup)",)
+        )
     if OWN in codes:
         actions = ("see `netdyno doctor`", *_lower(result), "add --source addresses")
         return Remedy("ports, descriptors or buffers of this machine", actions)
@@ -52,6 +58,13 @@ def remedy(result: Result, shared: bool) -> Remedy | None:
     if SHORT in codes:
         return Remedy("the generator offered less, with CPU to spare", (*_lower(result), "see the report"))
     return None
+
+
+def _called_early(result: Result, reps: Sequence[Repetition]) -> bool:
+    """Whether all that the generator lost is calls that came too early."""
+    errors = [error for r in reps for g in r.groups for error in g.errors if error.kind == "local"]
+    early = sum(cause.count for error in errors for cause in error.causes if cause.cause == CALLED_EARLY)
+    return early > 0 and early == sum(reason.value or 0 for reason in result.reasons if reason.code == OWN)
 
 
 def _delivered(reps: Sequence[Repetition]) -> bool:
