@@ -113,7 +113,7 @@ def test_a_redirect_server_redirects(lab: Lab) -> None:
     assert done.code == 0, done.text
     redirected = group(done, "callers")
     assert redirected.indices["redirect_success"] == 1.0
-    assert redirected.delays["redirect"].count > 20
+    assert redirected.delays["redirect"].count == redirected.measured.own["sessions_redirected"] > 0
 
 
 def test_a_wrong_password_fails_every_registration(lab: Lab) -> None:

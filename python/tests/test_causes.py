@@ -51,7 +51,7 @@ def result(*errors: FailureCount) -> Result:
     ("kind", "cause", "words"),
     [
         ("rejected", "401", "credentials"),
-        ("protocol", "content in a response to HEAD", "no content"),
+        ("protocol", "content in a response to HEAD", "ends with its head"),
         ("local", "called before its registration", "warm-up"),
         ("tls", "certificate of a CA", "this very certificate"),
         ("rejected", "403", "credentials"),

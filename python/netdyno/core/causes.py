@@ -45,7 +45,7 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("", "in the head|in the body|after an interim response",
      "the response was cut: see the log and the limits of the server and of proxies before it"),
     ("protocol", "content in .*",
-     "the server sends bytes behind a response that has no content: see what makes its responses"),
+     "such a response ends with its head: fix the application or proxy that sends a body with it"),
     # CoAP (RFC 7252 §5.9)
     ("rejected", r"4\.01|4\.03", CREDENTIALS),
     ("rejected", r"4\.04", PATH),
