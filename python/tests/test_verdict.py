@@ -16,10 +16,12 @@ from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.wire import (
     CauseCount,
     Counts,
+    Distribution,
     FailureCount,
     GroupResult,
     Reason,
     SeriesPoint,
+    SlowdownResult,
     StallResult,
     TrialResult,
     Validity,
@@ -28,7 +30,9 @@ from netdyno.experiment.verdict import exit_code, judge_all
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
 from netdyno.report.verdict import verdict as shown
+from netdyno.stats.backlog import hides_delays
 from netdyno.stats.checks import checks
+from netdyno.stats.summary import summarise
 from netdyno.store import Store
 
 from .command import PROFILE, result
@@ -99,6 +103,45 @@ def test_stalls_are_judged_unless_the_profile_does() -> None:
     assert judged(stalled, [other]).thresholds[0].value == 7.5e9
     short = StallResult(limit=2e9, time=0.1, share=0.01, longest=2.1e9)
     assert judged(group(short, **GOOD), [ERRORS]).verdict == "pass"
+
+
+@pytest.mark.parametrize("code", ["", "ND-90-08", "ND-90-01"])
+def test_a_server_that_slows_down_under_the_load_fails_a_valid_run(code: str) -> None:
+    one = group(messages_intended=100, messages_sent=40, messages_delivered=40)
+    one.slowdown, one.devices = SlowdownResult(few=20_000_000, busy=200_000_000), 10
+    one.rates = {"messages_delivered": 48.5}
+    trial = TrialResult(run="a", groups=[one])
+    if code:
+        trial.validity = Validity(valid=False, reasons=[Reason(code=code, group="web", what="short")])
+    found = [check for check in checks("leg", {"groups": [HTTP]}, [trial]) if check.check == "load"]
+    # what the generator or the connections did not offer does not count against the server
+    assert [check.passed for check in found] == ([] if code else [False])
+    for check in found:
+        assert (check.value, check.limit) == (0.4, 0.99)
+        assert "40 of 100 messages sent, as 10 devices waited for answers; 48.5/s delivered" in check.what
+        assert "took 20 ms with few devices waiting and 200 ms with all of them" in check.what
+
+
+def test_a_slower_server_that_was_offered_the_load_is_not_too_slow() -> None:
+    one = group(**GOOD)
+    one.slowdown = SlowdownResult(few=20, busy=200)
+    assert judged(one, [ERRORS]).verdict == "pass"
+
+
+def test_delays_hidden_by_a_backlog_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = group(messages_intended=200)
+    one.rates = {"messages_delivered": 46.5, "messages_sent": 46.5}
+    found = judged(one, [])
+    found.legs[0].summary = summarise(found.legs[0].repetitions)
+    text = " ".join(words(found, monkeypatch).split())
+    assert (
+        "web: no delay: all messages answered in the measure phase (46.5/s) fell due in the warm-up" in text
+    )
+    for known in ({"messages_sent": 1}, {"rates": {}}, {"delays": {"response": Distribution(count=1)}}):
+        other = one.model_copy(deep=True)
+        for name, value in known.items():
+            setattr(other.measured if name == "messages_sent" else other, name, value)
+        assert not hides_delays(other)
 
 
 def test_the_worst_repetition_decides() -> None:

@@ -50,6 +50,8 @@ pub(super) struct Group {
     pub active: u32,
     /// How many messages are left to send.
     pub quota: Quota,
+    /// Messages of a flow; 0: not known yet.
+    flow_messages: u64,
     /// Whom datagrams of a shared socket are for.
     pub receivers: Receivers,
     /// How long its devices wait, if they wait for anything.
@@ -90,7 +92,8 @@ impl Group {
             active: 0,
             receivers: Receivers::new(slots.clone()),
             quota: Quota::new(group.share(worker, workers)),
-            waits: group.waits.then(|| GroupWaits::new(group.stall)),
+            flow_messages: plan.profile.groups[g].model.repeats().map_or(0, |repeats| repeats.count),
+            waits: group.waits.then(|| GroupWaits::new(group.stall, slots.len() as u32)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             reach: Reach::new(&group.addresses),
             examples_kept: [0; Failure::ALL.len()],
@@ -135,10 +138,18 @@ impl Group {
         Some(due)
     }
 
+    /// A flow of a device that sends so many messages in `flows` was completed.
+    pub fn learn_flow_length(&mut self, sent: u64, flows: u32) {
+        if !self.quota.is_limited {
+            return;
+        }
+        self.flow_messages = self.flow_messages.max(sent.div_ceil(u64::from(flows.max(1))));
+    }
+
     /// Open loop: count what is due before `now` as asked for, taken or not.
     fn count_due(&mut self, now: Time, window: Window) {
         let Some(arrivals) = &self.arrivals else { return };
-        let free = self.quota.free();
+        let free = self.quota.flows(self.flow_messages, self.active);
         let warmup = arrivals.pending(now.min(window.measure)).min(free);
         let all = arrivals.pending(now.min(window.drain)).min(free);
         self.ask_for(0, self.taken[0] + warmup);

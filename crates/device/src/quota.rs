@@ -7,6 +7,10 @@ pub(super) struct Quota {
     pub left: u64,
     /// Flows under way, or about to begin, that have not sent one: each is to have one.
     unsent: u64,
+    /// Whether there is a total.
+    pub is_limited: bool,
+    /// Messages counted as intended that no device had sent when the load ended.
+    pub missed: u64,
     /// Whether the devices have been told that the total is sent.
     pub is_announced: bool,
 }
@@ -14,7 +18,13 @@ pub(super) struct Quota {
 impl Quota {
     /// So many messages; `None`: no end of them.
     pub fn new(total: Option<u64>) -> Self {
-        Self { left: total.unwrap_or(u64::MAX), unsent: 0, is_announced: false }
+        Self {
+            left: total.unwrap_or(u64::MAX),
+            unsent: 0,
+            is_limited: total.is_some(),
+            missed: 0,
+            is_announced: false,
+        }
     }
 
     /// Whether there is a message for one more flow.
@@ -48,6 +58,27 @@ impl Quota {
         self.left = self.left.saturating_sub(u64::from(failed));
     }
 
+    /// How many messages that fell due can be counted as never sent: with a total, none before the load has ended, as
+    /// flows to come send them, and then those left.
+    #[inline]
+    pub fn unsendable(&self, has_ended: bool) -> u64 {
+        match (self.is_limited, has_ended) {
+            (false, _) => u64::MAX,
+            (true, false) => 0,
+            (true, true) => self.left.saturating_sub(self.missed),
+        }
+    }
+
+    /// How many flows of so many messages each (0: unknown) are to begin after the `active` ones: of a backlog no more can.
+    pub fn flows(&self, messages: u64, active: u32) -> u64 {
+        match messages {
+            _ if !self.is_limited => u64::MAX,
+            0 => 0,
+            1 => self.free(),
+            _ => (self.left / messages).saturating_sub(active.into()),
+        }
+    }
+
     /// Whether all is sent.
     #[inline]
     pub fn is_spent(&self) -> bool {
@@ -58,6 +89,22 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_flows_to_come_send_is_not_missed() {
+        let mut quota = Quota::new(Some(20));
+        assert_eq!((quota.unsendable(false), quota.unsendable(true)), (0, 20));
+        quota.missed = 15;
+        assert_eq!(quota.unsendable(true), 5, "each message is missed once");
+        assert_eq!(Quota::new(None).unsendable(false), u64::MAX);
+    }
+
+    #[test]
+    fn a_backlog_has_no_more_flows_than_the_total_has_messages_for() {
+        let quota = Quota::new(Some(20));
+        assert_eq!((quota.flows(1, 3), quota.flows(5, 3), quota.flows(5, 9)), (20, 1, 0));
+        assert_eq!((quota.flows(0, 0), Quota::new(None).flows(0, 0)), (0, u64::MAX));
+    }
 
     #[test]
     fn no_more_flows_begin_than_there_are_messages() {

@@ -235,6 +235,10 @@ macro_rules! registry {
             fn behind(&self, end: Time) -> u64 {
                 match self { $( Self::$name(device) => device.behind(end), )+ }
             }
+
+            fn holds_back(&self) -> bool {
+                match self { $( Self::$name(device) => device.holds_back(), )+ }
+            }
         }
 
         /// Noise for a device of the model called `name`: the one entry point of the fuzz targets, and of the bounded

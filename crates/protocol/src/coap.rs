@@ -292,6 +292,17 @@ impl Model for Device {
     fn waiting_since(&self) -> Time {
         if self.running { self.silent } else { Time::NEVER }
     }
+
+    fn behind(&self, end: Time) -> u64 {
+        if !self.running || self.stopping || self.config.observe {
+            return 0;
+        }
+        self.config.pace.pending(self.base, self.next, self.config.count, end)
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.config.observe && !self.config.pace.closed_loop()
+    }
 }
 
 impl Device {

@@ -258,6 +258,18 @@ impl Model for Device {
     fn waiting_since(&self) -> Time {
         self.waiting.front().map_or(Time::NEVER, |oldest| oldest.sent)
     }
+
+    fn behind(&self, end: Time) -> u64 {
+        if !self.is_scheduled() {
+            return 0;
+        }
+        let sent = self.next.saturating_sub(self.config.before());
+        self.config.pace.pending(self.base, sent, self.config.requests, end)
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.config.pace.closed_loop()
+    }
 }
 
 impl Device {
@@ -291,9 +303,14 @@ impl Device {
         self.down(State::Down);
     }
 
+    /// Whether requests fall due.
+    fn is_scheduled(&self) -> bool {
+        self.base != Time::NEVER && !self.stopping && self.state != State::Idle
+    }
+
     /// Requests that fell due and will not be sent any more still count as intended.
     fn missed(&mut self, cx: &mut Cx<'_>) {
-        if self.base != Time::NEVER && !self.stopping && self.state != State::Idle {
+        if self.is_scheduled() {
             let sent = self.next.saturating_sub(self.config.before());
             self.config.pace.missed(cx, self.base, sent, self.config.requests);
         }

@@ -63,10 +63,16 @@ pub trait Model {
 
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
-    /// now: others are not asked, except where a phase ends.
+    /// now or [`Model::holds_back`]: others are not asked, except where a phase ends.
     fn behind(&self, end: Time) -> u64 {
         let _waits_for_answers = end;
         0
+    }
+
+    /// Whether its messages that are due may wait for answers, so that no timer tells of them. The same for all devices of a
+    /// group.
+    fn holds_back(&self) -> bool {
+        false
     }
 }
 
@@ -184,6 +190,9 @@ pub struct Cx<'a> {
     pub queued: [u64; 3],
     /// How many messages the load has left to send; without a total there is no end to them.
     pub left: u64,
+    /// How many messages can still be counted as due and never sent ([`Pace::missed`](crate::pace::Pace::missed)). With a total:
+    /// none while the load is on, as other flows send them, and then those left. Without one there is no end to them.
+    pub unsendable: u64,
 }
 
 impl<'a> Cx<'a> {
@@ -220,6 +229,7 @@ impl<'a> Cx<'a> {
             truncated: false,
             queued: [0; 3],
             left: u64::MAX,
+            unsendable: u64::MAX,
         }
     }
 

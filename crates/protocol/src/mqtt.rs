@@ -428,6 +428,17 @@ impl Model for Device {
             State::Idle | State::Connecting | State::Pausing => Time::NEVER,
         }
     }
+
+    fn behind(&self, end: Time) -> u64 {
+        if !self.is_scheduled() {
+            return 0;
+        }
+        self.config.pace.pending(self.base, self.next.into(), self.config.count, end)
+    }
+
+    fn holds_back(&self) -> bool {
+        self.config.publishes && !self.config.pace.closed_loop()
+    }
 }
 
 impl Device {

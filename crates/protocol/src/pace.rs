@@ -72,13 +72,14 @@ impl Pace {
     }
 
     /// The flow ends, or sends no more: count as intended the messages from `next` on (of `count`; 0: no
-    /// end) that fell due while the load was on and were never sent.
+    /// end) that fell due while the load was on and were never sent. Of a load with a total these are sent by
+    /// other flows while the load is on: see [`Cx::unsendable`].
     pub fn missed(self, cx: &mut Cx<'_>, base: Time, next: u64, count: u64) {
         let over = Time(cx.now.0.saturating_add(1));
         let warmup = self.pending(base, next, count, cx.window.measure.min(over));
         let all = self.pending(base, next, count, cx.window.drain.min(over));
-        // of what another device has sent, or is to send, nothing is missed
-        let (warmup, all) = (warmup.min(cx.left), all.min(cx.left));
+        let (warmup, all) = (warmup.min(cx.unsendable), all.min(cx.unsendable));
+        cx.unsendable -= all;
         cx.meter[Phase::Warmup as usize].counts.messages_intended += warmup;
         cx.meter[Phase::Measure as usize].counts.messages_intended += all - warmup;
     }
@@ -112,9 +113,11 @@ mod tests {
         assert_eq!(bench.counts(Phase::Drain).messages_intended, 0);
         bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 7));
         assert_eq!(bench.counts(Phase::Warmup).messages_intended, 7);
-        // ten were due, of a load with three messages left
+        // ten were due, of a load that ends with three messages unsent: no device misses one of them again
         bench.call(|(), cx| {
-            cx.left = 3;
+            cx.unsendable = 3;
+            pace.missed(cx, Time(100), 0, 0);
+            assert_eq!(cx.unsendable, 0);
             pace.missed(cx, Time(100), 0, 0);
         });
         assert_eq!(bench.counts(Phase::Measure).messages_intended, 13);

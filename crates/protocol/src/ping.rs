@@ -265,6 +265,11 @@ impl Model for Device {
     fn waiting_since(&self) -> Time {
         if self.running { self.silent } else { Time::NEVER }
     }
+
+    fn behind(&self, end: Time) -> u64 {
+        let sends = self.running && !self.stopping;
+        if sends { self.config.pace.pending(self.base, self.next, self.config.count, end) } else { 0 }
+    }
 }
 
 impl Device {

@@ -136,6 +136,8 @@ impl Collector {
             let stalled = sum.stalled.get_or_insert_default();
             stalled.time += stalls.time;
             stalled.longest = stalled.longest.max(stalls.longest);
+            stalled.waited += stalls.waited;
+            stalled.answers.add(&stalls.answers);
             if sample.phase == Phase::Measure {
                 sum.waiting[sample.worker] = stalls.waiting;
             }

@@ -1,11 +1,12 @@
 //! One group of a run, summed up over samples and workers, and its result.
 
 use crate::addresses::shown;
+use crate::answer_times::Slowdown;
 use crate::distribution::Distribution;
 use crate::plan::GroupPlan;
 use crate::reordering;
 use crate::result::{
-    CauseCount, FailureCount, GroupResult, Rates, StallResult, TargetAddress, counts, indices,
+    CauseCount, FailureCount, GroupResult, Rates, SlowdownResult, StallResult, TargetAddress, counts, indices,
 };
 use crate::sample::AddressTally;
 use crate::stalls::Stalls;
@@ -123,6 +124,12 @@ impl GroupSum {
         addresses
     }
 
+    /// How much longer answers took with all devices waiting than with few.
+    pub fn slowdown(&self, plan: &GroupPlan) -> Option<Slowdown> {
+        let workers = self.waiting.len().max(1) as u32;
+        self.stalled.filter(|_| plan.waits)?.answers.slowdown(plan.devices / workers)
+    }
+
     /// The group's result; `measured_ns` is how long the measure phase was.
     pub fn result(&self, plan: &GroupPlan, measured_ns: u64) -> GroupResult {
         let measured = &self.measured.counts;
@@ -170,9 +177,13 @@ impl GroupSum {
                     time: stalled.time as f64 / 1e9,
                     share: if measured_ns == 0 { 0.0 } else { stalled.time as f64 / device_time },
                     longest: stalled.longest,
+                    busy: if measured_ns == 0 { 0.0 } else { (stalled.waited as f64 / device_time).min(1.0) },
                     waiting: f64::from(self.waiting.iter().sum::<u32>()) / devices,
                 }
             }),
+            slowdown: self
+                .slowdown(plan)
+                .map(|slowdown| SlowdownResult { few: slowdown.few as u64, busy: slowdown.busy as u64 }),
             errors: Failure::ALL
                 .iter()
                 .filter(|f| self.total.failures[**f as usize] > 0)

@@ -9,6 +9,7 @@
 //! their samples up to the trial's result.
 
 pub mod addresses;
+pub mod answer_times;
 pub mod collect;
 mod control;
 pub mod cpu;

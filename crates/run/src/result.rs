@@ -217,8 +217,19 @@ pub struct StallResult {
     pub share: f64,
     /// The longest wait that reached into the measure phase, answered or not, ns; maybe within the limit.
     pub longest: u64,
+    /// Share of all device time in waits of any length: near 1, every connection is busy.
+    pub busy: f64,
     /// Share of the devices that were stalled when the measure phase ended.
     pub waiting: f64,
+}
+
+/// Mean answer times, from when a request was sent, of a server that answers later the more devices wait.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct SlowdownResult {
+    /// With few devices waiting, ns.
+    pub few: u64,
+    /// With all, or nearly all, of them waiting, ns.
+    pub busy: u64,
 }
 
 /// One kind of failure, how often, and an example.
@@ -317,6 +328,8 @@ pub struct GroupResult {
     pub confirmed: bool,
     /// Waits that were too long; null where nothing is waited for, or the transport does not know (DPDK).
     pub stalls: Option<StallResult>,
+    /// How much longer answers took with all devices waiting; null where they did not, or nothing is known of it.
+    pub slowdown: Option<SlowdownResult>,
     /// Failures by kind, with an example.
     pub errors: Vec<FailureCount>,
 }

@@ -1,6 +1,7 @@
 //! How long devices wait for answers: a server that freezes holds a closed loop still, and no delay is recorded of
 //! what never comes.
 
+use crate::answer_times::{AnswerTimes, Concurrency};
 use protocol::meter::Window;
 use protocol::time::Time;
 
@@ -14,6 +15,10 @@ pub struct Stalls {
     /// Devices that were waiting longer than the limit when the sample ended: to the nanosecond where a phase ends, and
     /// to a hundredth of the limit elsewhere.
     pub waiting: u32,
+    /// Device time within the measure phase in waits of any length, ns.
+    pub waited: u64,
+    /// How long answers took.
+    pub answers: AnswerTimes,
 }
 
 /// One device's wait for an answer.
@@ -23,25 +28,37 @@ pub struct Wait {
     since: Time,
     /// How far time has been counted: waits of one device overlap where several messages are on their way.
     counted: Time,
+    /// How many waited when it began.
+    concurrency: Concurrency,
 }
 
 impl Wait {
     /// None so far.
     pub const fn none() -> Self {
-        Self { since: Time::NEVER, counted: Time::ZERO }
+        Self { since: Time::NEVER, counted: Time::ZERO, concurrency: Concurrency::IGNORED }
     }
 
-    /// The device has waited since `since` ([`Time::NEVER`]: not at all). A wait that began at another time ended now.
+    /// The device has waited since `since` ([`Time::NEVER`]: not at all), for an answer or else for a connection. A wait that
+    /// began at another time ended now.
     #[inline]
-    pub fn see(&mut self, since: Time, now: Time, window: Window, into: &mut GroupWaits) {
+    pub fn see(&mut self, since: Time, is_answer: bool, now: Time, window: Window, into: &mut GroupWaits) {
         if since != self.since {
             let began = std::mem::replace(&mut self.since, since);
             if began != Time::NEVER {
                 into.ages.remove(began);
+                into.advance(now, window);
+                into.waiting -= 1;
+                into.stalls.answers.record(self.concurrency, now.since(began));
                 self.over(began, now, into.limit, window, &mut into.stalls);
             }
             if since != Time::NEVER {
                 into.ages.add(since);
+                into.advance(now, window);
+                into.waiting += 1;
+                self.concurrency = match is_answer {
+                    true => Concurrency::of(into.waiting, into.devices),
+                    false => Concurrency::IGNORED,
+                };
             }
         }
     }
@@ -70,14 +87,25 @@ impl Wait {
 #[derive(Debug)]
 pub struct GroupWaits {
     limit: u64,
+    devices: u32,
+    /// Devices that wait, and until when their time has been counted.
+    waiting: u32,
+    counted: Time,
     stalls: Stalls,
     ages: WaitAges,
 }
 
 impl GroupWaits {
-    /// No device waits. A wait longer than `limit` ns is a stall.
-    pub fn new(limit: u64) -> Self {
-        Self { limit, stalls: Stalls::default(), ages: WaitAges::new(limit) }
+    /// None of `devices` waits. A wait longer than `limit` ns is a stall.
+    pub fn new(limit: u64, devices: u32) -> Self {
+        Self {
+            limit,
+            devices,
+            waiting: 0,
+            counted: Time::ZERO,
+            stalls: Stalls::default(),
+            ages: WaitAges::new(limit),
+        }
     }
 
     /// A wait longer than this is a stall, ns.
@@ -85,8 +113,17 @@ impl GroupWaits {
         self.limit
     }
 
+    /// Count the time in which devices waited, up to `now`.
+    #[inline]
+    fn advance(&mut self, now: Time, window: Window) {
+        let (from, to) = (self.counted.max(window.measure), now.min(window.drain));
+        self.stalls.waited += u64::from(self.waiting) * to.since(from);
+        self.counted = self.counted.max(now);
+    }
+
     /// Since the last call, and how many devices are stalled at `at`.
-    pub fn take(&mut self, at: Time) -> Stalls {
+    pub fn take(&mut self, at: Time, window: Window) -> Stalls {
+        self.advance(at, window);
         Stalls { waiting: self.ages.stalled(at), ..std::mem::take(&mut self.stalls) }
     }
 }
@@ -169,13 +206,14 @@ mod tests {
 
     /// What waits from one second to another add up to, one after the other.
     fn waits(waits: &[(u64, u64)]) -> (u64, u64) {
-        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT));
+        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT, 1));
         for (from, to) in waits {
-            wait.see(Time(from * S), Time(from * S), window(), &mut group);
-            wait.see(Time::NEVER, Time(to * S), window(), &mut group);
+            wait.see(Time(from * S), true, Time(from * S), window(), &mut group);
+            wait.see(Time::NEVER, true, Time(to * S), window(), &mut group);
         }
-        let sum = group.take(Time(30 * S));
+        let sum = group.take(Time(30 * S), window());
         assert_eq!(sum.waiting, 0, "it waits for nothing any more");
+        assert!(sum.waited >= sum.time && sum.waited <= 10 * S, "{sum:?}");
         (sum.time / S, sum.longest / S)
     }
 
@@ -196,14 +234,27 @@ mod tests {
     }
 
     #[test]
+    fn waits_of_any_length_add_up_as_far_as_they_reach_into_the_measure_phase() {
+        let (mut wait, mut other, mut group) = (Wait::none(), Wait::none(), GroupWaits::new(LIMIT, 2));
+        wait.see(Time(9 * S), true, Time(9 * S), window(), &mut group);
+        other.see(Time(11 * S), true, Time(11 * S), window(), &mut group);
+        wait.see(Time::NEVER, true, Time(12 * S), window(), &mut group);
+        assert_eq!(group.take(Time(13 * S), window()).waited, 4 * S, "two seconds each");
+        // the answer to the first of two messages: it waits for the second, and no time counts twice
+        other.see(Time(12 * S), true, Time(14 * S), window(), &mut group);
+        other.see(Time::NEVER, true, Time(29 * S), window(), &mut group);
+        assert_eq!(group.take(Time(30 * S), window()).waited, 7 * S);
+    }
+
+    #[test]
     fn an_answer_to_one_of_several_ends_only_its_own_wait() {
-        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT));
+        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT, 1));
         // sent at 11 and 12 s, answered together at 15 s
-        wait.see(Time(11 * S), Time(11 * S), window(), &mut group);
-        wait.see(Time(12 * S), Time(15 * S), window(), &mut group);
+        wait.see(Time(11 * S), true, Time(11 * S), window(), &mut group);
+        wait.see(Time(12 * S), true, Time(15 * S), window(), &mut group);
         assert!(wait.is_stalled(Time(15 * S), LIMIT) && !wait.is_stalled(Time(14 * S), LIMIT));
-        wait.see(Time::NEVER, Time(15 * S), window(), &mut group);
-        let sum = group.take(Time(15 * S));
+        wait.see(Time::NEVER, true, Time(15 * S), window(), &mut group);
+        let sum = group.take(Time(15 * S), window());
         assert_eq!((sum.time / S, sum.longest / S), (4, 4), "no moment counts twice");
         assert!(!wait.is_stalled(Time(99 * S), LIMIT));
     }
@@ -213,13 +264,13 @@ mod tests {
         fn one_device_never_stalls_for_longer_than_there_was(
             steps in prop::collection::vec((0u64..30, 0u64..6), 0..40),
         ) {
-            let (mut wait, mut group, mut now) = (Wait::none(), GroupWaits::new(LIMIT), 0);
+            let (mut wait, mut group, mut now) = (Wait::none(), GroupWaits::new(LIMIT, 1), 0);
             for (back, on) in steps {
                 now += on;
                 let since = if back == 0 { Time::NEVER } else { Time(now.saturating_sub(back) * S) };
-                wait.see(since, Time(now * S), window(), &mut group);
+                wait.see(since, true, Time(now * S), window(), &mut group);
             }
-            let sum = group.take(Time(now * S));
+            let sum = group.take(Time(now * S), window());
             prop_assert!(sum.time <= 10 * S);
             prop_assert!(sum.time == 0 || sum.longest > LIMIT);
         }
@@ -230,16 +281,16 @@ mod tests {
             limit in prop::sample::select(vec![1, 1000, 100_000, 100_000_000, 2 * S, 3600 * S, u64::MAX]),
             steps in prop::collection::vec((0usize..8, 0u64..4, 0u64..2_000, prop::bool::ANY), 1..400),
         ) {
-            let (mut waits, mut group) = ([Wait::none(); 8], GroupWaits::new(limit));
+            let (mut waits, mut group) = ([Wait::none(); 8], GroupWaits::new(limit, 8));
             let step = limit.min(3600 * S) / 300 + 1;
             let mut now = 0;
             for (device, back, on, ends) in steps {
                 now += on * step / 100;
                 let since = if ends { Time::NEVER } else { Time(now.saturating_sub(back * step)) };
-                waits[device].see(since, Time(now), window(), &mut group);
+                waits[device].see(since, true, Time(now), window(), &mut group);
                 if back == 0 {
                     let stalled = |limit| waits.iter().filter(|wait| wait.is_stalled(Time(now), limit)).count();
-                    let counted = group.take(Time(now)).waiting as usize;
+                    let counted = group.take(Time(now), window()).waiting as usize;
                     let late = limit.saturating_add((limit / 100).max(1 << SHORTEST));
                     prop_assert!((stalled(late)..=stalled(limit)).contains(&counted), "{}", counted);
                 }

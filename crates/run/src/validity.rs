@@ -86,7 +86,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
 }
 
 /// ND-90-01 and ND-90-08: less was offered than intended, by the generator or for want of connections. What the server kept from being
-/// offered, by stalls, is no reason: it is a result, which fails.
+/// offered, by stalls or as it slowed down, is no reason: it is a result, which fails.
 fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
     let (measured, happened) = (&sum.measured.counts, &sum.happened);
     let flows = (measured.flows_intended, measured.flows_started, happened.flows_started);
@@ -134,7 +134,8 @@ enum ShortfallCause {
     Generator,
     /// Every connection was waiting for an answer, none for very long: more of them would carry the load.
     Connections,
-    /// Connections were stalled: answers took longer than the profile allows.
+    /// Connections were stalled, as answers took longer than the profile allows; or they would carry the load at the answer
+    /// times that the server has with few of them waiting.
     Server,
 }
 
@@ -174,7 +175,37 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
                 && device_time / happened.messages_delivered as f64 <= ROUNDING * stalled.longest as f64
         }),
     };
-    if busy { ShortfallCause::Connections } else { ShortfallCause::Generator }
+    match busy {
+        false => ShortfallCause::Generator,
+        true if is_slowed_down(sum, group, device_time, intended, is_flows) => ShortfallCause::Server,
+        true => ShortfallCause::Connections,
+    }
+}
+
+/// Load that connections must be able to carry beyond the intended one, as answers do not all take as long.
+const ROOM: f64 = 1.1;
+
+/// Whether so many connections would carry the load, by Little's law, if answers took no longer with all of them waiting than
+/// with few.
+fn is_slowed_down(
+    sum: &GroupSum,
+    group: &GroupPlan,
+    device_time: f64,
+    intended: u64,
+    is_flows: bool,
+) -> bool {
+    let happened = &sum.happened;
+    let Some(slowdown) = sum.slowdown(group).filter(|_| happened.messages_delivered > 0) else {
+        return false;
+    };
+    let each = device_time / happened.messages_delivered as f64;
+    // the rest of the time a flow connects, or rests between two messages
+    let unloaded = (each - (slowdown.busy - slowdown.few)).max(slowdown.few);
+    let messages = match is_flows {
+        true => intended as f64 * happened.messages_sent as f64 / happened.flows_started.max(1) as f64,
+        false => intended as f64,
+    };
+    device_time / unloaded >= ROOM * messages
 }
 
 /// What so many connections carry, by Little's law: number = rate × time.

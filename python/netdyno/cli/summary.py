@@ -12,7 +12,7 @@ from netdyno.cli import bench_view, console
 from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
-from netdyno.stats import percentile, remedy
+from netdyno.stats import backlog, percentile, remedy
 from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.metric import THOUSAND, GroupMetric
 from netdyno.stats.summary import is_unconfirmed
@@ -74,6 +74,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {said}"), soft_wrap=True)
             for line in failures(group, last_answer_time(leg.repetitions, group.name)):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
+            if hidden := backlog.words(group):
+                out.print(Text(f"  {hidden}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
                 out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)
             if said := disorder(group):

@@ -19,6 +19,7 @@ from netdyno.core.wire import (
     Pauses,
     Reason,
     Reordering,
+    SlowdownResult,
     StallResult,
     TargetAddress,
     TrialResult,
@@ -233,6 +234,8 @@ class GroupSummary(Model):
     """Merged."""
     stalls: StallResult | None = None
     """Time added, shares averaged, the longest of all."""
+    slowdown: SlowdownResult | None = None
+    """Of the repetition in which it was most."""
 
 
 class Summary(Model):
@@ -305,7 +308,7 @@ class CheckResult(Model):
     """The group."""
     check: Literal["delivery", "stalls", "load"]
     """`delivery`: something was delivered; `stalls`: devices did not wait for answers that do not come;
-    `load`: stalls did not keep devices from offering the load."""
+    `load`: the server did not keep devices from offering the load."""
     value: float | None
     """Of the worst repetition. Delivery: messages delivered and flows completed in the measure phase; stalls:
     share of the time spent in stalls; load: share of the intended load that was offered."""

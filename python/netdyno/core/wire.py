@@ -373,8 +373,20 @@ class StallResult(Model):
     """The same as share of all device time."""
     longest: int = 0
     """The longest wait that reached into the measure phase, answered or not, ns; maybe within the limit."""
+    busy: float = 0
+    """Share of all device time in waits of any length: near 1, every connection is busy."""
     waiting: float = 0
     """Share of the devices that were stalled when the measure phase ended."""
+
+
+class SlowdownResult(Model):
+    """Mean answer times, from when a request was sent, of a server that answers later the more devices
+    wait."""
+
+    few: int = 0
+    """With few devices waiting, ns."""
+    busy: int = 0
+    """With all, or nearly all, of them waiting, ns."""
 
 
 class GroupResult(Model):
@@ -421,6 +433,9 @@ class GroupResult(Model):
     """Whether every message asks for an answer, so that silence is loss; null in older results."""
     stalls: StallResult | None = None
     """Waits that were too long; null where nothing is waited for, or the transport does not know (DPDK)."""
+    slowdown: SlowdownResult | None = None
+    """How much longer answers took with all devices waiting; null where they did not, or nothing is known of
+    it."""
     errors: list[FailureCount] = Field(default_factory=list)
     """Failures by kind, with an example."""
 

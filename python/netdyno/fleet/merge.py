@@ -92,6 +92,7 @@ def _group(parts: Sequence[GroupResult], summary: Any) -> GroupResult:
         "ipdv",
         "reordering",
         "losses",
+        "slowdown",
     )
     sent = [(part.loss, part.measured.messages_sent) for part in parts if part.loss is not None]
     rates = dict.fromkeys(name for part in parts for name in part.rates)
@@ -128,6 +129,7 @@ def _stalls(parts: Sequence[GroupResult]) -> StallResult | None:
         time=math.fsum(one.time for one, _ in told),
         share=_weighted([(one.share, devices) for one, devices in told]) or 0.0,
         longest=max(one.longest for one, _ in told),
+        busy=_weighted([(one.busy, devices) for one, devices in told]) or 0.0,
         waiting=_weighted([(one.waiting, devices) for one, devices in told]) or 0.0,
     )
 

@@ -14,6 +14,7 @@ from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
 from netdyno.stats import percentile
+from netdyno.stats.backlog import hides_delays
 from netdyno.stats.percentile import parts
 from netdyno.stats.summary import is_unconfirmed
 
@@ -172,7 +173,7 @@ def summary(leg: Leg) -> Table:
             late = g.lateness.p99 if g.lateness.count and i == 0 else None
             table.add(
                 *row,
-                data(name),
+                Cell(Data(name), name, tables.NO_DELAY if i == 0 and hides_delays(g) else None),
                 *[number(units.duration(v if d.count else None), v) for v in values],
                 number(units.duration(late), late),
             )

@@ -10,6 +10,7 @@ from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
 from netdyno.stats import percentile
+from netdyno.stats.backlog import hides_delays
 from netdyno.stats.pauses import total
 from netdyno.stats.summary import is_unconfirmed
 
@@ -87,6 +88,10 @@ def _stalls(stalls: StallResult | None) -> list[Cell]:
     return [share, number(units.duration(stalls.longest), stalls.longest)]
 
 
+NO_DELAY = M("no delay: all that was answered in this time fell due in the warm-up, as the load was not kept")
+"""Why a group has no delays."""
+
+
 def delays(rep: Repetition) -> Table:
     """Every delay of every group, then how late the generator was for each."""
     table = Table(
@@ -112,7 +117,7 @@ def delays(rep: Repetition) -> Table:
     for g in rep.groups:
         for name in by_samples({n: d.count for n, d in g.delays.items()}):
             d = g.delays[name]
-            table.add(data(g.name), data(name), *_distribution(d))
+            table.add(data(g.name), data(name), *_distribution(d, hidden=hides_delays(g)))
             if (change := g.ipdv.get(name)) is not None:
                 told = Cell(M("{delay}, change to the next (IPDV)", delay=Data(name)), f"{name}~ipdv")
                 table.add(data(g.name), told, *_distribution(change))
@@ -124,8 +129,8 @@ def delays(rep: Repetition) -> Table:
     return table
 
 
-def _distribution(d: Distribution) -> list[Cell]:
-    samples = number(units.count(d.count), d.count)
+def _distribution(d: Distribution, *, hidden: bool = False) -> list[Cell]:
+    samples = number(units.count(d.count), d.count, note=NO_DELAY if hidden else None)
     if not d.count:
         return [samples, *[Cell(units.NONE) for _ in range(11)]]
     p999 = d.p999 if d.count >= 1000 else None  # fewer samples do not have a 99.9th percentile

@@ -149,6 +149,11 @@ def _messages(group: Mapping[str, Any]) -> float:
     return int(group.get("devices", 1)) / every if every and "open" not in table(group.get("load")) else 0.0
 
 
+def is_scheduled(group: Mapping[str, Any]) -> bool:
+    """Whether messages or flows of a group are due at times that do not depend on answers."""
+    return "open" in table(group.get("load")) or _messages(group) > 0
+
+
 def spaced(profile: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """The profile with so many times the time from one message of a device to its next."""
     made = copy.deepcopy(dict(profile))

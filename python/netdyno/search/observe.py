@@ -11,13 +11,14 @@ from netdyno.core.wire import Distribution, GroupResult
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search import overrun
-from netdyno.search.load import loading
+from netdyno.search.load import is_scheduled, loading
 from netdyno.search.lost_dut import came, silent
 from netdyno.search.paused import excused
 from netdyno.search.trial import Goal, LoadTrial, TrialRequest
 from netdyno.stats import hdr, lateness
-from netdyno.stats.checks import stalls_limit_load
+from netdyno.stats.checks import server_limits_load
 from netdyno.stats.connections import needed
+from netdyno.stats.metric import GroupMetric
 from netdyno.stats.pairs import DisturbanceLimits
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
@@ -31,6 +32,8 @@ TRACE = 0.01
 """Share of the lost frames that our receiver may have refused where it matters how many the DUT lost."""
 BURST = 10e6
 """How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
+BUSY = 0.9
+"""Share of the time from which on connections that wait for answers are hardly ever free."""
 MOSTLY = 0.5
 """Share of a median delay from which on it is the generator's lateness, and none of the DUT's delay."""
 
@@ -74,8 +77,11 @@ def observed(
         for one in profile.get("thresholds") or []
         if not judge("", one, [repetition]).passed
     )
-    # a load that stalls kept from being offered is one that the DUT does not carry
-    broken += tuple(f"{name}.load" for name in sorted(load) if stalls_limit_load(repetition, name, profile))
+    # a load that the server kept from being offered is one that the DUT does not carry
+    slow = [name for name in sorted(load) if server_limits_load(repetition, name, profile)]
+    held = "" if short or slow or lost else _held_by_connections(repetition, profile, load, broken)
+    short |= bool(held)
+    broken += tuple(f"{name}.load" for name in slow)
     trial = LoadTrial(
         load=ask.load,
         seconds=ask.seconds,
@@ -84,7 +90,7 @@ def observed(
         broken=broken,
         short=short,
         overrun=short and _dropped(repetition),
-        connections=_connections(repetition, load) if short else "",
+        connections=held or (_connections(repetition, load) if short else ""),
         figures=_figures(repetition),
         late=_late(repetition),
         silent=silent(repetition, {group.name for group, *_ in judged}, tail=by_loss),
@@ -109,6 +115,25 @@ def _connections(repetition: Repetition, names: Collection[str]) -> str:
     busy = {reason.group for reason in repetition.validity.reasons if reason.code == CONNECTIONS}
     short = [group for group in repetition.groups if group.name in names and group.name in busy]
     return "; ".join(str(one) for group in short if (one := needed(group)))
+
+
+def _held_by_connections(
+    repetition: Repetition, profile: Mapping[str, Any], names: Collection[str], broken: Sequence[str]
+) -> str:
+    """What connections carried that were hardly ever free, where delays alone broke thresholds: messages on a
+    schedule waited for a free one, and the server did not slow down. Nothing where that is not so."""
+    metrics = [GroupMetric.parse(one) for one in broken]
+    late = {one.group for one in metrics}
+    scheduled = {str(group.get("name")) for group in groups(profile) if is_scheduled(group)}
+    if any(one.kind != "delay" for one in metrics) or not late <= scheduled & set(names):
+        return ""
+    found = []
+    for group in (one for one in repetition.groups if one.name in late):
+        busy = group.stalls.busy if group.stalls and not group.slowdown else 0.0
+        if busy < BUSY or (one := needed(group)) is None:
+            return ""
+        found.append(str(one))
+    return "; ".join(found)
 
 
 def _mostly_late(trial: LoadTrial) -> str:

@@ -93,14 +93,20 @@ def offered(group: GroupResult) -> tuple[int, int]:
     return counts.messages_sent, counts.messages_intended
 
 
-def stalls_limit_load(trial: TrialResult, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
-    """The group, if stalls kept it from offering its load; for any other cause the trial is not valid."""
+def server_limits_load(trial: TrialResult, name: str, profile: Mapping[str, Any]) -> GroupResult | None:
+    """The group, if the server kept it from offering its load: by stalls, or by answers that came later the
+    more devices waited. For any other cause the trial is not valid."""
     limit = float(defaults.filled(profile, "validity")["offered"])
     known = {reason.code for reason in trial.validity.reasons if reason.group == name}
     for group in trial.groups:
         sent, intended = offered(group)
         stalled = group.stalls is not None and group.stalls.time > 0
-        if group.name == name and stalled and sent < limit * intended and not known & SHORT:
+        if (
+            group.name == name
+            and (stalled or group.slowdown)
+            and sent < limit * intended
+            and not known & SHORT
+        ):
             return group
     return None
 
@@ -112,17 +118,24 @@ SHORT = frozenset({"ND-90-01", "ND-90-08"})
 def _load(
     leg: str, name: str, trials: Sequence[TrialResult], profile: Mapping[str, Any]
 ) -> list[CheckResult]:
-    short = [group for trial in trials if (group := stalls_limit_load(trial, name, profile))]
+    short = [group for trial in trials if (group := server_limits_load(trial, name, profile))]
     if not short:
         return []
     worst = min(short, key=lambda group: offered(group)[0] / offered(group)[1])
     sent, intended = offered(worst)
-    assert worst.stalls is not None
     unit = "flows started" if worst.measured.flows_intended else "messages sent"
-    what = (
-        f"the server is too slow: {sent:,} of {intended:,} {unit}, as {worst.devices:,} devices waited for "
-        f"answers, the longest {worst.stalls.longest / 1e9:.3g} s"
-    )
+    who = f"{worst.devices:,} devices waited for answers"
+    what = f"the server is too slow: {sent:,} of {intended:,} {unit}, as {who}"
+    if worst.stalls is not None:
+        what += f", the longest {worst.stalls.longest / 1e9:.3g} s"
+    if rate := worst.rates.get("messages_delivered"):
+        what += f"; {rate:,.4g}/s delivered"
+    if (slower := worst.slowdown) is not None:
+        few, busy = slower.few / 1e6, slower.busy / 1e6
+        what += (
+            f"; an answer took {few:,.3g} ms with few devices waiting and {busy:,.3g} ms with all of them: "
+            "more devices would offer more load, and wait longer"
+        )
     limit = float(defaults.filled(profile, "validity")["offered"])
     return [
         CheckResult(

@@ -13,6 +13,7 @@ from netdyno.core.wire import (
     Reason,
     ReorderDensity,
     Reordering,
+    SlowdownResult,
     StallResult,
     TargetAddress,
 )
@@ -62,6 +63,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         losses=_losses([part.losses for part in parts if part.losses]),
         lateness=hdr.merge(part.lateness for part in parts),
         stalls=_stalls([part.stalls for part in parts if part.stalls]),
+        slowdown=slowdown(parts),
     )
 
 
@@ -89,6 +91,12 @@ def _both(one: TargetAddress, other: TargetAddress) -> TargetAddress:
     )
 
 
+def slowdown(parts: Sequence[GroupResult]) -> SlowdownResult | None:
+    """The largest."""
+    told = [part.slowdown for part in parts if part.slowdown]
+    return max(told, key=lambda one: one.busy / max(1, one.few), default=None)
+
+
 def _stalls(parts: Sequence[StallResult]) -> StallResult | None:
     if not parts:
         return None
@@ -97,6 +105,7 @@ def _stalls(parts: Sequence[StallResult]) -> StallResult | None:
         time=sum(part.time for part in parts),
         share=mean([part.share for part in parts]),
         longest=max(part.longest for part in parts),
+        busy=mean([part.busy for part in parts]),
         waiting=mean([part.waiting for part in parts]),
     )
 

@@ -58,6 +58,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let g = usize::from(slot.group);
         self.outbox.clear();
         let free = self.groups[g].quota.free().saturating_add(u64::from(slot.unsent));
+        let unsendable = self.groups[g].quota.unsendable(self.draining);
         let mut cx = Cx::new(
             self.now,
             intended,
@@ -69,16 +70,19 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             &mut slot.tally,
         );
         cx.left = free;
+        cx.unsendable = unsendable;
         let sent = cx.tally.sent;
         cx.ended = slot.conn.as_ref().is_some_and(|conn| conn.ended);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
+        let missed = unsendable - cx.unsendable;
         if let Some((cause, text)) = cx.example.take() {
             self.keep_example(g, cause, text);
         }
         let quota = &mut self.groups[g].quota;
         quota.left -= used;
+        quota.missed += missed;
         if has_sent && std::mem::take(&mut self.slots[i as usize].unsent) {
             quota.sent_first();
         }
@@ -151,13 +155,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn update_wait(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         let Some(waits) = &mut self.groups[usize::from(slot.group)].waits else { return };
-        let since = match slot.state {
-            State::Active if slot.connect_by == Time::NEVER => slot.device.waiting_since(),
+        let (since, is_answer) = match slot.state {
+            State::Active if slot.connect_by == Time::NEVER => (slot.device.waiting_since(), true),
             // what is to be sent again has waited longer
-            State::Active => slot.connect_asked.min(slot.device.waiting_since()),
-            State::Idle | State::Resting | State::Done => Time::NEVER,
+            State::Active => (slot.connect_asked.min(slot.device.waiting_since()), false),
+            State::Idle | State::Resting | State::Done => (Time::NEVER, false),
         };
-        slot.wait.see(since, self.now, self.window, waits);
+        slot.wait.see(since, is_answer, self.now, self.window, waits);
     }
 
     fn carry_out(&mut self, i: u32, link: Link) {

@@ -152,6 +152,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             FlowEnd::Completed => {
                 group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
                 slot.tally.flows.1 += 1;
+                group.learn_flow_length(slot.tally.sent, slot.tally.flows.0);
             }
             FlowEnd::Failed => {
                 group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;

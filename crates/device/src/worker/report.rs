@@ -36,8 +36,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     /// What fell due before `end` was intended, whether or not there was time to send it. A device with such messages has
-    /// a timer that is late or waits for its socket, so no others are looked at, and of many that are late only the first.
-    /// What is missed like this is counted when it is sent, or where the phase ends.
+    /// a timer that is late, waits for its socket, or holds them back until an answer comes: no others are looked at, and
+    /// of many only the first. What is missed like this is counted when it is sent, or where the phase ends.
     fn count_behind(&mut self, end: Time) {
         let mut behind = vec![[0; 2]; self.groups.len()];
         if !self.draining {
@@ -48,7 +48,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             } else {
                 // who sent something after the end wants to go on by now at the latest
                 let late = self.timers.overdue(self.now.max(self.retry_until), LOOKS);
-                late.for_each(|i| look(&self.slots[i as usize]));
+                let slots = &self.slots;
+                // those that hold messages back are looked at below
+                late.map(|i| &slots[i as usize]).filter(|slot| !slot.device.holds_back()).for_each(&mut look);
+                for group in &self.groups {
+                    let devices = &slots[group.slots.start as usize..group.slots.end as usize];
+                    if devices.first().is_some_and(|slot| slot.device.holds_back()) {
+                        devices.iter().take(LOOKS).for_each(&mut look);
+                    }
+                }
             }
         }
         for (group, behind) in self.groups.iter_mut().zip(behind) {
@@ -58,9 +66,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// What devices waited for answers.
     fn take_stalls(&mut self, end: Time) -> Vec<Stalls> {
+        let window = self.window;
         let waits = self.groups.iter_mut().map(|group| group.waits.as_mut());
         let mut stalls: Vec<Stalls> =
-            waits.map(|waits| waits.map_or_else(Stalls::default, |waits| waits.take(end))).collect();
+            waits.map(|waits| waits.map_or_else(Stalls::default, |waits| waits.take(end, window))).collect();
         if self.ends_phase(end) {
             stalls.iter_mut().for_each(|stalls| stalls.waiting = 0);
             for slot in &self.slots {

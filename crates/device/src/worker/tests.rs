@@ -174,6 +174,7 @@ fn a_connection_is_waited_for_no_longer_when_another_timer_comes_first() {
 /// A device whose next message is due at one time, and that counts how often it is asked about it.
 struct Due {
     at: Time,
+    holds_back: bool,
     asked: Rc<Cell<u64>>,
 }
 
@@ -207,6 +208,10 @@ impl Model for Due {
         self.asked.set(self.asked.get() + 1);
         u64::from(self.at < end)
     }
+
+    fn holds_back(&self) -> bool {
+        self.holds_back
+    }
 }
 
 /// `devices` with a flow under way each, the first `late` of which have a message due at 1 s and the others one in half
@@ -216,7 +221,7 @@ fn due(devices: u32, late: u32) -> (Worker<Scripted, Due>, Receiver<Sample>, Rc<
     let (asked, (samples, taken)) = (Rc::new(Cell::new(0)), channel());
     let device = |_: &GroupPlan, index| {
         let at = Time(if index < late { 1_000_000_000 } else { HOUR / 2 });
-        Due { at, asked: Rc::clone(&asked) }
+        Due { at, holds_back: false, asked: Rc::clone(&asked) }
     };
     let mut worker = Worker::with_devices(Scripted::default(), (0, 1), plan, control, samples, device);
     worker.tick();
@@ -278,6 +283,25 @@ fn where_many_are_late_a_sample_asks_some_and_none_is_left_out_in_the_end() {
     assert_eq!(more, 64, "those sent were counted, and 64 others come up");
     let (rest, ..) = sampled(&mut worker, &taken, &asked, HOUR);
     assert_eq!(first + more + rest, 10_000);
+}
+
+#[test]
+fn messages_that_wait_for_answers_are_intended_when_they_fall_due() {
+    for devices in [10, 10_000] {
+        let (mut worker, taken, asked) = due(devices, devices);
+        // each waits for an answer: no timer tells that its message is due
+        worker.slots.iter_mut().for_each(|slot| slot.device.holds_back = true);
+        (0..devices).for_each(|i| worker.timers.set(i, Time::NEVER));
+        let looks = u64::from(devices.min(4096));
+        assert_eq!(sampled(&mut worker, &taken, &asked, 500_000_000), (0, 0, 2 * looks));
+        assert_eq!(
+            sampled(&mut worker, &taken, &asked, 1_500_000_000).0,
+            looks,
+            "of many, those of the first"
+        );
+        assert_eq!(sampled(&mut worker, &taken, &asked, 2_500_000_000).0, 0, "each counts once");
+        assert_eq!(sampled(&mut worker, &taken, &asked, HOUR).0, u64::from(devices) - looks);
+    }
 }
 
 #[test]

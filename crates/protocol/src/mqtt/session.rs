@@ -94,10 +94,15 @@ impl Device {
         self.limit = cx.now + Duration::from_nanos(pause);
     }
 
+    /// Whether messages fall due.
+    pub(super) fn is_scheduled(&self) -> bool {
+        let publishing = self.config.publishes && self.base != Time::NEVER && self.state != State::Idle;
+        publishing && !self.stopping
+    }
+
     /// Messages that fell due and will not be sent any more still count as intended.
     pub(super) fn missed(&mut self, cx: &mut Cx<'_>) {
-        let publishing = self.config.publishes && self.base != Time::NEVER && self.state != State::Idle;
-        if publishing && !self.stopping {
+        if self.is_scheduled() {
             self.config.pace.missed(cx, self.base, u64::from(self.next), self.config.count);
         }
     }

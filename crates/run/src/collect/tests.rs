@@ -1,6 +1,7 @@
 use super::*;
 use crate::FailureExample;
 use crate::Trial;
+use crate::answer_times::{AnswerTimes, Concurrency};
 use crate::result::StallResult;
 use crate::stalls::Stalls;
 use protocol::cause::{Cause, Detail};
@@ -27,7 +28,12 @@ fn sample(worker: usize, from: u64, until: u64) -> Sample {
         phase: if from < 2000 { Phase::Measure } else { Phase::Drain },
         groups: vec![tallies],
         active: vec![0],
-        stalls: vec![Stalls { time: 500_000_000, longest: until * 1_000_000, waiting: 1 }],
+        stalls: vec![Stalls {
+            time: 500_000_000,
+            longest: until * 1_000_000,
+            waiting: 1,
+            ..Stalls::default()
+        }],
         ran: 0,
         waited: 0,
         took: time(until - from).0,
@@ -160,8 +166,14 @@ fn stalls_add_up_over_workers() {
     };
     let (stalls, waiting) = of(r#"{"stream": {"echo": true}}"#);
     // four times 0.5 s of the 8 s that four devices had; two of them waited when the measure phase ended
-    let expected =
-        StallResult { limit: 300_000_000, time: 2.0, share: 0.25, longest: 2_400_000_000, waiting: 0.5 };
+    let expected = StallResult {
+        limit: 300_000_000,
+        time: 2.0,
+        share: 0.25,
+        longest: 2_400_000_000,
+        busy: 0.0,
+        waiting: 0.5,
+    };
     assert_eq!((stalls, &waiting[..]), (Some(expected), &[Some(2), Some(2)][..]));
     let (stalls, waiting) = of(r#"{"stream": {"echo": false}}"#);
     assert_eq!((stalls, &waiting[..]), (None, &[None, None][..]), "nothing to wait for");
@@ -295,7 +307,7 @@ fn connections_that_never_rest_limit_messages_by_littles_law() {
     let of = |longest: u64| {
         short_of(ECHO, |sample| {
             counted(sample, false, [10, 1, 1]);
-            sample.stalls = vec![Stalls { time: 0, longest, waiting: 0 }];
+            sample.stalls = vec![Stalls { time: 0, longest, waiting: 0, ..Stalls::default() }];
         })
     };
     let [(code, what)] = &of(4_000_000_000)[..] else { panic!("one reason") };
@@ -310,7 +322,7 @@ fn messages_that_stalled_devices_did_not_send_are_the_servers_doing() {
     let of = |group: &str, time: u64, ran: u64| {
         let found = short_of(group, |sample| {
             counted(sample, false, [10, 1, 1]);
-            sample.stalls = vec![Stalls { time, longest: 4_000_000_000, waiting: 1 }];
+            sample.stalls = vec![Stalls { time, longest: 4_000_000_000, waiting: 1, ..Stalls::default() }];
             sample.ran = ran;
         });
         found.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
@@ -324,4 +336,30 @@ fn messages_that_stalled_devices_did_not_send_are_the_servers_doing() {
     assert_eq!(of(ECHO, 1_900_000_000, 2_000_000_000), ["ND-90-01"], "a worker at its limit");
     let one_way = ECHO.replace("true", "false");
     assert_eq!(of(&one_way, 1_900_000_000, 0), ["ND-90-01"], "nothing to wait for");
+}
+
+#[test]
+fn connections_that_would_do_if_answers_took_no_longer_under_load_do_not_make_a_run_invalid() {
+    // 4 devices of two workers: 2 of 20 messages sent, with 4 s for each answer
+    let of = |few_ms: u64, ran: u64| {
+        let found = short_of(ECHO, |sample| {
+            counted(sample, false, [10, 1, 1]);
+            let mut answers = AnswerTimes::default();
+            for _ in 0..4 {
+                answers.record(Concurrency::of(1, 2), few_ms * 1_000_000);
+                answers.record(Concurrency::of(2, 2), 4_000_000_000);
+            }
+            sample.stalls = vec![Stalls { longest: 4_000_000_000, answers, ..Stalls::default() }];
+            sample.ran = ran;
+        });
+        found.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(of(50, 0), [""; 0], "4 / 50 ms = 80/s of 10/s: the server is too slow");
+    assert_eq!(
+        of(390, 0),
+        ["ND-90-08"],
+        "4 / 390 ms = 10.3/s: hardly enough, as answers do not all take as long"
+    );
+    assert_eq!(of(4_000, 0), ["ND-90-08"], "the server takes its time, however few wait");
+    assert_eq!(of(50, 2_000_000_000), ["ND-90-01"], "a worker at its limit reads answers late");
 }
