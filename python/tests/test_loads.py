@@ -83,6 +83,11 @@ def test_the_load_of_a_url_is_searched_in_messages_per_second() -> None:
     [
         ("dut", "The highest load at which every threshold passes."),
         ("offered", "Every threshold passes up to the highest load offered; the limit may be higher."),
+        (
+            "connections",
+            "Every threshold passes up to the load that the connections carry. With more of them the limit may "
+            "be higher.",
+        ),
     ],
 )
 def test_the_report_of_a_search_opens_with_what_was_found(limit: str, lead: str) -> None:

@@ -90,6 +90,7 @@ LIMITS = {
     "dut": "the DUT",
     "offered": "the load offered",
     "generator": "the tester",
+    "connections": "the connections",
     "lowest": "fails at the lowest load",
     "lost": "the DUT was lost",
 }

@@ -58,9 +58,9 @@ class SearchFinding(Model):
     """MLRsearch: relevant lower and upper bound (RFC 9971)."""
     conditional: float | None = None
     """MLRsearch: conditional throughput (RFC 9971)."""
-    limit: Literal["dut", "offered", "generator", "lowest", "lost"]
-    """What bounds it: the DUT; the highest load that was to be offered; our own tester; even the lowest
-    load failed; or the DUT was lost before it was known."""
+    limit: Literal["dut", "offered", "generator", "connections", "lowest", "lost"]
+    """What bounds it: the DUT; the highest load that was to be offered; our own tester; too few connections
+    for the DUT's answer times; even the lowest load failed; or the DUT was lost before it was known."""
     stop: str
     """Why the search ended: `resolution`, `trials`, `disturbed`, `interrupted`; `lost`: the DUT stopped
     answering; `never`: it never did."""

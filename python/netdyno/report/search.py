@@ -17,6 +17,7 @@ LIMITS: Mapping[str, Msg] = {
     "dut": M("the DUT"),
     "offered": M("the load offered"),
     "generator": M("the tester"),
+    "connections": M("the connections"),
     "lowest": M("fails at the lowest load"),
     "lost": M("the DUT was lost"),
 }

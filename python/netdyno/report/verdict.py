@@ -129,6 +129,11 @@ def _found(search: SearchReport) -> Verdict | None:
         lead = M("The highest load at which every threshold passes.")
         if first.limit == "offered":
             lead = M("Every threshold passes up to the highest load offered; the limit may be higher.")
+        if first.limit == "connections":
+            lead = M(
+                "Every threshold passes up to the load that the connections carry. With more of them the "
+                "limit may be higher."
+            )
     said = Verdict("same", M("Found: {load}", load=load(first)), lead)
     rest = [
         M("{name}, {goal}: {load}", name=Data(p.name), goal=Data(one.goal), load=load(one))

@@ -37,6 +37,9 @@ def _one(goal: Goal, space: Space, seen: list[LoadTrial], most: int, why: str) -
         if number >= LEAST and space.is_resolved(*edge.interval()):
             return "resolution"
         load = space.round(edge.tells_most())
+        if any(one.short and one.connections and one.load <= load for one in seen):
+            # a load that the connections do not carry tells nothing, however often it is tried
+            return "trials"
         seen.append((yield TrialRequest(load, space.seconds)))
     edge = estimate(goal, seen, space)
     return "resolution" if edge is not None and space.is_resolved(*edge.interval()) else "trials"

@@ -8,6 +8,7 @@ the figure to compare, and the load is a little below it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,9 +18,10 @@ from netdyno.search.edge import Edge, estimate, near, passes
 from netdyno.search.lost_dut import WHY
 from netdyno.search.trial import Goal, LoadTrial, Space, counting_trials
 
-Limit = Literal["dut", "offered", "generator", "lowest", "lost"]
-"""What bounds the load from above: the DUT; the highest load that was to be offered; our own tester; or
-nothing was found, as the lowest load fails too; or the DUT was lost before it was known."""
+Limit = Literal["dut", "offered", "generator", "connections", "lowest", "lost"]
+"""What bounds the load from above: the DUT; the highest load that was to be offered; our own tester; too few
+connections for the DUT's answer times; or nothing was found, as the lowest load fails too; or the DUT was
+lost before it was known."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,12 @@ def finding(
     notes: list[str] = []
     if edge is None:
         limit = "generator" if never else "offered"
-    elif load is None and any(one.load <= space.bottom * (1 + 1e-9) for one in seen):
+    lowest_failure = min((one.load for one in seen if not goal.met(one)), default=math.inf)
+    lowest_short = min(never, key=lambda one: one.load, default=None)
+    if lowest_short and lowest_short.connections and lowest_short.load < lowest_failure:
+        # what failed above is beyond the load that was searched
+        limit = "connections"
+    elif limit == "dut" and load is None and any(one.load <= space.bottom * (1 + 1e-9) for one in seen):
         limit = "lowest"
     if stop in WHY:
         limit = "lost"
@@ -91,7 +98,8 @@ def finding(
     if few := [one for one in never if one.connections]:
         first = min(few, key=lambda one: one.load)
         notes.append(
-            f"too few connections for {shown(first.load)}: {first.connections}; use more devices (--devices)"
+            f"too few connections for {shown(first.load)}: {first.connections}: no evidence against the DUT; "
+            "use more devices (--devices)"
         )
     if limit == "offered" and load is not None:
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")

@@ -18,14 +18,14 @@ def repeat_disturbed(strategy: Strategy, left: int) -> Strategy:
     """The strategy, told only of trials that count; it ends as `disturbed` when none is left to spare.
 
     A load that our generator did not offer is tried once more: a machine that is busy for a moment is no
-    limit.
+    limit. Connections that do not carry a load would not do so the next time either.
     """
     try:
         ask = next(strategy)
         while True:
             trial: LoadTrial = yield ask
             again = False
-            while trial.disturbed or (trial.short and not again):
+            while trial.disturbed or (trial.short and not trial.connections and not again):
                 if left <= 0:
                     if trial.disturbed:
                         return "disturbed"

@@ -340,3 +340,34 @@ def test_what_runs_first_is_the_highest_load() -> None:
         kept: Strategy = strategy
         assert next(kept).load == pytest.approx(SPACE.most)
         kept.close()
+
+
+def beyond_connections(dut: SimulatedDut, most: float, failing: float = float("inf")) -> Finding:
+    """A search of a DUT over connections that carry so much."""
+
+    def measure(ask: TrialRequest) -> LoadTrial:
+        few = most < ask.load < failing
+        return replace(dut(ask), short=few, connections="10 connections × 100 ms = 100/s" if few else "")
+
+    strategy = repeats((NDR,), SPACE, binary((NDR,), SPACE), 12)
+    trials, why = run(repeat_disturbed(strategy, 30), measure)
+    short = [one.load for one in trials if one.short]
+    assert len(short) == len(set(short)), "what connections do not carry is tried once"
+    return finding(NDR, trials, SPACE, why, lambda load: f"{load:.0f}")
+
+
+def test_too_few_connections_bound_the_configuration_and_not_the_dut() -> None:
+    one = beyond_connections(SimulatedDut(2e6), 0.3e6)
+    assert one.limit == "connections" and one.load == pytest.approx(0.3e6, rel=0.006)
+    (note,) = [note for note in one.notes if "too few connections" in note]
+    assert "10 connections × 100 ms = 100/s: no evidence against the DUT; use more devices" in note
+
+
+def test_a_dut_that_fails_above_what_connections_carry_does_not_bound_it() -> None:
+    one = beyond_connections(SimulatedDut(0.9e6), 0.3e6, failing=0.95e6)
+    assert one.limit == "connections" and one.load == pytest.approx(0.3e6, rel=0.006)
+
+
+def test_a_dut_that_fails_below_what_connections_carry_bounds_it() -> None:
+    one = beyond_connections(SimulatedDut(0.3e6), 0.6e6)
+    assert one.limit == "dut" and one.load == pytest.approx(0.3e6, rel=0.006)
