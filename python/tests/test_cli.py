@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from netdyno.cli import app
+from netdyno import config
+from netdyno.cli import app, init
 from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
-from netdyno.experiment import quick, validation
+from netdyno.experiment import presets, quick, validation
 from netdyno.experiment.resume import EarlierRun
 from netdyno.store import Store
 from netdyno.units import bound
@@ -178,6 +179,16 @@ def test_init_writes_what_validates(tmp_path: Path, fake: Path) -> None:
         assert path.read_text().count("# ") >= 6
         assert app.call(["validate", str(path)]) == 0
     assert app.call(["init", "http", "-o", str(path)]) == 104
+
+
+@pytest.mark.parametrize("preset", sorted(presets.profiles()))
+def test_init_names_a_path_that_servers_have(preset: str) -> None:
+    text = init.commented(presets.profile(preset))
+    for group in config.parse_text(text, preset)["groups"]:
+        for model in group["model"].values():
+            assert model.get("path", "/") in ("/", "/.well-known/core")
+    if "path:" in text:
+        assert "path:" in text.partition("# Path of each request. Replace it")[2].splitlines()[1]
 
 
 def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`netdyno init`: a profile of one's own, with every key explained."""
+"""`netdyno init`: write a preset profile with comments, to be changed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from netdyno.errors import Error
 from netdyno.experiment import presets
 
 COMMENTS = {
-    "name": "A short name: letters, digits, - and _.",
-    "description": "What it is for.",
-    "seed": "Of everything random: the same seed gives the same load.",
-    "phases": "How long each part takes. Only `measure` counts.",
-    "targets": "Addresses under test by name; `--target NAME=URL` replaces one for a run.",
-    "transport": "sockets: the kernel's TCP, UDP and ICMP. dpdk: our own endpoints over DPDK ports.",
-    "groups": "Groups of like devices, all at the same time.",
-    "validity": "When the measurement itself cannot be trusted.",
-    "thresholds": "What must hold for the verdict `pass`.",
-    "capture": "Packets to keep for Wireshark.",
-    "model": "The protocol and its parameters; what is left out has a default (docs/reference/profile.md).",
-    "load": "open: flows begin at given times. closed: each device begins again when it is done.",
+    "name": "Name of the profile: letters, digits, - and _.",
+    "description": "Purpose of the profile, in a sentence.",
+    "seed": "Seed of all random choices: the same seed gives the same load.",
+    "phases": "Length of each phase. Only `measure` counts.",
+    "targets": "Addresses under test, by name. `--target NAME=URL` replaces one for a run.",
+    "transport": "sockets: TCP, UDP and ICMP of the kernel. dpdk: netdyno's endpoints on DPDK ports.",
+    "groups": "Groups of like devices. All groups run at the same time.",
+    "validity": "Limits beyond which the measurement is invalid.",
+    "thresholds": "Conditions for the verdict `pass`.",
+    "capture": "Packets to save for Wireshark.",
 }
+"""A comment above each of these keys at the top of a profile."""
+GROUP_COMMENTS = {
+    "model": "Protocol and its parameters. One that is left out has a default (docs/reference/profile.md).",
+    "path": "Path of each request. Replace it with one that your server has, such as /index.html.",
+    "target": "Name of a target above, or a URL.",
+    "devices": "Number of virtual devices at the same time.",
+    "load": "open: flows start on a schedule. closed: a device starts its next flow when the last one ends.",
+}
+"""A comment above the first of these keys in the groups of a profile."""
 
 
 def init(
@@ -65,14 +72,16 @@ def commented(profile: dict[str, Any]) -> str:
     """A profile as YAML with a comment above each key that has one."""
     lines = ["# A netdyno profile. Quantities have units: 250ms, 1000/s, 64B.", ""]
     dumped = yaml.safe_dump(profile, sort_keys=False, allow_unicode=True, width=100)
+    told: set[str] = set()
     for line in dumped.splitlines():
         key = line.strip().removeprefix("- ").partition(":")[0]
         indent = line[: len(line) - len(line.lstrip())]
-        first = not any(f"# {COMMENTS.get(key)}" in earlier for earlier in lines)
-        if key in COMMENTS and first and (not indent or key in ("model", "load")):
-            if not indent and not line.startswith("- "):
-                lines += [""] if lines[-1] else []
-            lines.append(f"{indent}# {COMMENTS[key]}")
+        comment = (GROUP_COMMENTS if indent else COMMENTS).get(key)
+        if comment and comment not in told and not line.startswith("- "):
+            told.add(comment)
+            if not indent and lines[-1]:
+                lines.append("")
+            lines.append(f"{indent}# {comment}")
         lines.append(line)
     text = "\n".join(lines) + "\n"
     assert config.parse_text(text, "init") == profile, "comments must not change what the profile says"

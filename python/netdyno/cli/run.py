@@ -82,7 +82,7 @@ def run(
     arrives.
 
         netdyno run mqtt://broker:1883 --devices 100 --qos 1
-        netdyno run http://10.0.0.2/512 --rate 1000/s --duration 30s
+        netdyno run http://10.0.0.2/ --rate 1000/s --duration 30s
         netdyno run http://10.0.0.2/ -n 1000 --devices 20
         netdyno run http://10.0.0.2/ --threshold 'delay.response.p99 <= 20ms' --threshold 'loss <= 0.1%'
         netdyno run http://10.0.0.2/login -d @login.json -H 'Content-Type: application/json'
