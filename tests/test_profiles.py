@@ -43,6 +43,42 @@ def test_validate_names_each_fault(lab: Lab) -> None:
         )
 
 
+MANY = """
+name: many
+phases: {warmup: 1, measure: 5 parsecs}
+bogus: 3
+targets: {web: "http://127.0.0.1:80"}
+groups:
+- {name: web, model: {http: {pth: /, interval: 12}}, target: wbe, devices: 0, load: {closed: {}, open: {rate: 5}}}
+- {name: b, model: {htp: {interval: 1kB}}, target: web, devices: ten}
+- {name: c, model: {http: {}}, load: {open: {arrival: poison}}}
+thresholds:
+- {metric: web.delay.response.p99, max: 5ms, min: 3ms}
+- {metric: foo.errors}
+validity: {offered: 99}
+"""
+PLACES = {
+    "phases.warmup", "phases.measure", "bogus", "groups[0].model.http.pth", "groups[0].model.http.interval",
+    "groups[0].load", "groups[1].model", "groups[1].model.http.interval", "groups[1].devices",
+    "groups[2].load.open.arrival", "groups[2].load.open", "groups[2]", "groups[0].target", "groups[0].devices",
+    "thresholds[0]", "thresholds[1].metric", "thresholds[1]", "validity.offered",
+}  # fmt: skip
+"""Place of each fault in it."""
+
+
+def test_validate_and_run_name_all_faults_of_a_profile(lab: Lab) -> None:
+    path = lab.write("many.yaml", MANY)
+    done = lab.run("validate", "--json", path)
+    assert done.code == 104
+    (found,) = json.loads(done.out)
+    assert {one["at"] for one in found["errors"]} == PLACES
+    assert len(found["errors"]) == len(PLACES)
+    assert all(one["what"] and one["fix"] for one in found["errors"])
+    done = lab.run("run", path)
+    assert done.code == 104
+    assert all(at in done.err for at in PLACES), done.err
+
+
 def test_validate_tells_people_the_same(lab: Lab) -> None:
     files = [str(BAD / name) for name in EXPECTED]
     done = lab.run("validate", *files, str(ROOT / "profiles" / "http.json"))

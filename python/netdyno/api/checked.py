@@ -37,7 +37,12 @@ def findings(name: str) -> Found:
             raise
         wrong = [dict(one) for one in e.all] or [e.as_dict()]
         # of one file it is not said which
-        return [one | {"at": str(one.get("at") or "").removeprefix(f"{name}: ")} for one in wrong], []
+        return [one | {"at": _within(str(one.get("at") or ""), name)} for one in wrong], []
+
+
+def _within(at: str, name: str) -> str:
+    """A place within a file, without the file's name."""
+    return at.removeprefix(f"{name}: ").removeprefix(": ")
 
 
 def of_no_load(path: Path, data: dict[str, Any], name: str) -> Found | None:

@@ -1,4 +1,4 @@
-"""`netdyno validate`: say all that is wrong with what can be run, before it runs."""
+"""`netdyno validate`: list all faults of a file before it runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def validate(
 ) -> None:
     """Check what can be run: profiles, experiments, graphs, tables of tuning, NATs and their studies.
 
-    Each error has a code, a place and a fix. `netdyno run` does the same check first. Warnings flag legal
-    but probably unintended settings: a flow longer than the load, a core that this machine lacks.
+    All faults that can be known are listed, each with a code, a place and a fix; a fault that depends on a
+    value that is itself wrong is not. `netdyno run` does the same check first. Warnings flag legal but
+    probably unintended settings: a flow longer than the load, a core that this machine lacks.
 
         netdyno validate mine.yaml
         netdyno validate profiles/*.json --json

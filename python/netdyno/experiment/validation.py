@@ -13,7 +13,7 @@ from netdyno.core import daemon, models, secret
 from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.errors import Error, placed
-from netdyno.experiment import ports
+from netdyno.experiment import faults, ports
 from netdyno.experiment.spec import Experiment, LegSpec, Variant, bind_targets, table, variants
 from netdyno.lab import topology
 from netdyno.lab.dut import DRIVERS, DutSite
@@ -55,7 +55,11 @@ def review(profiles: Sequence[Any], *, confined: bool = False) -> list[tuple[lis
     resolved = [secret.resolve(profile) for profile in profiles]
     texts = [json.dumps(made, default=str) for made, _, wrong in resolved if not wrong]
     distinct = list(dict.fromkeys(texts))
-    said = dict(zip(distinct, _core(distinct, *["--confined"] * confined), strict=True))
+    options = ["--confined"] * confined
+    said = dict(zip(distinct, _core(distinct, *options), strict=True))
+    # of many variants of one profile each has the same faults: all are named of the first
+    for text in [text for text in distinct if said[text]["errors"]][:1]:
+        said[text] = said[text] | {"errors": _all_faults(json.loads(text), said[text]["errors"], *options)}
     each = iter(texts)
     return [(wrong, []) if wrong else _findings(said[next(each)]) for _, _, wrong in resolved]
 
@@ -85,7 +89,19 @@ def impairment(spec: Any, at: str) -> dict[str, Any]:
 
 def of_graph(graph: Any) -> list[Finding]:
     """What it finds wrong with a graph of packet elements."""
-    return [placed(error) for error in _check_with_core(graph, "--graph")["errors"]]
+    errors = _check_with_core(graph, "--graph")["errors"]
+    return [placed(error) for error in _all_faults(graph, errors, "--graph")]
+
+
+def _all_faults(document: Any, errors: Sequence[Finding], *options: str) -> list[Finding]:
+    """All faults of a document that can be known, from those that the core names first."""
+
+    def check(documents: Sequence[Any]) -> list[list[Finding]]:
+        return [one["errors"] for one in _core([json.dumps(made) for made in documents], *options)]
+
+    # what the core finds in the text ends its look at it; of what it finds in the document it names all
+    in_text = len(errors) == 1 and " (line " in str(errors[0].get("what"))
+    return [dict(one) for one in (faults.complete(document, errors, check) if in_text else errors)]
 
 
 def quoted(graph: Any, at: str) -> None:
