@@ -99,6 +99,8 @@ def test_a_call_before_its_callee_has_registered_is_held_against_no_server(lab: 
     assert done.code == 90, done.text
     callers = group(done, "callers")
     assert callers.total.own["session_requests"] > 20
+    (reason,) = done.trial.validity.reasons
+    assert reason.what.startswith(f"{int(reason.value)} failures of the generator's own: called before its")
     assert [(one.kind, [cause.cause for cause in one.causes]) for one in callers.errors] == [
         ("local", ["called before its registration"])
     ]

@@ -9,7 +9,7 @@ use crate::result::{Reason, Validity, WorkerUsage};
 use crate::sample::ElementCounts;
 use crate::setup_error::SetupError;
 use profile::{Load, Role, Transport};
-use protocol::meter::Failure;
+use protocol::meter::{Failure, Tally};
 use protocol::time::Time;
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
         short_of_total(evidence, sum, plan, &mut reasons);
         lateness(evidence.plan, sum, plan, &mut reasons);
         let local = sum.measured.counts.failures[Failure::Local as usize];
-        let what = || format!("{local} failures of the generator's own (ports, descriptors, buffers)");
+        let what = || format!("{local} failures of the generator's own{}", own_causes(&sum.measured));
         lost(Some(plan), local, what, &mut reasons);
     }
     for (sum, plan) in groups() {
@@ -269,6 +269,13 @@ fn lost(group: Option<&GroupPlan>, count: u64, what: impl FnOnce() -> String, re
         let group = group.map(|group| group.name.clone());
         reasons.push(Reason { code: "ND-90-04", group, what: what(), value: count as f64, limit: 0.0 });
     }
+}
+
+/// The causes of failures of the generator's own, for a sentence to end with; what they mostly are where none is known.
+fn own_causes(measured: &Tally) -> String {
+    let causes = measured.causes().into_iter().flat_map(|causes| causes.of(Failure::Local));
+    let named: Vec<_> = causes.map(|(cause, count)| format!("{cause} × {count}")).collect();
+    if named.is_empty() { " (ports, descriptors, buffers)".into() } else { format!(": {}", named.join(", ")) }
 }
 
 /// Whether the port receives what is measured.
