@@ -3,6 +3,7 @@
 use crate::conn::{Conn, not_begun};
 use crate::datagrams::Datagrams;
 use crate::link::Link;
+use crate::polling::{self, REST};
 use crate::port::StackPort;
 use dataplane::ports::setup_error;
 use device::tls::Session;
@@ -21,10 +22,6 @@ use std::time::{Duration, Instant};
 const CIPHER: usize = 64 * 1024;
 /// Events taken between two looks at the timers.
 const EVENTS_PER_TURN: usize = 256;
-/// Empty turns before it rests between two.
-const SPINS: u32 = 64;
-/// Rest between two turns: cores may be shared.
-const REST: Duration = Duration::from_micros(20);
 /// How often to look whether all ports are there.
 const WATCH: Duration = Duration::from_millis(200);
 /// How long connections may take to close when the run is over.
@@ -172,19 +169,8 @@ impl Endpoint for DpdkEndpoint {
                 return Err(lost);
             }
         }
-        let mut idle = 0;
-        loop {
-            let any = self.turn(events);
-            if !events.is_empty() || begun.elapsed() >= timeout {
-                return Ok(());
-            }
-            idle = if any { 0 } else { idle + 1 };
-            if idle > SPINS {
-                std::thread::sleep(REST);
-            } else if idle > 0 {
-                std::thread::yield_now();
-            }
-        }
+        polling::until_event(timeout, events, |events| self.turn(events));
+        Ok(())
     }
 
     fn interfaces(&mut self) -> Interfaces {

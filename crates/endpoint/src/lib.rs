@@ -12,6 +12,7 @@ mod datagrams;
 mod endpoint;
 mod link;
 mod open;
+mod polling;
 mod port;
 mod server;
 

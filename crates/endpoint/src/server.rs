@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::open::{Opened, open};
+use crate::polling::{self, REST};
 use crate::port::StackPort;
 use dpdk::ThreadGuard;
 use run::{Control, SetupError};
@@ -16,9 +17,6 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 1 << 17;
 /// Of these may be in their handshake.
 const HALF_OPEN: usize = 1 << 14;
-/// Empty turns before it rests between two, and the rest: cores may be shared.
-const SPINS: u32 = 64;
-const REST: Duration = Duration::from_micros(20);
 /// How often to look whether the port is there.
 const WATCH: Duration = Duration::from_millis(200);
 /// How long connections may take to close at the end.
@@ -166,19 +164,8 @@ impl Network for PortNetwork {
                 return Err(Error::other(lost.what));
             }
         }
-        let mut idle = 0;
-        loop {
-            let any = self.turn(events);
-            if !events.is_empty() || begun.elapsed() >= longest {
-                return Ok(());
-            }
-            idle = if any { 0 } else { idle + 1 };
-            if idle > SPINS {
-                std::thread::sleep(REST);
-            } else if idle > 0 {
-                std::thread::yield_now();
-            }
-        }
+        polling::until_event(longest, events, |events| self.turn(events));
+        Ok(())
     }
 
     fn accept(&mut self, slot: u32) -> Result<Option<Stream>> {
