@@ -33,6 +33,23 @@ def verbs(command: Any, name: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...
 VERBS = verbs(typer.main.get_command(app.app))
 
 
+WITHOUT_DEFAULT = {
+    "--at", "--back", "--best", "--between", "--body", "--cacert", "--cert", "--class", "--config",
+    "--cores", "--corrupt", "--csv", "--cycles", "--delay", "--dns", "--duplicate", "--experience",
+    "--factors", "--fault", "--figures", "--fleet", "--for", "--function", "--gateway", "--hep", "--html",
+    "--inf", "--jitter", "--junit", "--keep", "--legs", "--limit", "--listen", "--loss", "--markdown",
+    "--max-outage", "--memory", "--name", "--nonce-lifetime", "--only", "--other-password", "--outside",
+    "--password", "--path", "--patience", "--port", "--prefix", "--preset", "--prometheus", "--protocol",
+    "--raw", "--record", "--remote", "--reorder", "--requests", "--resume", "--rtt", "--rules", "--run",
+    "--screened", "--seed", "--server", "--socket", "--source", "--spec", "--subscriber", "--tcp",
+    "--there", "--time", "--token-file", "--topology", "--trace", "--user", "--waive", "--where", "--with",
+    "bench rate --rate", "chain search --target", "impair --rate", "tune recommend --rate",
+    "tune compare --load", "tune screen --load", "tune search --load", "tune watch --load",
+    "graph --filter", "nat trace --filter", "sip send --expires", "web --key",
+}  # fmt: skip
+"""Options that change nothing, or are asked for, unless they are given; the help of all others names the default."""
+
+
 @pytest.mark.parametrize(("name", "command"), VERBS, ids=[" ".join(name) or "netdyno" for name, _ in VERBS])
 def test_help_teaches(
     name: tuple[str, ...], command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -42,6 +59,14 @@ def test_help_teaches(
     shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
     # a flag takes no value, and values are named for what they are
     assert not [line for line in shown if re.search(r"^│ -.*<\w", line)]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    given = [one for one in options if one.default not in (None, False, "", ())]
+    assert sum("[default: " in line for line in shown) >= len(given)
+    verb = " ".join(name)
+    for one in options:
+        if one.default is None and not one.is_flag and not one.multiple:
+            known = {one.opts[0], f"{verb} {one.opts[0]}"} & WITHOUT_DEFAULT
+            assert known or re.search("default| else ", one.help, re.IGNORECASE), (verb, one.opts, one.help)
     if getattr(command, "commands", None):
         return
     function = inspect_source(command)

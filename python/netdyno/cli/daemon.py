@@ -28,12 +28,18 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Socket = Annotated[Path | None, typer.Option(help="The daemon's Unix socket.", metavar="PATH")]
+Socket = Annotated[
+    Path | None,
+    typer.Option(
+        help="The daemon's Unix socket. Default: core.sock in /run/netdyno, or in the user's runtime folder.",
+        metavar="PATH",
+    ),
+]
 Listening = Annotated[
     Address | None,
     typer.Option(
         "--socket",
-        help="The daemon's Unix socket, or tcp://HOST:PORT.",
+        help="The daemon's Unix socket, or tcp://HOST:PORT. Default: as for start.",
         metavar="ADDRESS",
         parser=values.daemon("--socket"),
     ),

@@ -33,7 +33,10 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")] = False,
     json_stream: Annotated[bool, typer.Option("--json-stream", help="Print events as NDJSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Copy the report to FILE.", metavar="FILE")] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder for run folders. Default: $NETDYNO_RUNS, else runs.", metavar="DIR"),
+    ] = None,
 ) -> None:
     """Load a real broker and web server with thousands of devices, and show the result.
 

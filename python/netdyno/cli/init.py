@@ -43,7 +43,12 @@ def init(
     ] = "mqtt-t4",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; - is standard output.", metavar="FILE"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write; - is standard output. Default: PRESET.yaml.",
+            metavar="FILE",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:

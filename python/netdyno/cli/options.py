@@ -51,7 +51,12 @@ Prometheus = Annotated[
     typer.Option(help="Serve metrics, or write them.", metavar="ADDR:PORT|FILE", rich_help_panel=OUTPUT),
 ]
 Runs = Annotated[
-    Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option(
+        help="Folder for run folders. Default: $NETDYNO_RUNS, else runs.",
+        metavar="DIR",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Store = Annotated[bool, typer.Option(help="Enter the run into the store.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)]
@@ -83,7 +88,9 @@ Tolerate = Annotated[
 Load = Annotated[
     float | None,
     typer.Option(
-        help="Search up to X times the profile's load.", metavar="X", parser=values.number("--load", 0)
+        help="Search up to X times the profile's load. Default: 1.",
+        metavar="X",
+        parser=values.number("--load", 0),
     ),
 ]
 Topology = Annotated[Path | None, typer.Option(help="Hosts and links to make, and DUTs.", metavar="FILE")]
@@ -102,7 +109,9 @@ Resolution = Annotated[
 Sizes = Annotated[
     str | None,
     typer.Option(
-        help="Frame sizes with FCS: 64,512, rfc2544, ipv6, jumbo, imix, genome:LETTERS.", metavar="LIST"
+        help="Frame sizes with FCS: 64,512, rfc2544, ipv6, jumbo, imix, genome:LETTERS. "
+        "Default: the profile's.",
+        metavar="LIST",
     ),
 ]
 Strategy = Annotated[
@@ -116,7 +125,7 @@ Strategy = Annotated[
 Duration = Annotated[
     float | None,
     typer.Option(
-        help="Length of a trial, like 60s; else the profile's.",
+        help="Length of a trial, like 60s. Default: the profile's.",
         metavar="TIME",
         parser=lambda text: units.TIME.value(text, "--duration") / 1e9,
     ),
@@ -124,7 +133,7 @@ Duration = Annotated[
 Repeat = Annotated[
     int | None,
     typer.Option(
-        help="Trials near the edge, or of the figure, up to 1000.",
+        help="Trials near the bound, or at a fixed load, up to 1000. Default: 12; at a fixed load 3.",
         metavar="N",
         parser=values.whole("--repeat", 1, 1000),
     ),

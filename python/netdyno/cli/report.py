@@ -26,7 +26,10 @@ def report(
             help="Run id, `latest`, folder or result.json.", metavar="RUN", autocompletion=values.stored_run
         ),
     ] = "latest",
-    html: Annotated[Path | None, typer.Option(help="File to write.", metavar="FILE")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="File to write. Default: report.html in the run's folder.", metavar="FILE"),
+    ] = None,
     markdown: Annotated[
         bool,
         typer.Option("--markdown", help="Print a summary in Markdown to paste somewhere; write no report."),

@@ -55,7 +55,10 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept in the folder.")] = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the studies, then exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder for run folders. Default: $NETDYNO_RUNS, else runs.", metavar="DIR"),
+    ] = None,
 ) -> None:
     """Measure the tables and figures of the papers here, and show ours next to theirs.
 

@@ -28,7 +28,9 @@ def run(
     ] = None,
     load: Annotated[
         float | None,
-        typer.Option(help="Scale the load by X, above 0.", metavar="X", parser=values.number("--load", 0)),
+        typer.Option(
+            help="Scale the load by X, above 0. Default: 1.", metavar="X", parser=values.number("--load", 0)
+        ),
     ] = None,
     threshold: Annotated[
         list[str] | None,
@@ -41,7 +43,7 @@ def run(
     repeat: Annotated[
         int | None,
         typer.Option(
-            help="Repeat each trial N times, up to 10000.",
+            help="Repeat each trial N times, up to 10000. Default: as the experiment says, else 1.",
             metavar="N",
             parser=values.whole("--repeat", 1, 10_000),
         ),
@@ -50,16 +52,22 @@ def run(
     duration: Annotated[
         str | None,
         typer.Option(
-            help="Length of the measure phase, like 30s.", metavar="TIME", parser=values.time("--duration")
+            help="Length of the measure phase, like 30s. Default: the profile's, else 10s.",
+            metavar="TIME",
+            parser=values.time("--duration"),
         ),
     ] = None,
     warmup: Annotated[
         str | None,
-        typer.Option(help="Length of the warm-up, like 2s.", metavar="TIME", parser=values.time("--warmup")),
+        typer.Option(
+            help="Length of the warm-up, like 2s. Default: the profile's, else 2s.",
+            metavar="TIME",
+            parser=values.time("--warmup"),
+        ),
     ] = None,
     capture: Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")] = False,
     capture_filter: Annotated[
-        str | None, typer.Option(help="Which packets, as in pcap-filter(7).", metavar="FILTER")
+        str | None, typer.Option(help="Which packets, as in pcap-filter(7). Default: all.", metavar="FILTER")
     ] = None,
     abort_on_fail: Annotated[
         bool,

@@ -66,7 +66,7 @@ def serve(
     errors: Annotated[
         float | None,
         typer.Option(
-            help="Share of requests (http) or connections (mqtt) to refuse.",
+            help="Share of requests (http) or connections (mqtt) to refuse. Default: none.",
             metavar="SHARE",
             parser=values.share("--errors"),
         ),
@@ -82,7 +82,7 @@ def serve(
     drop: Annotated[
         float | None,
         typer.Option(
-            help="Share of requests (http) or messages (mqtt) to leave unanswered.",
+            help="Share of requests (http) or messages (mqtt) to leave unanswered. Default: none.",
             metavar="SHARE",
             parser=values.share("--drop"),
         ),
@@ -92,7 +92,9 @@ def serve(
     ] = 0,
     duration: Annotated[
         str | None,
-        typer.Option(help="End after this time.", metavar="TIME", parser=values.time("--duration")),
+        typer.Option(
+            help="End after this time. Default: at Ctrl-C.", metavar="TIME", parser=values.time("--duration")
+        ),
     ] = None,
     metrics: Annotated[
         str | None,

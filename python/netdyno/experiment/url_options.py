@@ -63,11 +63,17 @@ class UrlOptions:
     """Options of `netdyno run URL`; None: the protocol's default."""
 
     devices: int | None = _option(
-        "--devices", help="URLs: virtual devices, 1 or more.", value="whole", metavar="N", keys=("devices",)
+        "--devices",
+        help="URLs: virtual devices, 1 or more. Default: 10, ping and udp 1; with --open 20 times that; with "
+        "--rate 1, or for HTTP and MQTT as many connections as the rate needs.",
+        value="whole",
+        metavar="N",
+        keys=("devices",),
     )
     rate: str | None = _option(
         "--rate",
-        help="URLs: messages per second over all devices, like 500 or 5k/s.",
+        help="URLs: messages per second over all devices, like 500 or 5k/s. Default: by --interval; HTTP to "
+        "a server on this machine 100/s.",
         value="quantity",
         unit=units.RATE,
         metavar="RATE",
@@ -75,7 +81,8 @@ class UrlOptions:
     )
     interval: str | None = _option(
         "--interval",
-        help="URLs: time between messages of a device, like 100ms.",
+        help="URLs: time between messages of a device, like 100ms. Default: 1s; udp 1ms; HTTP 0s, the next "
+        "request when the reply arrives.",
         value="quantity",
         unit=units.TIME,
         metavar="TIME",
@@ -94,7 +101,8 @@ class UrlOptions:
     )
     count: int | None = _option(
         "--count",
-        help="URLs: messages per flow; flows repeat until the duration is over. 0: no end. See --requests.",
+        help="URLs: messages per flow; flows repeat until the duration is over. 0: no end. "
+        "Default: 0; with --open or --connection-per-request 1. See --requests.",
         value="whole",
         least=0,
         metavar="N",
@@ -103,7 +111,7 @@ class UrlOptions:
     )
     qos: int | None = _option(
         "--qos",
-        help="MQTT: quality of service, 0, 1 or 2.",
+        help="MQTT: quality of service, 0, 1 or 2. Default: 1.",
         value="whole",
         least=0,
         most=2,
@@ -113,7 +121,7 @@ class UrlOptions:
     )
     size: str | None = _option(
         "--size",
-        help="URLs: bytes of payload, like 64 or 1KiB.",
+        help="URLs: bytes of payload, like 64 or 1KiB. Default: as long as --data; ping 56B, udp 64B.",
         value="quantity",
         unit=units.SIZE,
         metavar="SIZE",
@@ -156,7 +164,7 @@ class UrlOptions:
     method: str | None = _option(
         "--method",
         "-X",
-        help="HTTP, CoAP: request method.",
+        help="HTTP, CoAP: request method. Default: GET, with --data POST.",
         metavar="METHOD",
         panel=REQUEST,
         use="model",
@@ -185,7 +193,7 @@ class UrlOptions:
     topic: str | None = _option(
         "--topic",
         "-t",
-        help="MQTT: topic to publish to.",
+        help="MQTT: topic to publish to. Default: nd/{device}.",
         metavar="TOPIC",
         panel=REQUEST,
         use="model",
@@ -200,7 +208,7 @@ class UrlOptions:
     )
     cacert: str | None = _option(
         "--cacert",
-        help="TLS: trust the CA certificates in this file (PEM).",
+        help="TLS: trust the CA certificates in this file (PEM). Default: public authorities.",
         value="file",
         metavar="FILE",
         panel=REQUEST,

@@ -43,7 +43,10 @@ def web(
         Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).", metavar="FILE")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Key of --cert (PEM).", metavar="FILE")] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder for run folders. Default: $NETDYNO_RUNS, else runs.", metavar="DIR"),
+    ] = None,
 ) -> None:
     """Watch, start and compare runs in a browser.
 

@@ -29,7 +29,12 @@ def init(
     server: Target,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; - is standard output.", metavar="FILE"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write; - is standard output. Default: sip-KIND.yaml.",
+            metavar="FILE",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     hold: Hold = "0s",

@@ -82,7 +82,7 @@ Password = Annotated[
 Expires = Annotated[
     str | None,
     typer.Option(
-        help="Lifetime of a registration.",
+        help="Lifetime of a registration. Default: 3600s.",
         metavar="TIME",
         parser=values.time("--expires"),
         rich_help_panel=USERS,
@@ -91,7 +91,7 @@ Expires = Annotated[
 SdpSize = Annotated[
     str | None,
     typer.Option(
-        help="Pad session descriptions to this size.",
+        help="Pad session descriptions to this size. Default: no padding.",
         metavar="SIZE",
         parser=values.size("--sdp-size"),
         rich_help_panel=USERS,
@@ -214,7 +214,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help="Codec offered first: pcmu or pcma.",
+                help="Codec offered first: pcmu or pcma. Default: pcmu.",
                 metavar="NAME",
                 parser=values.one_of("--codec", "pcmu", "pcma"),
                 rich_help_panel=AUDIO,
@@ -226,7 +226,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help=f"What callers do with audio: {', '.join(MEDIA_MODES)}.",
+                help=f"What callers do with audio: {', '.join(MEDIA_MODES)}. Default: send-receive.",
                 metavar="MODE",
                 parser=values.one_of("--media-mode", *MEDIA_MODES),
                 rich_help_panel=AUDIO,
@@ -238,7 +238,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help="What callees of our own do with it.",
+                help="What netdyno's callees do with audio. Default: send-receive.",
                 metavar="MODE",
                 parser=values.one_of("--callee-media-mode", *MEDIA_MODES),
                 rich_help_panel=AUDIO,

@@ -92,7 +92,9 @@ def send(
     transport: Annotated[
         str | None,
         typer.Option(
-            help="udp, tcp or tls.", metavar="NAME", parser=values.one_of("--transport", "udp", "tcp", "tls")
+            help="udp, tcp or tls. Default: as the URI says, else udp.",
+            metavar="NAME",
+            parser=values.one_of("--transport", "udp", "tcp", "tls"),
         ),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Address to send from.", metavar="ADDRESS")] = None,

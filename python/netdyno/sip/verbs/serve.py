@@ -51,7 +51,11 @@ def serve(
     ] = "0s",
     errors: Annotated[
         float | None,
-        typer.Option(help="Share of requests to reject.", metavar="SHARE", parser=values.share("--errors")),
+        typer.Option(
+            help="Share of requests to reject. Default: none.",
+            metavar="SHARE",
+            parser=values.share("--errors"),
+        ),
     ] = None,
     error_status: Annotated[
         int,
@@ -62,7 +66,9 @@ def serve(
     drop: Annotated[
         float | None,
         typer.Option(
-            help="Share of received messages to drop.", metavar="SHARE", parser=values.share("--drop")
+            help="Share of received messages to drop. Default: none.",
+            metavar="SHARE",
+            parser=values.share("--drop"),
         ),
     ] = None,
     seed: Annotated[
@@ -86,7 +92,9 @@ def serve(
     ] = "500ms",
     duration: Annotated[
         str | None,
-        typer.Option(help="End after this time.", metavar="TIME", parser=values.time("--duration")),
+        typer.Option(
+            help="End after this time. Default: at Ctrl-C.", metavar="TIME", parser=values.time("--duration")
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
