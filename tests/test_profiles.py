@@ -160,6 +160,7 @@ def test_run_refuses_each(
 
 
 @root
+@pytest.mark.limit(400)
 def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
     assert len(PRESETS) >= 5
     lab.good("validate", *PRESETS)

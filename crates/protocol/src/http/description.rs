@@ -90,7 +90,7 @@ pub const DESCRIPTION: Description = Description {
         rate: None,
         size: SizeOption::Refused {
             why: "the server chooses the size of an HTTP answer",
-            fix: "Name a path: http://HOST/512",
+            fix: "Name a path: http://HOST/index.html",
         },
         path: Some("path"),
         options: &[("method", "method"), ("header", "headers"), ("data", "body"), ("user", "target")],
