@@ -9,6 +9,7 @@ does not stop when asked.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import math
@@ -22,11 +23,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import fake_nat
 from hdrh.histogram import HdrHistogram
 
 from netdyno import paths
 
+SYSTEMS = {
+    file.stem.removeprefix("fake_"): importlib.import_module(file.stem)
+    for file in sorted(Path(__file__).parent.glob("fake_*.py"))
+    if file.stem != "fake_daemon"
+}
+"""What answers for a system, `fake_NAME.py`, by the group of its methods."""
 SPEED = float(os.environ.get("FAKE_SPEED", "1"))
 LEASE = 3.0
 DELAYS = {
@@ -35,6 +41,18 @@ DELAYS = {
     "ping": ["round_trip"],
     "stream": ["round_trip"],
 }
+
+TRACED = {
+    "summary": "UDP 10.0.0.7:40007 > 198.51.100.9:53, 60 B", "len": 60,
+    "steps": [
+        {"element": "inside.rx", "at": 1000, "verdict": {"passed": "out"}},
+        {
+            "element": "conntrack", "at": 3000, "verdict": {"passed": "outside"},
+            "became": "UDP 203.0.113.23:1031 > 198.51.100.9:53, 60 B",
+        },
+        {"element": "outside.tx", "at": 3500, "verdict": "consumed"},
+    ],
+}  # fmt: skip
 
 
 def die(moment: str) -> None:
@@ -118,7 +136,7 @@ INTERFACE = (
 
 
 class Graph:
-    """A graph of elements that carries nothing; where a NAT is in it, `fake_nat` answers for the NAT."""
+    """A graph of elements that carries nothing; where a system's elements are in it, the system answers for them."""
 
     def __init__(self, name: str, graph: dict[str, Any]) -> None:
         self.name, self.graph, self.began = name, graph, time.monotonic()
@@ -455,31 +473,20 @@ class Connection(socketserver.StreamRequestHandler):
                 die("stats")
                 return core.graphs[p["graph"]].stats()
             case "graph.trace":
-                traced = [fake_nat.TRACED] * p["packets"]
+                traced = [TRACED] * p["packets"]
                 return {"packets": [] if p["filter"] == "none" else traced, "complete": True}
             case "graph.stop":
                 return core.graphs.pop(p["graph"]).stats()
-            case (
-                "nat.status"
-                | "nat.clear"
-                | "nat.hand_over"
-                | "nat.sessions"
-                | "nat.subscribers"
-                | "nat.pools"
-                | "nat.sites"
-            ):
-                core.graphs[p["graph"]]
-                try:
-                    return fake_nat.answer(method, p)
-                except ValueError as e:
-                    raise Refusal(-32602, str(e)) from e
-            case "nat.reload":
-                core.graphs[p["graph"]]
-                return {"changed": ["forwards", "udp_filtering"], "left_out": []}
             case "impair.list":
                 return []
             case "log.tail":
                 return {"entries": []}
+        if system := SYSTEMS.get(method.partition(".")[0]):
+            core.graphs[p["graph"]]
+            try:
+                return system.answer(method, p)
+            except ValueError as e:
+                raise Refusal(-32602, str(e)) from e
         raise Refusal(-32601, f"no method {method}")
 
 

@@ -32,17 +32,6 @@ SUBSCRIBERS = [
     }
     for i in range(10)
 ]  # fmt: skip
-TRACED = {
-    "summary": "UDP 10.0.0.7:40007 > 198.51.100.9:53, 60 B", "len": 60,
-    "steps": [
-        {"element": "inside.rx", "at": 1000, "verdict": {"passed": "out"}},
-        {
-            "element": "conntrack", "at": 3000, "verdict": {"passed": "outside"},
-            "became": "UDP 203.0.113.23:1031 > 198.51.100.9:53, 60 B",
-        },
-        {"element": "outside.tx", "at": 3500, "verdict": "consumed"},
-    ],
-}  # fmt: skip
 POOLS = [
     {
         "element": f"conntrack#{i}", "address": f"203.0.113.{16 + j}", "ports": [1024 + 32256 * i, 33279 + 32256 * i],
@@ -91,12 +80,14 @@ def cleared(p: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(method: str, p: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a `nat.*` method that asks; ValueError where a parameter is out of bounds."""
+    """The answer to a `nat.*` method; ValueError where a parameter is out of bounds."""
     if method == "nat.status":
         workers = [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]
         return {"workers": workers, "pair": STANDBY if handed_over else PAIR}
     if method == "nat.clear":
         return cleared(p)
+    if method == "nat.reload":
+        return {"changed": ["forwards", "udp_filtering"], "left_out": []}
     if method == "nat.hand_over":
         handed_over.append(True)
         return {}
