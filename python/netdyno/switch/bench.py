@@ -12,7 +12,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +30,14 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.switch.tunnel import REMOTE, SWITCH, UNDERLAY, Tunnel, TunnelEnd
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 
-CLIENT, SERVER, SWITCH = "client", "server", "switch"
-"""Hosts of the bench."""
+CLIENT, SERVER = "client", "server"
+"""Hosts of the bench, beside those of switches."""
 ADDRESSES = {CLIENT: "198.18.0.1", SERVER: "198.18.0.2"}
 """For benchmarks (RFC 2544 appendix C.2.2)."""
 PORTS = {CLIENT: "client", SERVER: "server"}
@@ -44,6 +46,8 @@ SEGMENTS = ("tx", "tso", "gso", "gro")
 """Offloads by which frames beyond the MTU, or without a checksum, come to a switch."""
 DISCARD = 9
 """A port where nobody listens."""
+LARGE = 3.0
+"""Seconds in which a packet of the largest size must be answered, once a small one was."""
 PATIENCE = 30.0
 """Seconds in which a switch that is set up must forward."""
 
@@ -62,6 +66,8 @@ class Spec(Config):
     MTU with checksums filled in, as from a wire."""
     mtu: int = Field(default=1500, ge=576, le=9000)
     """Largest packet, bytes."""
+    tunnel: Tunnel | None = None
+    """A tunnel between two switches, one at each host; default: both hosts are on one switch."""
 
     @property
     def label(self) -> str:
@@ -69,10 +75,26 @@ class Spec(Config):
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.path:
             shown.append(f"over {self.path if isinstance(self.path, str) else _ways(self.path)}")
+        if self.tunnel:
+            shown.append(f"{self.tunnel.kind} key {self.tunnel.key}")
+            if self.tunnel.path:
+                path = self.tunnel.path
+                shown.append(f"over {path if isinstance(path, str) else _ways(path)}")
+            sizes = f"underlay MTU {self.tunnel.mtu:,}, MTU {self.host_mtu:,}"
+            return " ".join([*shown, "between two switches,", sizes])
         shown.append(
             "through a switch, " + ("segments up to 64 KB" if self.segments else f"MTU {self.mtu:,}")
         )
         return " ".join(shown)
+
+    @property
+    def host_mtu(self) -> int:
+        """Largest packet that hosts send, bytes."""
+        return min(self.mtu, self.tunnel.hosts()) if self.tunnel else self.mtu
+
+    def switches(self) -> dict[str, str]:
+        """Hosts of switches by the host behind each: one, or two with a tunnel."""
+        return {CLIENT: SWITCH, SERVER: REMOTE if self.tunnel else SWITCH}
 
 
 def _ways(path: Mapping[str, Any]) -> str:
@@ -90,18 +112,22 @@ def workload(spec: Spec) -> Workload:
 
 def topology(spec: Spec) -> Topology:
     """Both hosts and the switch's; no switch is there yet."""
-    return Topology(
-        hosts={CLIENT: Host(role="generator"), SERVER: Host(), SWITCH: Host()},
-        links=[
-            Link(
-                a=End(host=host, addresses=[f"{address}/24"]),
-                b=End(host=SWITCH, name=PORTS[host]),
-                mtu=spec.mtu,
-                impair=spec.path if host == CLIENT else None,
-            )
-            for host, address in ADDRESSES.items()
-        ],
-    )
+    switches = spec.switches()
+    links = [
+        Link(
+            a=End(host=host, addresses=[f"{address}/24"]),
+            b=End(host=switches[host], name=PORTS[host]),
+            mtu=spec.mtu,
+            impair=spec.path if host == CLIENT else None,
+        )
+        for host, address in ADDRESSES.items()
+    ]
+    if spec.tunnel:
+        off = dict.fromkeys(SEGMENTS, False)
+        a, b = (End(host=host, name=UNDERLAY, offloads=off) for host in switches.values())
+        links.append(Link(a=a, b=b, mtu=spec.tunnel.mtu, impair=spec.tunnel.path))
+    hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{host: Host() for host in switches.values()}}
+    return Topology(hosts=hosts, links=links)
 
 
 def driver_of(setting: Setting) -> tuple[type[Switch], dict[str, Any]]:
@@ -142,6 +168,8 @@ class SwitchBench:
             token = f"w{secrets.token_hex(3)}"
             network = Network(topology(self.spec), token, self.notes, self.folder / "links.jsonl")
             stack.enter_context(network)
+            for host in (CLIENT, SERVER):
+                network.nodes[host].address("eth0", [], self.spec.host_mtu, None)
             self.network = network
             self._stack = stack.pop_all()
         return self
@@ -163,21 +191,16 @@ class SwitchBench:
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
         assert self.network is not None and self.folder is not None, "the bench is set up"
         started, network = time.time(), self.network
-        spaces = {host: network.namespace(host) for host in (CLIENT, SERVER, SWITCH)}
-        kind, options = driver_of(setting)
-        log = self.folder / f"{kind.driver}.log"
-        one = kind(DutSite(SWITCH, "", spaces[SWITCH], log=log, notes=self.notes), options)
-        self._offloads(one)
-        stack.callback(one.teardown)
-        one.setup()
-        namespace.inside(spaces[CLIENT], lambda: self._forwards(one))
+        spaces = {host: network.namespace(host) for host in network.nodes}
+        switches = self._switches(stack, setting)
+        namespace.inside(spaces[CLIENT], lambda: self._forwards(switches))
         site = Site(spaces[CLIENT], spaces[SERVER], ADDRESSES[SERVER], self.folder, self.notes)
         load = workload(self.spec)
         load.serve(site)
         stack.callback(load.stop)
         places = {host: CounterSource(space) for host, space in spaces.items()}
         sampler = stack.enter_context(Sampler(places))
-        before, cpu, begin, why = one.counters(), one.cpu(), time.monotonic(), ""
+        before, cpu, begin, why = counted(switches), used(switches), time.monotonic(), ""
         lost = self._lost()
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
@@ -193,15 +216,37 @@ class SwitchBench:
             why = str(e)
         seconds = time.monotonic() - begin
         counters |= sampler.stop()
-        if one.alive():
-            counters["switch.cpu"] = one.cpu() - cpu
-            with contextlib.suppress(Error):
-                counters |= moved(before, one.counters())
+        if dead := next((one for one in switches if not one.alive()), None):
+            metrics, why = {}, f"the switch ended during the trial: {dead.death()}"
         else:
-            metrics, why = {}, f"the switch ended during the trial: {one.death()}"
+            counters["switch.cpu"] = used(switches) - cpu
+            with contextlib.suppress(Error):
+                counters |= moved(before, counted(switches))
         if unasked := self._lost() - lost:
             why = why or f"the path had no room for {unasked} packets"
         return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+
+    def _switches(self, stack: ExitStack, setting: Setting) -> list[Switch]:
+        """The switch of a trial, or both with their tunnel, set up."""
+        assert self.network is not None and self.folder is not None, "the bench is set up"
+        kind, options = driver_of(setting)
+        made: list[Switch] = []
+        for behind, host in self.spec.switches().items():
+            if any(one.place.name == host for one in made):
+                continue
+            log = self.folder / (f"{kind.driver}.log" if host == SWITCH else f"{kind.driver}-{host}.log")
+            place = DutSite(host, "", self.network.namespace(host), log=log, notes=self.notes)
+            given = {**options, "ports": [PORTS[behind]]} if self.spec.tunnel else options
+            one = kind(place, given)
+            self._offloads(one)
+            stack.callback(one.teardown)
+            one.setup()
+            if self.spec.tunnel:
+                one.join(TunnelEnd.of(self.spec.tunnel, host))
+            made.append(one)
+        for one in made:
+            one.await_joined()
+        return made
 
     def _offloads(self, one: Switch) -> None:
         """Frames as the switch can carry them."""
@@ -210,29 +255,46 @@ class SwitchBench:
         for host in (CLIENT, SERVER):
             # a tap that the core carries has segments only if the hosts make them
             self.network.nodes[host].offloads("eth0", dict.fromkeys(SEGMENTS, on))
-            self.network.nodes[SWITCH].offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
+            switch = self.network.nodes[self.spec.switches()[host]]
+            switch.offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
 
-    def _forwards(self, one: Switch) -> None:
+    def _forwards(self, switches: Sequence[Switch]) -> None:
         """Wait until a datagram to a port where nobody listens is answered: it has passed both ways."""
         until = time.monotonic() + PATIENCE
+        if self._answered(switches, 0, until):
+            if not self.spec.tunnel or self._answered(switches, self.spec.host_mtu, until):
+                return
+            size, room = self.spec.host_mtu, self.spec.tunnel.room()
+            what = f"the tunnel carries packets of up to {room:,} bytes, and hosts send up to {size:,}"
+            fix = f"Set mtu={size + self.spec.tunnel.mtu - room} for the underlay, or host_mtu={room}"
+            raise Error("ND-92-63", what, at="--tunnel", fix=fix)
+        for one in switches:
+            if not one.alive():
+                raise Error("ND-91-40", f"{one.driver} ended: {one.death()}", at=one.place.at, fix=SEE)
+        counts = ", ".join(f"{k} {v:,.0f}" for k, v in counted(switches).items() if v)
+        name = switches[0].driver
+        what = f"{name} forwards nothing within {PATIENCE:g} s; its ports count: {counts or 'nothing'}"
+        raise Error("ND-92-60", what, at=switches[0].place.at, fix=SEE)
+
+    def _answered(self, switches: Sequence[Switch], size: int, until: float) -> bool:
+        """Whether a packet of so many bytes, or a small one, is answered while the switches live."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.settimeout(0.2)
+            probe.setsockopt(socket.IPPROTO_IP, tunnels.IP_MTU_DISCOVER, tunnels.PROBE)
             probe.connect((ADDRESSES[SERVER], DISCARD))
-            while time.monotonic() < until and one.alive():
+            if size:
+                until = min(until, time.monotonic() + LARGE)
+            while time.monotonic() < until and all(one.alive() for one in switches):
                 try:
-                    probe.send(b"")
+                    probe.send(bytes(max(0, size - 28)))
                     probe.recv(1)
                 except TimeoutError:
                     continue
                 except OSError as e:
                     if e.errno == errno.ECONNREFUSED:
-                        return
+                        return True
                     time.sleep(0.05)
-        if not one.alive():
-            raise Error("ND-91-40", f"{one.driver} ended: {one.death()}", at=one.place.at, fix=SEE)
-        counts = ", ".join(f"{k} {v:,.0f}" for k, v in one.counters().items() if v)
-        what = f"{one.driver} forwards nothing within {PATIENCE:g} s; its ports count: {counts or 'nothing'}"
-        raise Error("ND-92-60", what, at=one.place.at, fix=SEE)
+        return False
 
     def _lost(self) -> int:
         """Packets that impaired links dropped so far without being asked to."""
@@ -246,6 +308,20 @@ class SwitchBench:
 
 
 SEE = "`netdyno switch list` shows which switches work here"
+
+
+def counted(switches: Sequence[Switch]) -> dict[str, float]:
+    """Counters of all switches; those of the second have its host before their names."""
+    found: dict[str, float] = {}
+    for one in switches:
+        prefix = "" if one.place.name == SWITCH else f"{one.place.name}."
+        found |= {f"{prefix}{name}": value for name, value in one.counters().items()}
+    return found
+
+
+def used(switches: Sequence[Switch]) -> float:
+    """CPU time of all switches, seconds."""
+    return sum(one.cpu() for one in switches)
 
 
 def moved(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

@@ -70,7 +70,7 @@ def compare(
         raise Error("ND-104-52", f"the workload measures no {unknown[0]!r}", at="--metric", fix=fix)
     chosen = [setting(text) for text in request.switches]
     sides = arms.named([(name(one), one) for one in chosen])
-    versions = {side.name: usable(side) for side in sides}
+    versions = {side.name: usable(side, request.bench) for side in sides}
     least = arms.least_blocks(len(sides), len(metrics), request.level)
     count = max(request.repeat, least)
     if count > request.repeat:
@@ -122,12 +122,18 @@ def name(chosen: Setting) -> str:
     return str(chosen["switch"]) + (f":{options}" if options else "")
 
 
-def usable(side: Arm) -> str:
+def usable(side: Arm, bench: Spec) -> str:
     """The version of a switch. Raises when it cannot run here, or its options are wrong."""
     kind, options = driver_of(side.setting)
     if why := kind.missing():
         fix = "`netdyno switch list` shows which switches work here"
         raise Error("ND-92-60", f"{kind.driver} cannot run here: {why}", at=side.name, fix=fix)
+    if bench.tunnel and not kind.tunnels:
+        fix = "Leave --tunnel out, or compare ovs-netdev, ovs-afxdp and ovs-dpdk"
+        raise Error("ND-104-80", f"{kind.driver} has no tunnels", at=side.name, fix=fix)
+    if bench.tunnel and bench.segments:
+        fix = "Leave out --segments or --tunnel"
+        raise Error("ND-104-80", "tunnels carry no segments beyond the MTU", at="--segments", fix=fix)
     return kind(DutSite("switch", "", None), options).version()
 
 

@@ -130,7 +130,7 @@ def test_wrong_switches_in_words(text: str) -> None:
 def test_options_are_checked_before_the_first_trial() -> None:
     for text in ("linux-bridge:ageing=never", "linux-bridge:colour=red"):
         with pytest.raises(Error) as wrong:
-            compare.usable(arms.Arm(text, compare.setting(text)))
+            compare.usable(arms.Arm(text, compare.setting(text)), Spec())
         assert wrong.value.exit_code == 104, text
 
 

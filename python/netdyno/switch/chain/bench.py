@@ -52,7 +52,7 @@ class ChainBench:
         why, counters = "", dict[str, float]()
         try:
             with Sampler({host: CounterSource(space) for host, space in spaces.items()}) as sampler:
-                before, cpu, begin = lab.switch.counters(), lab.switch.cpu(), time.monotonic()
+                before, cpu, begin = lab.counters(), lab.cpu(), time.monotonic()
                 try:
                     seen = load.run(site, seed)
                     metrics, why, series = seen.metrics, seen.wrong, seen.series
@@ -69,8 +69,8 @@ class ChainBench:
         if dead := lab.dead():
             metrics, why = {}, f"a part of the chain ended during the trial: {dead}"
         else:
-            counters["switch.cpu"] = lab.switch.cpu() - cpu
-            counters |= moved(before, lab.switch.counters())
+            counters["switch.cpu"] = lab.cpu() - cpu
+            counters |= moved(before, lab.counters())
         return Observation(setting, metrics, counters, not why, why, started, seconds, series)
 
 

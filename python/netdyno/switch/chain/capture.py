@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from netdyno.switch.chain.sight import Key, Sighting, encapsulation, key, server_port
 from netdyno.switch.chain.steering import Port
+from netdyno.switch.tunnel import UNDERLAY, unwrapped
 from netdyno.system import namespace
 
 SO_TIMESTAMPNS = 35
@@ -106,7 +107,12 @@ class Captures:
             if tci is not None:
                 # the kernel has taken the tag off
                 frame = frame[:12] + struct.pack("!HH", 0x8100, tci) + frame[12:]
-            known = key(frame)
+            outer, inner = "", frame
+            if port.interface == UNDERLAY:
+                if (found := unwrapped(frame)) is None:
+                    continue
+                outer, inner = str(found[0]), found[1]
+            known = key(inner)
             if known is None:
                 continue
             stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
@@ -116,11 +122,11 @@ class Captures:
                 if self._count >= MOST:
                     continue
                 self._count += 1
-                self.seen[known].append(Sighting(at, port, sends, encapsulation(frame)))
+                self.seen[known].append(Sighting(at, port, sends, encapsulation(inner), outer))
                 if sends:
                     # sockets are read in no order of time
                     if known not in self.senders or at < self.senders[known][0]:
-                        self.senders[known] = (at, port.host, server_port(frame))
+                        self.senders[known] = (at, port.host, server_port(inner))
                     self.frames.setdefault((known, port), frame)
                 self.last = time.monotonic()
 

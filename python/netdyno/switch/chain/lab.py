@@ -26,6 +26,7 @@ from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.openflow.action import renamed
+from netdyno.switch.tunnel import SWITCH, TunnelEnd
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import find
@@ -51,8 +52,10 @@ class ChainLab:
     """Hosts of functions that the rules do without."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _network: Network | None = None
-    _switch: Switch | None = None
-    _controller: Controller | None = None
+    switches: dict[str, Switch] = field(default_factory=dict)
+    """By their hosts: one, or two with a tunnel between them."""
+    controllers: dict[str, Controller] = field(default_factory=dict)
+    """Of each switch."""
 
     @property
     def network(self) -> Network:
@@ -62,15 +65,13 @@ class ChainLab:
 
     @property
     def switch(self) -> Switch:
-        """Between them."""
-        assert self._switch is not None, "it is set up"
-        return self._switch
+        """The client's."""
+        return self.switches[SWITCH]
 
     @property
     def controller(self) -> Controller:
-        """Who programs the switch."""
-        assert self._controller is not None, "it is set up"
-        return self._controller
+        """Who programs the client's switch."""
+        return self.controllers[SWITCH]
 
     def __enter__(self) -> ChainLab:
         kind = DRIVERS[self.chain.switch]
@@ -116,36 +117,48 @@ class ChainLab:
             vnf.setup()
             self.vnfs[host] = vnf
         self._routes(known)
-        ports = list(layout.switch_ports(self.chain).values())
-        options = {**self.chain.options, "ports": ports, "learning": False}
-        place = DutSite(
-            layout.SWITCH,
-            "",
-            network.namespace(layout.SWITCH),
-            notes=self.notes,
-            log=self.folder / "switch.log",
-        )
-        switch = DRIVERS[self.chain.switch](place, options)
-        stack.callback(switch.teardown)
-        switch.setup()
-        self._switch = switch
-        kind, count = parse(self.chain.controller)
-        beside = ControllerSite(switch, network.namespace(layout.SWITCH), self.folder, self.notes)
-        controller = kind(beside, count)
-        stack.callback(controller.teardown)
-        controller.setup()
-        self._controller = controller
+        for host in self.chain.switches():
+            self._switch(stack, host)
+        for switch in self.switches.values():
+            switch.await_joined()
+        for host, switch in self.switches.items():
+            self._controller(stack, host, switch)
         self.rules = steering.rules(self.chain)
         self.program(self.rules)
 
     def program(self, rules: Iterable[Rule]) -> None:
-        """Replace the flows of the switch by these."""
-        ports = layout.switch_ports(self.chain)
-        flows = [
-            replace(one.flow, in_port=ports[one.flow.in_port], actions=renamed(one.flow.actions, ports))
-            for one in rules
-        ]
-        self.controller.program([*self.guards, *flows])
+        """Replace the flows of the switches by these."""
+        ports, every = layout.rule_ports(self.chain), list(rules)
+        for host, controller in self.controllers.items():
+            flows = [
+                replace(one.flow, in_port=ports[one.flow.in_port], actions=renamed(one.flow.actions, ports))
+                for one in every
+                if one.switch == host
+            ]
+            controller.program([*self.guards, *flows])
+
+    def flow_packets(self) -> dict[int, int]:
+        """Packets that matched each rule, by its number."""
+        found: dict[int, int] = {}
+        for one in self.switches.values():
+            found |= one.flow_packets()
+        return found
+
+    def flow_cookies(self) -> list[int]:
+        """Cookies of all flows of the switches."""
+        return sorted(cookie for one in self.switches.values() for cookie in one.flow_cookies())
+
+    def counters(self) -> dict[str, float]:
+        """Of the ports of all switches."""
+        found: dict[str, float] = {}
+        for host, one in self.switches.items():
+            prefix = "" if host == SWITCH else f"{host}."
+            found |= {f"{prefix}{name}": value for name, value in one.counters().items()}
+        return found
+
+    def cpu(self) -> float:
+        """CPU time of all switches, seconds."""
+        return sum(one.cpu() for one in self.switches.values())
 
     def without(self, failed: frozenset[str]) -> None:
         """Have the switch do without these hosts of functions."""
@@ -153,10 +166,35 @@ class ChainLab:
         self.program(rules)
         self.failed, self.rules = failed, rules
 
+    def _switch(self, stack: ExitStack, host: str) -> None:
+        assert self.folder is not None
+        chain, space = self.chain, self.network.namespace(host)
+        ports = list(layout.switch_ports(chain, host).values())
+        options = {**chain.options, "ports": ports, "learning": False}
+        place = DutSite(host, "", space, notes=self.notes, log=self.folder / f"{host}.log")
+        made = DRIVERS[chain.switch](place, options)
+        stack.callback(made.teardown)
+        made.setup()
+        self.switches[host] = made
+        if chain.tunnel:
+            made.join(TunnelEnd.of(chain.tunnel, host))
+
+    def _controller(self, stack: ExitStack, host: str, switch: Switch) -> None:
+        assert self.folder is not None
+        kind, count = parse(self.chain.controller)
+        folder = self.folder if host == SWITCH else self.folder / host
+        folder.mkdir(mode=0o700, exist_ok=True)
+        made = kind(ControllerSite(switch, self.network.namespace(host), folder, self.notes), count)
+        stack.callback(made.teardown)
+        made.setup()
+        self.controllers[host] = made
+
     def _routes(self, known: layout.Addresses) -> None:
         """Of the ends; and addresses of neighbours, so that each class is seen by itself, and not through
         ARP, which is of the default class."""
         for host in (CLIENT, SERVER):
+            if self.chain.tunnel:
+                self.set_mtu(host, layout.host_mtu(self.chain))
             for to, by in known.routes[host].items():
                 self._ip(host, "route", "replace", to, "via", by)
         stops = [CLIENT, *self.chain.routed(self.chain.chain), SERVER]
@@ -168,6 +206,10 @@ class ChainLab:
                 for one in (address, *more):
                     self._ip(host, "neigh", "replace", one, "lladdr", self.mac(of, at), "dev", interface,
                              "nud", "permanent")  # fmt: skip
+
+    def set_mtu(self, host: str, size: int, interface: str = "eth0") -> None:
+        """Largest packet that an interface sends, bytes; by default that of client or server."""
+        self._ip(host, "link", "set", interface, "mtu", str(size))
 
     @staticmethod
     def _address(known: layout.Addresses, host: str, interface: str) -> str:
@@ -197,10 +239,12 @@ class ChainLab:
 
     def dead(self) -> str:
         """What of it does not run any more, with its last words; empty: all does."""
-        if not self.switch.alive():
-            return f"the switch {self.chain.switch}: {self.switch.death()}"
-        if why := self.controller.dead():
-            return why
+        for switch in self.switches.values():
+            if not switch.alive():
+                return f"the switch {self.chain.switch}: {switch.death()}"
+        for controller in self.controllers.values():
+            if why := controller.dead():
+                return why
         for name, vnf in self.vnfs.items():
             if name not in self.failed and not vnf.alive():
                 assert vnf.process is not None

@@ -8,14 +8,16 @@ from typing import Any
 
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.switch.chain.spec import Chain
-from netdyno.switch.chain.steering import CLIENT, SERVER, port_names
+from netdyno.switch.chain.steering import CLIENT, SERVER, Port, port_names
+from netdyno.switch.tunnel import PORT, REMOTE, SWITCH, UNDERLAY
 
-SWITCH = "switch"
 FRAMES = {"tx": False, "tso": False, "gso": False, "gro": False}
 """Frames of the MTU with checksums: what a switch in user space can carry."""
 
 
 MTU = 1500
+VLAN = 4
+"""Bytes of a VLAN tag."""
 MORE = 16
 """Further addresses of the client for each replica of a function."""
 NSH = 22
@@ -63,24 +65,47 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
     client = [f"{one}/24" for one in (known.client, *known.more)]
     own = {CLIENT: client, SERVER: [f"{known.server}/24"]}
     forwards = Host(sysctl={"net.ipv4.ip_forward": 1})
-    hosts = {CLIENT: Host(role="generator"), SERVER: Host(), SWITCH: Host()}
+    hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{one: Host() for one in chain.switches()}}
     hosts |= {name: forwards if name in known.inside else Host() for name in chain.hosts()}
     mtu = MTU + (NSH if chain.steering == "nsh" else 0)
     links = [
         Link(
             a=End(host=port.host, name=port.interface, addresses=own.get(port.host, []), offloads=FRAMES),
-            b=End(host=SWITCH, name=f"p{number}", offloads=FRAMES),
+            b=End(host=chain.switch_of(port.host), name=f"p{number}", offloads=FRAMES),
             mtu=MTU if port.host in (CLIENT, SERVER) else mtu,
             impair=(paths or {}).get(port.host),
         )
         for number, port in enumerate(port_names(chain))
     ]
+    if chain.tunnel:
+        a, b = (End(host=host, name=UNDERLAY, offloads=FRAMES) for host in (SWITCH, REMOTE))
+        links.append(Link(a=a, b=b, mtu=chain.tunnel.mtu, impair=chain.tunnel.path))
     return Topology(hosts=hosts, links=links)
 
 
-def switch_ports(chain: Chain) -> dict[str, str]:
-    """Interfaces of the switch, by the names that rules have for its ports."""
-    return {port.name: f"p{number}" for number, port in enumerate(port_names(chain))}
+def host_mtu(chain: Chain) -> int:
+    """Largest packet that client and server send."""
+    return chain.tunnel.hosts(more_headers(chain)) if chain.tunnel else MTU
+
+
+def more_headers(chain: Chain) -> int:
+    """Bytes of the encapsulation by which packets are steered."""
+    return {"vlan": VLAN, "nsh": NSH}.get(chain.steering, 0)
+
+
+def switch_ports(chain: Chain, host: str | None = None) -> dict[str, str]:
+    """Interfaces of the switches, or of one, by the names that rules have for their ports."""
+    return {
+        port.name: f"p{number}"
+        for number, port in enumerate(port_names(chain))
+        if host in (None, chain.switch_of(port.host))
+    }
+
+
+def rule_ports(chain: Chain) -> dict[str, str]:
+    """Ports of the switches by the names that rules have for them: interfaces and tunnels."""
+    ends = {Port(host, PORT).name: PORT for host in chain.switches()} if chain.tunnel else {}
+    return switch_ports(chain) | ends
 
 
 def _plain(address: str) -> str:

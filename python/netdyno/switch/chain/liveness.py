@@ -24,6 +24,7 @@ from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.driver.base import Flow
+from netdyno.switch.tunnel import SWITCH
 from netdyno.system import namespace
 
 PROBE_MAC = "02:6e:64:00:01:00"
@@ -143,7 +144,7 @@ class Monitor:
 
     def _run(self) -> None:
         try:
-            namespace.inside(self.lab.network.namespace(layout.SWITCH), self._watch)
+            namespace.inside(self.lab.network.namespace(SWITCH), self._watch)
         except BaseException as e:  # noqa: BLE001 - handed to who waits
             with self._condition:
                 self._error = e

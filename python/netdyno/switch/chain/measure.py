@@ -95,6 +95,7 @@ def measure(
             "chain": {"paths": {name: list(path) for name, path in chain.paths().items()},
                       "switch": chain.switch, "kinds": {name: one.kind for name, one in chain.vnfs.items()}},
             "verified": [one.document() for one in proof.directions],
+            "tunnel": proof.tunnel.document() if proof.tunnel else None,
             "arms": [
                 {"name": side.name, "setting": dict(side.setting), "version": f"{chain.switch} {version}",
                  "about": about,
@@ -115,10 +116,8 @@ def proven(lab: ChainLab, name: str, note: Callable[[str], None]) -> Verificatio
     """The verification of a chain. Raises Error where a packet does not follow its path."""
     proof = verifying.verify(lab)
     if not proof.good:
-        odd = next(one for one in proof.directions if not one.good)
-        what = str(odd.fault) if odd.fault else odd.untested
         fix = "`netdyno chain verify` shows every hop"
-        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {what}", at=name, fix=fix)
+        raise Error("ND-99-40", proof.wrong, at=name, fix=fix)
     note(f"verified in {proof.seconds:.1f} s: every class followed its path")
     return proof
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
+from netdyno.switch.chain.steering import CLIENT, SERVER, Port, Rule
+from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.openflow.action import Action, DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
+from netdyno.switch.tunnel import PORT as TUNNEL
+from netdyno.switch.tunnel import SWITCH
 
 OTHER = 4000
 """An identifier of no path."""
@@ -41,10 +44,8 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
                 # where nothing comes back, any replica is right
                 if pair := _pair(rules, rule):
                     yield _with(rules, place, [*actions[:at], turned], f"turn group of {rule}", pair)
-        ends = (SERVER, CLIENT) if rule.direction == "forward" else (CLIENT, SERVER)
-        wrong = ends[0] if rule.targets[0].host != ends[0] else ends[1]
-        if rule.source.host == wrong:
-            # sent back by the port that it came in by, it is not sent at all
+        wrong = _elsewhere(rules, rule)
+        if wrong is None:
             continue
         for word, to in (("misdirect", [*actions[:-1], wrong]), ("duplicate", [*actions, wrong])):
             yield _with(rules, place, to, f"{word} {rule} to {wrong}")
@@ -53,6 +54,24 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
             kept = [one for one in actions if not (isinstance(one, str) and one in copies)]
             yield _with(rules, place, kept, f"no copy by {rule}")
     yield from _reordered(rules)
+
+
+def _elsewhere(rules: Sequence[Rule], rule: Rule) -> str | None:
+    """A port of the same switch that a rule does not lead to: an end's, a function's or the tunnel's.
+
+    None: a packet that is sent back by the port that it came in by is not sent at all.
+    """
+    ends = (SERVER, CLIENT) if rule.direction == "forward" else (CLIENT, SERVER)
+    here = {one for each in rules if each.switch == rule.switch for one in (each.source, *each.targets)}
+    there = [Port(one, "eth0") for one in ends if Port(one, "eth0") in here]
+    if len(there) < len(ends):
+        way = IN if rule.switch == SWITCH else OUT
+        there += sorted((one for one in here if one.interface == way), key=str)
+        there += [one for one in here if one.interface == TUNNEL]
+    for one in there:
+        if one.host not in (rule.targets[0].host if rule.targets else "", rule.source.host):
+            return one.name
+    return None
 
 
 def _with(

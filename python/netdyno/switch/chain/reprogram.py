@@ -57,8 +57,7 @@ class ReprogramReport:
         if self.datagrams.lost:
             return f"{self.datagrams.lost:,} of {self.datagrams.sent:,} datagrams were lost"
         if not self.verification.good:
-            odd = next(one for one in self.verification.directions if not one.good)
-            return f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}"
+            return self.verification.wrong
         return ""
 
     def document(self) -> dict[str, Any]:
@@ -131,4 +130,4 @@ def _key(rule: Rule) -> tuple[Any, ...]:
 
 
 def _old_packets(lab: ChainLab) -> int:
-    return sum(count for cookie, count in lab.switch.flow_packets().items() if cookie >= OLD)
+    return sum(count for cookie, count in lab.flow_packets().items() if cookie >= OLD)

@@ -165,6 +165,7 @@ def search(
                 for one in found
             ],
             "verified": [one.document() for one in proof.directions],
+            "tunnel": proof.tunnel.document() if proof.tunnel else None,
         }  # fmt: skip
         said = f"longest chain that holds: {longest} functions" if longest is not None else "no length holds"
         valid = all(one.values for one in found)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
 _NSH, _ETHERNET = b"\x89\x4f", 3
+TUNNEL = "tunnel"
+"""What is at fault where packets are not as they are to be between two switches."""
 Key = tuple[object, ...]
 """Tells a packet at every hop, whatever a NAT changes of its addresses and ports."""
 
@@ -25,6 +27,8 @@ class Sighting:
     """Whether the host of the port sent it."""
     tag: str = ""
     """Its encapsulation in words; empty: none."""
+    outer: str = ""
+    """The headers of its tunnel in words; empty: it is in none."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,9 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
     for place, step in enumerate(path[1:], 1):
         count = counts[step.port, step.sends]
         if count == sent:
+            other = next((one.outer for one in seen if _at(one, step) and one.outer != step.outer), None)
+            if other is not None:
+                return Fault(f"{step} it in {other or 'no tunnel'}, and not in {step.outer}", host=TUNNEL)
             seen_as = next((one.tag for one in seen if _at(one, step) and one.tag != step.tag), None)
             if seen_as is not None:
                 what = f"{step} it with {seen_as or 'no tag'}, and not with {step.tag or 'none'}"

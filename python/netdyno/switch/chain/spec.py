@@ -17,9 +17,10 @@ from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS
+from netdyno.switch.tunnel import REMOTE, SWITCH, ChainTunnel
 from netdyno.units import TIME
 
-ENDS = ("client", "server", "switch")
+ENDS = ("client", "server", SWITCH, REMOTE)
 MOST_VNFS, MOST_CLASSES = 128, 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 _WHY = {True: "has addresses of its own", False: "gets copies"}
@@ -112,6 +113,8 @@ class Chain(Config):
     """Driver of the switch, which must have flows."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the driver."""
+    tunnel: ChainTunnel | None = None
+    """The tunnel between the client's switch and the server's; default: both are on one switch."""
     controller: str = "static"
     """Who programs the switch: `static`, `embedded`, or `embedded:N` for N of which one is master."""
 
@@ -142,6 +145,7 @@ class Chain(Config):
             if not _NAME.fullmatch(name) or name in (*ENDS, REST):
                 raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
         self._functions()
+        self._sides()
         for name, chain in self.paths().items():
             if unknown := next((one for one in chain if one not in self.vnfs), None):
                 raise ValueError(f"the chain of {name} names {unknown[:80]!r}, which is not in vnfs")
@@ -174,6 +178,33 @@ class Chain(Config):
         hosts = Counter(host for name in self.vnfs for host in self.instances(name))
         if twice := [one for one, count in hosts.items() if count > 1]:
             raise ValueError(f"a replica and another function have the name {twice[0]}")
+
+    def _sides(self) -> None:
+        if self.tunnel is None:
+            return
+        if not DRIVERS[self.switch].tunnels:
+            raise ValueError(f"the switch {self.switch} has no tunnels; use ovs-netdev")
+        for name in self.tunnel.server_side:
+            if name not in self.vnfs:
+                raise ValueError(f"server_side names {name[:80]!r}, which is not in vnfs")
+            if self.vnfs[name].on_failure:
+                raise ValueError(f"{name} is at the server's switch, where failures are not watched")
+        for name, chain in self.paths().items():
+            sides = [one in self.tunnel.server_side for one in chain]
+            if sides != sorted(sides):
+                what = f"the chain of {name} passes the tunnel more than once"
+                raise ValueError(f"{what}: functions of server_side must come last")
+
+    def switches(self) -> tuple[str, ...]:
+        """Hosts of its switches: one, or two with a tunnel between them."""
+        return (SWITCH, REMOTE) if self.tunnel else (SWITCH,)
+
+    def switch_of(self, host: str) -> str:
+        """The host of the switch at which the client, the server or a host of a function is."""
+        if self.tunnel is None:
+            return SWITCH
+        far = host in ("server", REMOTE) or self.hosts().get(host) in self.tunnel.server_side
+        return REMOTE if far else SWITCH
 
     def instances(self, name: str) -> list[str]:
         """Hosts of a function: its own name, or those of its replicas."""

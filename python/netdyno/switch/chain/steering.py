@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from netdyno.switch.chain.spec import REST, Chain, Match
@@ -22,6 +22,7 @@ from netdyno.switch.openflow.action import (
     Select,
     SetNsh,
 )
+from netdyno.switch.tunnel import PORT, REMOTE, SWITCH, UNDERLAY, Outer, TunnelEnd
 
 CLIENT, SERVER = "client", "server"
 Direction = Literal["forward", "reverse"]
@@ -33,7 +34,7 @@ TAGGED = 2000
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a host: of a function, or of the client or server."""
+    """A port of a host: of a function, of the client or server, or a switch's end of a tunnel."""
 
     host: str
     interface: str
@@ -74,6 +75,10 @@ class Rule:
     mirrors: tuple[Port, ...] = ()
     tag: Tag | None = None
     """That packets have when they arrive."""
+    switch: str = SWITCH
+    """Host of the switch whose rule it is."""
+    outer: Outer | None = None
+    """Headers of the tunnel that it sends packets into."""
 
     def __str__(self) -> str:
         to = " or ".join(dict.fromkeys(map(str, self.targets))) or "nowhere"
@@ -94,6 +99,8 @@ class Step:
     """Whether it is a copy for a mirror."""
     tag: str = ""
     """Its encapsulation in words; empty: none."""
+    outer: str = ""
+    """The headers of its tunnel in words; empty: it is in none."""
 
     def __str__(self) -> str:
         return f"{self.port} {'sends' if self.sends else 'receives'}"
@@ -105,6 +112,11 @@ def port_names(chain: Chain) -> list[Port]:
     for host, name in chain.hosts().items():
         found += [Port(host, IN)] + [Port(host, OUT)] * (not chain.mirror(name))
     return found
+
+
+def underlay_ports(chain: Chain) -> list[Port]:
+    """Interfaces of the switches towards each other."""
+    return [Port(host, UNDERLAY) for host in chain.switches()] if chain.tunnel else []
 
 
 def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
@@ -127,14 +139,18 @@ def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
                     break
                 before = _tag(chain, 2 * place + way, edge.begins)
                 after = _tag(chain, 2 * place + way, edge.ends)
-                for source in edge.sources:
+                for source, part, had in _parts(chain, edge, before, after):
                     flow = Flow(
                         cookie=len(made) + 1, in_port=source.name,
-                        actions=_actions(edge, before, after, direction),
-                        match=_fields(match, direction) if before is None else _tag_fields(before),
-                        priority=priority if before is None else TAGGED,
+                        actions=_actions(part, had, after, direction),
+                        match=_fields(match, direction) if had is None else _tag_fields(had),
+                        priority=priority if had is None else TAGGED,
                     )  # fmt: skip
-                    made.append(Rule(flow, name, direction, source, edge.targets, edge.copies, after))
+                    here = chain.switch_of(source.host)
+                    made.append(
+                        Rule(flow, name, direction, source, part.targets, part.copies, after, here,
+                             _outer(chain, here, part))
+                    )  # fmt: skip
     return made
 
 
@@ -149,12 +165,20 @@ def expected(
     found: list[Step] = []
     source, tag = Port(CLIENT if direction == "forward" else SERVER, "eth0"), ""
     while (rule := ways.get(source)) is not None:
-        found.append(Step(source, sends=True, tag=tag))
+        if source.interface != PORT:
+            found.append(Step(source, sends=True, tag=tag))
         found += [Step(one, False, rule, copy=True) for one in rule.mirrors]
         if not rule.targets:
             break
         to = next((one for one in rule.targets if one.host in replicas), rule.targets[0])
         tag = str(rule.tag or "")
+        if rule.outer:
+            far = REMOTE if to.host == SWITCH else SWITCH
+            outer = str(rule.outer)
+            found.append(Step(Port(to.host, UNDERLAY), True, rule, tag=tag, outer=outer))
+            found.append(Step(Port(far, UNDERLAY), False, tag=tag, outer=outer))
+            source = Port(far, PORT)
+            continue
         found.append(Step(to, False, rule, tag=tag))
         source = Port(to.host, {IN: OUT, OUT: IN}.get(to.interface, to.interface))
         if to.host in (CLIENT, SERVER):
@@ -199,6 +223,35 @@ def _edges(
             sources = tuple(Port(one, out) for one in dict.fromkeys(hosts))
             copies, begins = [], at
     yield _Edge(sources, (Port(ends[1], "eth0"),), tuple(copies), begins)
+
+
+def _parts(
+    chain: Chain, edge: _Edge, before: Tag | None, after: Tag | None
+) -> Iterator[tuple[Port, _Edge, Tag | None]]:
+    """Sources of an edge with what the rule of each does, and the encapsulation that frames have there.
+
+    An edge from one switch to the other has a rule of each source that leads into the tunnel, and one rule
+    where it ends. Copies are taken at the switch of their mirror.
+    """
+    here = chain.switch_of(edge.sources[0].host)
+    last = (edge.targets or edge.copies)[-1:]
+    there = chain.switch_of(last[0].host) if last else here
+    if there == here:
+        yield from ((source, edge, before) for source in edge.sources)
+        return
+    copies = {
+        host: tuple(one for one in edge.copies if chain.switch_of(one.host) == host) for host in (here, there)
+    }
+    for source in edge.sources:
+        yield source, replace(edge, targets=(Port(here, PORT),), copies=copies[here]), before
+    yield Port(there, PORT), replace(edge, copies=copies[there]), after
+
+
+def _outer(chain: Chain, switch: str, edge: _Edge) -> Outer | None:
+    if chain.tunnel is None or not edge.targets or edge.targets[0].interface != PORT:
+        return None
+    end = TunnelEnd.of(chain.tunnel, switch)
+    return Outer(chain.tunnel.kind, chain.tunnel.key, end.local, end.remote)
 
 
 def _alive(chain: Chain, name: str, failed: Collection[str]) -> list[str]:

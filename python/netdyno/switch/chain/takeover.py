@@ -41,8 +41,7 @@ class TakeoverReport:
         if self.missing or self.excess:
             return f"flow entries are missing {self.missing} or too many {self.excess}"
         if not self.verification.good:
-            odd_way = next(one for one in self.verification.directions if not one.good)
-            return f"{odd_way.traffic} {odd_way.direction}: {odd_way.fault or odd_way.untested}"
+            return self.verification.wrong
         return ""
 
     def document(self) -> dict[str, Any]:
@@ -74,8 +73,7 @@ def run(
         raise Error("ND-104-83", what, at="--controllers", fix=fix)
     before = verifying.verify(lab)
     if not before.good:
-        odd = next(one for one in before.directions if not one.good)
-        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}", at="chain")
+        raise Error("ND-99-40", before.wrong, at="chain")
     takeovers: list[Takeover] = []
     talking = Connections(lab, connections, verifying.free_port(lab.chain))
     try:
@@ -91,6 +89,6 @@ def run(
             time.sleep(UNDISTURBED)
     finally:
         reports = talking.finish()
-    wanted, there = Counter(one.flow.cookie for one in lab.rules), Counter(lab.switch.flow_cookies())
+    wanted, there = Counter(one.flow.cookie for one in lab.rules), Counter(lab.flow_cookies())
     missing, excess = sorted((wanted - there).elements()), sorted((there - wanted).elements())
     return TakeoverReport(takeovers, reports, missing, excess, verifying.verify(lab))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import layout
+from netdyno.switch.chain import layout, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.replicas import Choices, disagreement
@@ -28,7 +28,9 @@ from netdyno.switch.chain.steering import (
     Step,
     expected,
     port_names,
+    underlay_ports,
 )
+from netdyno.switch.chain.underlay import TunnelReport
 from netdyno.system import namespace
 
 ROUNDS = 3
@@ -98,16 +100,27 @@ class Verification:
     seconds: float
     flows: Mapping[int, int]
     """Packets that the switch counted by each rule."""
+    tunnel: TunnelReport | None = None
+    """The tunnel between the switches, if there is one."""
 
     @property
     def good(self) -> bool:
         """Whether everything followed its path."""
-        return all(one.good for one in self.directions)
+        return all(one.good for one in self.directions) and not (self.tunnel and self.tunnel.fault)
+
+    @property
+    def wrong(self) -> str:
+        """The first departure in words; empty: everything is as it is to be."""
+        for one in self.directions:
+            if not one.good:
+                return f"{one.traffic} {one.direction} ({one.protocol}): {one.fault or one.untested}"
+        return str(self.tunnel.fault or "") if self.tunnel else ""
 
     @property
     def faults(self) -> list[Fault]:
         """The first departure of each class and direction."""
-        return [one.fault for one in self.directions if one.fault]
+        found = [one.fault for one in self.directions if one.fault]
+        return [*found, *[self.tunnel.fault] * bool(self.tunnel and self.tunnel.fault)]  # type: ignore[union-attr,list-item]
 
     @property
     def named(self) -> set[int]:
@@ -120,9 +133,9 @@ def verify(
 ) -> Verification:
     """Send packets of each class through the chain, and follow them."""
     began = time.monotonic()
-    captures = Captures(port_names(lab.chain), lab.network.namespace)
+    captures = Captures([*port_names(lab.chain), *underlay_ports(lab.chain)], lab.network.namespace)
     found: list[DirectionResult] = []
-    before = lab.switch.flow_packets()
+    before = lab.flow_packets()
     try:
         for traffic in lab.chain.paths():
             for protocol, talk in _conversations(lab, traffic):
@@ -136,9 +149,13 @@ def verify(
         raise Error(
             "ND-91-41", f"a part of the chain ended: {dead}", at="chain", fix="See its log in the folder"
         )
-    after = lab.switch.flow_packets()
+    after = lab.flow_packets()
     moved = {cookie: count - before.get(cookie, 0) for cookie, count in after.items()}
-    return Verification(found, time.monotonic() - began, moved)
+    tunnel = None
+    if lab.chain.tunnel:
+        through = all(one.good for one in found if one.traffic == REST and one.protocol == "udp")
+        tunnel = underlay.report(lab, free_port(lab.chain), through)
+    return Verification(found, time.monotonic() - began, moved, tunnel)
 
 
 def _rounds(
@@ -221,7 +238,9 @@ def _wrong(
         return Fault("it lets packets pass that it is to block", host=blocked)
     sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen)
     found = judge(steps, seen, sent)
-    return _located(lab, captures, one, steps, found) if found and found.excess else found
+    if found and found.excess:
+        return _located(lab, captures, one, steps, found)
+    return underlay.explained(lab, found) if found and lab.chain.tunnel else found
 
 
 def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault) -> Fault:
@@ -240,7 +259,7 @@ def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fau
         # an end may send it once more by itself
         sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
         if odd := judge(rest, seen, sent):
-            rule = next((step.rule for step in rest if step.rule and not step.copy), None)
+            rule = next((step.rule for step in rest[1:] if step.rule and not step.copy), None)
             found, low = Fault(odd.what, rule, excess=True), middle + 1
         else:
             high = middle - 1

@@ -20,6 +20,8 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, DutSite, Settings
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
+from netdyno.switch.tunnel import PORT as TUNNEL
+from netdyno.switch.tunnel import TunnelEnd
 from netdyno.system import namespace
 
 STATISTICS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
@@ -65,6 +67,8 @@ class Switch(Dut):
     """In a sentence."""
     openflow: ClassVar[bool] = False
     """Whether flows can be programmed."""
+    tunnels: ClassVar[bool] = False
+    """Whether it has tunnels to another switch."""
     most_ports: ClassVar[int | None] = None
     """Ports that it can have at most; None: as many as the kernel has interfaces."""
     Options: ClassVar[type[Settings]] = PortSettings
@@ -73,6 +77,8 @@ class Switch(Dut):
         super().__init__(place, options)
         self.ports: Sequence[str] = ()
         """Interfaces that it joins, once it is set up."""
+        self.tunnel: TunnelEnd | None = None
+        """Its end of a tunnel, once it has one; then it has a port `tunnel`."""
 
     @property
     def segments(self) -> bool:
@@ -96,7 +102,27 @@ class Switch(Dut):
     @property
     def numbers(self) -> Mapping[str, int]:
         """OpenFlow's number of each port."""
-        return {port: number for number, port in enumerate(self.ports, 1)}
+        every = (*self.ports, *[TUNNEL] * (self.tunnel is not None))
+        return {port: number for number, port in enumerate(every, 1)}
+
+    def join(self, end: TunnelEnd) -> None:
+        """Have an end of a tunnel to another switch as a further port. Raises Error."""
+        raise Error(
+            "ND-104-80",
+            f"{self.driver} has no tunnels",
+            at=self.place.at,
+            fix="Use Open vSwitch in user space, such as ovs-netdev",
+        )
+
+    def await_joined(self) -> None:
+        """Wait until the other end of its tunnel answers over the underlay. Raises Error."""
+
+    def tunnel_options(self) -> dict[str, str]:
+        """Settings that its end of the tunnel has now, by name."""
+        return {}
+
+    def change_tunnel(self, options: Mapping[str, str]) -> None:
+        """Give its end of the tunnel other settings, for a test of faults."""
 
     def check_ports(self, flow: Flow) -> None:
         """Raises if a flow names a port that it does not have."""

@@ -6,16 +6,18 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import has
+from netdyno.switch.driver import ovs_tunnel
 from netdyno.switch.driver.base import Flow, PortSettings, Switch, remove_interfaces
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
+from netdyno.switch.tunnel import TunnelEnd
 from netdyno.system import namespace
 
 BRIDGE = "br0"
@@ -36,6 +38,7 @@ class Ovs(Switch):
     """A private Open vSwitch with one bridge, that speaks OpenFlow 1.3."""
 
     openflow: ClassVar[bool] = True
+    tunnels: ClassVar[bool] = True
     datapath: ClassVar[str] = "netdev"
     Options = Options
     _daemon: OvsDaemon | None = None
@@ -100,6 +103,24 @@ class Ovs(Switch):
                 what = f"the port {port} cannot be opened: {error or made.words() or 'no reason is known'}"
                 raise Error("ND-92-60", what, at=self.place.at, fix=PORT_FIX)
 
+    def join(self, end: TunnelEnd) -> None:
+        if self.segments:
+            fix = "Leave out --segments and the option tso"
+            raise Error("ND-104-80", "tunnels carry no segments beyond the MTU", at=self.place.at, fix=fix)
+        ovs_tunnel.join(self._running(), BRIDGE, self.datapath, end, len(self.ports) + 1)
+        self.tunnel = end
+
+    def await_joined(self) -> None:
+        if self.tunnel:
+            ovs_tunnel.await_other(self._running(), self.tunnel)
+
+    def tunnel_options(self) -> dict[str, str]:
+        return ovs_tunnel.options(self._running())
+
+    def change_tunnel(self, options: Mapping[str, str]) -> None:
+        ovs_tunnel.change(self._running(), dict(options))
+        self.settle()
+
     def program(self, flows: Sequence[Flow]) -> None:
         """In one bundle: packets meet either all the old flows or all the new ones.
 
@@ -154,7 +175,7 @@ class Ovs(Switch):
 
     def counters(self) -> dict[str, float]:
         """Of each port, by its name in the namespace, and what the switch itself dropped."""
-        return parse_ports(self._running().ofctl("dump-ports", BRIDGE), self.ports)
+        return parse_ports(self._running().ofctl("dump-ports", BRIDGE), list(self.numbers))
 
     def connect(self, *targets: str) -> None:
         made = self._running()
@@ -192,12 +213,12 @@ class Ovs(Switch):
 
     def teardown(self) -> None:
         daemon, self._daemon = self._daemon, None
-        self.process = None
+        self.process, self.tunnel = None, None
         try:
             if daemon:
                 daemon.stop()
                 # its taps are made to stay: one that was killed has left them
-                left = (BRIDGE, f"ovs-{self.datapath}")
+                left = (BRIDGE, f"ovs-{self.datapath}", ovs_tunnel.UNDER)
                 with contextlib.suppress(OSError):
                     namespace.inside(daemon.namespace, lambda: remove_interfaces(*left))
         finally:
@@ -254,6 +275,11 @@ class OvsKernel(Ovs):
     driver: ClassVar[str] = "ovs-kernel"
     about: ClassVar[str] = "Open vSwitch's datapath in the kernel"
     datapath: ClassVar[str] = "system"
+    tunnels: ClassVar[bool] = False
+
+    def join(self, end: TunnelEnd) -> None:
+        # the tunnels of its datapath are other modules of the kernel, and have no underlay bridge
+        Switch.join(self, end)
 
     @property
     def segments(self) -> bool:

@@ -14,11 +14,14 @@ from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
-from netdyno.switch.chain import layout, steering
+from netdyno.switch import tunnel as reading
+from netdyno.switch.chain import layout, steering, underlay
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
-from netdyno.switch.chain.spec import Chain, load
+from netdyno.switch.chain.sight import TUNNEL
+from netdyno.switch.chain.spec import Chain, checked, load
+from netdyno.switch.chain.underlay import TunnelReport
 from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
@@ -36,23 +39,38 @@ ControllerName = Annotated[
 ]
 
 
-def loaded(file: Path, controller: str | None) -> Chain:
-    """The chain of a file, with another controller if one is named."""
+TunnelText = Annotated[
+    str | None,
+    typer.Option(
+        "--tunnel",
+        help="Tunnel between the client's switch and the server's: vxlan, geneve or gre with "
+        "key=42,mtu=1500,host_mtu=1450 and the underlay's path, like delay=20ms; default: as in FILE.",
+        metavar="TUNNEL",
+    ),
+]
+
+
+def loaded(file: Path, controller: str | None, tunnel: str | None = None) -> Chain:
+    """The chain of a file, with another controller or tunnel if one is named."""
     chain = load(file)
-    if controller is None:
-        return chain
-    parse(controller, "--controller")
-    return chain.model_copy(update={"controller": controller})
+    if controller is not None:
+        parse(controller, "--controller")
+        chain = chain.model_copy(update={"controller": controller})
+    if tunnel is not None:
+        sides = chain.tunnel.server_side if chain.tunnel else []
+        wanted = {**reading.read(tunnel), "server_side": sides}
+        chain = checked({**chain.model_dump(), "tunnel": wanted}, "--tunnel")
+    return chain
 
 
-def show(file: ChainFile, as_json: Json = False) -> None:
+def show(file: ChainFile, tunnel: TunnelText = None, as_json: Json = False) -> None:
     """Show a chain: paths of its classes, functions with their addresses, rules of the switch.
 
     Nothing is started, and no root is needed.
 
         netdyno chain show examples/chain.yaml
     """
-    chain = load(file)
+    chain = loaded(file, None, tunnel)
     rules = steering.rules(chain)
     known = layout.addresses(chain)
     if as_json:
@@ -111,6 +129,7 @@ def verify(
         ),
     ] = verifying.ROUNDS,
     controller: ControllerName = None,
+    tunnel: TunnelText = None,
     as_json: Json = False,
 ) -> None:
     """Set a chain up, and prove that packets of each class follow their path both ways, in order, once.
@@ -124,29 +143,40 @@ def verify(
         sudo netdyno chain verify examples/chain.yaml --mutate
 
         sudo netdyno chain verify examples/chain.yaml --controller embedded
+
+        sudo netdyno chain verify examples/chain.yaml --tunnel vxlan,key=7,delay=20ms
     """
-    chain = loaded(file, controller)
+    chain = loaded(file, controller, tunnel)
     need_root()
     put_back()
     missed: list[str] = []
+    broken: list[dict[str, object]] = []
+
+    def note(mutant: str, seen: Verification, right: bool) -> None:
+        faults = [str(one) for one in seen.faults]
+        broken.append({"mutant": mutant, "named": sorted(seen.named), "right": right, "faults": faults})
+        if not right:
+            missed.append(mutant)
+        places = ", ".join(map(str, sorted(seen.named))) or next((one.host for one in seen.faults), "nothing")
+        console.note(f"{mutant}: {'named' if right else 'NOT named'} ({places})")
+
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
         found = verifying.verify(lab, rounds)
-        broken: list[dict[str, object]] = []
         if mutate and found.good:
             for one in mutants(lab.rules):
                 lab.program(one.rules)
                 seen = verifying.verify(lab, 1)
-                named = bool(seen.named) and seen.named <= one.changed
-                broken.append({"mutant": one.name, "named": sorted(seen.named), "right": named})
-                if not named:
-                    missed.append(one.name)
-                console.note(f"{one.name}: {'named' if named else 'NOT named'} {sorted(seen.named)}")
+                note(one.name, seen, bool(seen.named) and seen.named <= one.changed)
             lab.program(lab.rules)
+            for name in underlay.mutants(lab):
+                seen = verifying.verify(lab, 1)
+                note(name, seen, not seen.named and any(one.host == TUNNEL for one in seen.faults))
     if as_json:
         console.document({
             "good": found.good and not missed, "seconds": found.seconds,
             "directions": [one.document() for one in found.directions],
             "flows": {str(k): v for k, v in found.flows.items()}, "mutants": broken,
+            "tunnel": found.tunnel.document() if found.tunnel else None,
         })  # fmt: skip
     else:
         report(found)
@@ -156,9 +186,7 @@ def verify(
         if mutate and found.good:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
     if not found.good:
-        odd = next(one for one in found.directions if not one.good)
-        what = str(odd.fault) if odd.fault else odd.untested
-        raise Error("ND-99-40", f"{odd.traffic} {odd.direction} ({odd.protocol}): {what}", at=str(file))
+        raise Error("ND-99-40", found.wrong, at=str(file))
     if missed:
         raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
 
@@ -173,7 +201,19 @@ def report(found: Verification) -> None:
     console.table(
         ("class", "direction", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s"
     )
+    if found.tunnel:
+        console.line(said(found.tunnel))
     sys.stdout.flush()
+
+
+def said(found: TunnelReport) -> str:
+    """A tunnel in a line: its headers and MTU."""
+    sizes = [f"{size:,}" if size else "none" for size in found.mtu.values()]
+    largest = sizes[0] if sizes[0] == sizes[1] else f"{sizes[0]}, in reverse {sizes[1]}"
+    return (
+        f"{found.name}: headers of {found.headers} bytes, underlay MTU {found.underlay_mtu:,}; "
+        f"largest packet that passes: {largest} bytes; hosts send up to {found.host_mtu:,}"
+    )
 
 
 def _verdict(one: DirectionResult) -> str:
@@ -186,7 +226,10 @@ def hops(one: DirectionResult) -> str:
     """`client → firewall → nat → server`, as far as packets were seen."""
     seen: list[str] = []
     for step in one.steps:
-        host = step.port.host + (" (copy)" if step.copy else "")
+        if step.outer and not step.sends:
+            continue
+        host = f"[{' '.join(step.outer.split()[:2])}]" if step.outer else step.port.host
+        host += " (copy)" if step.copy else ""
         if one.counts.get(str(step)) and (not seen or seen[-1] != host):
             seen.append(host)
     shared = {

@@ -15,7 +15,7 @@ from netdyno.lab.topology import need_root
 from netdyno.switch.chain import reprogram as reprogramming
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.reprogram import Change, ReprogramReport
-from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
+from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded, report
 from netdyno.system.interrupt import Interrupts
 
 
@@ -26,6 +26,7 @@ def reprogram(
         typer.Option(help="Changes.", metavar="N", parser=values.whole("--times", 1, 10_000)),
     ] = 8,
     controller: ControllerName = None,
+    tunnel: TunnelText = None,
     as_json: Json = False,
 ) -> None:
     """Change the length of a chain while packets pass it, and count what is lost.
@@ -39,7 +40,7 @@ def reprogram(
 
         sudo netdyno chain reprogram examples/chain-bridges.yaml --controller embedded
     """
-    chain = loaded(file, controller)
+    chain = loaded(file, controller, tunnel)
     need_root()
     put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:

@@ -17,7 +17,7 @@ from netdyno.lab.topology import need_root
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
-from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded, report
+from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded, report
 from netdyno.switch.verbs.compare import Progress, assignments, show_arms, way
 from netdyno.system.interrupt import Interrupts
 
@@ -50,6 +50,7 @@ def run(
         ),
     ] = 0.05,
     controller: ControllerName = None,
+    tunnel: TunnelText = None,
     seed: Annotated[
         int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
     ] = 1,
@@ -68,7 +69,7 @@ def run(
     """
     spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
     wanted = ChainRequest(
-        loaded(file, controller),
+        loaded(file, controller, tunnel),
         file.stem,
         spec,
         repeat=repeat,

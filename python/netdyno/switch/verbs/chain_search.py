@@ -16,7 +16,7 @@ from netdyno.stats.estimate import mean
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
-from netdyno.switch.verbs.chain import ChainFile, ControllerName, loaded
+from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded
 from netdyno.switch.verbs.compare import assignments, way
 from netdyno.system.interrupt import Interrupts
 
@@ -49,6 +49,7 @@ def search(
         ),
     ] = 0.05,
     controller: ControllerName = None,
+    tunnel: TunnelText = None,
     seed: Annotated[
         int, typer.Option(help="Seed of the trials.", metavar="N", parser=values.whole("--seed", 0))
     ] = 1,
@@ -66,7 +67,7 @@ def search(
     """
     spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
     wanted = SearchRequest(
-        loaded(file, controller), file.stem, spec, target, repeat, level, seed, fresh
+        loaded(file, controller, tunnel), file.stem, spec, target, repeat, level, seed, fresh
     )  # fmt: skip
     need_root()
     put_back()

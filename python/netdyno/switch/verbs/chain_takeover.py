@@ -16,7 +16,7 @@ from netdyno.switch.chain import takeover as takeovers
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.takeover import How, TakeoverReport
 from netdyno.switch.controller.embedded import MOST
-from netdyno.switch.verbs.chain import ChainFile, loaded, report
+from netdyno.switch.verbs.chain import ChainFile, TunnelText, loaded, report
 from netdyno.system.interrupt import Interrupts
 
 
@@ -55,6 +55,7 @@ def takeover(
             parser=values.one_of("--how", "kill", "partition"),
         ),
     ] = "kill",
+    tunnel: TunnelText = None,
     as_json: Json = False,
 ) -> None:
     """Kill the master of a chain's controllers or cut it off, and check that nothing is lost.
@@ -73,7 +74,7 @@ def takeover(
     if how == "kill" and kills >= controllers:
         fix = f"Use --controllers {kills + 1} or more"
         raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
-    chain = loaded(file, f"embedded:{controllers}")
+    chain = loaded(file, f"embedded:{controllers}", tunnel)
     need_root()
     put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:

@@ -24,6 +24,7 @@ from netdyno.stats.comparison import Finding, Verdict
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
+from netdyno.switch import tunnel as tunnels
 from netdyno.switch.bench import Spec
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.system.interrupt import Interrupts
@@ -46,6 +47,14 @@ def compare(
     path: Annotated[
         str | None,
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
+    ] = None,
+    tunnel: Annotated[
+        str | None,
+        typer.Option(
+            help="Two switches of each kind, joined by a tunnel: vxlan, geneve or gre, with "
+            "key=42,mtu=1500,host_mtu=1450 and the underlay's path, like delay=20ms.",
+            metavar="TUNNEL",
+        ),
     ] = None,
     repeat: Annotated[
         int,
@@ -104,6 +113,8 @@ def compare(
 
         sudo netdyno switch compare linux-bridge ovs-afxdp --set seconds=60 --repeat 10 --html report.html
 
+        sudo netdyno switch compare ovs-netdev ovs-afxdp --tunnel vxlan,delay=20ms
+
         sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
     """
     if not 2 <= len(switches) <= comparing.MOST_ARMS:
@@ -119,6 +130,7 @@ def compare(
             path=way(path),
             segments=segments,
             mtu=mtu,
+            tunnel=tunnels.checked(tunnel) if tunnel else None,
         ),
         repeat=repeat, spare=spare, level=level, matters=matters, seed=seed, metrics=metric or (),
         name=name, fresh=fresh,

@@ -1,0 +1,96 @@
+"""An end of a tunnel at a private Open vSwitch: the underlay's bridge, and the tunnel's port."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import time
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.lab.node import add_address
+from netdyno.switch.driver.ovs_daemon import OvsDaemon
+from netdyno.switch.tunnel import PORT, PREFIX, TunnelEnd
+from netdyno.system import namespace
+
+UNDER = "under0"
+"""The bridge of the underlay. Its interface has the endpoint's address: the datapath finds the way by it."""
+DISCARD = 9
+PATIENCE = 30.0
+"""Seconds in which the other end must answer."""
+
+
+def join(made: OvsDaemon, bridge: str, datapath: str, end: TunnelEnd, number: int) -> None:
+    """Make it, with this OpenFlow port number. Raises Error."""
+    options = [f"options:{key}={value}" for key, value in end.options().items()]
+    made.vsctl("add-br", UNDER, "--", "set", "bridge", UNDER, f"datapath_type={datapath}",
+               "--", "add-port", UNDER, end.interface)  # fmt: skip
+    namespace.inside(made.namespace, lambda: _up(f"{end.local}/{PREFIX}"))
+    made.vsctl("add-port", bridge, PORT, "--", "set", "interface", PORT, f"type={end.tunnel.kind}",
+               f"ofport_request={number}", *options)  # fmt: skip
+    seen = made.interfaces()
+    for name in (end.interface, PORT):
+        of, error = seen.get(name, (None, "it is not there"))
+        if error or (name == PORT and of != number):
+            why = error or made.words() or "no reason is known"
+            raise Error("ND-92-63", f"the tunnel {end.tunnel} cannot be made: {name}: {why}", at=made.at)
+
+
+def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
+    """Wait until the other end answers over the underlay, and the switch knows its Ethernet address.
+
+    Raises Error that says what is missing.
+    """
+    until, answered = time.monotonic() + PATIENCE, False
+    while time.monotonic() < until:
+        answered = answered or namespace.inside(made.namespace, lambda: _answers(end.remote))
+        if answered and re.search(
+            rf"^{re.escape(end.remote)}\s", made.appctl("tnl/neigh/show"), re.MULTILINE
+        ):
+            return
+        if answered:
+            time.sleep(0.02)
+    what = (
+        f"the other end of the tunnel, {end.remote}, does not answer over the underlay within {PATIENCE:g} s"
+    )
+    if answered:
+        what = f"the switch does not learn the Ethernet address of the tunnel's other end, {end.remote}"
+    raise Error("ND-92-63", what, at=made.at, fix="See the underlay's `path`: it may lose all packets")
+
+
+def options(made: OvsDaemon) -> dict[str, str]:
+    """Options that the tunnel's port has now."""
+    said = made.vsctl("get", "interface", PORT, "options")
+    return dict(re.findall(r'(\w+)="?([^",}]+)"?', said))
+
+
+def change(made: OvsDaemon, wanted: dict[str, str]) -> None:
+    """Give the tunnel's port other options."""
+    made.vsctl("set", "interface", PORT, *(f"options:{key}={value}" for key, value in wanted.items()))
+
+
+def _up(address: str) -> None:
+    from ipaddress import ip_interface
+
+    # a large library, of which most commands need nothing
+    from pyroute2 import IPRoute
+
+    with IPRoute() as ip:
+        work: Any = ip
+        index = work.link_lookup(ifname=UNDER)[0]
+        add_address(work, index, ip_interface(address))
+        work.link("set", index=index, state="up")
+
+
+def _answers(remote: str) -> bool:
+    """Whether a datagram to a port where nobody listens is refused there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.settimeout(0.3)
+        try:
+            probe.connect((remote, DISCARD))
+            probe.send(b"")
+            probe.recv(1)
+        except OSError as e:
+            return e.errno == errno.ECONNREFUSED
+    return False

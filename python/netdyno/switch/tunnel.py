@@ -1,0 +1,183 @@
+"""Tunnels between two switches: their description, and their headers on the underlay; pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from netdyno import config
+from netdyno.config import Config, parse_text
+from netdyno.errors import Error
+from netdyno.lab import impairment
+
+Kind = Literal["vxlan", "geneve", "gre"]
+SWITCH, REMOTE = "switch", "switch_remote"
+"""Hosts of the switches: the client's, and the server's at the far end of the tunnel."""
+UNDERLAY, PORT = "underlay", "tunnel"
+"""Interface of each switch towards the other, and the port of the tunnel on it."""
+ADDRESSES = {SWITCH: "198.19.0.1", REMOTE: "198.19.0.2"}
+"""Tunnel endpoints (RFC 2544 appendix C.2.2)."""
+PREFIX = 24
+HOST_MTU, LEAST_MTU = 1500, 576
+_ETHERNET, _IPV4, _UDP = 14, 20, 8
+HEADERS: Mapping[Kind, int] = {
+    "vxlan": _IPV4 + _UDP + 8 + _ETHERNET,
+    "geneve": _IPV4 + _UDP + 8 + _ETHERNET,
+    "gre": _IPV4 + 8 + _ETHERNET,
+}
+"""Bytes of an underlay packet before the IP packet of a host: RFC 7348, RFC 8926, RFC 2890."""
+IP_MTU_DISCOVER, PROBE = 10, 3
+"""Option of a socket: do not fragment, and ignore what the kernel knows of the path. See ip(7)."""
+_KEYS = {"vxlan": 24, "geneve": 24, "gre": 32}
+"""Bits of the virtual network identifier (VNI), or of the GRE key."""
+_VXLAN_PORT, _GENEVE_PORT, _GRE = 4789, 6081, 47
+_TRANSPARENT_ETHERNET = 0x6558
+
+
+class Tunnel(Config):
+    """A tunnel over IPv4 between two switches."""
+
+    kind: Kind
+    """`vxlan`, `geneve` or `gre` (with Ethernet frames inside)."""
+    key: int = Field(default=42, ge=0)
+    """Virtual network identifier (VNI), or GRE key."""
+    mtu: int = Field(default=1500, ge=700, le=9000)
+    """Largest packet on the underlay, bytes."""
+    host_mtu: int | None = Field(default=None, ge=LEAST_MTU, le=HOST_MTU)
+    """Largest packet that client and server send, bytes; default: the largest that fits."""
+    path: str | dict[str, Any] | None = None
+    """How the underlay treats packets, as in `netdyno impair`; default: a plain cable."""
+
+    @model_validator(mode="after")
+    def _key(self) -> Tunnel:
+        bits = _KEYS[self.kind]
+        if self.key >= 1 << bits:
+            raise ValueError(f"a key of {self.kind} has {bits} bits: {self.key} is too large")
+        return self
+
+    def room(self, more: int = 0) -> int:
+        """Largest packet of a host that fits, if frames have so many more bytes of headers."""
+        return self.mtu - HEADERS[self.kind] - more
+
+    def hosts(self, more: int = 0) -> int:
+        """Largest packet that hosts send."""
+        return self.host_mtu or min(HOST_MTU, self.room(more))
+
+    def __str__(self) -> str:
+        return f"{NAMES[self.kind]} {self.key}"
+
+
+NAMES: Mapping[Kind, str] = {"vxlan": "VXLAN", "geneve": "Geneve", "gre": "GRE"}
+
+
+class ChainTunnel(Tunnel):
+    """A tunnel of a chain: the server and some functions are on a second switch behind it."""
+
+    server_side: list[str] = Field(default_factory=list)
+    """Functions at the server's switch; the others are at the client's."""
+
+    @field_validator("server_side")
+    @classmethod
+    def _once(cls, value: list[str]) -> list[str]:
+        if twice := next((one for one in value if value.count(one) > 1), None):
+            raise ValueError(f"{twice[:80]!r} is there twice")
+        return value
+
+
+def read(text: str, at: str = "--tunnel") -> dict[str, Any]:
+    """`vxlan,key=7,mtu=1600,delay=20ms,loss=0.1%` or `geneve,path=wan` as a description."""
+    kind, *parts = (part.strip() for part in text.split(","))
+    found: dict[str, Any] = {"kind": kind}
+    path: list[str] = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals or not value:
+            raise Error("ND-104-04", f"{part!r} says nothing of a tunnel", at=at, fix=_FIX)
+        if key in impairment.KEYS:
+            path.append(part)
+        else:
+            found[key] = value if key == "path" else parse_text(value, at)
+    if path:
+        if "path" in found:
+            raise Error("ND-104-04", f"{path[0]!r} and a preset are both given", at=at, fix=_FIX)
+        said = impairment.words(",".join(path), at)
+        found["path"] = impairment.changed({}, dict.fromkeys(impairment.WAYS, said))
+    checked(found, at)
+    return found
+
+
+def checked(given: str | Mapping[str, Any], at: str = "--tunnel") -> Tunnel:
+    """A tunnel from its description, or from the words that `read` takes."""
+    plain = read(given, at) if isinstance(given, str) else dict(given)
+    return config.check(Tunnel, plain, "ND-104-85", at)
+
+
+_FIX = "Write it like vxlan,key=42,mtu=1500,delay=20ms"
+
+
+@dataclass(frozen=True)
+class TunnelEnd:
+    """An end of a tunnel at a switch."""
+
+    tunnel: Tunnel
+    local: str
+    remote: str
+    interface: str = UNDERLAY
+    """Of the switch's namespace, towards the other end."""
+
+    @staticmethod
+    def of(tunnel: Tunnel, host: str) -> TunnelEnd:
+        """That of the client's or the server's switch."""
+        other = REMOTE if host == SWITCH else SWITCH
+        return TunnelEnd(tunnel, ADDRESSES[host], ADDRESSES[other])
+
+    def options(self) -> dict[str, str]:
+        """Options of Open vSwitch's port."""
+        return {"remote_ip": self.remote, "local_ip": self.local, "key": str(self.tunnel.key)}
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Headers that a tunnel put around a frame."""
+
+    kind: Kind
+    key: int
+    source: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"{NAMES[self.kind]} {self.key} {self.source} → {self.to}"
+
+
+def unwrapped(frame: bytes) -> tuple[Outer, bytes] | None:
+    """The tunnel's headers of a frame on the underlay, and the frame inside; None: it has none."""
+    if len(frame) < _ETHERNET + _IPV4 or frame[12:14] != b"\x08\x00":
+        return None
+    at = _ETHERNET + (frame[_ETHERNET] & 15) * 4
+    source, to = (str(IPv4Address(frame[start : start + 4])) for start in (26, 30))
+    if frame[23] == _GRE and len(frame) >= at + 4:
+        flags, inner = struct.unpack_from("!HH", frame, at)
+        if inner != _TRANSPARENT_ETHERNET or flags & 0x4007:
+            return None
+        start = at + 4 + 4 * bool(flags & 0x8000)
+        key = 0
+        if flags & 0x2000:
+            if len(frame) < start + 4:
+                return None
+            (key,) = struct.unpack_from("!I", frame, start)
+            start += 4
+        return Outer("gre", key, source, to), frame[start + 4 * bool(flags & 0x1000) :]
+    if frame[23] != 17 or len(frame) < at + 16:
+        return None
+    (port,) = struct.unpack_from("!H", frame, at + 2)
+    key = struct.unpack_from("!I", frame, at + 12)[0] >> 8
+    if port == _VXLAN_PORT and frame[at + 8] & 0x08:
+        return Outer("vxlan", key, source, to), frame[at + 16 :]
+    if port == _GENEVE_PORT and frame[at + 10 : at + 12] == b"\x65\x58":
+        return Outer("geneve", key, source, to), frame[at + 16 + (frame[at + 8] & 0x3F) * 4 :]
+    return None

@@ -1,0 +1,194 @@
+"""Tunnels between two switches: descriptions, headers, rules, and proof over real packets that faults are named."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.switch import tunnel
+from netdyno.switch.chain import layout, steering, underlay
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.mutate import Mutant, mutants
+from netdyno.switch.chain.sight import TUNNEL
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.verify import verify
+from netdyno.switch.driver import DRIVERS
+from netdyno.switch.tunnel import Outer, unwrapped
+
+from ..conftest import root
+
+PLAIN: dict[str, Any] = {
+    "vnfs": {"a": {"kind": "bridge"}, "look": {"kind": "dpi"}, "b": {"kind": "bridge"}},
+    "chain": ["a", "look", "b"],
+    "tunnel": {"kind": "geneve", "key": 9, "server_side": ["look", "b"]},
+}
+
+
+def chain(**more: Any) -> dict[str, Any]:
+    return {**PLAIN, **more}
+
+
+# ------------------------------------------------------------------------------------ description
+
+
+def test_words_of_a_tunnel() -> None:
+    found = tunnel.checked("vxlan,key=7,mtu=1600,delay=20ms,loss=0.1%")
+    assert (str(found), found.mtu, found.room(), found.hosts()) == ("VXLAN 7", 1600, 1550, 1500)
+    assert isinstance(found.path, dict) and found.path["b_to_a"]["loss"] == {"independent": "0.1%"}
+    assert tunnel.checked("gre,path=lte").path == "lte"
+    assert tunnel.checked("geneve").hosts() == 1450 and tunnel.checked("geneve").hosts(22) == 1428
+    assert tunnel.checked("gre,key=4294967295").key == (1 << 32) - 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xlan",
+        "vxlan,7",
+        "vxlan,foo=1",
+        "vxlan,key=16777216",
+        "vxlan,mtu=600",
+        "gre,path=lte,delay=1ms",
+        "vxlan,host_mtu=1501",
+    ],
+)
+def test_wrong_words_are_told(text: str) -> None:
+    with pytest.raises(Error) as wrong:
+        tunnel.checked(text)
+    assert wrong.value.code in ("ND-104-85", "ND-104-04") and "--tunnel" in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"tunnel": {"kind": "vxlan", "server_side": ["a"]}}, "more than once"),
+        ({"tunnel": {"kind": "vxlan", "server_side": ["c"]}}, "not in vnfs"),
+        ({"tunnel": {"kind": "vxlan", "server_side": ["b", "b"]}}, "twice"),
+        ({"vnfs": PLAIN["vnfs"] | {"b": {"kind": "bridge", "on_failure": "open"}}}, "not watched"),
+        ({"switch": "ovs-kernel"}, "no tunnels"),
+        ({"vnfs": PLAIN["vnfs"] | {"switch_remote": {"kind": "bridge"}}}, "cannot be a name"),
+    ],
+)
+def test_a_chain_that_cannot_have_its_tunnel(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error) as wrong:
+        checked(chain(**more), "x")
+    assert wrong.value.code == "ND-104-82" and words in str(wrong.value) + str(wrong.value.all)
+
+
+def test_an_edge_through_the_tunnel_has_a_rule_at_each_switch() -> None:
+    """Copies are taken where their mirror is."""
+    made = checked(chain(steering="vlan"), "x")
+    rules = [one for one in steering.rules(made) if one.direction == "forward"]
+    assert [(one.switch, str(one.source), str(one.targets[0])) for one in rules] == [
+        ("switch", "client", "a.in"), ("switch", "a.out", "switch.tunnel"),
+        ("switch_remote", "switch_remote.tunnel", "b.in"), ("switch_remote", "b.out", "server"),
+    ]  # fmt: skip
+    assert [len(one.mirrors) for one in rules] == [0, 0, 1, 0]
+    assert dict(rules[2].flow.match) == {"dl_vlan": "101"}
+    assert layout.host_mtu(made) == 1446, "the VLAN tag goes through the tunnel, too"
+    steps = steering.expected(steering.rules(made), "default", "forward")
+    inside = [str(one) for one in steps if one.outer]
+    assert inside == ["switch.underlay sends", "switch_remote.underlay receives"]
+    assert steps[4].outer == "Geneve 9 198.19.0.1 → 198.19.0.2" and steps[4].tag == "VLAN 101"
+
+
+# ---------------------------------------------------------------------------------------- headers
+
+INNER = bytes(12) + b"\x08\x00" + b"inside"
+
+
+def outer(protocol: int, rest: bytes) -> bytes:
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(rest), 0, 0, 64, protocol, 0,
+                     socket.inet_aton("198.19.0.1"), socket.inet_aton("198.19.0.2"))  # fmt: skip
+    return bytes(12) + b"\x08\x00" + ip + rest
+
+
+def udp(port: int, rest: bytes) -> bytes:
+    return outer(17, struct.pack("!HHHH", 5000, port, 8 + len(rest), 0) + rest)
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "key"),
+    [
+        (udp(4789, struct.pack("!II", 0x08000000, 7 << 8) + INNER), "vxlan", 7),
+        (udp(6081, struct.pack("!HHI", 0, 0x6558, 0xFFFFFF00) + INNER), "geneve", 0xFFFFFF),
+        (udp(6081, struct.pack("!HHI", 0x0100, 0x6558, 9 << 8) + b"opti" + INNER), "geneve", 9),
+        (outer(47, struct.pack("!HHI", 0x2000, 0x6558, 5) + INNER), "gre", 5),
+        (outer(47, struct.pack("!HHIII", 0xB000, 0x6558, 0, 5, 1) + INNER), "gre", 5),
+        (outer(47, struct.pack("!HH", 0, 0x6558) + INNER), "gre", 0),
+    ],
+)
+def test_headers_of_tunnels_are_read(frame: bytes, kind: Any, key: int) -> None:
+    assert unwrapped(frame) == (Outer(kind, key, "198.19.0.1", "198.19.0.2"), INNER)
+    for end in range(len(frame) - len(INNER)):
+        cut = unwrapped(frame[:end])
+        assert cut is None or len(cut[1]) == 0, "what is cut short holds no frame"
+
+
+def test_other_frames_are_in_no_tunnel() -> None:
+    for frame in (INNER, udp(53, bytes(40)), udp(4789, bytes(16)), outer(47, b"\0\0\x08\0" + INNER), b""):
+        assert unwrapped(frame) is None
+
+
+# ------------------------------------------------------------------------------------ real packets
+
+
+@pytest.fixture
+def needs_ovs() -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+
+
+@root
+@pytest.mark.parametrize(
+    "kind",
+    ["geneve", pytest.param("vxlan", marks=pytest.mark.long), pytest.param("gre", marks=pytest.mark.long)],
+)
+def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None, kind: str) -> None:
+    """Outer headers are captured both ways; a wrong key, endpoint or MTU at either end is the tunnel's fault."""
+    plain = chain(steering="vlan", tunnel={**PLAIN["tunnel"], "kind": kind}, controller="embedded")
+    with ChainLab(checked(plain, "x")) as lab:
+        found = verify(lab)
+        assert found.good, found.wrong
+        for one in found.directions:
+            inside = [step for step in one.steps if step.outer]
+            assert len(inside) == 2 and all(one.counts[str(step)] == one.packets for step in inside)
+        room = 1500 - tunnel.HEADERS[plain["tunnel"]["kind"]] - layout.VLAN
+        assert found.tunnel and found.tunnel.host_mtu == room
+        # hosts' packets of the default class arrive at the client without their tag
+        assert all(
+            size is not None and room <= size <= room + layout.VLAN for size in found.tunnel.mtu.values()
+        )
+        wrong = []
+        for name in underlay.mutants(lab):
+            # a packet that a busy machine loses looks like another fault: then once more
+            tries = []
+            for _ in range(3):
+                seen = verify(lab, 1)
+                tries.append([str(one) for one in seen.faults])
+                if not seen.named and any(one.host == TUNNEL for one in seen.faults):
+                    break
+            else:
+                wrong.append((name, tries))
+        assert not wrong
+        kinds: dict[str, Mutant] = {one.name.split()[0]: one for one in mutants(lab.rules)}
+        assert {"delete", "misdirect", "duplicate", "wrong", "tag"} <= set(kinds)
+        for one in mutants(lab.rules) if kind != "geneve" else [kinds["misdirect"]]:
+            lab.program(one.rules)
+            tried = [verify(lab, 1).named for _ in range(2)]
+            assert any(named and named <= one.changed for named in tried), (one.name, tried)
+
+
+@root
+def test_hosts_that_send_too_much_are_told(needs_ovs: None, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["switch", "compare", "ovs-netdev", "ovs-netdev", "--repeat", "2"]
+    assert call([*words, "--tunnel", "gre,host_mtu=1500"]) == 92
+    said = capfd.readouterr().err
+    assert "up to 1,458 bytes" in said and "mtu=1542" in said
+    assert call(["switch", "compare", "ovs-netdev", "linux-bridge", "--tunnel", "gre"]) == 104
+    assert "linux-bridge has no tunnels" in capfd.readouterr().err
