@@ -119,8 +119,10 @@ class Verification:
     @property
     def faults(self) -> list[Fault]:
         """The first departure of each class and direction."""
-        found = [one.fault for one in self.directions if one.fault]
-        return [*found, *[self.tunnel.fault] * bool(self.tunnel and self.tunnel.fault)]  # type: ignore[union-attr,list-item]
+        every = [one.fault for one in self.directions]
+        if self.tunnel:
+            every.append(self.tunnel.fault)
+        return [one for one in every if one]
 
     @property
     def named(self) -> set[int]:
