@@ -4,9 +4,10 @@ use clap::Args;
 use endpoint::ListeningPort;
 use profile::Dpdk;
 use run::SetupError;
+use run::tls::{ServerIdentity, ServerTls};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::{Settings, listen::Listener};
+use service::{Protocol, Settings, listen::Listener};
 use std::net::SocketAddr;
 use std::time::Duration;
 use system::signals;
@@ -25,21 +26,27 @@ pub struct Service {
     settings: Option<String>,
 }
 
-/// Settings of a server, and the DPDK port that it serves on, if it is to use one.
+/// Settings of a server, the DPDK port that it serves on and its TLS, if it is to use them.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Value")]
 struct ServiceSettings {
     settings: Settings,
     dpdk: Option<Dpdk>,
+    tls: Option<ServerTls>,
 }
 
 impl TryFrom<Value> for ServiceSettings {
     type Error = serde_json::Error;
 
     fn try_from(mut value: Value) -> Result<Self, Self::Error> {
-        let port = value.as_object_mut().and_then(|object| object.remove("port"));
-        let transport = port.map(|port| serde_json::from_value(json!({"ports": [port]})));
-        Ok(Self { settings: serde_json::from_value(value)?, dpdk: transport.transpose()? })
+        let mut take = |key| value.as_object_mut().and_then(|object| object.remove(key));
+        let transport = take("port").map(|port| serde_json::from_value(json!({"ports": [port]})));
+        let tls = take("tls").map(serde_json::from_value);
+        Ok(Self {
+            settings: serde_json::from_value(value)?,
+            dpdk: transport.transpose()?,
+            tls: tls.transpose()?,
+        })
     }
 }
 
@@ -60,12 +67,19 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
         }
     };
     let asked = signals::raised_by(&signals::SHOW).map_err(unwatched)?;
-    let ServiceSettings { settings, dpdk } = wanted;
+    let ServiceSettings { settings, dpdk, tls } = wanted;
     settings.check().map_err(|error| SetupError::new("ND-104-04", error.at, error.what, HELP))?;
+    let identity = tls.map(|tls| secure(&settings, &tls)).transpose()?;
+    let config = identity.as_ref().map(|identity| &identity.config);
     let every = args.settings.is_none().then_some(EVERY);
     let told = |counters: &_| print(&json!({"counters": counters}));
-    let ready =
-        |address: SocketAddr| print(&json!({"ready": {"address": address}, "pid": std::process::id()}));
+    let ready = |address: SocketAddr| {
+        let mut ready = json!({"address": address});
+        if let Some(made) = identity.as_ref().and_then(|identity| identity.made.as_ref()) {
+            ready["certificate"] = json!(made);
+        }
+        print(&json!({"ready": ready, "pid": std::process::id()}));
+    };
     let counters = match dpdk {
         Some(transport) => {
             fits(&settings, &transport)?;
@@ -75,7 +89,7 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
             let lost = |error: std::io::Error| {
                 SetupError::new("ND-91-01", "port", error.to_string(), "See what ended it")
             };
-            service::listen::serve(networks, &settings, &stop, &asked, every, told).map_err(lost)?
+            service::listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(lost)?
         }
         None => {
             let at = settings.listen.to_string();
@@ -85,11 +99,20 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
             };
             let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
             ready(listener.local());
-            listener.serve(&settings, &stop, &asked, every, told).map_err(failed)?
+            listener.serve(&settings, config, &stop, &asked, every, told).map_err(failed)?
         }
     };
     print(&json!({"counters": counters, "end": true}));
     Ok(())
+}
+
+/// The TLS configuration of a server.
+fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupError> {
+    let alpn = (settings.protocol == Protocol::Http).then_some("http/1.1");
+    let wrong = |(key, what, fix): (&str, String, String)| {
+        SetupError::new("ND-104-04", format!("tls.{key}"), what, fix)
+    };
+    tls.build(settings.listen.ip(), alpn).map_err(wrong)
 }
 
 /// Whether a DPDK port can serve so: it has the address that is listened at.

@@ -1,11 +1,13 @@
-//! TLS client settings: whom to trust, and what name to ask for.
+//! TLS client settings: whom to trust, and what name to ask for. TLS server settings: identity, client CAs and resumption.
 
 mod fault;
 mod identity;
 mod named;
+mod server;
 
 pub use self::fault::{Handshake, closed, failure};
 pub use self::identity::{ClientCertificate, requested_client_certificate};
+pub use self::server::{ServerIdentity, ServerTls};
 
 use self::named::NamedCertificates;
 use profile::Tls;

@@ -12,7 +12,7 @@ mod settings;
 mod share;
 
 pub use output::{ConnectionId, Output};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Protocol, Settings, SettingsError};
 
 use std::collections::BTreeMap;
 

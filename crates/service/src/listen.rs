@@ -3,9 +3,11 @@
 mod connection;
 mod kernel;
 mod network;
+mod tls;
 mod worker;
 
 pub use network::{Event, Network};
+pub use tls::TlsNetwork;
 
 use crate::http::Http;
 use crate::mqtt::Mqtt;
@@ -13,10 +15,11 @@ use crate::settings::Protocol;
 use crate::{Counters, Settings};
 use kernel::Kernel;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::ServerConfig;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use worker::Worker;
@@ -57,6 +60,7 @@ impl Listener {
     pub fn serve(
         self,
         settings: &Settings,
+        tls: Option<&Arc<ServerConfig>>,
         stop: &AtomicBool,
         asked: &AtomicBool,
         every: Option<Duration>,
@@ -64,7 +68,7 @@ impl Listener {
     ) -> io::Result<Counters> {
         raise_file_limit();
         let networks = self.sockets.into_iter().map(|socket| move || Kernel::new(socket)).collect();
-        serve(networks, settings, stop, asked, every, told)
+        serve(networks, settings, tls, stop, asked, every, told)
     }
 }
 
@@ -72,6 +76,7 @@ impl Listener {
 pub fn serve<N: Network>(
     networks: Vec<impl FnOnce() -> io::Result<N> + Send>,
     settings: &Settings,
+    tls: Option<&Arc<ServerConfig>>,
     stop: &AtomicBool,
     asked: &AtomicBool,
     every: Option<Duration>,
@@ -86,7 +91,12 @@ pub fn serve<N: Network>(
                     Settings { seed: settings.seed.wrapping_add(2 * number as u64), ..settings.clone() };
                 let board = &board;
                 scope.spawn(move || {
-                    let ended = network().and_then(|network| work(number, network, &settings, board));
+                    let ended = network().and_then(|network| match tls {
+                        Some(config) => {
+                            work(number, TlsNetwork::new(network, Arc::clone(config)), &settings, board)
+                        }
+                        None => work(number, network, &settings, board),
+                    });
                     // one that cannot go on ends all
                     board.over.store(true, Ordering::Relaxed);
                     ended

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry
 
-from netdyno import units
+from netdyno import files, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.core.server import Server
@@ -15,8 +16,8 @@ from netdyno.errors import PASS, Error
 from netdyno.export import prometheus
 from netdyno.export.server_metrics import ServerMetrics
 
-PORTS = {"http": 8080, "mqtt": 1883}
-"""Default ports."""
+PORTS = {"http": (8080, 8443), "mqtt": (1883, 8883)}
+"""Default ports, without TLS and with it."""
 
 
 def serve(
@@ -26,7 +27,9 @@ def serve(
     ],
     listen: Annotated[
         str | None,
-        typer.Option(help="Default 127.0.0.1:8080 or :1883.", metavar="ADDRESS:PORT"),
+        typer.Option(
+            help="Default 127.0.0.1:8080 or :1883, with TLS :8443 or :8883.", metavar="ADDRESS:PORT"
+        ),
     ] = None,
     port: Annotated[
         str | None,
@@ -90,6 +93,29 @@ def serve(
     seed: Annotated[
         int, typer.Option(help="Seed of both shares.", metavar="N", parser=values.whole("--seed", 0))
     ] = 0,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(help="Serve TLS with this certificate chain (PEM).", metavar="FILE"),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(help="With --tls-cert: its key (PEM). Default: in the same file.", metavar="FILE"),
+    ] = None,
+    tls_self_signed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Serve TLS with a new certificate for the address of --listen, and write it here (PEM).",
+            metavar="FILE",
+        ),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="With TLS: require client certificates of these CAs (PEM).", metavar="FILE"),
+    ] = None,
+    tls_resumption: Annotated[
+        bool,
+        typer.Option("--tls-resumption/--no-tls-resumption", help="With TLS: resume sessions."),
+    ] = True,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -112,10 +138,12 @@ def serve(
         netdyno serve mqtt --delay 20ms --drop 1%
         netdyno serve http --errors 5% --duration 60s --json
         netdyno serve mqtt --listen 10.0.0.2:1883 --port af_packet:veth1
+        netdyno serve http --tls-self-signed server.pem
     """
+    tls = _tls(tls_cert, tls_key, tls_self_signed, tls_client_ca, tls_resumption)
     settings: dict[str, Any] = {
         "protocol": protocol,
-        "listen": listen or f"127.0.0.1:{PORTS[protocol]}",
+        "listen": listen or f"127.0.0.1:{PORTS[protocol][tls is not None]}",
         "workers": workers,
         "size": int(units.bound(size)),
         "delay_ns": round(units.seconds(delay) * 1e9),
@@ -124,6 +152,8 @@ def serve(
         "drop_share": drop or 0.0,
         "seed": seed,
     }
+    if tls:
+        settings["tls"] = tls
     if port:
         settings["port"] = _port(settings["listen"], port, prefix, gateway)
     elif prefix is not None or gateway:
@@ -132,6 +162,8 @@ def serve(
             f"{'--prefix' if gateway is None else '--gateway'} is for a DPDK port",
             fix="Name one with --port",
         )
+    if tls_self_signed:
+        files.check_place(tls_self_signed)
     exported = ServerMetrics(protocol)
     if metrics:
         registry = CollectorRegistry()
@@ -139,7 +171,9 @@ def serve(
         prometheus.serve(metrics, registry)
     server = Server(settings, exported.update)
     with server:
-        console.note(f"{protocol} on {server.address}")
+        if tls_self_signed:
+            files.write(tls_self_signed, server.certificate, shared=True)
+        console.note(f"{protocol}{' over TLS' if tls else ''} on {server.address}")
         server.serve(units.seconds(duration) if duration else None)
     counters = dict(server.counters)
     if as_json:
@@ -148,6 +182,27 @@ def serve(
         rows = [(name.replace("_", " "), f"{value:,}") for name, value in counters.items()]
         console.table(["counter", "value"], rows, right=["value"])
     raise typer.Exit(PASS)
+
+
+def _tls(
+    cert: Path | None, key: Path | None, made: Path | None, client_ca: Path | None, resumption: bool
+) -> dict[str, Any] | None:
+    """Settings of TLS; `None`: there is none."""
+    if cert and made:
+        raise Error(
+            "ND-104-74", "--tls-cert and --tls-self-signed are two certificates", fix="Give one of both"
+        )
+    if key and not cert:
+        raise Error("ND-104-74", "--tls-key is the key of --tls-cert", fix="Name the certificate, too")
+    if not (cert or made):
+        if client_ca or not resumption:
+            option = "--tls-client-ca" if client_ca else "--no-tls-resumption"
+            fix = "Give --tls-cert or --tls-self-signed"
+            raise Error("ND-104-74", f"{option} is for a server with TLS", fix=fix)
+        return None
+    paths = {"cert": cert, "key": key, "client_ca": client_ca}
+    named = {name: str(path) for name, path in paths.items() if path}
+    return {**named, "self_signed": made is not None, "resumption": resumption}
 
 
 def _port(listen: str, device: str, prefix: int | None, gateway: str | None) -> dict[str, Any]:

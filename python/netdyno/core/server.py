@@ -33,6 +33,8 @@ class Server:
         """Counters of the last second."""
         self.address = ""
         """Address and port that it listens on."""
+        self.certificate = ""
+        """Certificate that it has made (PEM)."""
         self._process: subprocess.Popen[str] | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -50,7 +52,8 @@ class Server:
             wrong = self._process.wait() == CONFIGURATION
             code = self.bad_setting if wrong else self.cannot_listen
             raise Error(code, words or "it ended at once", at=str(self.settings.get("listen", "")))
-        self.address = str(json.loads(ready)["ready"]["address"])
+        about = json.loads(ready)["ready"]
+        self.address, self.certificate = str(about["address"]), str(about.get("certificate", ""))
         self._reader.start()
         return self
 

@@ -58,7 +58,21 @@ impl ResolvesClientCert for Identity {
 /// The client's certificate with those of the CAs between, and its key. The server judges the certificate: it is not
 /// parsed here, where one of X.509 v1 would be refused.
 pub(super) fn of(tls: &Tls, provider: &CryptoProvider) -> Result<Identity, Problem> {
-    let Some((chain, der, at)) = files(tls)? else { return Ok(Identity::default()) };
+    let Some(cert) = &tls.cert else {
+        let what = "there is a key and no certificate".to_owned();
+        let alone = ("key", what, "Name the certificate in tls.cert, or leave tls.key out".to_owned());
+        return if tls.key.is_some() { Err(alone) } else { Ok(Identity::default()) };
+    };
+    Ok(Identity(Some(Arc::new(certified(cert, tls.key.as_deref(), provider)?))))
+}
+
+/// A certificate with those of the CAs between, and its key; without a file for the key, it is in that of the certificate.
+pub(super) fn certified(
+    cert: &str,
+    key: Option<&str>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Problem> {
+    let (chain, der, at) = files(cert, key)?;
     let key = provider.key_provider.load_private_key(der).map_err(|e| {
         let Error::General(why) = e else {
             return (at, format!("the key cannot be used ({e})"), KINDS.to_owned());
@@ -67,7 +81,7 @@ pub(super) fn of(tls: &Tls, provider: &CryptoProvider) -> Result<Identity, Probl
     })?;
     let own = CertifiedKey::new(chain, key);
     if fits(&own) {
-        return Ok(Identity(Some(Arc::new(own))));
+        return Ok(own);
     }
     let what = "the key does not fit the certificate of tls.cert".to_owned();
     Err((at, what, "Name the key that the certificate was made for".to_owned()))
@@ -91,19 +105,14 @@ fn contains_public_key(cert: Option<&CertificateDer<'_>>, key: &dyn SigningKey) 
 
 /// Bytes at the end of a public key by which it is found: no kind of key that is supported has fewer.
 const KEY_BITS: usize = 32;
-const CERT: &str = "Give a PEM file with the client's certificate";
+const CERT: &str = "Give a PEM file with the certificate";
 const KEY: &str = "Give a PEM file with the key, without a passphrase";
 const KINDS: &str = "Use a key of RSA with 2048 to 4096 bits, of ECDSA with P-256 or P-384, or of Ed25519";
 
 type Files = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, &'static str);
 
 /// Certificates, the key, and which setting names the key's file.
-fn files(tls: &Tls) -> Result<Option<Files>, Problem> {
-    let Some(cert) = &tls.cert else {
-        let what = "there is a key and no certificate".to_owned();
-        let alone = ("key", what, "Name the certificate in tls.cert, or leave tls.key out".to_owned());
-        return if tls.key.is_some() { Err(alone) } else { Ok(None) };
-    };
+fn files(cert: &str, key: Option<&str>) -> Result<Files, Problem> {
     let read = |at: &'static str, path: &str, fix: &str| {
         file::read(Path::new(path), CA_MAX)
             .map_err(|e| (at, format!("{path:?} cannot be used ({e})"), fix.to_owned()))
@@ -115,7 +124,7 @@ fn files(tls: &Tls) -> Result<Option<Files>, Problem> {
     if chain.is_empty() {
         return Err(bad("no certificate in it".to_owned()));
     }
-    let (at, path) = tls.key.as_ref().map_or(("cert", cert), |key| ("key", key));
+    let (at, path) = key.map_or(("cert", cert), |key| ("key", key));
     let pem = read(at, path, KEY)?;
     let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|words| words == b"ENCRYPTED");
@@ -123,5 +132,5 @@ fn files(tls: &Tls) -> Result<Option<Files>, Problem> {
         let fix = if at == "cert" { "Name the key's file in tls.key" } else { KEY };
         (at, format!("{path:?} cannot be used ({why})"), fix.to_owned())
     })?;
-    Ok(Some((chain, key, at)))
+    Ok((chain, key, at))
 }

@@ -125,12 +125,15 @@ impl<S> Connection<S> {
 
     /// Go on to the end, if everything is sent; whether it lingers from now on.
     pub fn finish(&mut self, network: &mut impl Network<Stream = S>) -> bool {
-        let ready = self.stage == Stage::Finishing && self.unsent() == 0 && self.delayed == 0;
-        if ready {
-            let said = network.end(&mut self.stream);
-            self.stage = if said.is_ok() { Stage::Lingering } else { Stage::Gone };
-            self.input = Vec::new();
+        if self.stage != Stage::Finishing || self.unsent() > 0 || self.delayed > 0 {
+            return false;
         }
-        ready && self.stage == Stage::Lingering
+        self.input = Vec::new();
+        match network.end(&mut self.stream) {
+            Ok(()) => self.stage = Stage::Lingering,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.stage = Stage::Gone,
+        }
+        self.stage == Stage::Lingering
     }
 }

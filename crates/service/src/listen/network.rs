@@ -1,5 +1,6 @@
 //! What carries the connections of a worker: the kernel's TCP, or a stack over a port.
 
+use crate::Counters;
 use std::io;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub trait Network {
     /// Send; how many bytes were taken.
     fn send(&mut self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Say that nothing more is sent.
+    /// Say that nothing more is sent. `WouldBlock`: not yet, and room to send is waited for.
     fn end(&mut self, stream: &mut Self::Stream) -> io::Result<()>;
 
     /// Wait for room to send, for input, or for neither.
@@ -44,4 +45,7 @@ pub trait Network {
 
     /// Close a connection.
     fn close(&mut self, stream: Self::Stream);
+
+    /// Add what was counted below the service.
+    fn count(&self, _into: &mut Counters) {}
 }

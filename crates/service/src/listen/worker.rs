@@ -4,7 +4,7 @@ use super::Board;
 use super::connection::{Connection, Stage};
 use super::network::{Event, Network};
 use crate::output::Action;
-use crate::{ConnectionId, Output, Service};
+use crate::{ConnectionId, Counters, Output, Service};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -86,14 +86,20 @@ impl<N: Network> Worker<N> {
             self.settle(service);
             if asked > answered || told.elapsed() >= TURN {
                 (told, answered) = (Instant::now(), asked);
-                board.leave(number, asked, service.counters());
+                board.leave(number, asked, self.counters(service));
             }
         }
-        board.leave(number, u64::MAX, service.counters());
+        board.leave(number, u64::MAX, self.counters(service));
         for slot in &mut self.slots {
             slot.connection.take().into_iter().for_each(|connection| self.network.close(connection.stream));
         }
         Ok(())
+    }
+
+    fn counters(&self, service: &impl Service) -> Counters {
+        let mut counters = service.counters();
+        self.network.count(&mut counters);
+        counters
     }
 
     fn now(&self) -> u64 {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from netdyno.core.daemon import program
 from netdyno.lab.dut.base import Settings, url_host
@@ -25,6 +25,33 @@ class ServiceOptions(Settings):
     """Share of requests (HTTP) or messages (MQTT) that are left unanswered."""
     seed: int = Field(default=0, ge=0, le=1 << 63)
     """Seed of both shares."""
+    tls: bool = False
+    """Serve TLS; without `tls_cert`, with a new self-signed certificate (groups: `tls: {insecure: true}`)."""
+    tls_cert: str | None = None
+    """File with the certificate and those of the CAs between (PEM), absolute path. Needs `tls`."""
+    tls_key: str | None = None
+    """File with its key (PEM), absolute path. Default: that of `tls_cert`."""
+    tls_client_ca: str | None = None
+    """File with CA certificates (PEM), absolute path: each client needs a certificate of one. Needs `tls`."""
+    tls_resumption: bool = True
+    """Resume TLS sessions."""
+
+    @model_validator(mode="after")
+    def _tls_fits(self) -> Self:
+        """TLS files only with TLS."""
+        if not self.tls and (self.tls_cert or self.tls_client_ca or not self.tls_resumption):
+            raise ValueError("tls_cert, tls_client_ca and tls_resumption need tls: true")
+        if self.tls_key and not self.tls_cert:
+            raise ValueError("tls_key is the key of tls_cert: name the certificate, too")
+        return self
+
+    def secure(self) -> dict[str, Any] | None:
+        """TLS settings of the server."""
+        if not self.tls:
+            return None
+        paths = {"cert": self.tls_cert, "key": self.tls_key, "client_ca": self.tls_client_ca}
+        named = {name: path for name, path in paths.items() if path}
+        return {**named, "self_signed": self.tls_cert is None, "resumption": self.tls_resumption}
 
 
 class HttpOptions(ServiceOptions):
@@ -55,7 +82,10 @@ class Service(CountingServer):
     """The counter of the witness, and in words."""
 
     def command(self) -> list[str]:
-        values: dict[str, Any] = self.options.model_dump()
+        options: ServiceOptions = self.options
+        values = {name: value for name, value in options.model_dump().items() if not name.startswith("tls")}
+        if tls := options.secure():
+            values["tls"] = tls
         delay, port = values.pop("delay"), values.pop("port")
         settings = {
             "protocol": self.protocol,
@@ -67,7 +97,8 @@ class Service(CountingServer):
 
     def targets(self) -> dict[str, str]:
         host = url_host(self.place.address)
-        return {self.protocol: f"{self.protocol}://{host}:{self.options.port}"}
+        scheme = f"{self.protocol}s" if self.options.tls else self.protocol
+        return {scheme: f"{scheme}://{host}:{self.options.port}"}
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
         return [(socket.SOCK_STREAM, self.options.port)]
