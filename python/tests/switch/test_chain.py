@@ -104,6 +104,16 @@ def test_routers_part_the_network() -> None:
     assert (plain.client, plain.server, plain.routes["client"]) == ("198.18.0.1", "198.18.0.2", {})
 
 
+def test_addresses_of_ipv6() -> None:
+    made = checked(changed(ipv6=True), "x")
+    known = layout.addresses(made, 6)
+    assert (known.client, known.server) == ("2001:2::1", "2001:2:0:1::2")
+    assert known.inside == {"nat": "2001:2::fd/64"} and known.outside == {"nat": "2001:2:0:1::fe/64"}
+    assert known.routes["client"] == {"::/0": "2001:2::fd"}
+    ends = {link.a.host: link.a.addresses for link in layout.topology(made).links}
+    assert ends["server"] == ["198.18.1.2/24", "2001:2:0:1::2/64"]
+
+
 def test_how_long_a_chain_can_be_measured() -> None:
     assert lengths(checked(BRIDGES, "x")) == [0, 1, 2] and lengths(checked(PLAIN, "x")) == [3]
     short = steering.rules(shortened(checked(BRIDGES, "x"), 1))

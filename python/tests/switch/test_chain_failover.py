@@ -21,7 +21,8 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.liveness import LivenessEvent, Monitor, guards
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.steering import CLIENT
-from netdyno.switch.chain.verify import DirectionResult, Verification, free_port
+from netdyno.switch.chain.talk import free_port
+from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.driver import DRIVERS
 from netdyno.system import namespace
 

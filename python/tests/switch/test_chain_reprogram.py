@@ -14,7 +14,7 @@ from netdyno.switch.chain.connections import Datagrams
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.reprogram import OLD, between
 from netdyno.switch.chain.spec import checked
-from netdyno.switch.chain.verify import free_port
+from netdyno.switch.chain.talk import free_port
 from netdyno.switch.driver import DRIVERS
 
 from ..conftest import root

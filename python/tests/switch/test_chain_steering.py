@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +16,10 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import Mutant, mutants
 from netdyno.switch.chain.replicas import Choices, disagreement
 from netdyno.switch.chain.reprogram import between
-from netdyno.switch.chain.sight import Sighting, encapsulation, judge, key
+from netdyno.switch.chain.sight import Sighting, encapsulation, judge, key, server_port
 from netdyno.switch.chain.spec import checked
-from netdyno.switch.chain.steering import CLIENT, Port, Rule, expected
+from netdyno.switch.chain.steering import CLIENT, Port, Rule, expected, of_version
+from netdyno.switch.chain.talk import NeighbourDiscovery
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.openflow.action import EncapNsh, PopVlan, PushVlan, Select, SetNsh
@@ -146,6 +148,34 @@ def test_encapsulations_are_read() -> None:
     assert [encapsulation(one) for one in (inner, nsh, tagged)] == ["", "NSH path 7 index 254", "VLAN 101"]
     assert key(inner) == key(nsh) == key(tagged) == ("udp", b"x")
     assert encapsulation(nsh[:20]) == "" and key(nsh[:24]) is None
+
+
+def test_packets_of_ipv6_are_told_apart() -> None:
+    head = bytes(12) + b"\x86\xdd" + bytes(4)
+    datagram = head + struct.pack("!HBB", 9, 17, 64) + bytes(32) + struct.pack("!HHHH", 5, 53, 9, 0) + b"x"
+    assert (key(datagram), server_port(datagram)) == (("udp6", b"x"), (17, 5, 53))
+    tcp = head + struct.pack("!HBB", 20, 6, 64) + bytes(32) + struct.pack("!HHIIBB6x", 5, 23, 7, 8, 0x50, 2)
+    assert key(tcp) == ("tcp6", struct.pack("!II", 7, 8), 2, 0)
+    question = NeighbourDiscovery().question(b"\x02abcde", "2001:2::1", "2001:2:0:1::fd")
+    target = question[-24:-8]
+    assert key(question) == ("nd", 135, target) and question[:6] == bytes.fromhex("3333ff0000fd")
+    pseudo = question[22:54] + struct.pack("!II", 32, 58) + question[54:]
+    assert sum(struct.unpack("!36H", pseudo)) % 0xFFFF == 0, "the checksum of RFC 4443 section 2.3"
+    for end in range(len(question)):
+        assert key(question[:end]) is None or end >= 78
+
+
+def test_classes_match_both_versions() -> None:
+    made = checked(chain("in_port", ipv6=True), "x")
+    rules = steering.rules(made)
+    matches = [dict(one.flow.match) for one in of(rules, "dns", "reverse") if str(one.source) == "server"]
+    assert matches == [{"udp": "", "tp_src": "53"}, {"udp6": "", "tp_src": "53"}]
+    assert [one.version for one in of(rules, "default", "forward")] == [None] * 4
+    six = expected(of_version(rules, 6), "dns", "forward")
+    assert [str(one.port) for one in six] == [
+        str(one.port) for one in expected(of_version(rules, 4), "dns", "forward")
+    ]
+    assert all(one.rule is None or "IPv6" in str(one.rule) for one in six)
 
 
 def test_a_wrong_tag_is_a_fault_of_the_rule_that_put_it_on() -> None:

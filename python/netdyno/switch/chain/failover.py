@@ -19,6 +19,7 @@ from netdyno.switch.chain.liveness import LivenessEvent, Monitor
 from netdyno.switch.chain.measure import proven
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
+from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.chain.vnf.base import IN
 from netdyno.system import namespace
@@ -153,7 +154,7 @@ class NumberedDatagrams:
 
     def __init__(self, lab: ChainLab) -> None:
         known = layout.addresses(lab.chain)
-        to = (known.server, verifying.free_port(lab.chain))
+        to = (known.server, free_port(lab.chain))
         self._stop = threading.Event()
         self._sent: list[list[float]] = [[] for _ in range(FLOWS)]
         self._back: list[set[int]] = [set() for _ in range(FLOWS)]

@@ -105,18 +105,21 @@ class ChainLab:
         made = layout.topology(self.chain, self.paths)
         network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
         self._network = stack.enter_context(network)
-        known = layout.addresses(self.chain)
+        known = [layout.addresses(self.chain, version) for version in self.chain.versions()]
         for host, name in self.chain.hosts().items():
             one = self.chain.vnfs[name]
             site = VnfSite(
-                host, network.namespace(host), self.folder, known.inside.get(name, ""),
-                known.outside.get(name, ""), known.routes.get(name, {}), self.notes,
+                host, network.namespace(host), self.folder,
+                [of.inside[name] for of in known if name in of.inside],
+                [of.outside[name] for of in known if name in of.outside],
+                {to: by for of in known for to, by in of.routes.get(name, {}).items()}, self.notes,
             )  # fmt: skip
             vnf = KINDS[one.kind](site, one.options)
             stack.callback(vnf.teardown)
             vnf.setup()
             self.vnfs[host] = vnf
-        self._routes(known)
+        for of in known:
+            self._routes(of)
         for host in self.chain.switches():
             self._switch(stack, host)
         for switch in self.switches.values():

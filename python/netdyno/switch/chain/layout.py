@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from netdyno.lab.topology import End, Host, Link, Topology
-from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.spec import Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, port_names
 from netdyno.switch.tunnel import PORT, REMOTE, SWITCH, UNDERLAY
 
@@ -24,9 +25,17 @@ NSH = 22
 """Bytes of an Ethernet header and a network service header of MD type 2 without metadata."""
 
 
+FORMS: Mapping[Version, tuple[str, str, int, str]] = {
+    4: ("198.18.{}.{}", "198.18.{}.0/24", 24, "default"),
+    6: ("2001:2:0:{}::{}", "2001:2:0:{}::/64", 64, "::/0"),
+}
+"""Addresses and networks for benchmarks (RFC 2544 appendix C.2.2, RFC 5180 section 8), default route."""
+
+
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of a chain. Routers and NATs part it into networks 198.18.0.0/24, 198.18.1.0/24, …"""
+    """Addresses of a chain. Routers and NATs part it into networks 198.18.0.0/24, 198.18.1.0/24, …, and
+    2001:2::/64, 2001:2:0:1::/64, …"""
 
     client: str
     server: str
@@ -39,32 +48,43 @@ class Addresses:
     """Further addresses of the client, if functions have replicas."""
 
 
-def addresses(chain: Chain) -> Addresses:
-    """Of all hosts."""
+def addresses(chain: Chain, version: Version = 4) -> Addresses:
+    """Of all hosts, for one version of IP."""
+    form, network, prefix, default = FORMS[version]
     routed = chain.routed(chain.chain)
     last = len(routed)
-    inside = {name: f"198.18.{at}.253/24" for at, name in enumerate(routed)}
-    outside = {name: f"198.18.{at + 1}.254/24" for at, name in enumerate(routed)}
+
+    def at(place: int, host: int) -> str:
+        return str(ipaddress.ip_address(form.format(place, host if version == 4 else f"{host:x}")))
+
+    inside = {name: f"{at(place, 253)}/{prefix}" for place, name in enumerate(routed)}
+    outside = {name: f"{at(place + 1, 254)}/{prefix}" for place, name in enumerate(routed)}
     routes: dict[str, dict[str, str]] = {CLIENT: {}, SERVER: {}, **{name: {} for name in routed}}
     if routed:
-        routes[CLIENT] = {"default": _plain(inside[routed[0]])}
-        routes[SERVER] = {"default": _plain(outside[routed[-1]])}
-    for at, name in enumerate(routed):
-        for before in range(at):
-            routes[name][f"198.18.{before}.0/24"] = _plain(outside[routed[at - 1]])
-        if at + 1 < last:
-            routes[name]["default"] = _plain(inside[routed[at + 1]])
+        routes[CLIENT] = {default: _plain(inside[routed[0]])}
+        routes[SERVER] = {default: _plain(outside[routed[-1]])}
+    for place, name in enumerate(routed):
+        for before in range(place):
+            routes[name][network.format(before)] = _plain(outside[routed[place - 1]])
+        if place + 1 < last:
+            routes[name][default] = _plain(inside[routed[place + 1]])
     most = max((one.replicas for one in chain.vnfs.values()), default=1)
-    more = [f"198.18.0.{16 + number}" for number in range(min(MORE * most, 200) if most > 1 else 0)]
-    return Addresses("198.18.0.1", f"198.18.{last}.2", inside, outside, routes, more)
+    more = [at(0, 16 + number) for number in range(min(MORE * most, 200) if most > 1 else 0)]
+    return Addresses(at(0, 1), at(last, 2), inside, outside, routes, more)
 
 
 def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
     """Hosts and links; `paths`: how the link of a host treats packets."""
     known = addresses(chain)
-    client = [f"{one}/24" for one in (known.client, *known.more)]
-    own = {CLIENT: client, SERVER: [f"{known.server}/24"]}
-    forwards = Host(sysctl={"net.ipv4.ip_forward": 1})
+    own: dict[str, list[str]] = {CLIENT: [], SERVER: []}
+    parameters: dict[str, str | int] = {"net.ipv4.ip_forward": 1}
+    if chain.ipv6:
+        parameters["net.ipv6.conf.all.forwarding"] = 1
+    for version in chain.versions():
+        of, prefix = addresses(chain, version), FORMS[version][2]
+        own[CLIENT] += [f"{one}/{prefix}" for one in (of.client, *of.more)]
+        own[SERVER] += [f"{of.server}/{prefix}"]
+    forwards = Host(sysctl=parameters)
     hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{one: Host() for one in chain.switches()}}
     hosts |= {name: forwards if name in known.inside else Host() for name in chain.hosts()}
     mtu = MTU + (NSH if chain.steering == "nsh" else 0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
+from netdyno.switch.chain.spec import Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, Rule
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.openflow.action import Action, DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
@@ -105,6 +107,7 @@ def _pair(rules: Sequence[Rule], rule: Rule) -> frozenset[int]:
         for one in rules
         if one.traffic == rule.traffic
         and one.direction != rule.direction
+        and (one.version in (None, rule.version) or rule.version is None)
         and hosts & {to.host for to in one.targets}
     )
 
@@ -118,15 +121,21 @@ def _covers(other: Rule, rule: Rule) -> bool:
 
 def _reordered(rules: Sequence[Rule]) -> Iterator[Mutant]:
     """Two neighbours of a path in the wrong order: to the second first, from it to the first, and on."""
-    for place, (a, b, c) in enumerate(zip(rules, rules[1:], rules[2:], strict=False)):
+    triples: dict[tuple[int, ...], tuple[Rule, Rule, Rule]] = {}
+    for version in get_args(Version):
+        same = [(at, one) for at, one in enumerate(rules) if one.version in (None, version)]
+        for three in zip(same, same[1:], same[2:], strict=False):
+            triples[tuple(at for at, _ in three)] = (three[0][1], three[1][1], three[2][1])
+    for places, (a, b, c) in triples.items():
         if not ((a.traffic, a.direction) == (b.traffic, b.direction) == (c.traffic, c.direction)):
             continue
         if [one.host for one in a.targets + b.targets] != [b.source.host, c.source.host]:
             continue
         made = list(rules)
-        for at, (rule, to) in enumerate(((a, b), (b, c), (c, a)), place):
+        for at, (rule, to) in zip(places, ((a, b), (b, c), (c, a)), strict=True):
             actions = [*rule.flow.actions[:-1], to.targets[0].name]
             made[at] = replace(rule, flow=replace(rule.flow, actions=actions))
         # the host after b sends to that after a: as `a → B, B → A, A → c`
-        yield Mutant(f"reorder {a.targets[0].host} and {b.targets[0].host} ({a.traffic} {a.direction})", made,
+        which = f"{a.traffic} {a.direction}{', IPv6' if a.version == 6 else ''}"
+        yield Mutant(f"reorder {a.targets[0].host} and {b.targets[0].host} ({which})", made,
                      frozenset({a.flow.cookie, b.flow.cookie, c.flow.cookie}))  # fmt: skip

@@ -19,6 +19,7 @@ from netdyno.switch.chain.connections import DatagramReport, Datagrams
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.measure import proven
 from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
+from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
 
 OLD = 1 << 32
@@ -108,7 +109,7 @@ def run(
     proven(lab, name, lambda _: None)
     turns = [*there[-2::-1], *there[1:]]
     made, rules = [], list(lab.rules)
-    talking = Datagrams(lab, verifying.free_port(lab.chain))
+    talking = Datagrams(lab, free_port(lab.chain))
     try:
         for number in range(times):
             time.sleep(UNDISTURBED)

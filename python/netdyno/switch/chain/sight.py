@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
 _NSH, _ETHERNET = b"\x89\x4f", 3
+_ICMPV6 = 58
+ND = (135, 136)
+"""Types of ICMPv6: neighbour solicitation and advertisement (RFC 4861 section 4)."""
 TUNNEL = "tunnel"
 """What is at fault where packets are not as they are to be between two switches."""
 Key = tuple[object, ...]
@@ -52,7 +55,7 @@ class Fault:
 
 
 def key(frame: bytes) -> Key | None:
-    """What tells a packet of TCP, UDP or ARP over Ethernet; None for others.
+    """What tells a packet of TCP, UDP, ARP or neighbour discovery over Ethernet; None for others.
 
     TCP's numbers are drawn anew for each connection and pass a NAT unchanged; of UDP it is the payload.
     """
@@ -60,26 +63,36 @@ def key(frame: bytes) -> Key | None:
     if kind == b"\x08\x06" and len(frame) >= at + 28:
         operation, sender, target = frame[at + 6 : at + 8], frame[at + 14 : at + 18], frame[at + 24 : at + 28]
         return "arp", operation, sender, target
-    if kind != b"\x08\x00" or len(frame) < at + 20:
+    if (found := _transport(frame, kind, at)) is None:
         return None
-    length = struct.unpack_from("!H", frame, at + 2)[0]
-    transport, end = at + (frame[at] & 15) * 4, at + length
-    if frame[at + 9] == 6 and len(frame) >= transport + 20:
+    protocol, transport, end, suffix = found
+    if protocol == 6 and len(frame) >= transport + 20:
         numbers, words = frame[transport + 4 : transport + 12], frame[transport + 12] >> 4
-        return "tcp", numbers, frame[transport + 13], end - transport - words * 4
-    if frame[at + 9] == 17 and len(frame) >= transport + 8:
-        return "udp", frame[transport + 8 : end]
+        return f"tcp{suffix}", numbers, frame[transport + 13], end - transport - words * 4
+    if protocol == 17 and len(frame) >= transport + 8:
+        return f"udp{suffix}", frame[transport + 8 : end]
+    if suffix and protocol == _ICMPV6 and len(frame) >= transport + 24 and frame[transport] in ND:
+        return "nd", frame[transport], frame[transport + 8 : transport + 24]
     return None
 
 
 def server_port(frame: bytes) -> tuple[int, int, int] | None:
-    """IP protocol, source port and destination port of a frame over IPv4."""
+    """IP protocol, source port and destination port of a frame over IP."""
     frame, kind, at = _inner(frame)
-    transport = at + (frame[at] & 15) * 4 if len(frame) > at else 0
-    if kind != b"\x08\x00" or len(frame) < transport + 4:
+    found = _transport(frame, kind, at)
+    if found is None or len(frame) < found[1] + 4:
         return None
-    source, target = struct.unpack_from("!HH", frame, transport)
-    return frame[at + 9], source, target
+    source, target = struct.unpack_from("!HH", frame, found[1])
+    return found[0], source, target
+
+
+def _transport(frame: bytes, kind: bytes, at: int) -> tuple[int, int, int, str] | None:
+    """IP protocol, where its header begins and the packet ends, and `6` for IPv6 (no extension headers)."""
+    if kind == b"\x08\x00" and len(frame) >= at + 20:
+        return frame[at + 9], at + (frame[at] & 15) * 4, at + struct.unpack_from("!H", frame, at + 2)[0], ""
+    if kind == b"\x86\xdd" and len(frame) >= at + 40:
+        return frame[at + 6], at + 40, at + 40 + struct.unpack_from("!H", frame, at + 4)[0], "6"
+    return None
 
 
 def encapsulation(frame: bytes) -> str:

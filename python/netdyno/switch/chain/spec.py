@@ -23,8 +23,12 @@ from netdyno.units import TIME
 ENDS = ("client", "server", SWITCH, REMOTE)
 MOST_VNFS, MOST_CLASSES = 128, 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+Version = Literal[4, 6]
+"""Of IP."""
 _WHY = {True: "has addresses of its own", False: "gets copies"}
 FORMAT: Literal["netdyno-chain/1"] = "netdyno-chain/1"
+IPV6_MTU = 1280
+"""Least MTU of IPv6 (RFC 8200 section 5)."""
 REST = "default"
 """The class of all traffic that is in no other."""
 
@@ -76,7 +80,7 @@ class Match(Config):
     """Which packets are in a class: by protocol and the server's port."""
 
     protocol: Literal["tcp", "udp"]
-    """Protocol over IPv4."""
+    """Protocol over IPv4, and over IPv6 in a chain with `ipv6`."""
     port: int = Field(ge=1, le=65535)
     """Port of the server."""
 
@@ -107,6 +111,8 @@ class Chain(Config):
     steering: Literal["in_port", "vlan", "nsh"] = "in_port"
     """How the switch knows the path of a packet: by its class at each hop, or by a VLAN tag or a network
     service header (NSH, RFC 8300) that the first hop puts on."""
+    ipv6: bool = False
+    """Whether it carries IPv6 beside IPv4: hosts have addresses of both, and rules of classes match both."""
     liveness: Liveness = Field(default_factory=Liveness)
     """How failed functions are detected."""
     switch: str = "ovs-netdev"
@@ -189,11 +195,17 @@ class Chain(Config):
                 raise ValueError(f"server_side names {name[:80]!r}, which is not in vnfs")
             if self.vnfs[name].on_failure:
                 raise ValueError(f"{name} is at the server's switch, where failures are not watched")
+        if self.ipv6 and (self.tunnel.host_mtu or self.tunnel.mtu - 100) < IPV6_MTU:
+            raise ValueError(f"IPv6 needs packets of {IPV6_MTU} bytes, which the tunnel does not carry")
         for name, chain in self.paths().items():
             sides = [one in self.tunnel.server_side for one in chain]
             if sides != sorted(sides):
                 what = f"the chain of {name} passes the tunnel more than once"
                 raise ValueError(f"{what}: functions of server_side must come last")
+
+    def versions(self) -> tuple[Version, ...]:
+        """Versions of IP that it carries."""
+        return (4, 6) if self.ipv6 else (4,)
 
     def switches(self) -> tuple[str, ...]:
         """Hosts of its switches: one, or two with a tunnel between them."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from netdyno.switch.chain.spec import REST, Chain, Match
+from netdyno.switch.chain.spec import REST, Chain, Match, Version
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.driver.base import Flow
@@ -79,11 +79,14 @@ class Rule:
     """Host of the switch whose rule it is."""
     outer: Outer | None = None
     """Headers of the tunnel that it sends packets into."""
+    version: Version | None = None
+    """Version of IP that it matches; None: any."""
 
     def __str__(self) -> str:
         to = " or ".join(dict.fromkeys(map(str, self.targets))) or "nowhere"
         copies = "".join(f", copy to {one}" for one in self.mirrors)
-        return f"rule {self.flow.cookie} ({self.traffic} {self.direction}): {self.source} → {to}{copies}"
+        what = f"{self.traffic} {self.direction}{', IPv6' if self.version == 6 else ''}"
+        return f"rule {self.flow.cookie} ({what}): {self.source} → {to}{copies}"
 
 
 @dataclass(frozen=True)
@@ -140,24 +143,25 @@ def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
                 before = _tag(chain, 2 * place + way, edge.begins)
                 after = _tag(chain, 2 * place + way, edge.ends)
                 for source, part, had in _parts(chain, edge, before, after):
-                    flow = Flow(
-                        cookie=len(made) + 1, in_port=source.name,
-                        actions=_actions(part, had, after, direction),
-                        match=_fields(match, direction) if had is None else _tag_fields(had),
-                        priority=priority if had is None else TAGGED,
-                    )  # fmt: skip
                     here = chain.switch_of(source.host)
-                    made.append(
-                        Rule(flow, name, direction, source, part.targets, part.copies, after, here,
-                             _outer(chain, here, part))
-                    )  # fmt: skip
+                    for version, fields in _matches(chain, match, had, direction):
+                        flow = Flow(
+                            cookie=len(made) + 1, in_port=source.name,
+                            actions=_actions(part, had, after, direction),
+                            match=fields, priority=priority if had is None else TAGGED,
+                        )  # fmt: skip
+                        made.append(
+                            Rule(flow, name, direction, source, part.targets, part.copies, after, here,
+                                 _outer(chain, here, part), version)
+                        )  # fmt: skip
     return made
 
 
 def expected(
     every: Sequence[Rule], traffic: str, direction: Direction, replicas: Collection[str] = ()
 ) -> list[Step]:
-    """The path of a packet of a class, from the host that sends it to the one that gets it.
+    """The path of a packet of a class, from the host that sends it to the one that gets it, by rules that
+    packets of one version of IP meet.
 
     `replicas` are those that it takes, of each function; of a function without any here, the first.
     """
@@ -315,7 +319,20 @@ def _tag_fields(tag: Tag) -> Mapping[str, str]:
     return {"dl_type": f"{ETH_P_NSH:#06x}", "nsh_spi": str(tag.path), "nsh_si": str(tag.index)}
 
 
-def _fields(match: Match | None, direction: Direction) -> dict[str, str]:
-    if match is None:
-        return {}
-    return {match.protocol: "", "tp_dst" if direction == "forward" else "tp_src": str(match.port)}
+def _matches(
+    chain: Chain, match: Match | None, tag: Tag | None, direction: Direction
+) -> Iterator[tuple[Version | None, Mapping[str, str]]]:
+    """Fields of rules: one for each version of IP where a protocol is matched."""
+    if tag is not None:
+        yield None, _tag_fields(tag)
+    elif match is None:
+        yield None, {}
+    else:
+        port = {"tp_dst" if direction == "forward" else "tp_src": str(match.port)}
+        for version in chain.versions():
+            yield version, {f"{match.protocol}{'6' if version == 6 else ''}": "", **port}
+
+
+def of_version(every: Sequence[Rule], version: Version) -> list[Rule]:
+    """Rules that packets of one version of IP meet."""
+    return [one for one in every if one.version in (None, version)]

@@ -12,6 +12,7 @@ from netdyno.errors import Error
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.connections import ConnectionReport, Connections
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.embedded import Embedded, Takeover
 
@@ -75,7 +76,7 @@ def run(
     if not before.good:
         raise Error("ND-99-40", before.wrong, at="chain")
     takeovers: list[Takeover] = []
-    talking = Connections(lab, connections, verifying.free_port(lab.chain))
+    talking = Connections(lab, connections, free_port(lab.chain))
     try:
         time.sleep(UNDISTURBED)
         for _ in range(kills):

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import socket
-import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import layout, underlay
+from netdyno.switch.chain import underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.replicas import Choices, disagreement
 from netdyno.switch.chain.sight import Fault, Key, Sighting, judge
-from netdyno.switch.chain.spec import REST, Chain
+from netdyno.switch.chain.spec import REST
 from netdyno.switch.chain.steering import (
-    CLIENT,
     DIRECTIONS,
     SERVER,
     Direction,
     Port,
+    Rule,
     Step,
     expected,
+    of_version,
     port_names,
     underlay_ports,
 )
+from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
 from netdyno.switch.chain.underlay import TunnelReport
 from netdyno.system import namespace
 
 ROUNDS = 3
 """A fault counts if each of so many rounds shows the same: a packet that a busy machine lost is no fault."""
-ANSWER, QUIET = 1.0, 0.3
-"""Seconds that a conversation waits for a packet, and after which no packet is in transit."""
-PROTOCOLS = {"tcp": 6, "udp": 17}
-FLOWS = 16
-"""TCP connections for each replica: one of two gets none by chance once in a thousand million times."""
-SOURCE = 30_000
-"""Source port of the first flow of datagrams."""
-FREE = 40_007
-"""Port of the default class, or the next one that is in no class."""
+QUIET = 0.3
+"""Seconds after which no packet is in transit."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class Verification:
 
     @property
     def faults(self) -> list[Fault]:
-        """The first departure of each class and direction."""
+        """The first departure of each class and direction, and what is wrong with the tunnel."""
         every = [one.fault for one in self.directions]
         if self.tunnel:
             every.append(self.tunnel.fault)
@@ -140,8 +132,8 @@ def verify(
     before = lab.flow_packets()
     try:
         for traffic in lab.chain.paths():
-            for protocol, talk in _conversations(lab, traffic):
-                results = _rounds(lab, captures, traffic, protocol, talk, rounds)
+            for talk in conversations(lab, traffic):
+                results = _rounds(lab, captures, traffic, talk, rounds)
                 for one in results:
                     told(one)
                 found += results
@@ -161,20 +153,21 @@ def verify(
 
 
 def _rounds(
-    lab: ChainLab, captures: Captures, traffic: str, protocol: str, talk: Talk, rounds: int
+    lab: ChainLab, captures: Captures, traffic: str, talk: Talk, rounds: int
 ) -> list[DirectionResult]:
     """Again while a round shows a fault; what one round shows to be whole is whole."""
     kept: list[DirectionResult] = []
+    rules = of_version(lab.rules, talk.version)
     for number in range(max(1, rounds)):
         captures.clear()
         talk.run(lab)
         captures.quiet(QUIET, 3 * ANSWER)
         seen = [
-            _followed(lab, captures, traffic, protocol, direction, talk)
-            for direction in directions(lab, traffic)
+            _followed(lab, captures, traffic, rules, direction, talk)
+            for direction in directions(rules, traffic)
         ]
-        if len(seen) == 2 and protocol in PROTOCOLS and all(one.good for one in seen):
-            fault = disagreement(lab.rules, traffic, *(one.choices for one in seen))
+        if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
+            fault = disagreement(rules, traffic, *(one.choices for one in seen))
             seen[1] = replace(seen[1], fault=fault)
         if not kept:
             kept = seen
@@ -189,16 +182,21 @@ def _rounds(
     return kept
 
 
-def directions(lab: ChainLab, traffic: str) -> tuple[Direction, ...]:
+def directions(rules: Sequence[Rule], traffic: str) -> tuple[Direction, ...]:
     """Directions in which there is something to follow: where nothing gets through, nothing comes back."""
-    end = expected(lab.rules, traffic, "forward")[-1]
+    end = expected(rules, traffic, "forward")[-1]
     return DIRECTIONS if end.port.host == SERVER else DIRECTIONS[:1]
 
 
 def _followed(
-    lab: ChainLab, captures: Captures, traffic: str, protocol: str, direction: Direction, talk: Talk
+    lab: ChainLab,
+    captures: Captures,
+    traffic: str,
+    rules: Sequence[Rule],
+    direction: Direction,
+    talk: Talk,
 ) -> DirectionResult:
-    whole = talk.path(lab, expected(lab.rules, traffic, direction), direction)
+    whole = talk.path(lab, expected(rules, traffic, direction), direction)
     sender = whole[0].port.host
     packets = {
         one: about for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)
@@ -207,15 +205,15 @@ def _followed(
         why = f"{sender} sent nothing"
         if direction == "reverse":
             why += ": nothing of the other direction reached it"
-        return DirectionResult(traffic, direction, protocol, whole, 0, untested=why)
+        return DirectionResult(traffic, direction, talk.name, whole, 0, untested=why)
     seen = {one: captures.of(one) for one in packets}
-    chosen = Choices(lab.chain, lab.rules, traffic, direction)
+    chosen = Choices(lab.chain, rules, traffic, direction)
     counts: Counter[str] = Counter()
     fault: Fault | None = None
     shown = whole
     for one in sorted(packets, key=lambda k: min(s.at for s in seen[k])):
         taken = chosen.add(talk.flow(packets[one], direction), seen[one])
-        steps = talk.path(lab, expected(lab.rules, traffic, direction, taken), direction)
+        steps = talk.path(lab, expected(rules, traffic, direction, taken), direction)
         for step in steps:
             counts[str(step)] += sum((s.port, s.sends) == (step.port, step.sends) for s in seen[one])
         if fault is None:
@@ -224,9 +222,9 @@ def _followed(
             shown = steps
     fault = fault or chosen.fault
     if fault is None and 1 < talk.count == len(chosen.taken):
-        fault = chosen.unused(lab.chain, protocol)
+        fault = chosen.unused(lab.chain, talk.protocol)
     return DirectionResult(
-        traffic, direction, protocol, shown, len(packets), fault, counts=counts,
+        traffic, direction, talk.name, shown, len(packets), fault, counts=counts,
         replicas=chosen.flows(), choices=chosen.taken,
     )  # fmt: skip
 
@@ -275,162 +273,3 @@ def _send(lab: ChainLab, port: Port, frame: bytes) -> None:
             made.send(frame)
 
     namespace.inside(lab.network.namespace(port.host), out)
-
-
-# ------------------------------------------------------------------------------- conversations
-
-
-class Talk:
-    """A conversation between the client and the server that sends packets of a class."""
-
-    def __init__(self, protocol: str, port: int, flows: int = 1, *, answered: bool = True) -> None:
-        self.protocol, self.port, self.count, self.answered = protocol, port, flows, answered
-        self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
-        self._clients: dict[int, int] = {}
-        """Ports of the client by those that the server sees: a NAT may change them."""
-
-    def run(self, lab: ChainLab) -> None:
-        """Have it with each flow in turn; it may come to nothing."""
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            for number in range(self.count):
-                if self.answered:
-                    self._flow(lab, number)
-                else:
-                    self._sent(lab, stack, number)
-
-    def _sent(self, lab: ChainLab, stack: contextlib.ExitStack, number: int) -> None:
-        """A packet that nobody is to answer."""
-        kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
-        client = stack.enter_context(namespace.inside(lab.network.namespace(CLIENT), lambda: _socket(kind)))
-        client.setblocking(False)
-        self._bind(lab, client, number)
-        with contextlib.suppress(BlockingIOError):
-            client.connect((layout.addresses(lab.chain).server, self.port))
-        if self.protocol == "udp":
-            client.send(self.mark + secrets.token_hex(4).encode())
-
-    def _flow(self, lab: ChainLab, number: int) -> None:
-        with contextlib.ExitStack() as stack:
-            kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
-            server = stack.enter_context(
-                namespace.inside(lab.network.namespace(SERVER), lambda: _socket(kind))
-            )
-            client = stack.enter_context(
-                namespace.inside(lab.network.namespace(CLIENT), lambda: _socket(kind))
-            )
-            server.bind(("", self.port))
-            self._bind(lab, client, number)
-            to = (layout.addresses(lab.chain).server, self.port)
-            if self.protocol == "udp":
-                self._datagrams(client, server, to)
-            else:
-                self._stream(client, server, to)
-
-    def _bind(self, lab: ChainLab, client: socket.socket, number: int) -> None:
-        """Open vSwitch hashes the addresses of datagrams alone: each flow needs one of its own."""
-        if self.protocol == "udp" and self.count > 1:
-            every = layout.addresses(lab.chain).more
-            client.bind((every[number % len(every)], SOURCE + number))
-
-    def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
-        # each datagram of a flow is another packet
-        mark = self.mark + secrets.token_hex(4).encode()
-        client.sendto(mark + b" there", to)
-        _, back = server.recvfrom(2048)
-        self._clients[back[1]] = client.getsockname()[1]
-        server.sendto(mark + b" back", back)
-        client.recvfrom(2048)
-
-    def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
-        server.listen(1)
-        client.connect(to)
-        accepted, back = server.accept()
-        self._clients[back[1]] = client.getsockname()[1]
-        with accepted:
-            accepted.settimeout(ANSWER)
-            client.sendall(self.mark)
-            accepted.recv(2048)
-            accepted.sendall(self.mark)
-            client.recv(2048)
-
-    def flow(self, about: tuple[int, int, int] | None, direction: Direction) -> int:
-        """The flow of a packet at the host that sent it: the client's port."""
-        if about is None:
-            return 0
-        return about[1] if direction == "forward" else self._clients.get(about[2], 0)
-
-    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
-        """Whether a packet is of it."""
-        if about is None or one[0] != self.protocol or about[0] != PROTOCOLS[self.protocol]:
-            return False
-        return about[2 if direction == "forward" else 1] == self.port
-
-    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
-        """The part of its class's path that its packets take."""
-        return steps
-
-
-class Arp(Talk):
-    """A question for the address of the next host with one, and its answer."""
-
-    def __init__(self) -> None:
-        super().__init__("arp", 0)
-
-    def run(self, lab: ChainLab) -> None:
-        """Ask."""
-        known = layout.addresses(lab.chain)
-        routed = lab.chain.routed(lab.chain.chain)
-        target = known.inside[routed[0]].partition("/")[0] if routed else known.server
-
-        def ask() -> None:
-            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806)) as out:
-                out.bind(("eth0", 0))
-                mac = out.getsockname()[4]
-                words = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, mac, socket.inet_aton(known.client),
-                                    bytes(6), socket.inet_aton(target))  # fmt: skip
-                out.send(b"\xff" * 6 + mac + b"\x08\x06" + words)
-
-        namespace.inside(lab.network.namespace(CLIENT), ask)
-
-    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
-        """By the operation."""
-        return one[0] == "arp" and one[1] == (b"\x00\x01" if direction == "forward" else b"\x00\x02")
-
-    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
-        """As far as the network of the client goes."""
-        routed = lab.chain.routed(lab.chain.chain)
-        if not routed:
-            return steps
-        at = next(
-            (i for i, one in enumerate(steps) if (one.port.host, one.port.interface) == (routed[0], "in")),
-            None,
-        )
-        if at is None:
-            # the chain is cut before
-            return steps
-        return steps[: at + 1] if direction == "forward" else steps[at:]
-
-
-def _conversations(lab: ChainLab, traffic: str) -> list[tuple[str, Talk]]:
-    flows = FLOWS * max(
-        (lab.chain.vnfs[name].replicas for name in lab.chain.paths()[traffic]
-         if lab.chain.vnfs[name].replicas > 1), default=0)  # fmt: skip
-    if traffic != REST:
-        one = lab.chain.classes[traffic]
-        match, answered = one.match, one.blocked_by is None
-        return [(match.protocol, Talk(match.protocol, match.port, flows or 1, answered=answered))]
-    port = free_port(lab.chain)
-    return [("arp", Arp()), ("udp", Talk("udp", port)), ("tcp", Talk("tcp", port, flows or 1))]
-
-
-def free_port(chain: Chain) -> int:
-    """A port of the server that is in no class: its traffic is of the default class."""
-    taken = {one.match.port for one in chain.classes.values()}
-    return next(number for number in range(FREE, 65_536) if number not in taken)
-
-
-def _socket(kind: socket.SocketKind) -> socket.socket:
-    made = socket.socket(socket.AF_INET, kind)
-    made.settimeout(ANSWER)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return made

@@ -26,6 +26,9 @@ _PROTOCOLS: Mapping[str, Mapping[str, int]] = {
     "icmp": {"eth_type": 0x0800, "ip_proto": 1},
     "tcp": {"eth_type": 0x0800, "ip_proto": 6},
     "udp": {"eth_type": 0x0800, "ip_proto": 17},
+    "ipv6": {"eth_type": 0x86DD},
+    "tcp6": {"eth_type": 0x86DD, "ip_proto": 6},
+    "udp6": {"eth_type": 0x86DD, "ip_proto": 17},
 }
 _FIELDS = {
     "in_port": (0, 4), "eth_dst": (3, 6), "eth_src": (4, 6), "eth_type": (5, 2), "vlan_vid": (6, 2),

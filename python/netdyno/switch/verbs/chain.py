@@ -50,8 +50,11 @@ TunnelText = Annotated[
 ]
 
 
-def loaded(file: Path, controller: str | None, tunnel: str | None = None) -> Chain:
-    """The chain of a file, with another controller or tunnel if one is named."""
+WithIpv6 = Annotated[bool, typer.Option("--ipv6", help="The chain carries IPv6, too.")]
+
+
+def loaded(file: Path, controller: str | None, tunnel: str | None = None, *, ipv6: bool = False) -> Chain:
+    """The chain of a file, with another controller or tunnel if one is named, and with IPv6."""
     chain = load(file)
     if controller is not None:
         parse(controller, "--controller")
@@ -60,19 +63,21 @@ def loaded(file: Path, controller: str | None, tunnel: str | None = None) -> Cha
         sides = chain.tunnel.server_side if chain.tunnel else []
         wanted = {**reading.read(tunnel), "server_side": sides}
         chain = checked({**chain.model_dump(), "tunnel": wanted}, "--tunnel")
+    if ipv6:
+        chain = checked({**chain.model_dump(), "ipv6": True}, "--ipv6")
     return chain
 
 
-def show(file: ChainFile, tunnel: TunnelText = None, as_json: Json = False) -> None:
+def show(file: ChainFile, tunnel: TunnelText = None, ipv6: WithIpv6 = False, as_json: Json = False) -> None:
     """Show a chain: paths of its classes, functions with their addresses, rules of the switch.
 
     Nothing is started, and no root is needed.
 
         netdyno chain show examples/chain.yaml
     """
-    chain = loaded(file, None, tunnel)
+    chain = loaded(file, None, tunnel, ipv6=ipv6)
     rules = steering.rules(chain)
-    known = layout.addresses(chain)
+    known = [layout.addresses(chain, version) for version in chain.versions()]
     if as_json:
         listed = [
             {"number": one.flow.cookie, "class": one.traffic, "direction": one.direction,
@@ -87,8 +92,10 @@ def show(file: ChainFile, tunnel: TunnelText = None, as_json: Json = False) -> N
     for name in chain.paths():
         console.line(f"{name}: {drawn(chain, name)}")
     rows = [
-        (name, one.kind, str(one.replicas), one.on_failure or "–", known.inside.get(name, "–"),
-         known.outside.get(name, "–"), KINDS[one.kind].about)
+        (name, one.kind, str(one.replicas), one.on_failure or "–",
+         *(", ".join(of[name] for of in side if name in of) or "–"
+           for side in ([each.inside for each in known], [each.outside for each in known])),
+         KINDS[one.kind].about)
         for name, one in chain.vnfs.items()
     ]  # fmt: skip
     console.table(("function", "kind", "replicas", "fails", "address in", "address out", ""), rows)
@@ -130,6 +137,7 @@ def verify(
     ] = verifying.ROUNDS,
     controller: ControllerName = None,
     tunnel: TunnelText = None,
+    ipv6: WithIpv6 = False,
     as_json: Json = False,
 ) -> None:
     """Set a chain up, and prove that packets of each class follow their path both ways, in order, once.
@@ -146,7 +154,7 @@ def verify(
 
         sudo netdyno chain verify examples/chain.yaml --tunnel vxlan,key=7,delay=20ms
     """
-    chain = loaded(file, controller, tunnel)
+    chain = loaded(file, controller, tunnel, ipv6=ipv6)
     need_root()
     put_back()
     missed: list[str] = []

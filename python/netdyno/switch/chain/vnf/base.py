@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,10 +29,10 @@ class VnfSite:
     namespace: str
     folder: Path
     """For logs."""
-    inside: str = ""
-    """Its address towards the client, with the prefix; empty: it has none."""
-    outside: str = ""
-    """Its address towards the server."""
+    inside: Sequence[str] = ()
+    """Its addresses towards the client, with the prefix, one of each version of IP; none: it has none."""
+    outside: Sequence[str] = ()
+    """Its addresses towards the server."""
     routes: Mapping[str, str] = field(default_factory=dict)
     """Networks beyond its neighbours, and by which address they are reached."""
     notes: Journal = field(default_factory=journal)

@@ -8,22 +8,24 @@ from typing import ClassVar
 from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
 from netdyno.system import namespace
 
-FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-"""Of the network namespace of the thread that opens it."""
+FORWARD = (Path("/proc/sys/net/ipv4/ip_forward"), Path("/proc/sys/net/ipv6/conf/all/forwarding"))
+"""Of the network namespace of the thread that opens it, for each version of IP."""
 
 
 class Router(Vnf):
-    """An IPv4 router of the kernel."""
+    """An IP router of the kernel."""
 
     kind: ClassVar[str] = "router"
-    about: ClassVar[str] = "an IPv4 router of the kernel"
+    about: ClassVar[str] = "an IP router of the kernel"
     routed: ClassVar[bool] = True
     program: ClassVar[tuple[str, str] | None] = ("ip", "iproute2")
 
     def setup(self) -> None:
         """Addresses and routes."""
-        for port, address in ((IN, self.site.inside), (OUT, self.site.outside)):
-            self.run("ip", "addr", "add", address, "dev", port)
+        for port, addresses in ((IN, self.site.inside), (OUT, self.site.outside)):
+            for address in addresses:
+                # nobody else can have it: no search for duplicates
+                self.run("ip", "addr", "add", address, "dev", port, *["nodad"] * (":" in address))
             self.run("ip", "link", "set", port, "up")
         self.repair()
 
@@ -39,7 +41,11 @@ class Router(Vnf):
         return True
 
     def _forward(self, value: str) -> None:
-        namespace.inside(self.site.namespace, lambda: FORWARD.write_text(value))
+        def write() -> None:
+            for file, _ in zip(FORWARD, self.site.inside, strict=False):
+                file.write_text(value)
+
+        namespace.inside(self.site.namespace, write)
 
 
 class Nat(Router):
@@ -53,4 +59,6 @@ class Nat(Router):
         """The router, and a rule."""
         super().setup()
         rule = f'type nat hook postrouting priority 100; oifname "{OUT}" masquerade'
-        self.run("nft", "-f", "-", text=f"table ip netdyno {{\n  chain nat {{\n    {rule}\n  }}\n}}\n")
+        for family, _ in zip(("ip", "ip6"), self.site.inside, strict=False):
+            text = f"table {family} netdyno {{\n  chain nat {{\n    {rule}\n  }}\n}}\n"
+            self.run("nft", "-f", "-", text=text)

@@ -1,0 +1,244 @@
+"""Conversations between the client and the server of a chain that send packets of a class."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import secrets
+import socket
+import struct
+
+from netdyno.switch.chain import layout
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.sight import ND, Key
+from netdyno.switch.chain.spec import REST, Chain, Version
+from netdyno.switch.chain.steering import CLIENT, SERVER, Direction, Step
+from netdyno.system import namespace
+
+ANSWER = 1.0
+"""Seconds that a conversation waits for a packet."""
+PROTOCOLS = {"tcp": 6, "udp": 17}
+FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+FLOWS = 16
+"""TCP connections for each replica: one of two gets none by chance once in a thousand million times."""
+SOURCE = 30_000
+"""Source port of the first flow of datagrams."""
+FREE = 40_007
+"""Port of the default class, or the next one that is in no class."""
+
+
+class Talk:
+    """A conversation between the client and the server that sends packets of a class."""
+
+    def __init__(
+        self, protocol: str, port: int, flows: int = 1, *, answered: bool = True, version: Version = 4
+    ) -> None:
+        self.protocol, self.port, self.count, self.answered = protocol, port, flows, answered
+        self.version = version
+        self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
+        self._clients: dict[int, int] = {}
+        """Ports of the client by those that the server sees: a NAT may change them."""
+
+    @property
+    def name(self) -> str:
+        """Its protocol, with `6` where that is over IPv6."""
+        return f"{self.protocol}6" if self.version == 6 else self.protocol
+
+    def run(self, lab: ChainLab) -> None:
+        """Have it with each flow in turn; it may come to nothing."""
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for number in range(self.count):
+                if self.answered:
+                    self._flow(lab, number)
+                else:
+                    self._sent(lab, stack, number)
+
+    def _sent(self, lab: ChainLab, stack: contextlib.ExitStack, number: int) -> None:
+        """A packet that nobody is to answer."""
+        kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
+        client = stack.enter_context(
+            namespace.inside(lab.network.namespace(CLIENT), lambda: self._socket(kind))
+        )
+        client.setblocking(False)
+        self._bind(lab, client, number)
+        with contextlib.suppress(BlockingIOError):
+            client.connect((layout.addresses(lab.chain, self.version).server, self.port))
+        if self.protocol == "udp":
+            client.send(self.mark + secrets.token_hex(4).encode())
+
+    def _flow(self, lab: ChainLab, number: int) -> None:
+        with contextlib.ExitStack() as stack:
+            kind = socket.SOCK_STREAM if self.protocol == "tcp" else socket.SOCK_DGRAM
+            server = stack.enter_context(
+                namespace.inside(lab.network.namespace(SERVER), lambda: self._socket(kind))
+            )
+            client = stack.enter_context(
+                namespace.inside(lab.network.namespace(CLIENT), lambda: self._socket(kind))
+            )
+            server.bind(("", self.port))
+            self._bind(lab, client, number)
+            to = (layout.addresses(lab.chain, self.version).server, self.port)
+            if self.protocol == "udp":
+                self._datagrams(client, server, to)
+            else:
+                self._stream(client, server, to)
+
+    def _bind(self, lab: ChainLab, client: socket.socket, number: int) -> None:
+        """Open vSwitch hashes the addresses of datagrams alone: each flow needs one of its own."""
+        if self.protocol == "udp" and self.count > 1:
+            every = layout.addresses(lab.chain, self.version).more
+            client.bind((every[number % len(every)], SOURCE + number))
+
+    def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
+        # each datagram of a flow is another packet
+        mark = self.mark + secrets.token_hex(4).encode()
+        client.sendto(mark + b" there", to)
+        _, back = server.recvfrom(2048)
+        self._clients[back[1]] = client.getsockname()[1]
+        server.sendto(mark + b" back", back)
+        client.recvfrom(2048)
+
+    def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
+        server.listen(1)
+        client.connect(to)
+        accepted, back = server.accept()
+        self._clients[back[1]] = client.getsockname()[1]
+        with accepted:
+            accepted.settimeout(ANSWER)
+            client.sendall(self.mark)
+            accepted.recv(2048)
+            accepted.sendall(self.mark)
+            client.recv(2048)
+
+    def flow(self, about: tuple[int, int, int] | None, direction: Direction) -> int:
+        """The flow of a packet at the host that sent it: the client's port."""
+        if about is None:
+            return 0
+        return about[1] if direction == "forward" else self._clients.get(about[2], 0)
+
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
+        """Whether a packet is of it."""
+        if about is None or one[0] != self.name or about[0] != PROTOCOLS[self.protocol]:
+            return False
+        return about[2 if direction == "forward" else 1] == self.port
+
+    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
+        """The part of its class's path that its packets take."""
+        return steps
+
+    def _socket(self, kind: socket.SocketKind) -> socket.socket:
+        made = socket.socket(FAMILIES[self.version], kind)
+        made.settimeout(ANSWER)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return made
+
+
+class Arp(Talk):
+    """A question for the address of the next host with one, and its answer."""
+
+    def __init__(self, version: Version = 4) -> None:
+        super().__init__("arp", 0, version=version)
+
+    def run(self, lab: ChainLab) -> None:
+        """Ask."""
+        known = layout.addresses(lab.chain, self.version)
+
+        def ask() -> None:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+                out.bind(("eth0", 0))
+                out.send(self.question(out.getsockname()[4], known.client, _next(lab.chain, self.version)))
+
+        namespace.inside(lab.network.namespace(CLIENT), ask)
+
+    def question(self, mac: bytes, address: str, target: str) -> bytes:
+        """The frame from the host with this address that asks for another."""
+        words = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, mac, socket.inet_aton(address),
+                            bytes(6), socket.inet_aton(target))  # fmt: skip
+        return b"\xff" * 6 + mac + b"\x08\x06" + words
+
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
+        """By the operation."""
+        return one[0] == "arp" and one[1] == (b"\x00\x01" if direction == "forward" else b"\x00\x02")
+
+    def path(self, lab: ChainLab, steps: list[Step], direction: Direction) -> list[Step]:
+        """As far as the network of the client goes."""
+        routed = lab.chain.routed(lab.chain.chain)
+        if not routed:
+            return steps
+        at = next(
+            (i for i, one in enumerate(steps) if (one.port.host, one.port.interface) == (routed[0], "in")),
+            None,
+        )
+        if at is None:
+            # the chain is cut before
+            return steps
+        return steps[: at + 1] if direction == "forward" else steps[at:]
+
+
+class NeighbourDiscovery(Arp):
+    """A neighbour solicitation for the address of the next host with one, and its answer (RFC 4861)."""
+
+    def __init__(self) -> None:
+        super().__init__(6)
+        self._target = b""
+
+    @property
+    def name(self) -> str:
+        """As packets of it are told."""
+        return "nd"
+
+    def run(self, lab: ChainLab) -> None:
+        """Ask."""
+        self._target = ipaddress.ip_address(_next(lab.chain, 6)).packed
+        super().run(lab)
+
+    def question(self, mac: bytes, address: str, target: str) -> bytes:
+        """To the solicited-node multicast address of the target (RFC 4291 section 2.7.1)."""
+        source, wanted = (ipaddress.IPv6Address(one).packed for one in (address, target))
+        to = bytes.fromhex("ff0200000000000000000001ff") + wanted[13:]
+        body = struct.pack("!BBHI16sBB6s", ND[0], 0, 0, 0, wanted, 1, 1, mac)
+        pseudo = source + to + struct.pack("!II", len(body), 58)
+        total = sum(struct.unpack(f"!{len(pseudo + body) // 2}H", pseudo + body))
+        total = (total & 0xFFFF) + (total >> 16)
+        checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+        head = struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + source + to
+        frame = b"\x33\x33" + to[12:] + mac + b"\x86\xdd" + head
+        return frame + body[:2] + struct.pack("!H", checksum) + body[4:]
+
+    def is_mine(self, one: Key, about: tuple[int, int, int] | None, direction: Direction) -> bool:
+        """By the type, and the address that is asked for."""
+        return one == ("nd", ND[0] if direction == "forward" else ND[1], self._target)
+
+
+def conversations(lab: ChainLab, traffic: str) -> list[Talk]:
+    """Those of a class, for each version of IP."""
+    flows = FLOWS * max(
+        (lab.chain.vnfs[name].replicas for name in lab.chain.paths()[traffic]
+         if lab.chain.vnfs[name].replicas > 1), default=0)  # fmt: skip
+    found: list[Talk] = []
+    for version in lab.chain.versions():
+        if traffic != REST:
+            one = lab.chain.classes[traffic]
+            match, answered = one.match, one.blocked_by is None
+            found.append(Talk(match.protocol, match.port, flows or 1, answered=answered, version=version))
+            continue
+        port = free_port(lab.chain)
+        found += [
+            Arp() if version == 4 else NeighbourDiscovery(),
+            Talk("udp", port, version=version),
+            Talk("tcp", port, flows or 1, version=version),
+        ]
+    return found
+
+
+def free_port(chain: Chain) -> int:
+    """A port of the server that is in no class: its traffic is of the default class."""
+    taken = {one.match.port for one in chain.classes.values()}
+    return next(number for number in range(FREE, 65_536) if number not in taken)
+
+
+def _next(chain: Chain, version: Version) -> str:
+    """The address of the next host with one after the client."""
+    known = layout.addresses(chain, version)
+    routed = chain.routed(chain.chain)
+    return known.inside[routed[0]].partition("/")[0] if routed else known.server
