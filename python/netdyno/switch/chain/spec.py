@@ -122,7 +122,7 @@ class Chain(Config):
     tunnel: ChainTunnel | None = None
     """The tunnel between the client's switch and the server's; default: both are on one switch."""
     controller: str = "static"
-    """Who programs the switch: `static`, `embedded`, or `embedded:N` for N of which one is master."""
+    """Who programs the switch: `static`, `embedded`, `embedded:N` for N of which one is master, `faucet`."""
 
     @field_validator("controller")
     @classmethod

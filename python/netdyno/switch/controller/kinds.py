@@ -5,9 +5,10 @@ from __future__ import annotations
 from netdyno.errors import Error
 from netdyno.switch.controller.base import Controller
 from netdyno.switch.controller.embedded import MOST, Embedded
+from netdyno.switch.controller.faucet import Faucet
 from netdyno.switch.controller.static import Static
 
-KINDS: dict[str, type[Controller]] = {one.kind: one for one in (Static, Embedded)}
+KINDS: dict[str, type[Controller]] = {one.kind: one for one in (Static, Embedded, Faucet)}
 
 
 def parse(text: str, at: str = "controller") -> tuple[type[Controller], int]:

@@ -150,6 +150,14 @@ class Switch(Dut):
         """Cookies of all flows that are in its table, in ascending order."""
         return []
 
+    def flow_texts(self) -> list[str]:
+        """All flows in its table, as its own tool words them."""
+        return []
+
+    def datapath_id(self) -> str:
+        """By which controllers know it, in hexadecimal."""
+        return "0"
+
     def flow_packets(self) -> dict[int, int]:
         """Packets that matched each flow, by cookie."""
         return {}

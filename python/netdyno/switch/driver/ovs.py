@@ -164,8 +164,14 @@ class Ovs(Switch):
 
     def flow_cookies(self) -> list[int]:
         """From its own tool, which no controller takes part in."""
-        said = self._running().ofctl("dump-flows", BRIDGE)
+        said = "\n".join(self.flow_texts())
         return sorted(int(cookie, 16) for cookie, _ in _FLOW.findall(said))
+
+    def flow_texts(self) -> list[str]:
+        return self._running().ofctl("dump-flows", BRIDGE).splitlines()
+
+    def datapath_id(self) -> str:
+        return self._running().vsctl("get", "bridge", BRIDGE, "datapath_id").strip().strip('"')
 
     def flow_packets(self) -> dict[int, int]:
         """Settled: the datapath's counts are fetched before."""

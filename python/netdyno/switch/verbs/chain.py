@@ -33,7 +33,7 @@ ControllerName = Annotated[
     str | None,
     typer.Option(
         "--controller",
-        help="Who programs the switch: static, embedded, embedded:N; default: as in FILE.",
+        help="Who programs the switch: static, embedded, embedded:N, faucet; default: as in FILE.",
         metavar="NAME",
     ),
 ]
