@@ -215,7 +215,8 @@ def test_which_replica_a_flow_takes() -> None:
 def lab(request: pytest.FixtureRequest) -> Iterator[ChainLab]:
     if why := DRIVERS["ovs-netdev"].missing():
         pytest.skip(why)
-    with ChainLab(checked(chain(request.param, controller="embedded"), "x")) as made:
+    plain = chain(request.param, controller="embedded", ipv6=request.param == "vlan")
+    with ChainLab(checked(plain, "x")) as made:
         yield made
 
 
@@ -224,6 +225,9 @@ def test_encapsulated_packets_and_replicas_are_proved(lab: ChainLab) -> None:
     """By our controller; then mutants of the kinds that are new here are named."""
     found = verify(lab)
     assert found.good, [str(one.fault or one.untested) for one in found.directions if not one.good]
+    assert {one.protocol for one in found.directions} >= (
+        {"tcp6", "udp6", "nd"} if lab.chain.ipv6 else {"tcp"}
+    )
     taken = [one.replicas["fw"] for one in found.directions if one.protocol == "tcp"]
     assert len(taken) == 3 and all(set(one) == {"fw_1", "fw_2"} and min(one.values()) > 0 for one in taken)
     kinds: dict[str, list[Mutant]] = {}

@@ -150,15 +150,13 @@ IPV6 = {"ipv6": True, "classes": {"dns": {"match": {"protocol": "udp", "port": 5
 
 @root
 def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None) -> None:
-    """Outer headers are captured both ways, of IPv4 and IPv6; one of the faults of the tunnel, and a rule."""
-    with ChainLab(checked(chain(steering="vlan", controller="embedded", **IPV6), "x")) as lab:
+    """Outer headers are captured both ways; then one of the faults of either end."""
+    with ChainLab(checked(chain(steering="vlan"), "x")) as lab:
         through(lab)
         first, step = points(6)
         for at, name in enumerate(underlay.mutants(lab)):
             if at % step == (first - 1) % step:
                 tunnel_named(lab, name)
-        last = [one for one in mutants(lab.rules) if one.name.startswith("misdirect")][-1]
-        rule_named(lab, last)
 
 
 @root
@@ -179,7 +177,7 @@ def through(lab: ChainLab) -> None:
     found = verify(lab)
     assert found.good, found.wrong
     ways = {one.protocol for one in found.directions}
-    assert ways == {"arp", "nd", "udp", "tcp", "udp6", "tcp6"}
+    assert ways == {"arp", "udp", "tcp"} | ({"nd", "udp6", "tcp6"} if lab.chain.ipv6 else set())
     for one in found.directions:
         inside = [step for step in one.steps if step.outer]
         assert len(inside) == 2 and all(one.counts[str(step)] == one.packets for step in inside)
