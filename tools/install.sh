@@ -173,10 +173,13 @@ cargo() {
 }
 
 # What is tested is built with the features that the tests give its libraries: else all would be compiled twice.
+# What Rust tests are built of: cargo builds no examples then, nor the C++ of the fuzz targets. Clippy looks at both.
+TESTED=(--workspace --exclude fuzz)
+
 build() { # [release|debug]
     local kind=${1:-release} quiet=(--quiet) what=(build --release -p netdynod)
     if [ -t 2 ]; then quiet=(); fi
-    if [ "$kind" = debug ]; then what=(test --workspace --no-run --test daemon); fi
+    if [ "$kind" = debug ]; then what=(test "${TESTED[@]}" --no-run --test daemon); fi
     [ -x "target/$kind/netdynod" ] || say "building netdynod (minutes, the first time)"
     cargo "${what[@]}" --locked "${quiet[@]}" ||
         die 1 "netdynod does not build; the compiler's words are above"
