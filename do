@@ -106,12 +106,12 @@ verb_ahead() {
     # nice values count within a session, and this one among sessions, where the kernel groups by them
     { echo 19 >/proc/self/autogroup; } 2>/dev/null || true
     cargo clippy --version >/dev/null 2>&1 && clippy
-    cargo test --workspace --locked --no-run
+    cargo test "${TESTED[@]}" --lib --bins --tests --locked --no-run
     [ ! -e .venv/.stamp ] || mypy
 }
 
 #: test quick -- what needs neither root nor a network, within five minutes
-#: test full -- all of it: sweeps of which other runs draw a sample, and long simulations; before a release
+#: test full -- all of it: what other runs draw a sample of, and long simulations; before a release
 #: test --stress NAME [TIMES] -- the tests that match NAME, or all, 20 times in a row while a busy loop holds every core
 verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one kind
     local start=$SECONDS only=${1:-}

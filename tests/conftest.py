@@ -49,7 +49,10 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are drawn
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker("drawn")
     items.sort(key=lambda item: not item.path.name.endswith(FIRST))
 
 

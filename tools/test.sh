@@ -79,7 +79,7 @@ as_tester() { # PROGRAM ARGS
 }
 rust_programs() { # FILE -- compile the Rust tests; their programs are listed in FILE
     mkdir -p "${1%/*}"
-    cargo test --workspace --locked --no-run --quiet --message-format json-render-diagnostics >"$1"
+    cargo test "${TESTED[@]}" --lib --bins --tests --locked --no-run --quiet --message-format json-render-diagnostics >"$1"
 }
 test_rust() {
     local programs=target/do/rust-tests.json
@@ -118,8 +118,7 @@ test_e2e() {
 QUICK=
 quick_python() { .venv/bin/python -m pytest -rs -c python/pyproject.toml --rootdir python -n 4 \
     -m 'not root and not browser and not slow and not long' python/tests; }
-# --bins takes fuzz targets too, which are no tests and include modules without what those are tested with
-quick_rust() { NETDYNO_TESTS=quick cargo test --workspace --exclude fuzz --locked --no-fail-fast --lib --bins; }
+quick_rust() { NETDYNO_TESTS=quick cargo test "${TESTED[@]}" --locked --no-fail-fast --lib --bins; }
 test_quick() {
     QUICK=yes
     install "${BUILD[@]}"

@@ -60,11 +60,20 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
 
+def is_long(item: pytest.Item) -> bool:
+    """Whether it starts programs, changes the machine or simulates for seconds; logic alone takes milliseconds."""
+    if any(item.get_closest_marker(mark) for mark in ("slow", "root", "browser")):
+        return True
+    return isinstance(item, pytest.Function) and not {"fake", "daemon"}.isdisjoint(item.fixturenames)
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(one in item.nodeid for one in FIRST):
             item.add_marker("slow")
+        if is_long(item):
+            item.add_marker("drawn")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sampled import drawn
+from sampled import drawn, promised
 
 SHARED = Path(__file__).resolve().parents[2] / "tests" / "shared"
 TESTS = """
@@ -21,10 +21,19 @@ def test_long(): pass
 """
 
 
-def ran(folder: Path, *arguments: str, tests: str = "") -> set[str]:
+DRAWN = """
+import pytest
+pytestmark = pytest.mark.drawn
+@pytest.mark.parametrize("case", range(2))
+@pytest.mark.parametrize("other", range(2))
+def test_cases(case, other): pass
+""" + "".join(f"def test_{number}(): pass\n" for number in range(8))
+
+
+def ran(folder: Path, *arguments: str, tests: str = "", text: str = TESTS) -> set[str]:
     """The tests that run."""
     (folder / "conftest.py").write_text('pytest_plugins = ["sampled"]\n')
-    (folder / "test_it.py").write_text(TESTS)
+    (folder / "test_it.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -50,6 +59,21 @@ def test_a_case_that_is_named_runs(tmp_path: Path) -> None:
             assert ran(tmp_path, f"test_it.py::test_sweep[{case}]") == {f"test_sweep[{case}]"}
             return
     pytest.fail("all cases of a sample of three of twenty ran")
+
+
+def test_one_of_three_tests_is_run_with_all_of_its_cases(tmp_path: Path) -> None:
+    some = {name.partition("[")[0] for name in ran(tmp_path, text=DRAWN)}
+    assert len(some) == 3
+    assert len([name for name in ran(tmp_path, text=DRAWN) if "[" in name]) in (0, 4)
+    assert len(ran(tmp_path, tests="full", text=DRAWN)) == 12
+    assert len(ran(tmp_path, "test_it.py", text=DRAWN)) == 12
+
+
+def test_what_is_promised_is_found() -> None:
+    promises = promised()
+    assert ("tests/test_demo.py", "test_the_demo") in promises
+    assert ("python/tests/test_verdict.py", "test_it") not in promises
+    assert all((SHARED.parents[1] / file).is_file() for file, _ in promises)
 
 
 def test_other_commits_draw_other_cases_and_in_the_long_run_all() -> None:
