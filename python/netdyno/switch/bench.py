@@ -32,7 +32,8 @@ from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
-from netdyno.switch.tunnel import REMOTE, SWITCH, UNDERLAY, Tunnel, TunnelEnd
+from netdyno.switch.tunnel import REMOTE, SWITCH, Tunnel, TunnelEnd
+from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 
@@ -77,6 +78,8 @@ class Spec(Config):
             shown.append(f"over {self.path if isinstance(self.path, str) else _ways(self.path)}")
         if self.tunnel:
             shown.append(f"{self.tunnel.kind} key {self.tunnel.key}")
+            if self.tunnel.wireguard:
+                shown.append("over WireGuard")
             if self.tunnel.path:
                 path = self.tunnel.path
                 shown.append(f"over {path if isinstance(path, str) else _ways(path)}")
@@ -122,11 +125,11 @@ def topology(spec: Spec) -> Topology:
         )
         for host, address in ADDRESSES.items()
     ]
-    if spec.tunnel:
-        off = dict.fromkeys(SEGMENTS, False)
-        a, b = (End(host=host, name=UNDERLAY, offloads=off) for host in switches.values())
-        links.append(Link(a=a, b=b, mtu=spec.tunnel.mtu, impair=spec.tunnel.path))
     hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{host: Host() for host in switches.values()}}
+    if spec.tunnel:
+        gateways, between = tunnels.underlay(spec.tunnel)
+        hosts |= gateways
+        links += between
     return Topology(hosts=hosts, links=links)
 
 
@@ -152,6 +155,8 @@ class SwitchBench:
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What keeps interrupts off while something is taken down."""
     network: Network | None = None
+    gateways: WireGuard | None = None
+    """Between both switches, if their tunnel is encrypted."""
     _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -170,6 +175,11 @@ class SwitchBench:
             stack.enter_context(network)
             for host in (CLIENT, SERVER):
                 network.nodes[host].address("eth0", [], self.spec.host_mtu, None)
+            if self.spec.tunnel and self.spec.tunnel.wireguard:
+                gateways = WireGuard(self.spec.tunnel, network.namespace, self.folder, self.notes)
+                stack.callback(gateways.teardown)
+                gateways.setup()
+                self.gateways = gateways
             self.network = network
             self._stack = stack.pop_all()
         return self
@@ -216,6 +226,8 @@ class SwitchBench:
             why = str(e)
         seconds = time.monotonic() - begin
         counters |= sampler.stop()
+        if self.gateways and (gone := self.gateways.dead()):
+            raise Error("ND-91-40", f"{gone} ended during the trial", at="--tunnel")
         if dead := next((one for one in switches if not one.alive()), None):
             metrics, why = {}, f"the switch ended during the trial: {dead.death()}"
         else:

@@ -14,15 +14,24 @@ from netdyno import config
 from netdyno.config import Config, parse_text
 from netdyno.errors import Error
 from netdyno.lab import impairment
+from netdyno.lab.topology import End, Host, Link
 
 Kind = Literal["vxlan", "geneve", "gre"]
 SWITCH, REMOTE = "switch", "switch_remote"
 """Hosts of the switches: the client's, and the server's at the far end of the tunnel."""
+GATEWAYS = ("gateway", "gateway_remote")
+"""Hosts between the switches if their tunnel is encrypted."""
+LAN, WAN = "lan", "wan"
+"""Interfaces of a gateway: to its switch, and to the other gateway."""
+WIREGUARD_PORT = 51820
 UNDERLAY, PORT = "underlay", "tunnel"
 """Interface of each switch towards the other, and the port of the tunnel on it."""
 ADDRESSES = {SWITCH: "198.19.0.1", REMOTE: "198.19.0.2"}
-"""Tunnel endpoints (RFC 2544 appendix C.2.2)."""
+"""Tunnel endpoints (RFC 2544 appendix C.2.2). Gateways have the networks 198.19.1.0/24 and 198.19.2.0/24 at
+their switches, and 198.19.3.0/24 between them."""
 PREFIX = 24
+WIREGUARD = 60
+"""Bytes that WireGuard adds over IPv4: headers of IP and UDP, its own, and the authentication tag."""
 HOST_MTU, LEAST_MTU = 1500, 576
 _ETHERNET, _IPV4, _UDP = 14, 20, 8
 HEADERS: Mapping[Kind, int] = {
@@ -50,6 +59,8 @@ class Tunnel(Config):
     """Largest packet on the underlay, bytes."""
     host_mtu: int | None = Field(default=None, ge=LEAST_MTU, le=HOST_MTU)
     """Largest packet that client and server send, bytes; default: the largest that fits."""
+    wireguard: bool = False
+    """Whether gateways between the switches encrypt the underlay by WireGuard (wireguard-go)."""
     path: str | dict[str, Any] | None = None
     """How the underlay treats packets, as in `netdyno impair`; default: a plain cable."""
 
@@ -62,14 +73,24 @@ class Tunnel(Config):
 
     def room(self, more: int = 0) -> int:
         """Largest packet of a host that fits, if frames have so many more bytes of headers."""
-        return self.mtu - HEADERS[self.kind] - more
+        return self.wire_mtu - HEADERS[self.kind] - more
+
+    @property
+    def wire_mtu(self) -> int:
+        """Largest packet between the switches, bytes: what encryption leaves of the underlay's."""
+        return self.mtu - WIREGUARD * self.wireguard
+
+    @property
+    def headers(self) -> int:
+        """Bytes of an underlay packet before the IP packet of a host, and after it."""
+        return HEADERS[self.kind] + WIREGUARD * self.wireguard
 
     def hosts(self, more: int = 0) -> int:
         """Largest packet that hosts send."""
         return self.host_mtu or min(HOST_MTU, self.room(more))
 
     def __str__(self) -> str:
-        return f"{NAMES[self.kind]} {self.key}"
+        return f"{NAMES[self.kind]} {self.key}{' over WireGuard' if self.wireguard else ''}"
 
 
 NAMES: Mapping[Kind, str] = {"vxlan": "VXLAN", "geneve": "Geneve", "gre": "GRE"}
@@ -129,16 +150,58 @@ class TunnelEnd:
     remote: str
     interface: str = UNDERLAY
     """Of the switch's namespace, towards the other end."""
+    gateway: str = ""
+    """Address by which the other end is reached; empty: it is in the same network."""
+    network: str = ""
+    """Of the other end, if there is a gateway."""
 
     @staticmethod
     def of(tunnel: Tunnel, host: str) -> TunnelEnd:
         """That of the client's or the server's switch."""
         other = REMOTE if host == SWITCH else SWITCH
-        return TunnelEnd(tunnel, ADDRESSES[host], ADDRESSES[other])
+        if not tunnel.wireguard:
+            return TunnelEnd(tunnel, ADDRESSES[host], ADDRESSES[other])
+        near, far = GATEWAYS if host == SWITCH else GATEWAYS[::-1]
+        return TunnelEnd(
+            tunnel, _address(near, 1), _address(far, 1), gateway=_address(near, 254), network=lan(far)
+        )
 
     def options(self) -> dict[str, str]:
         """Options of Open vSwitch's port."""
         return {"remote_ip": self.remote, "local_ip": self.local, "key": str(self.tunnel.key)}
+
+
+def lan(gateway: str) -> str:
+    """The network of a gateway and its switch."""
+    return f"198.19.{1 + GATEWAYS.index(gateway)}.0/{PREFIX}"
+
+
+def wan(gateway: str) -> str:
+    """The address of a gateway towards the other."""
+    return f"198.19.3.{1 + GATEWAYS.index(gateway)}"
+
+
+def _address(gateway: str, host: int) -> str:
+    return lan(gateway).replace(f".0/{PREFIX}", f".{host}")
+
+
+def underlay(tunnel: Tunnel) -> tuple[dict[str, Host], list[Link]]:
+    """Hosts and links between both switches."""
+    off = {"tx": False, "tso": False, "gso": False, "gro": False}
+    if not tunnel.wireguard:
+        a, b = (End(host=host, name=UNDERLAY, offloads=off) for host in (SWITCH, REMOTE))
+        return {}, [Link(a=a, b=b, mtu=tunnel.mtu, impair=tunnel.path)]
+    links = [
+        Link(
+            a=End(host=switch, name=UNDERLAY, offloads=off),
+            b=End(host=gateway, name=LAN, addresses=[f"{_address(gateway, 254)}/{PREFIX}"], offloads=off),
+            mtu=tunnel.mtu,
+        )
+        for switch, gateway in zip((SWITCH, REMOTE), GATEWAYS, strict=True)
+    ]
+    a, b = (End(host=one, name=WAN, addresses=[f"{wan(one)}/{PREFIX}"], offloads=off) for one in GATEWAYS)
+    links.append(Link(a=a, b=b, mtu=tunnel.mtu, impair=tunnel.path))
+    return {one: Host(sysctl={"net.ipv4.ip_forward": 1}) for one in GATEWAYS}, links
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import socket
 import struct
 from typing import Any
@@ -19,7 +21,8 @@ from netdyno.switch.chain.sight import TUNNEL
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.tunnel import Outer, unwrapped
+from netdyno.switch.tunnel import Outer, TunnelEnd, unwrapped
+from netdyno.switch.wireguard import SOCKETS, is_wireguard
 
 from ..conftest import root
 
@@ -131,6 +134,26 @@ def test_headers_of_tunnels_are_read(frame: bytes, kind: Any, key: int) -> None:
         assert cut is None or len(cut[1]) == 0, "what is cut short holds no frame"
 
 
+def test_messages_of_wireguard_are_told() -> None:
+    seen = [is_wireguard(udp(51820, bytes([kind, 0, 0, 0]) + bytes(28))) for kind in range(6)]
+    assert seen == [None, False, False, False, True, None]
+    for other in (udp(53, bytes([4, 0, 0, 0])), outer(47, bytes(40)), INNER, b""):
+        assert is_wireguard(other) is None
+
+
+def test_gateways_of_an_encrypted_tunnel() -> None:
+    made = tunnel.checked("vxlan,wireguard=true")
+    assert (made.hosts(), made.headers, str(made)) == (1390, 110, "VXLAN 42 over WireGuard")
+    ends = [TunnelEnd.of(made, host) for host in ("switch", "switch_remote")]
+    assert [(one.local, one.remote, one.gateway, one.network) for one in ends] == [
+        ("198.19.1.1", "198.19.2.1", "198.19.1.254", "198.19.2.0/24"),
+        ("198.19.2.1", "198.19.1.1", "198.19.2.254", "198.19.1.0/24"),
+    ]
+    hosts, links = tunnel.underlay(made)
+    assert list(hosts) == ["gateway", "gateway_remote"] and len(links) == 3
+    assert [one.impair for one in links] == [None, None, made.path]
+
+
 def test_other_frames_are_in_no_tunnel() -> None:
     for frame in (INNER, udp(53, bytes(40)), udp(4789, bytes(16)), outer(47, b"\0\0\x08\0" + INNER), b""):
         assert unwrapped(frame) is None
@@ -208,6 +231,38 @@ def rule_named(lab: ChainLab, one: Mutant) -> None:
         if tries[-1] and one.changed >= set(tries[-1]):
             return
     raise AssertionError((one.name, tries))
+
+
+@root
+@pytest.mark.long
+def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None) -> None:
+    """Between the gateways there is nothing but WireGuard; a gateway without its peer is the tunnel's fault."""
+    if not (shutil.which("wireguard-go") and shutil.which("wg")):
+        pytest.skip("wireguard-go or wg is not installed")
+    plain = chain(tunnel={**PLAIN["tunnel"], "wireguard": True, "path": "metro"})
+    with ChainLab(checked(plain, "x")) as lab:
+        through(lab)
+        found = verify(lab).tunnel
+        assert found and found.headers == 110 and found.host_mtu == 1390
+        assert found.plain == 0 and found.encrypted and found.encrypted >= 10
+        names = []
+        for name in underlay.mutants(lab):
+            names.append(name)
+            tunnel_named(lab, name)
+        assert sum("WireGuard" in one for one in names) == 2
+        assert verify(lab).good
+        # packets that pass beside WireGuard are told
+        assert lab.gateways
+        for host in tunnel.GATEWAYS:
+            other = tunnel.GATEWAYS[1 - tunnel.GATEWAYS.index(host)]
+            lab._ip(host, "route", "replace", tunnel.lan(other), "via", tunnel.wan(other))
+        told = verify(lab, 1)
+        assert told.tunnel and "unencrypted" in str(told.tunnel.fault)
+        victim = lab.gateways._processes["gateway"]
+        victim.send_all(signal.SIGKILL)
+        victim.wait(30.0)
+        assert "WireGuard at gateway" in lab.dead()
+    assert not any((SOCKETS / f"{name}.sock").exists() for name in lab.gateways._names.values())
 
 
 @root

@@ -27,6 +27,7 @@ from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.openflow.action import renamed
 from netdyno.switch.tunnel import SWITCH, TunnelEnd
+from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import find
@@ -54,6 +55,8 @@ class ChainLab:
     _network: Network | None = None
     switches: dict[str, Switch] = field(default_factory=dict)
     """By their hosts: one, or two with a tunnel between them."""
+    gateways: WireGuard | None = None
+    """Between both switches, if their tunnel is encrypted."""
     controllers: dict[str, Controller] = field(default_factory=dict)
     """Of each switch."""
 
@@ -105,6 +108,10 @@ class ChainLab:
         made = layout.topology(self.chain, self.paths)
         network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
         self._network = stack.enter_context(network)
+        if self.chain.tunnel and self.chain.tunnel.wireguard:
+            self.gateways = WireGuard(self.chain.tunnel, network.namespace, self.folder, self.notes)
+            stack.callback(self.gateways.teardown)
+            self.gateways.setup()
         known = [layout.addresses(self.chain, version) for version in self.chain.versions()]
         for host, name in self.chain.hosts().items():
             one = self.chain.vnfs[name]
@@ -245,6 +252,8 @@ class ChainLab:
         for switch in self.switches.values():
             if not switch.alive():
                 return f"the switch {self.chain.switch}: {switch.death()}"
+        if self.gateways and (why := self.gateways.dead()):
+            return why
         for controller in self.controllers.values():
             if why := controller.dead():
                 return why

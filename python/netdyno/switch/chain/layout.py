@@ -10,7 +10,7 @@ from typing import Any
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.switch.chain.spec import Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, port_names
-from netdyno.switch.tunnel import PORT, REMOTE, SWITCH, UNDERLAY
+from netdyno.switch.tunnel import PORT, underlay
 
 FRAMES = {"tx": False, "tso": False, "gso": False, "gro": False}
 """Frames of the MTU with checksums: what a switch in user space can carry."""
@@ -98,8 +98,9 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
         for number, port in enumerate(port_names(chain))
     ]
     if chain.tunnel:
-        a, b = (End(host=host, name=UNDERLAY, offloads=FRAMES) for host in (SWITCH, REMOTE))
-        links.append(Link(a=a, b=b, mtu=chain.tunnel.mtu, impair=chain.tunnel.path))
+        gateways, between = underlay(chain.tunnel)
+        hosts |= gateways
+        links += between
     return Topology(hosts=hosts, links=links)
 
 

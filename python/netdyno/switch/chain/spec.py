@@ -17,10 +17,10 @@ from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.tunnel import REMOTE, SWITCH, ChainTunnel
+from netdyno.switch.tunnel import GATEWAYS, REMOTE, SWITCH, ChainTunnel
 from netdyno.units import TIME
 
-ENDS = ("client", "server", SWITCH, REMOTE)
+ENDS = ("client", "server", SWITCH, REMOTE, *GATEWAYS)
 MOST_VNFS, MOST_CLASSES = 128, 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 Version = Literal[4, 6]

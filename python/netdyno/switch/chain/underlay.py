@@ -14,6 +14,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import TUNNEL, Fault
 from netdyno.switch.chain.steering import CLIENT, DIRECTIONS, SERVER, Direction
 from netdyno.switch.tunnel import (
+    GATEWAYS,
     HEADERS,
     HOST_MTU,
     IP_MTU_DISCOVER,
@@ -49,6 +50,10 @@ class TunnelReport:
     """Largest packet that client and server send, bytes."""
     mtu: dict[Direction, int | None]
     """Largest packet that passes, bytes; None: not measured. More than 1,500 bytes are not tried."""
+    encrypted: int | None = None
+    """Packets between the gateways that WireGuard had encrypted; None: there are no gateways."""
+    plain: int | None = None
+    """Packets between the gateways that it had not."""
     fault: Fault | None = None
 
     def document(self) -> dict[str, Any]:
@@ -56,8 +61,13 @@ class TunnelReport:
         return {**asdict(replace(self, fault=None)), "fault": str(self.fault or ""), "good": not self.fault}
 
 
-def report(lab: ChainLab, port: int, through: bool) -> TunnelReport:
-    """The tunnel of a running chain. `through`: packets pass it both ways, so that it can be measured."""
+def report(
+    lab: ChainLab, port: int, through: bool, on_wire: tuple[int | None, int | None] = (None, None)
+) -> TunnelReport:
+    """The tunnel of a running chain. `through`: packets pass it both ways, so that it can be measured.
+
+    `on_wire`: packets between gateways that were encrypted, and that were not.
+    """
     tunnel = lab.chain.tunnel
     assert tunnel is not None, "the chain has one"
     more = layout.more_headers(lab.chain)
@@ -66,11 +76,15 @@ def report(lab: ChainLab, port: int, through: bool) -> TunnelReport:
     if through:
         with _Probe(lab, port) as probe:
             sizes = {way: probe.largest(way, min(HOST_MTU, tunnel.room(more)), hosts) for way in DIRECTIONS}
-    found = TunnelReport(str(tunnel), HEADERS[tunnel.kind] + more, tunnel.mtu, hosts, sizes)
-    return replace(found, fault=_too_small(found))
+    found = TunnelReport(str(tunnel), tunnel.headers + more, tunnel.mtu, hosts, sizes, *on_wire)
+    return replace(found, fault=_wrong(found))
 
 
-def _too_small(found: TunnelReport) -> Fault | None:
+def _wrong(found: TunnelReport) -> Fault | None:
+    if found.plain:
+        return Fault(f"{found.plain} packets pass between the gateways unencrypted", host=TUNNEL)
+    if found.encrypted == 0 and all(found.mtu.values()):
+        return Fault("packets pass, and none is encrypted between the gateways", host=TUNNEL)
     for way, size in found.mtu.items():
         if size is not None and size < found.host_mtu:
             need = found.host_mtu + found.headers
@@ -101,7 +115,11 @@ def explained(lab: ChainLab, fault: Fault) -> Fault:
             if now.get(name) != wanted:
                 what = f"{fault.what}; the end at {host} has {name} {now.get(name)}, and not {wanted}"
                 return replace(fault, what=what, rule=None, host=TUNNEL)
-    return fault if rule else replace(fault, host=TUNNEL)
+    if rule:
+        return fault
+    gone = [host for host in GATEWAYS if lab.gateways and not lab.gateways.peers(host)]
+    why = f"; WireGuard at {gone[0]} has no peer" if gone else ""
+    return replace(fault, what=f"{fault.what}{why}", host=TUNNEL)
 
 
 def mutants(lab: ChainLab) -> Iterator[str]:
@@ -124,6 +142,13 @@ def mutants(lab: ChainLab) -> Iterator[str]:
             yield f"underlay MTU {small} at {host}"
         finally:
             lab.set_mtu(host, tunnel.mtu, UNDERLAY)
+    for host in GATEWAYS if lab.gateways else ():
+        assert lab.gateways is not None, "the tunnel is encrypted"
+        lab.gateways.forget(host)
+        try:
+            yield f"no WireGuard peer at {host}"
+        finally:
+            lab.gateways.connect(host)
 
 
 class _Probe:

@@ -30,6 +30,8 @@ from netdyno.switch.chain.steering import (
 )
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
 from netdyno.switch.chain.underlay import TunnelReport
+from netdyno.switch.tunnel import GATEWAYS
+from netdyno.switch.wireguard import WanCapture
 from netdyno.system import namespace
 
 ROUNDS = 3
@@ -130,6 +132,7 @@ def verify(
     captures = Captures([*port_names(lab.chain), *underlay_ports(lab.chain)], lab.network.namespace)
     found: list[DirectionResult] = []
     before = lab.flow_packets()
+    wire = WanCapture(lab.network.namespace(GATEWAYS[0])) if lab.gateways else None
     try:
         for traffic in lab.chain.paths():
             for talk in conversations(lab, traffic):
@@ -148,7 +151,8 @@ def verify(
     tunnel = None
     if lab.chain.tunnel:
         through = all(one.good for one in found if one.traffic == REST and one.protocol == "udp")
-        tunnel = underlay.report(lab, free_port(lab.chain), through)
+        on_wire = wire.read() if wire else (None, None)
+        tunnel = underlay.report(lab, free_port(lab.chain), through, on_wire)
     return Verification(found, time.monotonic() - began, moved, tunnel)
 
 

@@ -26,7 +26,7 @@ def join(made: OvsDaemon, bridge: str, datapath: str, end: TunnelEnd, number: in
     options = [f"options:{key}={value}" for key, value in end.options().items()]
     made.vsctl("add-br", UNDER, "--", "set", "bridge", UNDER, f"datapath_type={datapath}",
                "--", "add-port", UNDER, end.interface)  # fmt: skip
-    namespace.inside(made.namespace, lambda: _up(f"{end.local}/{PREFIX}"))
+    namespace.inside(made.namespace, lambda: _up(end))
     made.vsctl("add-port", bridge, PORT, "--", "set", "interface", PORT, f"type={end.tunnel.kind}",
                f"ofport_request={number}", *options)  # fmt: skip
     seen = made.interfaces()
@@ -45,9 +45,8 @@ def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
     until, answered = time.monotonic() + PATIENCE, False
     while time.monotonic() < until:
         answered = answered or namespace.inside(made.namespace, lambda: _answers(end.remote))
-        if answered and re.search(
-            rf"^{re.escape(end.remote)}\s", made.appctl("tnl/neigh/show"), re.MULTILINE
-        ):
+        known = made.appctl("tnl/neigh/show") if answered else ""
+        if re.search(rf"^{re.escape(end.gateway or end.remote)}\s", known, re.MULTILINE):
             return
         if answered:
             time.sleep(0.02)
@@ -70,7 +69,7 @@ def change(made: OvsDaemon, wanted: dict[str, str]) -> None:
     made.vsctl("set", "interface", PORT, *(f"options:{key}={value}" for key, value in wanted.items()))
 
 
-def _up(address: str) -> None:
+def _up(end: TunnelEnd) -> None:
     from ipaddress import ip_interface
 
     # a large library, of which most commands need nothing
@@ -79,8 +78,10 @@ def _up(address: str) -> None:
     with IPRoute() as ip:
         work: Any = ip
         index = work.link_lookup(ifname=UNDER)[0]
-        add_address(work, index, ip_interface(address))
+        add_address(work, index, ip_interface(f"{end.local}/{PREFIX}"))
         work.link("set", index=index, state="up")
+        if end.gateway:
+            work.route("add", dst=end.network, gateway=end.gateway)
 
 
 def _answers(remote: str) -> bool:

@@ -44,7 +44,8 @@ TunnelText = Annotated[
     typer.Option(
         "--tunnel",
         help="Tunnel between the client's switch and the server's: vxlan, geneve or gre with "
-        "key=42,mtu=1500,host_mtu=1450 and the underlay's path, like delay=20ms; default: as in FILE.",
+        "key=42,mtu=1500,host_mtu=1450,wireguard=true and the underlay's path, like delay=20ms. Default: "
+        "as in FILE.",
         metavar="TUNNEL",
     ),
 ]
@@ -218,9 +219,10 @@ def said(found: TunnelReport) -> str:
     """A tunnel in a line: its headers and MTU."""
     sizes = [f"{size:,}" if size else "none" for size in found.mtu.values()]
     largest = sizes[0] if sizes[0] == sizes[1] else f"{sizes[0]}, in reverse {sizes[1]}"
+    hidden = "" if found.encrypted is None else f"; encrypted packets on the wire: {found.encrypted:,}"
     return (
         f"{found.name}: headers of {found.headers} bytes, underlay MTU {found.underlay_mtu:,}; "
-        f"largest packet that passes: {largest} bytes; hosts send up to {found.host_mtu:,}"
+        f"largest packet that passes: {largest} bytes; hosts send up to {found.host_mtu:,}{hidden}"
     )
 
 
