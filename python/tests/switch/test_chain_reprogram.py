@@ -12,7 +12,7 @@ from netdyno.switch.chain import steering
 from netdyno.switch.chain.bench import shortened
 from netdyno.switch.chain.connections import Datagrams
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.reprogram import OLD, between
+from netdyno.switch.chain.reprogram import OLD, before, between
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.driver import DRIVERS
@@ -34,6 +34,21 @@ def test_old_rules_of_functions_stay_and_those_of_ends_do_not() -> None:
         "b.in",
         "b.out",
     }
+
+
+def test_two_switches_are_ready_for_each_other_before_packets_take_the_new_path() -> None:
+    """Packets in the tunnel have a header with the whole chain, and none with one function."""
+    plain = BRIDGES | {"steering": "nsh", "tunnel": {"kind": "vxlan", "server_side": ["b"]}}
+    chain = checked(plain, "x")
+    old, new = steering.rules(shortened(chain, 1)), steering.rules(chain)
+    ready = before(old, new)
+    assert [one.source for one in ready[: len(old)]] == [one.source for one in old]
+    assert all(one.flow.cookie >= OLD for one in ready[: len(old)])
+    arriving = [one.flow.match.get("nsh_si") for one in ready if str(one.source) == "switch_remote.tunnel"]
+    assert arriving == [None, "254"], "frames as they are, and those that the new rules will send"
+    assert {str(one.source) for one in ready[len(old) :]}.isdisjoint({"client", "server"})
+    keys = [(one.flow.priority, one.flow.in_port, tuple(one.flow.match.items())) for one in ready]
+    assert len(set(keys)) == len(keys), "no rule takes the place of another"
 
 
 @root

@@ -1,7 +1,8 @@
 """A chain re-programmed while packets pass it, in two steps, and what was lost by that.
 
 First the new rules are written, and old rules of functions that no new one replaces stay: packets on their
-way find them. When those match nothing any more, they are removed. Each step is one bundle.
+way find them. When those match nothing any more, they are removed. Each step is one bundle. Two switches are
+programmed one after the other: before that, each gets the rules that packets of the other's new rules meet.
 """
 
 from __future__ import annotations
@@ -80,9 +81,18 @@ def between(old: Sequence[Rule], new: Sequence[Rule]) -> list[Rule]:
     return [*new, *(replace(one, flow=replace(one.flow, cookie=OLD + one.flow.cookie)) for one in stay)]
 
 
+def before(old: Sequence[Rule], new: Sequence[Rule]) -> list[Rule]:
+    """Rules by which a switch does as it did, and is ready for packets that another sends by new rules."""
+    keys = {_key(one) for one in old}
+    more = [one for one in new if one.source.host not in (CLIENT, SERVER) and _key(one) not in keys]
+    return [*(replace(one, flow=replace(one.flow, cookie=OLD + one.flow.cookie)) for one in old), *more]
+
+
 def change(lab: ChainLab, old: Sequence[Rule], new: Sequence[Rule]) -> tuple[float, bool]:
     """From one set of rules to another in two steps; how long it took, and whether old rules were drained."""
     began = time.monotonic()
+    if len(lab.switches) > 1:
+        lab.program(before(old, new))
     lab.program(between(old, new))
     counts, since, drained = _old_packets(lab), time.monotonic(), False
     while not drained and time.monotonic() < began + PATIENCE:
