@@ -51,6 +51,8 @@ TUNABLES: dict[str, dict[str, Any]] = {
     "reflector": {"mode": "sink"},
     "http-server": {"size": 64, "delay": 0.001},
     "mqtt-broker": {"drop_share": 0.5},
+    "coap-server": {"notify": 0.5},
+    "stream-receiver": {"sink": True},
     "reflector-dpdk": {"device": "net_ring1"},
 }
 NETWORK = Topology.model_validate(

@@ -8,6 +8,7 @@
 
 mod check;
 mod conn;
+mod datagram_server;
 mod datagrams;
 mod endpoint;
 mod link;
@@ -17,6 +18,7 @@ mod port;
 mod server;
 
 pub use check::check;
+pub use datagram_server::PortDatagrams;
 pub use server::{ListeningPort, PortNetwork};
 
 use dataplane::workers;

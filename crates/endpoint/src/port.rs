@@ -7,8 +7,8 @@ use profile::parse_mac;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
-use stack::{Config, Drop, Network, Sent, SocketHandle, Stack, TcpConfig, Transmit};
-use std::net::IpAddr;
+use stack::{Config, Drop, Network, Sent, SentTo, SocketHandle, Stack, TcpConfig, Transmit};
+use std::net::{IpAddr, SocketAddr};
 
 /// Bursts received before anything else is done: the kernel's queues are longer than the ring of a port.
 const BURSTS: usize = 32;
@@ -161,6 +161,12 @@ impl StackPort {
     #[inline]
     pub fn send_datagram(&mut self, socket: SocketHandle, datagram: &[u8], now: u64) -> Sent {
         self.stack.send_datagram(socket, datagram, now, &mut self.out)
+    }
+
+    /// Send a datagram of a server.
+    #[inline]
+    pub fn send_datagram_to(&mut self, to: SocketAddr, datagram: &[u8], now: u64) -> SentTo {
+        self.stack.send_datagram_to(to, datagram, now, &mut self.out)
     }
 
     fn counters(&self) -> Interface {

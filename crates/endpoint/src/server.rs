@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 1 << 17;
 /// Of these may be in their handshake.
 const HALF_OPEN: usize = 1 << 14;
+/// Bytes of datagrams that may wait to be read.
+const DATAGRAMS: usize = 16 << 20;
 /// How often to look whether the port is there.
 const WATCH: Duration = Duration::from_millis(200);
 /// How long connections may take to close at the end.
@@ -30,14 +32,25 @@ pub struct ListeningPort {
 }
 
 impl ListeningPort {
-    /// Open the one port of `settings`, and listen at `local`, an address of it.
-    pub fn open(settings: &profile::Dpdk, local: SocketAddr) -> std::result::Result<Self, SetupError> {
+    /// Open the one port of `settings`, and listen at `local`, an address of it, for connections or for datagrams.
+    pub fn open(
+        settings: &profile::Dpdk,
+        local: SocketAddr,
+        datagrams: bool,
+    ) -> std::result::Result<Self, SetupError> {
         if let Some(fault) = check::settings(settings).into_iter().next() {
             return Err(fault);
         }
         let forever = Control::new(0, u64::MAX, 0, u64::MAX);
-        let mut opened = open(settings, &forever, 0, |_| Vec::new(), |_| (CONNECTIONS, 0))?;
-        opened.ports.iter_mut().for_each(|port| port.stack.listen(local.port(), HALF_OPEN));
+        let mut opened =
+            open(settings, &forever, 0, |_| Vec::new(), |_| (if datagrams { 0 } else { CONNECTIONS }, 0))?;
+        for port in &mut opened.ports {
+            if datagrams {
+                port.stack.listen_datagrams(local, DATAGRAMS);
+            } else {
+                port.stack.listen(local.port(), HALF_OPEN);
+            }
+        }
         Ok(Self { opened, local })
     }
 
@@ -46,14 +59,21 @@ impl ListeningPort {
         self.local
     }
 
-    /// The network, on the thread that uses it.
-    pub fn arrive(mut self) -> Result<PortNetwork> {
+    /// The port, on the thread that uses it.
+    pub(crate) fn take(mut self) -> Result<(StackPort, ThreadGuard)> {
         let guard = self.opened.eal.register_thread().map_err(Error::other)?;
         let port = self.opened.ports.pop().ok_or_else(|| Error::other("there is no port"))?;
+        Ok((port, guard))
+    }
+
+    /// The network, on the thread that uses it.
+    pub fn arrive(self) -> Result<PortNetwork> {
+        let local = self.local;
+        let (port, guard) = self.take()?;
         let now = Instant::now();
         Ok(PortNetwork {
             port,
-            local: self.local,
+            local,
             epoch: now,
             watched: now,
             flows: Vec::new(),

@@ -1,4 +1,4 @@
-//! `netdynod service`: an HTTP or MQTT server to test against.
+//! `netdynod service`: a server to test against.
 
 use clap::Args;
 use endpoint::ListeningPort;
@@ -7,7 +7,9 @@ use run::SetupError;
 use run::tls::{ServerIdentity, ServerTls};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::{Protocol, Settings, listen::Listener};
+use service::listen::{self, Listener};
+use service::{Protocol, Settings};
+use sockets::listener::DatagramListener;
 use std::net::SocketAddr;
 use std::time::Duration;
 use system::signals;
@@ -83,13 +85,19 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
     let counters = match dpdk {
         Some(transport) => {
             fits(&settings, &transport)?;
-            let listening = ListeningPort::open(&transport, settings.listen)?;
+            let is_datagram = settings.protocol.is_datagram();
+            let listening = ListeningPort::open(&transport, settings.listen, is_datagram)?;
             ready(listening.local());
-            let networks = vec![move || listening.arrive()];
             let lost = |error: std::io::Error| {
                 SetupError::new("ND-91-01", "port", error.to_string(), "See what ended it")
             };
-            service::listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(lost)?
+            if is_datagram {
+                let networks = vec![move || listening.arrive_datagrams()];
+                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(lost)?
+            } else {
+                let networks = vec![move || listening.arrive()];
+                listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(lost)?
+            }
         }
         None => {
             let at = settings.listen.to_string();
@@ -97,9 +105,16 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
                 let fix = "Use --listen with another address or port";
                 SetupError::new("ND-92-10", at.clone(), error.to_string(), fix)
             };
-            let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
-            ready(listener.local());
-            listener.serve(&settings, config, &stop, &asked, every, told).map_err(failed)?
+            if settings.protocol.is_datagram() {
+                let listener = DatagramListener::bind(settings.listen, settings.workers).map_err(failed)?;
+                ready(listener.local());
+                let networks = listener.networks().into_iter().map(|socket| move || Ok(socket)).collect();
+                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(failed)?
+            } else {
+                let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
+                ready(listener.local());
+                listener.serve(&settings, config, &stop, &asked, every, told).map_err(failed)?
+            }
         }
     };
     print(&json!({"counters": counters, "end": true}));
@@ -108,6 +123,10 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
 
 /// The TLS configuration of a server.
 fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupError> {
+    if settings.protocol.is_datagram() {
+        let what = "TLS runs over TCP; DTLS is not served";
+        return Err(SetupError::new("ND-104-07", "tls", what, "Leave it out, or serve http or mqtt"));
+    }
     let alpn = (settings.protocol == Protocol::Http).then_some("http/1.1");
     let wrong = |(key, what, fix): (&str, String, String)| {
         SetupError::new("ND-104-04", format!("tls.{key}"), what, fix)

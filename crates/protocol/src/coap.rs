@@ -14,7 +14,7 @@ mod observe;
 mod params;
 mod request;
 mod transmission;
-mod wire;
+pub mod wire;
 
 use crate::describe::{
     Better, Confirmed, Counter, Delay, Description, Index, SizeOption, Text, Unit, UrlMapping,

@@ -1,16 +1,20 @@
-//! HTTP and MQTT servers to test against.
+//! HTTP, MQTT and CoAP servers and a receiver of streams, to test against.
 //!
-//! [`Service`] is the logic without I/O: bytes of connections and the time go in, replies come out. [`listen`] runs one over
-//! the kernel's TCP. A server counts what it received and sent, as a witness of a load; it can answer late, refuse a share of
+//! [`Service`] and [`DatagramService`] are the logic without I/O: bytes and the time go in, replies come out. [`listen`] runs
+//! one over the kernel's TCP or another network. A server counts what it received and sent, as a witness of a load; it can answer late, refuse a share of
 //! requests, or leave a share unanswered.
 
+pub mod coap;
+mod datagram;
 pub mod http;
 pub mod listen;
 pub mod mqtt;
 mod output;
 mod settings;
 mod share;
+pub mod stream;
 
+pub use datagram::{DatagramService, Datagrams};
 pub use output::{ConnectionId, Output};
 pub use settings::{Protocol, Settings, SettingsError};
 

@@ -1,25 +1,31 @@
-//! Services over TCP: the kernel's, with one epoll set per worker, or another [`Network`].
+//! Services over TCP: the kernel's, with one epoll set per worker, or another [`Network`]. Services over a [`DatagramNetwork`].
 
+mod board;
 mod connection;
+mod datagrams;
 mod kernel;
 mod network;
 mod tls;
 mod worker;
 
+pub use datagrams::DatagramNetwork;
 pub use network::{Event, Network};
 pub use tls::TlsNetwork;
 
+use crate::coap::Coap;
 use crate::http::Http;
 use crate::mqtt::Mqtt;
 use crate::settings::Protocol;
+use crate::stream::StreamReceiver;
 use crate::{Counters, Settings};
+use board::Board;
 use kernel::Kernel;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::ServerConfig;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use worker::Worker;
@@ -80,6 +86,38 @@ pub fn serve<N: Network>(
     stop: &AtomicBool,
     asked: &AtomicBool,
     every: Option<Duration>,
+    told: impl FnMut(&Counters),
+) -> io::Result<Counters> {
+    let work = |network: N, number: usize, settings: &Settings, board: &Board| match tls {
+        Some(config) => work(number, TlsNetwork::new(network, Arc::clone(config)), settings, board),
+        None => work(number, network, settings, board),
+    };
+    on_threads(networks, settings, work, (stop, asked, every), told)
+}
+
+/// The same with datagrams.
+pub fn serve_datagrams<N: DatagramNetwork>(
+    networks: Vec<impl FnOnce() -> io::Result<N> + Send>,
+    settings: &Settings,
+    stop: &AtomicBool,
+    asked: &AtomicBool,
+    every: Option<Duration>,
+    told: impl FnMut(&Counters),
+) -> io::Result<Counters> {
+    let work = |network: N, number: usize, settings: &Settings, board: &Board| match settings.protocol {
+        Protocol::Coap => datagrams::serve(network, Coap::new(settings), number, board),
+        Protocol::Stream => datagrams::serve(network, StreamReceiver::new(settings), number, board),
+        Protocol::Http | Protocol::Mqtt => Err(io::Error::other("it is served over TCP")),
+    };
+    on_threads(networks, settings, work, (stop, asked, every), told)
+}
+
+/// A thread for each network; its seed differs from the others'.
+fn on_threads<N>(
+    networks: Vec<impl FnOnce() -> io::Result<N> + Send>,
+    settings: &Settings,
+    work: impl Fn(N, usize, &Settings, &Board) -> io::Result<()> + Sync,
+    (stop, asked, every): (&AtomicBool, &AtomicBool, Option<Duration>),
     mut told: impl FnMut(&Counters),
 ) -> io::Result<Counters> {
     let board = Board::new(networks.len());
@@ -89,14 +127,9 @@ pub fn serve<N: Network>(
             .map(|(number, network)| {
                 let settings =
                     Settings { seed: settings.seed.wrapping_add(2 * number as u64), ..settings.clone() };
-                let board = &board;
+                let (board, work) = (&board, &work);
                 scope.spawn(move || {
-                    let ended = network().and_then(|network| match tls {
-                        Some(config) => {
-                            work(number, TlsNetwork::new(network, Arc::clone(config)), &settings, board)
-                        }
-                        None => work(number, network, &settings, board),
-                    });
+                    let ended = network().and_then(|network| work(network, number, &settings, board));
                     // one that cannot go on ends all
                     board.over.store(true, Ordering::Relaxed);
                     ended
@@ -127,50 +160,7 @@ fn work(number: usize, network: impl Network, settings: &Settings, board: &Board
     match settings.protocol {
         Protocol::Http => worker.run(&mut Http::new(settings), number, board),
         Protocol::Mqtt => worker.run(&mut Mqtt::new(settings), number, board),
-    }
-}
-
-/// Where workers leave their counts, and what they are told.
-#[derive(Debug)]
-struct Board {
-    /// All are to end.
-    over: AtomicBool,
-    /// Counts that were asked for so far.
-    asked: AtomicU64,
-    /// Counts of each worker, and how many times it had been asked when it left them.
-    counts: Mutex<Vec<(u64, Counters)>>,
-}
-
-impl Board {
-    fn new(workers: usize) -> Self {
-        let counts = Mutex::new(vec![(0, Counters::new()); workers]);
-        Self { over: AtomicBool::new(false), asked: AtomicU64::new(0), counts }
-    }
-
-    fn leave(&self, number: usize, asked: u64, counters: Counters) {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)[number] = (asked, counters);
-    }
-
-    /// Ask all workers for their counts, and wait for them.
-    fn ask(&self) {
-        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let all = || {
-            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.iter().all(|(asked, _)| *asked >= number)
-        };
-        while !all() && !self.over.load(Ordering::Relaxed) {
-            thread::sleep(TURN / 10);
-        }
-    }
-
-    fn sum(&self) -> Counters {
-        let mut sum = Counters::new();
-        for (_, counters) in self.counts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            for (name, value) in counters {
-                *sum.entry(name).or_default() += value;
-            }
-        }
-        sum
+        Protocol::Coap | Protocol::Stream => Err(io::Error::other("it is served over UDP")),
     }
 }
 

@@ -13,7 +13,7 @@ const WORKERS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// `http` or `mqtt`.
+    /// `http`, `mqtt`, `coap` or `stream`.
     pub protocol: Protocol,
     /// Address and port; port 0 picks one.
     pub listen: SocketAddr,
@@ -23,18 +23,25 @@ pub struct Settings {
     /// Time before each reply, nanoseconds.
     #[serde(default)]
     pub delay_ns: u64,
-    /// HTTP: bytes of a body where the path is no number.
+    /// HTTP, CoAP: bytes of a body where the path is no number.
     #[serde(default)]
     pub size: usize,
-    /// Share of requests (HTTP) or of connections (MQTT) that are refused, 0 to 1.
+    /// Share of requests (HTTP, CoAP) or of connections (MQTT) that are refused, 0 to 1.
     #[serde(default)]
     pub error_share: f64,
     /// HTTP: status of refused requests.
     #[serde(default = "unavailable")]
     pub error_status: u16,
-    /// Share of requests (HTTP) or of acknowledgements of messages (MQTT) that are not sent, 0 to 1.
+    /// Share of requests (HTTP, CoAP), of acknowledgements of messages (MQTT) or of datagrams (streams) that are not answered,
+    /// 0 to 1.
     #[serde(default)]
     pub drop_share: f64,
+    /// CoAP: time between two notifications of an observer, nanoseconds.
+    #[serde(default = "second")]
+    pub notify_ns: u64,
+    /// Streams: send nothing back.
+    #[serde(default)]
+    pub sink: bool,
     /// Seed of both shares.
     #[serde(default)]
     pub seed: u64,
@@ -48,10 +55,25 @@ pub enum Protocol {
     Http,
     /// MQTT 3.1.1 and 5.0.
     Mqtt,
+    /// CoAP (RFC 7252).
+    Coap,
+    /// UDP streams, which are received and sent back.
+    Stream,
+}
+
+impl Protocol {
+    /// Whether it is served over UDP.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Self::Coap | Self::Stream)
+    }
 }
 
 fn one() -> usize {
     1
+}
+
+fn second() -> u64 {
+    1_000_000_000
 }
 
 fn unavailable() -> u16 {
@@ -89,6 +111,12 @@ impl Settings {
         }
         if self.protocol == Protocol::Mqtt && self.workers > 1 {
             return wrong("workers", "a broker has one: every message may concern every client".into());
+        }
+        if self.protocol == Protocol::Stream && self.workers > 1 {
+            return wrong(
+                "workers",
+                "a receiver of streams has one: it compares delays of all of them".into(),
+            );
         }
         if self.size > BODY_MAX {
             return wrong("size", format!("{} is over {BODY_MAX} bytes", self.size));

@@ -4,6 +4,7 @@ mod conn;
 mod datagram;
 mod endpoint;
 mod icmp;
+pub mod listener;
 mod media;
 pub mod receive_queue;
 pub mod reflector;

@@ -4,6 +4,7 @@ use crate::config::{Config, MS};
 use crate::connection::{CloseReason, Connection, Deadline, Env, NEVER, Pool, State, Tuple, flag};
 use crate::counters::{Counters, Drop};
 use crate::fragments::Fragments;
+use crate::listening::Listening;
 use crate::neighbours::{Change, Neighbours, Reach, next_hop};
 use crate::ports::Ports;
 use crate::seq::Seq;
@@ -102,6 +103,8 @@ pub struct Stack {
     neighbours: Neighbours,
     ports: Ports,
     sockets: Sockets,
+    /// The datagram socket that hears everybody.
+    listening: Option<Listening>,
     fragments: Fragments,
     /// Identification of the next packet that is cut.
     identification: u32,
@@ -158,6 +161,7 @@ impl Stack {
             neighbours: Neighbours::new(),
             ports: Ports::new(config.ports.clone()),
             sockets: Sockets::new(config.sockets, config.ports.clone()),
+            listening: None,
             fragments: Fragments::default(),
             identification: config.secret[1] as u32,
             whole: Vec::new(),

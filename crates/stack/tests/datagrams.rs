@@ -3,7 +3,7 @@
 use crate::link::{Frames, MS, Pair, Path, ip};
 use packet::ethernet::{self, Ethernet};
 use packet::{checksum, ipv4};
-use stack::{Arrival, DatagramError, Sent, SocketHandle, SocketKind, Stack, TcpConfig};
+use stack::{Arrival, DatagramError, Sent, SentTo, SocketHandle, SocketKind, Stack, TcpConfig};
 use std::net::SocketAddr;
 
 const ROOM: usize = 1 << 20;
@@ -185,4 +185,42 @@ fn icmp_errors_reach_the_socket_that_they_quote() {
         assert_eq!(receive(stack, socket).0, Arrival::Dry);
     }
     assert_eq!(pair.sides[0].counters().dropped(stack::Drop::ForeignIcmp), 2);
+}
+
+#[test]
+fn a_server_hears_everybody_and_answers_whoever_sent() {
+    for v6 in [false, true] {
+        let mut pair = pair();
+        let at = SocketAddr::new(ip(1, v6), 5683);
+        pair.sides[1].listen_datagrams(at, 3 * 164);
+        let [first, second] = [(); 2].map(|()| open(&mut pair, 0, SocketKind::Udp, 5683, v6));
+        for (n, socket) in [first, second, first, second].into_iter().enumerate() {
+            assert_eq!(send(&mut pair, socket, &[n as u8; 50]), Sent::Taken);
+        }
+        pair.run(100 * MS);
+        let mut buffer = [0; 2048];
+        // those that waited for the next hop leave socket by socket
+        for (n, socket) in [(0, first), (2, first), (1, second)] {
+            let from = pair.sides[0].socket_local(socket).expect("an address");
+            assert_eq!(pair.sides[1].take_datagram(&mut buffer), Some((50, from)));
+            assert_eq!(buffer[0], n);
+            // the next hop is asked for, and then known
+            let mut later = 0;
+            loop {
+                let (now, mut out) = (pair.now, Frames::default());
+                let sent = pair.sides[1].send_datagram_to(from, &buffer[..50], now, &mut out);
+                out.0.iter().for_each(|frame| pair.sides[0].receive(frame, now));
+                match sent {
+                    SentTo::Sent => break,
+                    SentTo::Later => later += 1,
+                    SentTo::Lost => panic!("it knows the way"),
+                }
+                pair.run(10 * MS);
+            }
+            assert_eq!(later > 0, n == 0);
+            assert_eq!(receive(&mut pair.sides[0], socket).1, [n; 50]);
+        }
+        assert!(!pair.sides[1].has_datagram());
+        assert_eq!(pair.sides[1].overflowed_datagrams(), 1, "there was no room for the fourth");
+    }
 }

@@ -1,4 +1,4 @@
-"""`netdyno serve`: an HTTP or MQTT server to test against, with counters."""
+"""`netdyno serve`: a server to test against, with counters."""
 
 from __future__ import annotations
 
@@ -16,20 +16,30 @@ from netdyno.errors import PASS, Error
 from netdyno.export import prometheus
 from netdyno.export.server_metrics import ServerMetrics
 
-PORTS = {"http": (8080, 8443), "mqtt": (1883, 8883)}
+PORTS = {"http": (8080, 8443), "mqtt": (1883, 8883), "coap": (5683, 0), "stream": (7, 0)}
 """Default ports, without TLS and with it."""
+ONLY: dict[str, tuple[str, ...]] = {
+    "--size": ("http", "coap"),
+    "--errors": ("http", "mqtt", "coap"),
+    "--error-status": ("http",),
+    "--notify": ("coap",),
+    "--sink": ("stream",),
+    "--tls-cert": ("http", "mqtt"),
+    "--tls-self-signed": ("http", "mqtt"),
+}
+"""Protocols of options that not all have."""
 
 
 def serve(
     protocol: Annotated[
         str,
-        typer.Argument(help="http or mqtt.", metavar="PROTOCOL", parser=values.one_of("PROTOCOL", *PORTS)),
+        typer.Argument(
+            help="http, mqtt, coap or stream.", metavar="PROTOCOL", parser=values.one_of("PROTOCOL", *PORTS)
+        ),
     ],
     listen: Annotated[
         str | None,
-        typer.Option(
-            help="Default 127.0.0.1:8080 or :1883, with TLS :8443 or :8883.", metavar="ADDRESS:PORT"
-        ),
+        typer.Option(help="Default 127.0.0.1 and the port of the protocol.", metavar="ADDRESS:PORT"),
     ] = None,
     port: Annotated[
         str | None,
@@ -52,16 +62,16 @@ def serve(
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(help="http: threads.", metavar="N", parser=values.whole("--workers", 1, 64)),
+        typer.Option(help="http, coap: threads.", metavar="N", parser=values.whole("--workers", 1, 64)),
     ] = 1,
     size: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="http: bytes of a body where the path ends in no number.",
+            help="http, coap: bytes of a body where the path ends in no number. Default: 2B.",
             metavar="SIZE",
             parser=values.size("--size"),
         ),
-    ] = "2B",
+    ] = None,
     delay: Annotated[
         str,
         typer.Option(help="Time before each reply.", metavar="TIME", parser=values.time("--delay")),
@@ -69,27 +79,36 @@ def serve(
     errors: Annotated[
         float | None,
         typer.Option(
-            help="Share of requests (http) or connections (mqtt) to refuse. Default: none.",
+            help="Share of requests (http, coap) or connections (mqtt) to refuse. Default: none.",
             metavar="SHARE",
             parser=values.share("--errors"),
         ),
     ] = None,
     error_status: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="http: status of refused requests.",
+            help="http: status of refused requests. Default: 503.",
             metavar="N",
             parser=values.whole("--error-status", 400, 599),
         ),
-    ] = 503,
+    ] = None,
     drop: Annotated[
         float | None,
         typer.Option(
-            help="Share of requests (http) or messages (mqtt) to leave unanswered. Default: none.",
+            help="Share of requests, messages or datagrams to leave unanswered. Default: none.",
             metavar="SHARE",
             parser=values.share("--drop"),
         ),
     ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            help="coap: time between two notifications of an observer. Default: 1s.",
+            metavar="TIME",
+            parser=values.time("--notify"),
+        ),
+    ] = None,
+    sink: Annotated[bool, typer.Option("--sink", help="stream: send nothing back.")] = False,
     seed: Annotated[
         int, typer.Option(help="Seed of both shares.", metavar="N", parser=values.whole("--seed", 0))
     ] = 0,
@@ -128,28 +147,46 @@ def serve(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Serve HTTP or MQTT to test against.
+    """Serve HTTP, MQTT, CoAP or UDP streams to test against.
 
-    http answers any method; `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and 5.0, QoS 0 to 2.
-    Both can answer late, refuse a share, or leave a share unanswered. They count what they receive and send,
-    as a witness of a load, and print that at their end. They serve until Ctrl-C or --duration.
+    http and coap answer any method; `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and 5.0,
+    QoS 0 to 2. stream sends back the datagrams of udp:// groups, and says what was lost, late or twice.
+    All can answer late or leave a share unanswered. They count what they receive and send, as a witness
+    of a load, and print that at their end. They serve until Ctrl-C or --duration.
 
         netdyno serve http --listen 192.0.2.1:80 --workers 4
         netdyno serve mqtt --delay 20ms --drop 1%
         netdyno serve http --errors 5% --duration 60s --json
         netdyno serve mqtt --listen 10.0.0.2:1883 --port af_packet:veth1
         netdyno serve http --tls-self-signed server.pem
+        netdyno serve coap --delay 500ms --notify 2s
+        netdyno serve stream --listen 192.0.2.1:9000 --sink
     """
+    given = {
+        "--size": size is not None,
+        "--errors": errors is not None,
+        "--error-status": error_status is not None,
+        "--notify": notify is not None,
+        "--sink": sink,
+        "--tls-cert": tls_cert is not None,
+        "--tls-self-signed": tls_self_signed is not None,
+    }
+    for option, protocols in ONLY.items():
+        if given[option] and protocol not in protocols:
+            fix = f"Leave it out, or serve {' or '.join(protocols)}"
+            raise Error("ND-104-74", f"{protocol} has no {option}", fix=fix)
     tls = _tls(tls_cert, tls_key, tls_self_signed, tls_client_ca, tls_resumption)
     settings: dict[str, Any] = {
         "protocol": protocol,
         "listen": listen or f"127.0.0.1:{PORTS[protocol][tls is not None]}",
         "workers": workers,
-        "size": int(units.bound(size)),
+        "size": int(units.bound(size or "2B")),
         "delay_ns": round(units.seconds(delay) * 1e9),
         "error_share": errors or 0.0,
-        "error_status": error_status,
+        "error_status": error_status or 503,
         "drop_share": drop or 0.0,
+        "notify_ns": round(units.seconds(notify or "1s") * 1e9),
+        "sink": sink,
         "seed": seed,
     }
     if tls:

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-GAUGES = frozenset({"open_connections", "retained_messages"})
+GAUGES = frozenset(
+    {
+        "open_connections",
+        "retained_messages",
+        "open_observations",
+        "datagrams_lost",
+        "delay_variation_p50_ns",
+        "delay_variation_p99_ns",
+        "delay_variation_max_ns",
+    }
+)
 """Counters that also go down."""
 
 

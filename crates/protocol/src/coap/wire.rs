@@ -54,17 +54,29 @@ impl fmt::Display for Code {
 }
 
 // RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 sections 2.1 and 4, RFC 9175 section 2.2
+/// Uri-Host.
 pub const URI_HOST: u16 = 3;
+/// ETag.
 pub const ETAG: u16 = 4;
+/// Observe.
 pub const OBSERVE: u16 = 6;
+/// Uri-Path.
 pub const URI_PATH: u16 = 11;
+/// Content-Format.
 pub const CONTENT_FORMAT: u16 = 12;
+/// Max-Age.
 pub const MAX_AGE: u16 = 14;
+/// Uri-Query.
 pub const URI_QUERY: u16 = 15;
+/// Accept.
 pub const ACCEPT: u16 = 17;
+/// Block2.
 pub const BLOCK2: u16 = 23;
+/// Block1.
 pub const BLOCK1: u16 = 27;
+/// Size1.
 pub const SIZE1: u16 = 60;
+/// Echo.
 pub const ECHO: u16 = 252;
 
 /// The byte between the options and the payload (section 3).
@@ -113,7 +125,8 @@ impl Block {
         self.number << 4 | u32::from(self.more) << 3 | u32::from(self.szx)
     }
 
-    fn parse(value: &[u8]) -> Option<Self> {
+    /// Read the option's value.
+    pub fn parse(value: &[u8]) -> Option<Self> {
         let value = uint(value, 3)?;
         Some(Self { number: value >> 4, more: value & 8 != 0, szx: (value & 7) as u8 })
     }
@@ -125,12 +138,13 @@ pub fn size_of_szx(szx: u8) -> usize {
 }
 
 /// An unsigned integer of at most `most` bytes (section 3.2).
-fn uint(value: &[u8], most: usize) -> Option<u32> {
+pub fn uint(value: &[u8], most: usize) -> Option<u32> {
     (value.len() <= most).then(|| value.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
 /// Why bytes are no CoAP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each says what it is when it is shown")]
 pub enum MalformedMessage {
     #[error("a datagram of {0} bytes, shorter than the header of CoAP")]
     Short(usize),
@@ -238,40 +252,49 @@ impl<'a> Options<'a> {
 impl<'a> Message<'a> {
     /// Read what follows `header` in `bytes`, which it stands at the beginning of.
     pub fn parse(header: Header, bytes: &'a [u8]) -> Result<Self, MalformedMessage> {
-        let rest = bytes.get(HEADER..).unwrap_or_default();
-        if usize::from(header.token) > TOKEN_MAX {
-            return Err(MalformedMessage::Token(header.token));
-        }
-        match header.code.class() {
-            // section 4.1: an empty message is four bytes
-            0 if header.code == Code::EMPTY && !rest.is_empty() => return Err(MalformedMessage::NotEmpty),
-            0 | 2 | 4 | 5 => {}
-            // section 4.2: 1, 6 and 7 are reserved; 3 is not in use (section 12.1)
-            _ => return Err(MalformedMessage::Code(header.code)),
-        }
-        let (token, mut rest) =
-            rest.split_at_checked(header.token.into()).ok_or(MalformedMessage::Truncated)?;
         let mut options = Options::default();
-        let mut number = 0u16;
-        while let Some((&first, after)) = rest.split_first() {
-            if first == PAYLOAD_MARKER {
-                return match after {
-                    [] => Err(MalformedMessage::NoPayload),
-                    payload => Ok(Self { header, token, options, payload }),
-                };
-            }
-            let (delta, after) = extended(first >> 4, after)?;
-            let (len, after) = extended(first & 15, after)?;
-            number = u16::try_from(delta)
-                .ok()
-                .and_then(|delta| number.checked_add(delta))
-                .ok_or(MalformedMessage::OptionNumber)?;
-            let (value, after) = after.split_at_checked(len as usize).ok_or(MalformedMessage::Truncated)?;
-            options.take(number, value);
-            rest = after;
-        }
-        Ok(Self { header, token, options, payload: &[] })
+        let (token, payload) = read(header, bytes, |number, value| options.take(number, value))?;
+        Ok(Self { header, token, options, payload })
     }
+}
+
+/// Read what follows `header` in `bytes`: the token and the payload. `option` gets each option in turn.
+pub fn read<'a>(
+    header: Header,
+    bytes: &'a [u8],
+    mut option: impl FnMut(u16, &'a [u8]),
+) -> Result<(&'a [u8], &'a [u8]), MalformedMessage> {
+    let rest = bytes.get(HEADER..).unwrap_or_default();
+    if usize::from(header.token) > TOKEN_MAX {
+        return Err(MalformedMessage::Token(header.token));
+    }
+    match header.code.class() {
+        // section 4.1: an empty message is four bytes
+        0 if header.code == Code::EMPTY && !rest.is_empty() => return Err(MalformedMessage::NotEmpty),
+        0 | 2 | 4 | 5 => {}
+        // section 4.2: 1, 6 and 7 are reserved; 3 is not in use (section 12.1)
+        _ => return Err(MalformedMessage::Code(header.code)),
+    }
+    let (token, mut rest) = rest.split_at_checked(header.token.into()).ok_or(MalformedMessage::Truncated)?;
+    let mut number = 0u16;
+    while let Some((&first, after)) = rest.split_first() {
+        if first == PAYLOAD_MARKER {
+            return match after {
+                [] => Err(MalformedMessage::NoPayload),
+                payload => Ok((token, payload)),
+            };
+        }
+        let (delta, after) = extended(first >> 4, after)?;
+        let (len, after) = extended(first & 15, after)?;
+        number = u16::try_from(delta)
+            .ok()
+            .and_then(|delta| number.checked_add(delta))
+            .ok_or(MalformedMessage::OptionNumber)?;
+        let (value, after) = after.split_at_checked(len as usize).ok_or(MalformedMessage::Truncated)?;
+        option(number, value);
+        rest = after;
+    }
+    Ok((token, &[]))
 }
 
 /// A delta or length, which goes on in the bytes behind when it is 13 or 14 (section 3.1).

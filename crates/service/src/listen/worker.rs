@@ -1,6 +1,6 @@
 //! One worker: its connections, their timers and delayed replies.
 
-use super::Board;
+use super::board::Board;
 use super::connection::{Connection, Stage};
 use super::network::{Event, Network};
 use crate::output::Action;

@@ -28,6 +28,8 @@ fn settings() -> Settings {
         workers: 1,
         delay_ns: 0,
         size: 0,
+        notify_ns: 1,
+        sink: false,
         error_share: 0.0,
         error_status: 503,
         drop_share: 0.0,

@@ -6,8 +6,9 @@ use crate::config::Config;
 use crate::connection::Tuple;
 use crate::counters::{Counters, Drop};
 use crate::fragments::{cut, pieces};
+use crate::listening::{Listening, SentTo};
 use crate::neighbours::{Reach, next_hop};
-use crate::sockets::{Arrival, DatagramError, Sent, Socket, SocketHandle, SocketKind};
+use crate::sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 use crate::wire::{Link, Transmit, datagram_size, send_datagram};
 use packet::icmp_error::{IcmpError, PacketOutcome, Quoted};
 use packet::layers::{Layers, protocol};
@@ -48,10 +49,16 @@ impl Transmit for Whole<'_> {
 
 impl Line<'_> {
     /// Send a datagram to an Ethernet address. `false`: there was no room.
-    fn send(&mut self, socket: &Socket, destination: Mac, bytes: &[u8], to: &mut impl Transmit) -> bool {
+    fn send(
+        &mut self,
+        (kind, tuple): (SocketKind, &Tuple),
+        destination: Mac,
+        bytes: &[u8],
+        to: &mut impl Transmit,
+    ) -> bool {
         let Config { mac, tags, mtu, .. } = *self.config;
         let link = Link { source: mac, destination, tags };
-        let (kind, tuple, v6) = (socket.kind, &socket.tuple, !socket.tuple.local.is_ipv4());
+        let v6 = !tuple.local.is_ipv4();
         let body = datagram_size(kind, bytes);
         if body + if v6 { ipv6::LEN } else { ipv4::LEN } <= mtu.into() {
             let sent = send_datagram(to, &link, kind, tuple, bytes);
@@ -135,7 +142,7 @@ impl Stack {
         let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
         let (identification, whole) = (&mut self.identification, &mut self.whole);
         let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
-        if line.send(socket, destination, bytes, to) { Sent::Taken } else { Sent::Full }
+        if line.send((socket.kind, &socket.tuple), destination, bytes, to) { Sent::Taken } else { Sent::Full }
     }
 
     /// Send the datagrams that waited for their next hop; whether that was all.
@@ -149,7 +156,7 @@ impl Stack {
                 None => self.neighbours.reach(socket.neighbour, None, now),
             };
             if let Reach::Known(destination) = reach
-                && !line.send(socket, destination, bytes, to)
+                && !line.send((socket.kind, &socket.tuple), destination, bytes, to)
             {
                 return false;
             }
@@ -168,10 +175,80 @@ impl Stack {
         self.sockets.close(socket)
     }
 
+    /// Take datagrams from anybody at a port of one of our addresses; `room` bytes of them wait.
+    pub fn listen_datagrams(&mut self, local: SocketAddr, room: usize) {
+        self.listening = Some(Listening::new(local, room));
+    }
+
+    /// A datagram that came to where it listens: its length, and who sent it.
+    pub fn take_datagram(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        self.listening.as_mut()?.receive(buffer)
+    }
+
+    /// Whether a datagram came to where it listens.
+    pub fn has_datagram(&self) -> bool {
+        self.listening.as_ref().is_some_and(|one| !one.is_empty())
+    }
+
+    /// How many datagrams found no room where it listens.
+    pub fn overflowed_datagrams(&self) -> u64 {
+        self.listening.as_ref().map_or(0, |one| one.dropped)
+    }
+
+    /// Send a datagram from where it listens.
+    pub fn send_datagram_to(
+        &mut self,
+        remote: SocketAddr,
+        bytes: &[u8],
+        now: u64,
+        to: &mut impl Transmit,
+    ) -> SentTo {
+        let Some(local) = self.listening.as_ref().map(|one| one.local) else { return SentTo::Lost };
+        let header = if local.is_ipv4() { ipv4::LEN } else { 0 };
+        if header + datagram_size(SocketKind::Udp, bytes) > u16::MAX.into() {
+            return SentTo::Lost;
+        }
+        let neighbour = next_hop(&self.config, remote.ip()).and_then(|hop| self.neighbours.number(hop));
+        let Some(neighbour) = neighbour else { return SentTo::Lost };
+        let reach = match self.config.peer {
+            Some(mac) => Reach::Known(mac),
+            None => self.neighbours.reach(neighbour, None, now),
+        };
+        let destination = match reach {
+            Reach::Known(mac) => mac,
+            Reach::Unknown => return SentTo::Later,
+            Reach::Silent => return SentTo::Lost,
+        };
+        let tuple = Tuple {
+            local: local.ip(),
+            remote: remote.ip(),
+            local_port: local.port(),
+            remote_port: remote.port(),
+        };
+        let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let (identification, whole) = (&mut self.identification, &mut self.whole);
+        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        if line.send((SocketKind::Udp, &tuple), destination, bytes, to) {
+            SentTo::Sent
+        } else {
+            SentTo::Later
+        }
+    }
+
     fn deliver(&mut self, kind: SocketKind, tuple: &Tuple, bytes: &[u8]) {
         match self.sockets.find(self.key(kind, tuple), kind, tuple) {
             Some(index) if self.sockets.deliver(index, bytes) => self.counters.datagrams_received += 1,
             Some(_) => self.counters.drop(Drop::SocketFull),
+            None if kind == SocketKind::Udp
+                && self.listening.as_ref().is_some_and(|one| one.takes(tuple)) =>
+            {
+                let taken = self.listening.as_mut().is_some_and(|one| one.deliver(tuple, bytes));
+                if taken {
+                    self.counters.datagrams_received += 1;
+                } else {
+                    self.counters.drop(Drop::SocketFull);
+                }
+            }
             None => self.counters.drop(Drop::NoConnection),
         }
     }

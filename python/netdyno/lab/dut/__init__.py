@@ -9,12 +9,13 @@ from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
-from netdyno.lab.dut.service import HttpService, MqttService
+from netdyno.lab.dut.service import CoapService, HttpService, MqttService, StreamService
 from netdyno.lazy import Lazy
 from netdyno.systems import named
 
 DRIVERS: Mapping[str, type[Dut]] = Lazy(
     {
+        "coap-server": CoapService,
         "graph": GraphDut,
         "http-server": HttpService,
         "mosquitto": Mosquitto,
@@ -22,6 +23,7 @@ DRIVERS: Mapping[str, type[Dut]] = Lazy(
         "nginx": Nginx,
         "reflector": Reflector,
         "reflector-dpdk": ReflectorDpdk,
+        "stream-receiver": StreamService,
     },
     named("duts"),
     by_name=True,

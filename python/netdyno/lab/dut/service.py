@@ -1,4 +1,4 @@
-"""Our own HTTP server and MQTT broker (`netdyno serve`) as devices under test."""
+"""Our own servers (`netdyno serve`) as devices under test."""
 
 from __future__ import annotations
 
@@ -15,16 +15,25 @@ from netdyno.lab.dut.counting_server import CountingServer
 
 
 class ServiceOptions(Settings):
-    """What both have."""
+    """What all have."""
 
     delay: float = Field(default=0.0, ge=0, le=3600)
     """Seconds before each reply."""
+    drop_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of requests (HTTP, CoAP), messages (MQTT) or datagrams (streams) that are left unanswered."""
+    seed: int = Field(default=0, ge=0, le=1 << 63)
+    """Seed of the shares."""
+
+    def more(self) -> dict[str, Any]:
+        """Settings of the server that are not options of the same name."""
+        return {"delay_ns": round(self.delay * 1e9)}
+
+
+class TcpOptions(ServiceOptions):
+    """Options of servers over TCP."""
+
     error_share: float = Field(default=0.0, ge=0, le=1)
     """Share of requests (HTTP) or connections (MQTT) that are refused."""
-    drop_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests (HTTP) or messages (MQTT) that are left unanswered."""
-    seed: int = Field(default=0, ge=0, le=1 << 63)
-    """Seed of both shares."""
     tls: bool = False
     """Serve TLS; without `tls_cert`, with a new self-signed certificate (groups: `tls: {insecure: true}`)."""
     tls_cert: str | None = None
@@ -45,16 +54,17 @@ class ServiceOptions(Settings):
             raise ValueError("tls_key is the key of tls_cert: name the certificate, too")
         return self
 
-    def secure(self) -> dict[str, Any] | None:
-        """TLS settings of the server."""
+    def more(self) -> dict[str, Any]:
+        """With those of TLS."""
         if not self.tls:
-            return None
+            return super().more()
         paths = {"cert": self.tls_cert, "key": self.tls_key, "client_ca": self.tls_client_ca}
         named = {name: path for name, path in paths.items() if path}
-        return {**named, "self_signed": self.tls_cert is None, "resumption": self.tls_resumption}
+        tls = {**named, "self_signed": self.tls_cert is None, "resumption": self.tls_resumption}
+        return {**super().more(), "tls": tls}
 
 
-class HttpOptions(ServiceOptions):
+class HttpOptions(TcpOptions):
     """Settings of the HTTP server."""
 
     port: int = Field(default=80, ge=1, le=65535)
@@ -67,11 +77,39 @@ class HttpOptions(ServiceOptions):
     """Status of refused requests."""
 
 
-class MqttOptions(ServiceOptions):
+class MqttOptions(TcpOptions):
     """Settings of the MQTT broker."""
 
     port: int = Field(default=1883, ge=1, le=65535)
     """TCP port that it listens on."""
+
+
+class CoapOptions(ServiceOptions):
+    """Settings of the CoAP server."""
+
+    port: int = Field(default=5683, ge=1, le=65535)
+    """UDP port that it listens on."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Threads that serve."""
+    size: int = Field(default=2, ge=0, le=64 << 20)
+    """Bytes of a body where the path ends in no number."""
+    error_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of requests that are refused."""
+    notify: float = Field(default=1.0, gt=0, le=3600)
+    """Seconds between two notifications of an observer."""
+
+    def more(self) -> dict[str, Any]:
+        """With the time between notifications."""
+        return {**super().more(), "notify_ns": round(self.notify * 1e9)}
+
+
+class StreamOptions(ServiceOptions):
+    """Settings of the receiver of streams."""
+
+    port: int = Field(default=7, ge=1, le=65535)
+    """UDP port that it listens on."""
+    sink: bool = False
+    """Send nothing back."""
 
 
 class Service(CountingServer):
@@ -80,28 +118,23 @@ class Service(CountingServer):
     protocol: ClassVar[str]
     counted: ClassVar[tuple[str, str]]
     """The counter of the witness, and in words."""
+    kind: ClassVar[socket.SocketKind] = socket.SOCK_STREAM
 
     def command(self) -> list[str]:
         options: ServiceOptions = self.options
-        values = {name: value for name, value in options.model_dump().items() if not name.startswith("tls")}
-        if tls := options.secure():
-            values["tls"] = tls
-        delay, port = values.pop("delay"), values.pop("port")
-        settings = {
-            "protocol": self.protocol,
-            "listen": f"{url_host(self.place.address)}:{port}",
-            "delay_ns": round(delay * 1e9),
-            **values,
-        }
+        names = ("workers", "size", "error_share", "error_status", "drop_share", "seed", "sink")
+        values = {name: value for name, value in options.model_dump().items() if name in names}
+        listen = f"{url_host(self.place.address)}:{self.options.port}"
+        settings = {"protocol": self.protocol, "listen": listen, **values, **options.more()}
         return [str(program()), "service", "--settings", json.dumps(settings)]
 
     def targets(self) -> dict[str, str]:
         host = url_host(self.place.address)
-        scheme = f"{self.protocol}s" if self.options.tls else self.protocol
+        scheme = f"{self.protocol}s" if getattr(self.options, "tls", False) else self.protocol
         return {scheme: f"{scheme}://{host}:{self.options.port}"}
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
-        return [(socket.SOCK_STREAM, self.options.port)]
+        return [(self.kind, self.options.port)]
 
     def witness(
         self, before: Mapping[str, float], after: Mapping[str, float]
@@ -126,3 +159,32 @@ class MqttService(Service):
     Options = MqttOptions
     protocol: ClassVar[str] = "mqtt"
     counted: ClassVar[tuple[str, str]] = ("messages_received", "publishes received")
+
+
+class CoapService(Service):
+    """The CoAP server."""
+
+    driver: ClassVar[str] = "coap-server"
+    Options = CoapOptions
+    protocol: ClassVar[str] = "coap"
+    counted: ClassVar[tuple[str, str]] = ("requests", "requests")
+    kind: ClassVar[socket.SocketKind] = socket.SOCK_DGRAM
+
+
+class StreamService(Service):
+    """The receiver of UDP streams."""
+
+    driver: ClassVar[str] = "stream-receiver"
+    Options = StreamOptions
+    protocol: ClassVar[str] = "stream"
+    counted: ClassVar[tuple[str, str]] = ("datagrams_received", "datagrams received")
+    kind: ClassVar[socket.SocketKind] = socket.SOCK_DGRAM
+
+    def targets(self) -> dict[str, str]:
+        return {"udp": f"udp://{url_host(self.place.address)}:{self.options.port}"}
+
+    def witness(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> dict[str, tuple[str, float]]:
+        (one,) = super().witness(before, after).values()
+        return {"udp": one}

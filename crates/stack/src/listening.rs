@@ -1,0 +1,111 @@
+//! A datagram socket that hears everybody: of a server.
+
+use crate::connection::Tuple;
+use crate::packets::{Packets, Queue};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Bytes of a sender's address and port before its datagram, in a form of one length.
+const SENDER: usize = 19;
+
+/// Result of [`Stack::send_datagram_to`](crate::Stack::send_datagram_to).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SentTo {
+    /// It was sent.
+    Sent,
+    /// The Ethernet address of the next hop is being asked for, or the port takes no more now.
+    Later,
+    /// It cannot be sent.
+    Lost,
+}
+
+/// The socket.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub local: SocketAddr,
+    /// Datagrams that there was no room for.
+    pub dropped: u64,
+    room: usize,
+    packets: Packets,
+    received: Queue,
+    /// Memory for a datagram with its sender.
+    whole: Vec<u8>,
+}
+
+impl Listening {
+    pub fn new(local: SocketAddr, room: usize) -> Self {
+        let (packets, received) = (Packets::default(), Queue::default());
+        Self { local, dropped: 0, room, packets, received, whole: Vec::new() }
+    }
+
+    pub fn takes(&self, tuple: &Tuple) -> bool {
+        (tuple.local, tuple.local_port) == (self.local.ip(), self.local.port())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// A datagram came. `false`: there is no room.
+    pub fn deliver(&mut self, tuple: &Tuple, bytes: &[u8]) -> bool {
+        self.whole.clear();
+        match tuple.remote {
+            IpAddr::V4(ip) => {
+                self.whole.push(4);
+                self.whole.extend_from_slice(&ip.octets());
+                self.whole.resize(SENDER - 2, 0);
+            }
+            IpAddr::V6(ip) => {
+                self.whole.push(6);
+                self.whole.extend_from_slice(&ip.octets());
+            }
+        }
+        self.whole.extend_from_slice(&tuple.remote_port.to_be_bytes());
+        self.whole.extend_from_slice(bytes);
+        let taken = self.packets.push(&mut self.received, &self.whole, self.room);
+        self.dropped += u64::from(!taken);
+        taken
+    }
+
+    /// The oldest datagram: its length, and who sent it.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let packet = self.packets.front(&self.received)?;
+        let (sender, bytes) = packet.split_first_chunk::<SENDER>()?;
+        let [kind, ip @ .., high, low] = *sender;
+        let ip = match ip {
+            [a, b, c, d, ..] if kind == 4 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            all => IpAddr::V6(Ipv6Addr::from(all)),
+        };
+        let from = SocketAddr::new(ip, u16::from_be_bytes([high, low]));
+        let length = bytes.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        self.packets.pop(&mut self.received);
+        Some((length, from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_keep_their_order_and_their_senders() {
+        let local = "[fd00::1]:5683".parse().expect("an address");
+        let mut socket = Listening::new(local, 1 << 10);
+        let tuple = |remote: &str| {
+            let remote: SocketAddr = remote.parse().expect("an address");
+            Tuple { local: local.ip(), local_port: 5683, remote: remote.ip(), remote_port: remote.port() }
+        };
+        let senders = ["10.0.0.1:7", "[fd00::2]:65535"];
+        for sender in senders {
+            assert!(socket.takes(&tuple(sender)) && socket.deliver(&tuple(sender), sender.as_bytes()));
+        }
+        assert!(!socket.deliver(&tuple(senders[0]), &[0; 1000]), "no room");
+        let mut buffer = [0; 100];
+        for sender in senders {
+            let (length, from) = socket.receive(&mut buffer).expect("a datagram");
+            assert_eq!((&buffer[..length], from), (sender.as_bytes(), sender.parse().expect("an address")));
+        }
+        assert!(socket.is_empty() && socket.receive(&mut buffer).is_none());
+        assert_eq!(socket.dropped, 1);
+    }
+}
