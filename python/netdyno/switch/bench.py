@@ -75,14 +75,14 @@ class Spec(Config):
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.path:
-            shown.append(f"over {self.path if isinstance(self.path, str) else _ways(self.path)}")
+            shown.append(f"over {self.path if isinstance(self.path, str) else path_words(self.path)}")
         if self.tunnel:
             shown.append(f"{self.tunnel.kind} key {self.tunnel.key}")
             if self.tunnel.wireguard:
                 shown.append("over WireGuard")
             if self.tunnel.path:
                 path = self.tunnel.path
-                shown.append(f"over {path if isinstance(path, str) else _ways(path)}")
+                shown.append(f"over {path if isinstance(path, str) else path_words(path)}")
             sizes = f"underlay MTU {self.tunnel.mtu:,}, MTU {self.host_mtu:,}"
             return " ".join([*shown, "between two switches,", sizes])
         shown.append(
@@ -100,7 +100,8 @@ class Spec(Config):
         return {CLIENT: SWITCH, SERVER: REMOTE if self.tunnel else SWITCH}
 
 
-def _ways(path: Mapping[str, Any]) -> str:
+def path_words(path: Mapping[str, Any]) -> str:
+    """How a link treats packets, in a few words."""
     there, back = (impairment.shown(path.get(way) or {}) for way in impairment.WAYS)
     return there if there == back else f"{there}; back: {back}"
 

@@ -13,7 +13,8 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
-from netdyno.switch.bench import Spec, workload
+from netdyno.switch.bench import Spec, path_words, workload
+from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import ChainBench, lengths
 from netdyno.switch.chain.lab import ChainLab
@@ -71,7 +72,7 @@ def measure(
     if count > request.repeat:
         said = f"{len(metrics)} metrics of {len(sides)} lengths"
         note(f"{request.repeat} repetitions can show nothing of {said}: {count} are measured")
-    label = request.bench.label.replace("through a switch", f"through the chain {request.name}")
+    label = bench_label(request.bench, request.name, chain)
     plan = {
         "chain": chain.model_dump(mode="json"), "repeat": count, "seed": request.seed,
         "level": request.level, "metrics": list(metrics),
@@ -110,6 +111,19 @@ def measure(
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=said, valid=valid)
     return ChainOutcome(proof, found, judged, metrics, written, study, count)
+
+
+def bench_label(bench: Spec, name: str, chain: Chain) -> str:
+    """What a chain is measured by, in a line."""
+    said = bench.label.replace("through a switch", f"through the chain {name}")
+    if chain.tunnel is None:
+        return said
+    path = chain.tunnel.path
+    over = f" over {path if isinstance(path, str) else path_words(path)}" if path else ""
+    return (
+        f"{said.rpartition(', ')[0]}, {chain.tunnel}{over}, underlay MTU {chain.tunnel.mtu:,}, "
+        f"MTU {layout.host_mtu(chain):,}"
+    )
 
 
 def proven(lab: ChainLab, name: str, note: Callable[[str], None]) -> Verification:

@@ -17,7 +17,7 @@ from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec, workload
 from netdyno.switch.chain.bench import ChainBench, lengths
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.measure import proven, words
+from netdyno.switch.chain.measure import bench_label, proven, words
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.compare import trial_document
 from netdyno.switch.driver import DRIVERS
@@ -125,7 +125,7 @@ def search(
     there = lengths(chain)
     # the level is shared by all lengths that the search may measure
     confidence = 1 - request.level / steps(len(there))
-    label = request.bench.label.replace("through a switch", f"through the chain {request.name}")
+    label = bench_label(request.bench, request.name, chain)
     plan = {
         "chain": chain.model_dump(mode="json"), "repeat": request.repeat, "seed": request.seed,
         "level": request.level, "target": request.target,
