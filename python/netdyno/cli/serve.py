@@ -39,7 +39,10 @@ def serve(
     ],
     listen: Annotated[
         str | None,
-        typer.Option(help="Default 127.0.0.1 and the port of the protocol.", metavar="ADDRESS:PORT"),
+        typer.Option(
+            help="Default 127.0.0.1 and 8080 (http), 1883 (mqtt), 5683 (coap), 7 (stream); TLS 8443, 8883.",
+            metavar="ADDRESS:PORT",
+        ),
     ] = None,
     port: Annotated[
         str | None,
@@ -114,7 +117,7 @@ def serve(
     ] = 0,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(help="Serve TLS with this certificate chain (PEM).", metavar="FILE"),
+        typer.Option(help="Serve TLS with this certificate chain (PEM). Default: no TLS.", metavar="FILE"),
     ] = None,
     tls_key: Annotated[
         Path | None,
@@ -123,13 +126,15 @@ def serve(
     tls_self_signed: Annotated[
         Path | None,
         typer.Option(
-            help="Serve TLS with a new certificate for the address of --listen, and write it here (PEM).",
+            help="Serve TLS with a new certificate for --listen, and write it here (PEM). Default: no TLS.",
             metavar="FILE",
         ),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(help="With TLS: require client certificates of these CAs (PEM).", metavar="FILE"),
+        typer.Option(
+            help="With TLS: require client certificates of these CAs (PEM). Default: none.", metavar="FILE"
+        ),
     ] = None,
     tls_resumption: Annotated[
         bool,
