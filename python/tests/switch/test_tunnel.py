@@ -172,6 +172,7 @@ IPV6 = {"ipv6": True, "classes": {"dns": {"match": {"protocol": "udp", "port": 5
 
 
 @root
+@pytest.mark.sampled(1, of="tunnels")
 def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None) -> None:
     """Outer headers are captured both ways; then one of the faults of either end."""
     with ChainLab(checked(chain(steering="vlan"), "x")) as lab:
@@ -266,6 +267,7 @@ def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None)
 
 
 @root
+@pytest.mark.sampled(1, of="tunnels")
 def test_hosts_that_send_too_much_are_told(needs_ovs: None, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["switch", "compare", "ovs-netdev", "ovs-netdev", "--repeat", "2"]
     assert call([*words, "--tunnel", "gre,host_mtu=1500"]) == 92
