@@ -10,6 +10,7 @@ use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::target::{Scheme, Target};
 use crate::time::Time;
 use crate::unit::Interval;
@@ -113,6 +114,10 @@ impl ModelParams for Params {
     fn compile(&self, _target: &Target) -> Result<Config, Problem> {
         self.check()?;
         Ok(Config { pace: Pace::every(self.interval), count: self.count.into(), timeout: self.timeout.0 })
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {
@@ -263,10 +268,10 @@ impl Device {
             self.waiting.pop_front();
             cx.unanswered(intended, "no reply in time");
         }
-        let pace = self.config.pace;
+        let closed_loop = self.config.pace.closed_loop();
         for _ in 0..BATCH {
-            let free = !pace.closed_loop() || self.waiting.is_empty();
-            let intended = if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next) };
+            let free = !closed_loop || self.waiting.is_empty();
+            let intended = if closed_loop { cx.now } else { self.config.pace.due(self.base, self.next) };
             if !self.more(cx) || !free || intended > cx.now {
                 break;
             }
@@ -283,8 +288,8 @@ impl Device {
             }
         }
         let mut at = self.waiting.front().map_or(Time::NEVER, |oldest| oldest.sent + self.config.timeout);
-        if self.more(cx) && !pace.closed_loop() {
-            at = at.min(pace.due(self.base, self.next));
+        if self.more(cx) && !closed_loop {
+            at = at.min(self.config.pace.due(self.base, self.next));
         }
         cx.wake_at(at.max(cx.now));
     }

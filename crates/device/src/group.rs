@@ -9,15 +9,20 @@ use protocol::cause::Causes;
 use protocol::describe::Description;
 use protocol::meter::{Failure, Tally, Window};
 use protocol::time::Time;
-use run::plan::Plan;
+use run::plan::{GroupPlan, Plan};
 use run::stalls::GroupWaits;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Flows that may begin in one millisecond where the rate asks for fewer: a worker that was late catches up with these or twice
 /// its rate, and floods no receive buffer that the load alone would not.
 const CATCH_UP: u32 = 32;
+
+fn catch_up(per_second: f64) -> u32 {
+    ((per_second * 2e-3) as u32).max(CATCH_UP)
+}
 
 /// A worker's devices of one group.
 pub(super) struct Group {
@@ -25,6 +30,9 @@ pub(super) struct Group {
     pub arrivals: Option<OpenLoop>,
     /// Open loop: how many may begin in a millisecond; which one it is, and how many began in it.
     most_per_ms: u32,
+    /// The same per arrival in a second of this worker's share at the rate of the profile, and changes of it so far.
+    peak: f64,
+    changes: [usize; 2],
     begun_in_ms: (u64, u32),
     /// Open loop: flows taken, and flows counted as asked for, in warm-up and measure phase. Those in between are
     /// the backlog: nobody keeps a list of it, as the arrivals can be asked again.
@@ -75,6 +83,8 @@ impl Group {
         let mut this = Self {
             arrivals: None,
             most_per_ms: u32::MAX,
+            peak: 0.0,
+            changes: [0; 2],
             begun_in_ms: (0, 0),
             taken: [0; 2],
             asked_for: [0; 2],
@@ -103,10 +113,16 @@ impl Group {
         };
         match &group.load {
             Load::Open(open) => {
-                this.arrivals = Some(OpenLoop::new(open, plan.factor, worker, workers, seed));
+                this.arrivals = Some(OpenLoop::new(
+                    open,
+                    plan.factor,
+                    (worker, workers),
+                    seed,
+                    Arc::clone(&group.arrivals),
+                ));
                 let rates = open.stages.iter().map(|stage| stage.rate.0);
-                let peak = rates.fold(open.rate.0, f64::max) * plan.factor / workers.max(1) as f64;
-                this.most_per_ms = ((peak * 2e-3) as u32).max(CATCH_UP);
+                this.peak = rates.fold(open.rate.0, f64::max) * plan.factor / workers.max(1) as f64;
+                this.most_per_ms = catch_up(this.peak);
             }
             Load::Closed(closed) => {
                 this.crowd = Some(ClosedLoop::new(closed, slots.len() as u32, group.devices));
@@ -115,6 +131,18 @@ impl Group {
             }
         }
         this
+    }
+
+    /// Whether the rate at which devices send was changed since the last call. Arrivals of another rate may begin as fast.
+    pub fn is_changed(&mut self, plan: &GroupPlan) -> bool {
+        let messages = plan.model.timeline().map_or(0, |timeline| timeline.count());
+        let changes = [plan.arrivals.count(), messages];
+        if changes[0] != self.changes[0] {
+            // what is still behind at the rate before is caught up with as well
+            self.most_per_ms = self.most_per_ms.max(catch_up(self.peak * plan.arrivals.factor()));
+        }
+        let before = std::mem::replace(&mut self.changes, changes);
+        changes[1] != before[1]
     }
 
     /// Open loop: whether as many flows have begun in this millisecond as may.

@@ -1,8 +1,9 @@
 //! When flows begin: arrival times from a rate, and how many devices are at work.
 
 use profile::{Arrival, Closed, Open};
-use protocol::fine_time::FRACTION;
+use protocol::fine_time::{self, FRACTION};
 use protocol::pacer::{Gaps, Pacer, RateOverTime};
+use protocol::rate_timeline::RateTimeline;
 use protocol::time::Time;
 use std::sync::Arc;
 
@@ -95,11 +96,22 @@ fn seconds(at: u128) -> f64 {
 
 /// Open-loop arrivals of one worker's share of a group.
 #[derive(Debug)]
-pub struct OpenLoop(Pacer<PiecewiseLinear>);
+pub struct OpenLoop {
+    /// In load time.
+    pacer: Pacer<PiecewiseLinear>,
+    timeline: Arc<RateTimeline>,
+}
 
 impl OpenLoop {
-    /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave.
-    pub fn new(open: &Open, factor: f64, worker: usize, workers: usize, seed: u64) -> Self {
+    /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave. `timeline`: how the rate is changed while the
+    /// run goes on.
+    pub fn new(
+        open: &Open,
+        factor: f64,
+        (worker, workers): (usize, usize),
+        seed: u64,
+        timeline: Arc<RateTimeline>,
+    ) -> Self {
         let share = factor / workers as f64;
         let stages = open.stages.iter().map(|s| (s.over.0.as_secs_f64(), s.rate.0 * share));
         let course = PiecewiseLinear::new(open.rate.0 * share, stages);
@@ -113,24 +125,24 @@ impl OpenLoop {
             Arrival::Constant => pacer.advance_by((worker as f64 + 0.5) / workers as f64),
             Arrival::Poisson | Arrival::Uniform => pacer.advance(),
         }
-        Self(pacer)
+        Self { pacer, timeline }
     }
 
     /// When the next flow is due; [`Time::NEVER`] after the last.
     pub fn next(&self) -> Time {
-        self.0.due()
+        fine_time::time(self.timeline.run_time(self.pacer.at))
     }
 
     /// Take the next arrival and work out the one after it.
     pub fn pop(&mut self) -> Time {
-        let due = self.0.due();
-        self.0.advance();
+        let due = self.next();
+        self.pacer.advance();
         due
     }
 
     /// How many arrivals from the next one on fall before `end`.
     pub fn pending(&self, end: Time) -> u64 {
-        self.0.before(end)
+        self.pacer.before_fine(self.timeline.load_until(end))
     }
 }
 
@@ -198,7 +210,8 @@ mod tests {
 
     #[test]
     fn constant_arrivals_are_evenly_spaced() {
-        let times = until(&mut OpenLoop::new(&open(1000.0, Arrival::Constant), 1.0, 0, 1, 1), 2.0);
+        let times =
+            until(&mut OpenLoop::new(&open(1000.0, Arrival::Constant), 1.0, (0, 1), 1, Arc::default()), 2.0);
         assert_eq!(times.len(), 2000);
         assert!(times.windows(2).all(|w| (w[1] - w[0] - 0.001).abs() < 1e-8));
     }
@@ -206,7 +219,12 @@ mod tests {
     #[test]
     fn workers_share_the_rate_and_interleave() {
         let mut all: Vec<f64> = (0..4)
-            .flat_map(|w| until(&mut OpenLoop::new(&open(100.0, Arrival::Constant), 1.0, w, 4, 1), 1.0))
+            .flat_map(|w| {
+                until(
+                    &mut OpenLoop::new(&open(100.0, Arrival::Constant), 1.0, (w, 4), 1, Arc::default()),
+                    1.0,
+                )
+            })
             .collect();
         all.sort_by(f64::total_cmp);
         assert_eq!(all.len(), 100);
@@ -216,7 +234,8 @@ mod tests {
     #[test]
     fn random_arrivals_keep_the_mean_rate() {
         for arrival in [Arrival::Poisson, Arrival::Uniform] {
-            let n = until(&mut OpenLoop::new(&open(10_000.0, arrival), 1.0, 0, 1, 7), 10.0).len();
+            let n = until(&mut OpenLoop::new(&open(10_000.0, arrival), 1.0, (0, 1), 7, Arc::default()), 10.0)
+                .len();
             // five standard deviations of a Poisson count
             assert!((n as f64 - 100_000.0).abs() < 5.0 * 316.0, "{arrival:?}: {n}");
         }
@@ -224,7 +243,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_vary_as_they_should() {
-        let times = until(&mut OpenLoop::new(&open(1000.0, Arrival::Poisson), 1.0, 0, 1, 3), 100.0);
+        let times =
+            until(&mut OpenLoop::new(&open(1000.0, Arrival::Poisson), 1.0, (0, 1), 3, Arc::default()), 100.0);
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let var = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -238,14 +258,17 @@ mod tests {
             RateStage { over: Interval::secs(0), rate: Rate(0.0) },
         ];
         let ramp = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
-        let times = until(&mut OpenLoop::new(&ramp, 1.0, 0, 1, 1), 60.0);
+        let times = until(&mut OpenLoop::new(&ramp, 1.0, (0, 1), 1, Arc::default()), 60.0);
         assert_eq!(times.len(), 500);
         assert_eq!(times.iter().filter(|t| **t < 5.0).count(), 125);
     }
 
     #[test]
     fn a_rate_of_zero_never_comes() {
-        assert_eq!(OpenLoop::new(&open(0.0, Arrival::Constant), 1.0, 0, 1, 1).next(), Time::NEVER);
+        assert_eq!(
+            OpenLoop::new(&open(0.0, Arrival::Constant), 1.0, (0, 1), 1, Arc::default()).next(),
+            Time::NEVER
+        );
     }
 
     #[test]
@@ -256,7 +279,7 @@ mod tests {
             RateStage { over: Interval::secs(0), rate: Rate(1e9) },
         ];
         let late = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
-        let mut arrivals = OpenLoop::new(&late, 1.0, 0, 1, 1);
+        let mut arrivals = OpenLoop::new(&late, 1.0, (0, 1), 1, Arc::default());
         let first = arrivals.pop();
         assert!((first.0 as f64 / 1e9 - year).abs() < 1e-6, "{first}");
         for n in 1..10_000 {
@@ -270,7 +293,7 @@ mod tests {
         let stages = vec![RateStage { over: Interval::secs(2), rate: Rate(4_000.0) }];
         let times = |arrival, worker| {
             let open = Open { rate: Rate(300.0), arrival, stages: stages.clone() };
-            let mut arrivals = OpenLoop::new(&open, 1.5, worker, 3, 42);
+            let mut arrivals = OpenLoop::new(&open, 1.5, (worker, 3), 42, Arc::default());
             let times: Vec<u64> = (0..5000).map(|_| arrivals.pop().0).collect();
             [times[0], times[1], times[2], times[999], times[4999]]
         };
@@ -289,7 +312,7 @@ mod tests {
         for arrival in [Arrival::Constant, Arrival::Poisson, Arrival::Uniform] {
             let open = Open { rate: Rate(100.0), arrival, stages: stages.clone() };
             for end in [0.0, 0.003, 0.5, 1.0, 2.0, 7.5] {
-                let mut arrivals = OpenLoop::new(&open, 1.0, 0, 1, 5);
+                let mut arrivals = OpenLoop::new(&open, 1.0, (0, 1), 5, Arc::default());
                 let _first = arrivals.pop();
                 let pending = arrivals.pending(Time((end * 1e9) as u64));
                 let popped = until(&mut arrivals, end).len() as u64;
@@ -303,9 +326,38 @@ mod tests {
             }
         }
         // a load far beyond reach is counted in no time
-        let flood = OpenLoop::new(&open(1e9, Arrival::Poisson), 1.0, 0, 1, 1);
+        let flood = OpenLoop::new(&open(1e9, Arrival::Poisson), 1.0, (0, 1), 1, Arc::default());
         let pending = flood.pending(Time(3_600_000_000_000));
         assert!(pending.abs_diff(3_600_000_000_000) < 10_000_000, "{pending}");
+    }
+
+    #[test]
+    fn a_rate_that_is_changed_moves_only_the_arrivals_to_come() {
+        for arrival in [Arrival::Constant, Arrival::Poisson] {
+            let timeline = Arc::new(RateTimeline::new(1000.0));
+            let make = |timeline: &Arc<RateTimeline>| {
+                OpenLoop::new(&open(1000.0, arrival), 1.0, (0, 2), 3, Arc::clone(timeline))
+            };
+            let mut changed = make(&timeline);
+            let before = until(&mut make(&timeline), 1.0);
+            assert_eq!(
+                until(&mut changed, 0.6),
+                before.iter().copied().filter(|t| *t < 0.6).collect::<Vec<_>>()
+            );
+            assert!(
+                timeline.change_to(Time(700_000_000), 4.0) && timeline.change_to(Time(1_700_000_000), 0.1)
+            );
+            let pending = changed.pending(Time(2_700_000_000));
+            let rest = until(&mut changed, 2.7);
+            assert_eq!(pending, rest.len() as u64);
+            let part = |from: f64, to: f64| rest.iter().filter(|t| (from..to).contains(*t)).count();
+            let parts = [part(0.6, 0.7), part(0.7, 1.7), part(1.7, 2.7)];
+            match arrival {
+                Arrival::Constant => assert_eq!(parts, [50, 2000, 50]),
+                // five standard deviations
+                _ => assert!(parts[1].abs_diff(2000) < 224 && parts[2].abs_diff(50) < 36, "{parts:?}"),
+            }
+        }
     }
 
     #[test]

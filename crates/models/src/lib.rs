@@ -17,6 +17,7 @@ use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
+use protocol::rate_timeline::RateTimeline;
 use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Scheme, Target};
 use protocol::time::Time;
@@ -161,6 +162,18 @@ macro_rules! registry {
             /// A new device of this group.
             pub fn device(&self, index: u32) -> Device {
                 match self { $( Self::$name(config) => Device::$name(config.device(index)), )+ }
+            }
+
+            /// The rate at which each device of this group sends, which may be changed while the run goes on.
+            pub fn timeline(&self) -> Option<&Arc<RateTimeline>> {
+                match self { $( Self::$name(config) => <$($module)::+::Params as ModelParams>::timeline(config), )+ }
+            }
+
+            /// The highest rate of a device, a second, at which replies can be told apart; `None`: any.
+            pub fn most_per_second(&self) -> Option<f64> {
+                match self {
+                    $( Self::$name(config) => <$($module)::+::Params as ModelParams>::most_per_second(config), )+
+                }
             }
 
             /// Whose a datagram is that came to a shared socket. `own`: it is one that a device sent and that came back with an

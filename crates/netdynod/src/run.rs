@@ -1,6 +1,7 @@
 //! One run: loaded, started, perhaps paused, drained, done. Each change is told to those who watch, in order.
 
 pub mod paths;
+mod rates;
 
 use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
@@ -10,6 +11,7 @@ use run::Sample;
 use run::collect::{Collector, TrialHeader};
 use run::flows::Flows;
 use run::graph::GraphView;
+use run::rates::RateChange;
 use run::result::{ImpairmentChange, PausedInterval, TrialResult};
 use run::{Control, Plan, SetupError, Trial};
 use schemars::JsonSchema;
@@ -90,6 +92,7 @@ struct Progress {
     /// When the clock was stopped, while it stands still.
     stands: Option<Instant>,
     paused: Vec<PausedInterval>,
+    rates: Vec<RateChange>,
     stopped: Option<&'static str>,
     error: Option<SetupError>,
     result: Option<Arc<TrialResult>>,
@@ -141,6 +144,7 @@ impl Run {
             state: State::Loaded,
             stands: None,
             paused: Vec::new(),
+            rates: Vec::new(),
             stopped: None,
             error: None,
             result: None,
@@ -261,6 +265,7 @@ impl Run {
         let mut progress = self.progress();
         progress.error = result.error.clone();
         result.paused.clone_from(&progress.paused);
+        result.rates.clone_from(&progress.rates);
         progress.result = Some(Arc::new(result));
         progress.flows = Arc::new(flows);
         self.enter(&mut progress, State::Done);

@@ -350,11 +350,11 @@ impl Device {
 
     /// Send what is due, end the flow when nothing is left, set the timer.
     fn pump(&mut self, cx: &mut Cx<'_>) {
-        let pace = self.config.pace;
+        let closed_loop = self.config.pace.closed_loop();
         let mut fits = self.send_ready(cx);
         let mut batch = 0;
         while fits && self.room() && self.more(cx) {
-            let intended = if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next) };
+            let intended = if closed_loop { cx.now } else { self.config.pace.due(self.base, self.next) };
             if intended > cx.now {
                 break;
             }
@@ -381,8 +381,8 @@ impl Device {
         let mut at = self.soonest;
         if !fits {
             at = cx.now;
-        } else if !pace.closed_loop() && self.room() && self.more(cx) {
-            at = at.min(pace.due(self.base, self.next));
+        } else if !closed_loop && self.room() && self.more(cx) {
+            at = at.min(self.config.pace.due(self.base, self.next));
         }
         at = at.min(self.stale());
         if at < self.armed {

@@ -3,12 +3,14 @@
 
 use crate::data::Data;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::shared_socket::{Recipient, SharedSocket};
 use crate::target::{Carrier, Scheme, Target};
 use crate::unit::{Interval, Rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A model, in what does not depend on its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -352,6 +354,20 @@ pub trait ModelParams: Default {
 
     /// How devices share a datagram socket; `None`: each has its own.
     fn shared_socket(&self) -> Option<SharedSocket> {
+        None
+    }
+
+    /// The rate at which each of the group's devices sends, which may be changed while the run goes on; `None`: devices do
+    /// not send at a rate. A model that has one takes a call of [`Model::timer`](crate::model::Model::timer) at any time, and
+    /// sets its timer again.
+    fn timeline(config: &Self::Config) -> Option<&Arc<RateTimeline>> {
+        let _waits_for_answers = config;
+        None
+    }
+
+    /// The highest rate of a device, a second, at which replies can be told apart; `None`: any.
+    fn most_per_second(config: &Self::Config) -> Option<f64> {
+        let _any = config;
         None
     }
 

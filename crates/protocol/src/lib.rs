@@ -20,6 +20,7 @@ pub mod pace;
 pub mod pacer;
 pub mod ping;
 pub mod problem;
+pub mod rate_timeline;
 pub mod redaction;
 pub mod reorder_density;
 pub mod reordering;

@@ -152,7 +152,11 @@ impl<R: RateOverTime> Pacer<R> {
 impl<R: RateOverTime + Clone> Pacer<R> {
     /// How many events are due before `end`. Of random ones that are far behind, how many are to be expected.
     pub fn before(&self, end: Time) -> u64 {
-        let end = of_ns(end.0);
+        self.before_fine(of_ns(end.0))
+    }
+
+    /// The same before a moment in 2⁻³² ns.
+    pub fn before_fine(&self, end: u128) -> u64 {
         if self.at >= end {
             return 0;
         }

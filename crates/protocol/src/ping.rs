@@ -9,6 +9,7 @@ use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::target::{Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Size};
@@ -131,6 +132,10 @@ impl ModelParams for Params {
 
     fn compares(&self) -> bool {
         true
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {
@@ -311,11 +316,11 @@ impl Device {
                 cx.unanswered(intended, "no echo reply in time");
             }
         }
-        let pace = self.config.pace;
+        let closed_loop = self.config.pace.closed_loop();
         let mut batch = 0;
         while self.more(cx) {
-            let free = !pace.closed_loop() || self.echoes.back().is_none_or(|last| last.done);
-            let intended = if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next) };
+            let free = !closed_loop || self.echoes.back().is_none_or(|last| last.done);
+            let intended = if closed_loop { cx.now } else { self.config.pace.due(self.base, self.next) };
             if !free || intended > cx.now || batch == BATCH {
                 break;
             }
@@ -340,8 +345,8 @@ impl Device {
             Some(oldest) => oldest.sent + self.config.timeout,
             None => Time::NEVER,
         };
-        if self.more(cx) && !pace.closed_loop() {
-            at = at.min(pace.due(self.base, self.next));
+        if self.more(cx) && !closed_loop {
+            at = at.min(self.config.pace.due(self.base, self.next));
         }
         if at < self.armed {
             self.armed = at.max(cx.now);

@@ -13,6 +13,7 @@ use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::reordering::OutOfOrder;
 use crate::sequence_window::SequenceClass;
 use crate::target::{Carrier, Scheme, Target};
@@ -167,6 +168,15 @@ impl ModelParams for Params {
 
     fn compares(&self) -> bool {
         self.echo
+    }
+
+    fn most_per_second(config: &Config) -> Option<f64> {
+        let most = config.window as f64 / config.timeout.as_secs_f64().max(1e-9);
+        config.echo.then_some(most)
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -227,6 +227,7 @@ impl Collector {
                 let (points, busy) = &mut self.groups[g].points;
                 *points += 1;
                 *busy += u32::from(active >= plan.devices);
+                self.groups[g].add_interval(plan, (self.shown, until), &all.counts);
             }
             let point = GroupPoint {
                 counts: counts(&all.counts, &all.own, plan.about),
@@ -313,6 +314,7 @@ impl Collector {
             error: self.error,
             changes: Vec::new(),
             paused: Vec::new(),
+            rates: Vec::new(),
         };
         (result, self.flows)
     }

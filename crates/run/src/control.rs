@@ -21,6 +21,8 @@ pub struct Control {
     drain_for: u64,
     sample: u64,
     abort: AtomicBool,
+    /// How often a rate was changed.
+    rate_changes: AtomicU64,
 }
 
 impl Control {
@@ -35,6 +37,7 @@ impl Control {
             drain_for: drain,
             sample: sample.max(1_000_000),
             abort: AtomicBool::new(false),
+            rate_changes: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +121,17 @@ impl Control {
     #[inline]
     pub fn aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
+    }
+
+    /// How often a rate was changed; workers look at their groups' rates again when it is another number.
+    #[inline]
+    pub fn rate_changes(&self) -> u64 {
+        self.rate_changes.load(Ordering::Acquire)
+    }
+
+    /// A rate was changed.
+    pub fn note_rate_change(&self) {
+        self.rate_changes.fetch_add(1, Ordering::Release);
     }
 
     /// The phases, as they stand.

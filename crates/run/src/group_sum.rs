@@ -15,8 +15,24 @@ use protocol::cause::{CAUSES_MAX, Cause, Causes};
 use protocol::describe::Delay;
 use protocol::meter::{Counts, Failure, Tally};
 use protocol::target::Carrier;
+use protocol::time::Time;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+/// A part of the measure phase in which a group had one rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RatePart {
+    /// How many changes came before it.
+    pub changes: usize,
+    /// Where it begins, and how far it goes by now; a point of the series with two rates is in none.
+    pub from: Time,
+    /// Its end.
+    pub until: Time,
+    /// Flows and messages intended.
+    pub intended: (u64, u64),
+    /// Flows and messages offered.
+    pub offered: (u64, u64),
+}
 
 /// One group so far.
 pub(crate) struct GroupSum {
@@ -36,6 +52,8 @@ pub(crate) struct GroupSum {
     pub stalled: Option<Stalls>,
     /// Points of the measure phase, and those in which every device had a flow under way.
     pub points: (u32, u32),
+    /// Parts of the measure phase, each with one rate.
+    pub parts: Vec<RatePart>,
     /// Devices of each worker that were stalled when the measure phase ended.
     pub waiting: Vec<u32>,
     /// What became of the addresses of its target.
@@ -54,9 +72,27 @@ impl GroupSum {
             examples: Vec::new(),
             stalled: None,
             points: (0, 0),
+            parts: Vec::new(),
             waiting: vec![0; workers],
             addresses: plan.addresses.iter().map(TargetAddress::unused).collect(),
         }
+    }
+
+    /// An interval of the measure phase is over in which so much happened.
+    pub fn add_interval(&mut self, plan: &GroupPlan, (from, until): (Time, Time), counts: &Counts) {
+        let changes = plan.rate_changes(from);
+        if plan.rate_changes(Time(until.0.saturating_sub(1))) != changes {
+            return;
+        }
+        if self.parts.last().is_none_or(|part| part.changes != changes) {
+            self.parts.push(RatePart { changes, from, until, intended: (0, 0), offered: (0, 0) });
+        }
+        let Some(part) = self.parts.last_mut() else { return };
+        part.until = until;
+        part.intended.0 += counts.flows_intended;
+        part.intended.1 += counts.messages_intended;
+        part.offered.0 += counts.flows_started;
+        part.offered.1 += counts.messages_sent;
     }
 
     /// Keep what a failure looked like, if it is the first of its cause.

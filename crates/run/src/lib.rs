@@ -20,6 +20,7 @@ mod group_sum;
 pub mod interfaces;
 pub mod pauses;
 pub mod plan;
+pub mod rates;
 pub mod receive_room;
 mod reordering;
 pub mod result;

@@ -8,8 +8,10 @@ use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity};
+use protocol::rate_timeline::RateTimeline;
 use protocol::shared_socket::SharedSocket;
 use protocol::target::{self, Carrier, Scheme};
+use protocol::time::Time;
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use schemars::JsonSchema;
@@ -89,6 +91,8 @@ pub struct GroupPlan {
     pub devices: u32,
     /// When flows begin.
     pub load: Load,
+    /// How its open-loop rate is changed while the run goes on; without a rate in a closed loop, and where stages change it.
+    pub arrivals: Arc<RateTimeline>,
     /// How many messages all devices send together.
     pub total: Option<u64>,
     /// Addresses to send from, in turn; empty: the kernel chooses.
@@ -158,7 +162,7 @@ impl Plan {
         let mut errors = Vec::new();
         let token = run_token();
         for i in 0..profile.groups.len() {
-            match GroupPlan::new(&profile, i, &data, token) {
+            match GroupPlan::new(&profile, i, &data, (token, factor)) {
                 Ok(group) => groups.push(group),
                 Err(error) => errors.push(error),
             }
@@ -183,7 +187,12 @@ fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
 }
 
 impl GroupPlan {
-    fn new(profile: &Profile, index: usize, data: &Data, trial: u64) -> Result<Self, SetupError> {
+    fn new(
+        profile: &Profile,
+        index: usize,
+        data: &Data,
+        (trial, factor): (u64, f64),
+    ) -> Result<Self, SetupError> {
         let group = &profile.groups[index];
         let at = |key: &str| format!("groups[{index}].{key}");
         let target = profile.target(group).map_err(|e| SetupError { at: at("target"), ..e })?;
@@ -257,6 +266,10 @@ impl GroupPlan {
             model,
             devices: group.devices,
             load: group.load.clone(),
+            arrivals: Arc::new(RateTimeline::new(match &group.load {
+                Load::Open(open) if open.stages.is_empty() => open.rate.0 * factor,
+                Load::Open(_) | Load::Closed(_) => 0.0,
+            })),
             total: group.total,
             sources,
             connect_timeout: group.connect_timeout.ns(),
@@ -280,6 +293,12 @@ impl GroupPlan {
         let mine = (number as u64..devices).step_by(workers.max(1));
         let (each, rest) = (total / devices, total % devices);
         Some(mine.map(|device| each + u64::from(device < rest)).sum())
+    }
+
+    /// How many changes of its rates have come by `at`.
+    pub fn rate_changes(&self, at: Time) -> usize {
+        let messages = self.model.timeline().map_or(0, |timeline| timeline.count_by(at));
+        messages + self.arrivals.count_by(at)
     }
 
     /// Where device `index` sends from.

@@ -5,6 +5,7 @@ use crate::graph::{PortFacts, PortImpairment};
 use crate::interfaces::Interfaces;
 use crate::pauses::Pauses;
 use crate::plan::ReplyCheck;
+use crate::rates::RateChange;
 use crate::sample::ElementCounts;
 use protocol::cause::Causes;
 use protocol::describe::Description;
@@ -393,6 +394,8 @@ pub struct TrialResult {
     pub changes: Vec<ImpairmentChange>,
     /// When the run was paused by hand, and for how long.
     pub paused: Vec<PausedInterval>,
+    /// Rates of groups that were changed while the run went on.
+    pub rates: Vec<RateChange>,
     /// Whether the generator did what was asked.
     pub validity: Validity,
     /// In the order of the profile.

@@ -88,6 +88,11 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
 /// ND-90-01 and ND-90-08: less was offered than intended, by the generator or for want of connections. What the server kept from being
 /// offered, by stalls or as it slowed down, is no reason: it is a result, which fails.
 fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
+    let before = reasons.len();
+    offered_in_parts(evidence, sum, group, reasons);
+    if reasons.len() > before {
+        return;
+    }
     let (measured, happened) = (&sum.measured.counts, &sum.happened);
     let flows = (measured.flows_intended, measured.flows_started, happened.flows_started);
     let messages = (measured.messages_intended, measured.messages_sent, happened.messages_sent);
@@ -97,9 +102,10 @@ fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: 
         if share >= limit {
             continue;
         }
-        let (code, why) = match held_back(evidence, sum, group, is_flows) {
+        let load = MeasuredLoad { is_flows, intended, left, ns: evidence.measured_ns };
+        let (code, why) = match held_back(evidence, sum, group, load) {
             ShortfallCause::Server => continue,
-            ShortfallCause::Connections => ("ND-90-08", busy(evidence, group, intended, left)),
+            ShortfallCause::Connections => ("ND-90-08", busy(group, load)),
             ShortfallCause::Generator => ("ND-90-01", String::new()),
         };
         let what = if is_flows { "flows started" } else { "messages sent" };
@@ -111,6 +117,39 @@ fn offered(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: 
         let short = (1.0 - share) * 100.0;
         let what = format!("{offered} of {intended} intended {what} (−{short:.1} %){backlog}{why}");
         reasons.push(Reason { code, group: Some(group.name.clone()), what, value: share, limit });
+    }
+}
+
+/// The same of each part of the measure phase that had a rate of its own.
+fn offered_in_parts(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
+    let validity = &evidence.plan.profile.validity;
+    for part in sum.parts.iter().filter(|_| sum.parts.len() > 1) {
+        let ns = part.until.since(part.from);
+        let flows = (part.intended.0, part.offered.0, true);
+        let messages = (part.intended.1, part.offered.1, false);
+        for (intended, left, is_flows) in [flows, messages] {
+            let load = MeasuredLoad { is_flows, intended, left, ns };
+            // what falls due as a part ends may leave in the next one, as long as that is not late
+            let slack = 1.0 + intended as f64 * validity.lateness_p99.ns() as f64 / ns.max(1) as f64;
+            if left as f64 + slack >= validity.offered * intended as f64 {
+                continue;
+            }
+            let (code, why) = match held_back(evidence, sum, group, load) {
+                ShortfallCause::Server => continue,
+                ShortfallCause::Connections => ("ND-90-08", busy(group, load)),
+                ShortfallCause::Generator => ("ND-90-01", String::new()),
+            };
+            let value = left as f64 / intended as f64;
+            let what = format!(
+                "{left} of {intended} intended {} from {:.1} s to {:.1} s (−{:.1} %){why}",
+                if is_flows { "flows started" } else { "messages sent" },
+                part.from.0 as f64 / 1e9,
+                part.until.0 as f64 / 1e9,
+                (1.0 - value) * 100.0
+            );
+            let group = Some(group.name.clone());
+            reasons.push(Reason { code, group, what, value, limit: validity.offered });
+        }
     }
 }
 
@@ -146,12 +185,25 @@ const MOST: f64 = 0.5;
 /// By how much a mean taken from counts may exceed the longest wait.
 const ROUNDING: f64 = 1.05;
 
-fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flows: bool) -> ShortfallCause {
-    let (measured, happened) = (&sum.measured.counts, &sum.happened);
-    let (intended, left) = match is_flows {
-        true => (measured.flows_intended, happened.flows_started),
-        false => (measured.messages_intended, happened.messages_sent),
-    };
+/// Flows or messages of some time.
+#[derive(Debug, Clone, Copy)]
+struct MeasuredLoad {
+    is_flows: bool,
+    intended: u64,
+    /// How many left in that time, those from before it included.
+    left: u64,
+    /// The time, ns.
+    ns: u64,
+}
+
+fn held_back(
+    evidence: &Evidence<'_>,
+    sum: &GroupSum,
+    group: &GroupPlan,
+    load: MeasuredLoad,
+) -> ShortfallCause {
+    let happened = &sum.happened;
+    let MeasuredLoad { is_flows, intended, left, ns } = load;
     // A worker without time reads answers late: connections seem to wait for the server.
     let validity = &evidence.plan.profile.validity;
     let pressed = |worker: &WorkerUsage| worker.cpu >= FULL || worker.starved > validity.starved;
@@ -161,9 +213,8 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
     }
     let device_time = f64::from(group.devices) * evidence.measured_ns as f64;
     let stalled = sum.stalled.filter(|_| group.waits);
-    let missing = 1.0 - left as f64 / intended as f64;
-    if stalled.is_some_and(|stalled| stalled.time as f64 >= MOST * missing * device_time && stalled.time > 0)
-    {
+    let missing = (1.0 - left as f64 / intended as f64) * f64::from(group.devices) * ns as f64;
+    if stalled.is_some_and(|stalled| stalled.time as f64 >= MOST * missing && stalled.time > 0) {
         return ShortfallCause::Server;
     }
     let busy = match is_flows {
@@ -175,9 +226,11 @@ fn held_back(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, is_flow
                 && device_time / happened.messages_delivered as f64 <= ROUNDING * stalled.longest as f64
         }),
     };
+    // as if it had been intended all the time
+    let scaled = (intended as f64 * evidence.measured_ns as f64 / ns.max(1) as f64) as u64;
     match busy {
         false => ShortfallCause::Generator,
-        true if is_slowed_down(sum, group, device_time, intended, is_flows) => ShortfallCause::Server,
+        true if is_slowed_down(sum, group, device_time, scaled, is_flows) => ShortfallCause::Server,
         true => ShortfallCause::Connections,
     }
 }
@@ -209,11 +262,11 @@ fn is_slowed_down(
 }
 
 /// What so many connections carry, by Little's law: number = rate × time.
-fn busy(evidence: &Evidence<'_>, group: &GroupPlan, intended: u64, left: u64) -> String {
+fn busy(group: &GroupPlan, MeasuredLoad { intended, left, ns, .. }: MeasuredLoad) -> String {
     let devices = group.devices;
     let who = if devices == 1 { "the device was" } else { &format!("all {devices} devices were") };
     let waiting = format!("; {who} waiting for replies");
-    let seconds = evidence.measured_ns as f64 / 1e9;
+    let seconds = ns as f64 / 1e9;
     if left == 0 || seconds <= 0.0 {
         return waiting;
     }

@@ -156,6 +156,11 @@ pub fn build(
         share.segmented += usize::from(segmentation.is_some());
         share.segments += usize::from(segments.is_some());
         let timing = frames::timing(i, group, plan, &program, ports[on].speed())?;
+        if let Some(timeline) = group.model.timeline() {
+            // a recording has its own times
+            let paced = !matches!(timing.gaps, Gaps::Given(_));
+            timeline.set_nominal(if paced { 1e9 / timing.interval_ns } else { 0.0 });
+        }
         let lanes = sending[on].len();
         for (part, devices) in parts(&timing, lanes).into_iter().enumerate() {
             let timing = Timing { devices: devices.len() as u32, ..timing.clone() };
@@ -176,6 +181,8 @@ pub fn build(
                     first: first_streams[i].wrapping_add(devices.start),
                     meter: [(); 3].map(|()| Tally::of(group.about)),
                     under_way: [0; 3],
+                    timeline: group.model.timeline().cloned(),
+                    changes: 0,
                 });
             }
         }

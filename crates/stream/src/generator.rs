@@ -281,7 +281,15 @@ impl Element for Generator {
         }
         let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
         for streams in &mut self.streams {
-            while send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window) {}
+            loop {
+                let change = streams.next_rate().filter(|(at, _)| *at <= due_by);
+                let until = change.map_or(due_by, |(at, _)| Time(at.0.saturating_sub(1)));
+                while send(streams, &mut self.marks, &self.pool, batch, zero, (now, until), window) {}
+                match change {
+                    Some(change) if streams.due() > until => streams.follow_rate(change),
+                    _ => break,
+                }
+            }
         }
         let due = self.streams.iter().map(Streams::due).min().unwrap_or(Time::NEVER);
         if due < Time::NEVER {

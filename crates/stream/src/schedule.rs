@@ -34,6 +34,11 @@ pub struct Timing {
     pub gaps: Gaps,
 }
 
+/// Time between two slots of the whole group, ns.
+fn slot_ns(timing: &Timing) -> f64 {
+    timing.interval_ns * f64::from(timing.burst) / f64::from(timing.devices)
+}
+
 /// A datagram to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
@@ -72,9 +77,8 @@ impl Schedule {
     pub fn new(timing: &Timing, seed: u64) -> Self {
         let devices = timing.devices.max(1);
         let timing = Timing { devices, burst: timing.burst.max(1), ..timing.clone() };
-        let every = timing.interval_ns * f64::from(timing.burst) / f64::from(devices);
         let through = timing.ramp_ns == 0 && timing.count == 0;
-        let mut pacer = Pacer::new(Step(fine_time::of_ns_f64(every)), &timing.gaps, seed);
+        let mut pacer = Pacer::new(Step(fine_time::of_ns_f64(slot_ns(&timing))), &timing.gaps, seed);
         pacer.at = fine_time::of_ns(timing.after_ns);
         let mut schedule = Self {
             pacer,
@@ -87,6 +91,16 @@ impl Schedule {
         };
         schedule.skip(Time::NEVER);
         schedule
+    }
+
+    /// From `at` on, before which nothing is due any more, `factor` times the rate that the group began with; the slot under way
+    /// comes as much sooner or later.
+    pub fn set_rate(&mut self, at: Time, factor: f64) {
+        let step = fine_time::of_ns_f64(slot_ns(&self.timing) / factor);
+        let at = fine_time::of_ns(at.0);
+        let rest = self.pacer.at.saturating_sub(at) as f64 * (step as f64 / self.pacer.rate.0 as f64);
+        self.pacer.rate = Step(step);
+        self.pacer.at = at + rest as u128;
     }
 
     /// When the next datagram is due; [`Time::NEVER`] when there is none.

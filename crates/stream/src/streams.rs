@@ -5,7 +5,9 @@ use crate::segmenter::Segmenter;
 use dpdk::TxWork;
 use packet::Program;
 use protocol::meter::{Phase, Tally};
+use protocol::rate_timeline::RateTimeline;
 use protocol::time::Time;
+use std::sync::Arc;
 
 /// One group's streams.
 #[derive(Debug)]
@@ -34,12 +36,29 @@ pub struct Streams {
     pub meter: [Tally; 3],
     /// Flows under way, by the phase in which they began.
     pub under_way: [u64; 3],
+    /// How their rate is changed while the run goes on.
+    pub timeline: Option<Arc<RateTimeline>>,
+    /// How many changes they follow.
+    pub changes: usize,
 }
 
 impl Streams {
     /// How many packets a frame becomes.
     pub fn packets(&self) -> u64 {
         self.segmenter.as_ref().map_or(1, |segmenter| segmenter.packets() as u64)
+    }
+
+    /// The next change of their rate, if it is known, and the factor from then on.
+    #[inline]
+    pub fn next_rate(&self) -> Option<(Time, f64)> {
+        self.timeline.as_ref().filter(|timeline| timeline.count() != self.changes)?.change(self.changes)
+    }
+
+    /// The rate changes: nothing is due any more before it does.
+    #[cold]
+    pub fn follow_rate(&mut self, (at, factor): (Time, f64)) {
+        self.schedule.set_rate(at, factor);
+        self.changes += 1;
     }
 
     /// When there is something to do next.

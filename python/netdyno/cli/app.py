@@ -25,6 +25,7 @@ VERBS = {
     "init": ".init:init",
     "validate": ".validate:validate",
     "describe": ".describe:describe",
+    "rate": ".rate:rate",
     "serve": ".serve:serve",
     "impair": ".impair:impair",
     "bench": ".bench:app",

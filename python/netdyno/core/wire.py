@@ -484,6 +484,21 @@ class PhaseLengths(Model):
     """Nothing new; answers awaited."""
 
 
+class RateChange(Model):
+    """A change of a group's rate by `run.rate`."""
+
+    t: float = 0
+    """Seconds since the start."""
+    group: str = ""
+    """The group."""
+    of: str = ""
+    """What the rate is of: `flow`, `group` or `arrivals`."""
+    rate: float = 0
+    """The rate from then on, a second."""
+    before: float = 0
+    """The rate until then, a second."""
+
+
 class Reason(Model):
     """Why a trial cannot be trusted."""
 
@@ -586,6 +601,8 @@ class TrialResult(Model):
     """DPDK: paths changed by hand, `{t, port, impair, impair_timeline?}`: from `t` seconds on."""
     paused: list[PausedInterval] = Field(default_factory=list)
     """When the run was paused by hand, and for how long."""
+    rates: list[RateChange] = Field(default_factory=list)
+    """Rates of groups that were changed while the run went on."""
     validity: Validity = Field(default_factory=Validity)
     """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from netdyno.core.result import Estimate, FigureWarning, Leg, Repetition
 from netdyno.core.wire import Distribution
-from netdyno.report import flows, tables, units
+from netdyno.report import flows, rates, tables, units
 from netdyno.report.figures import Figure
 from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
@@ -263,6 +263,7 @@ def notices(rep: Repetition) -> list[Msg]:
         )
         for change in rep.changes
     ]
+    said += rates.notices(rep)
     said += [
         M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netdyno.core import causes
 from netdyno.core.result import Repetition
 from netdyno.core.wire import CauseCount, Distribution, FailureCount, GroupResult, Pauses, StallResult
-from netdyno.report import model_table, portwork, units
+from netdyno.report import model_table, portwork, rates, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
@@ -524,6 +524,7 @@ def all_tables(rep: Repetition) -> list[Table]:
     """Those that have something to show, in the order of the page; errors and flows stand elsewhere."""
     tables = (
         groups(rep),
+        rates.table(rep),
         model_table.own(rep),
         model_table.ratings(rep),
         delays(rep),

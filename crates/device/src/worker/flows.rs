@@ -9,6 +9,7 @@ use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Timers fired between two polls of the sockets.
@@ -271,6 +272,33 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let from = due.max(asked);
         let phase = self.window.phase(from);
         record(&mut self.groups[g].meter[phase as usize].lateness, self.now.since(from));
+    }
+
+    /// Devices whose rate was changed set their timers again.
+    #[inline]
+    pub(super) fn follow_rates(&mut self) {
+        if self.rate_changes != self.control.rate_changes() && !self.draining {
+            self.reschedule();
+        }
+    }
+
+    #[cold]
+    fn reschedule(&mut self) {
+        self.rate_changes = self.control.rate_changes();
+        let plan = Arc::clone(&self.plan);
+        for (g, group) in plan.groups.iter().enumerate() {
+            if !self.groups[g].is_changed(group) {
+                continue;
+            }
+            for i in self.groups[g].slots.clone() {
+                let slot = &self.slots[i as usize];
+                // one that waits for its socket goes on when that takes datagrams again
+                if slot.state == State::Active && slot.blocked_timer.is_none() {
+                    let now = self.now;
+                    self.call(i, now, |device, cx| device.timer(cx));
+                }
+            }
+        }
     }
 
     /// The devices of groups whose total is sent begin nothing new.

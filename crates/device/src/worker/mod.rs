@@ -105,6 +105,8 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     endpoint: E,
     now: Time,
     window: Window,
+    /// Changes of rates that it follows.
+    rate_changes: u64,
     outbox: Outbox,
     rng: SmallRng,
     /// Connections that broke while something else was being done.
@@ -204,6 +206,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             endpoint,
             now: Time::ZERO,
             window,
+            rate_changes: 0,
             outbox: Outbox::default(),
             broken: VecDeque::new(),
             unread: VecDeque::new(),
@@ -235,6 +238,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             self.tick();
+            self.follow_rates();
             self.end_spent_groups();
             if self.now >= self.window.drain || self.is_spent() {
                 self.drain();

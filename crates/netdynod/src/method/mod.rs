@@ -36,6 +36,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "run.resume" => run::resume(caller, take(params)?),
         "run.stop" => run::stop(caller, take(params)?),
         "run.impair" => run::impair(caller, take(params)?),
+        "run.rate" => run::rate(caller, take(params)?),
         "run.status" => run::status(caller, take(params)?),
         "run.result" => run::result(caller, take(params)?),
         "run.flows" => run::flows(caller, take(params)?),

@@ -6,11 +6,13 @@ use crate::clock;
 use crate::run::{Run, Status, paths};
 use profile::Target;
 use run::Trial;
+use run::rates::RateRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use system::method::CallContext;
 use system::rpc::{Error, NOTHING_THERE};
 
 /// What to run, and what to change about it.
@@ -138,6 +140,21 @@ pub fn impair(caller: &Caller, params: Paths) -> Answer {
     let read = |(port, way): (String, Value)| paths::taken(&port, &way).map(|way| (port, way));
     run.impair(params.ports.into_iter().map(read).collect::<Result<_, Error>>()?)?;
     Ok(json!(run.status()))
+}
+
+/// Groups by name, and the rate of each.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    groups: BTreeMap<String, RateRequest>,
+}
+
+/// Another rate from the next point of the series on. Anybody of this machine may: the result has every change.
+pub fn rate(caller: &Caller, params: Rates) -> Answer {
+    caller.may_change()?;
+    let run = loaded(caller)?;
+    let changes = run.set_rates(&params.groups)?;
+    Ok(json!({"run": run.id, "rates": changes}))
 }
 
 /// How far it is.

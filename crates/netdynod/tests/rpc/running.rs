@@ -121,6 +121,63 @@ fn elapsed(client: &mut Client) -> (Value, Value) {
 }
 
 #[test]
+fn a_rate_changes_between_two_points_of_the_series() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let mut profile = profile(&sink, "60s");
+    profile["phases"]["warmup"] = json!("0s");
+    profile["phases"]["sample"] = json!("200ms");
+    let group = json!({"name": "open", "target": profile["groups"][0]["target"], "devices": 4,
+        "load": {"open": {"rate": "100/s"}}, "model": {"stream": {"echo": false, "count": 1}}});
+    profile["groups"].as_array_mut().unwrap().push(group);
+    let name = profile["groups"][0]["name"].as_str().unwrap().to_owned();
+    let rates = |groups: Value| json!({"groups": groups});
+    writer.fails("run.rate", rates(json!({&name: {"rate": "1/s"}})), -32004);
+    writer.call("run.load", json!({"profile": profile}));
+    writer.fails("run.rate", rates(json!({&name: {"rate": "1/s"}})), -32003);
+    writer.get("stats.subscribe");
+    writer.get("run.start");
+    std::thread::sleep(Duration::from_millis(450));
+    for (wrong, code) in [
+        (json!({"nobody": {"rate": "1/s"}}), "ND-104-06"),
+        (json!({&name: {"rate": "1/s", "of": "arrivals"}}), "ND-104-07"),
+        (json!({"open": {"rate": "0/s"}}), "ND-104-05"),
+        (json!({"open": {"rate": "2000M/s"}}), "ND-104-05"),
+        // all or none
+        (json!({"open": {"rate": "50/s"}, &name: {"rate": "1000M/s", "of": "flow"}}), "ND-104-05"),
+    ] {
+        assert_eq!(writer.fails("run.rate", rates(wrong), -32602)["code"], code);
+    }
+    let changed = writer
+        .call("run.rate", rates(json!({"open": {"rate": "1000/s"}, &name: {"rate": "20/s", "of": "flow"}})));
+    let at = changed["rates"][0]["t"].as_f64().unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    writer.get("run.stop");
+    writer.told_until("done");
+    let result = writer.get("run.result");
+    assert_eq!(result["rates"], changed["rates"]);
+    let intended =
+        |point: &Value, group: &str, of: &str| point["groups"][group]["counts"][of].as_u64().unwrap();
+    let devices = profile["groups"][0]["devices"].as_u64().unwrap();
+    let mut parts = [0, 0];
+    for point in result["series"].as_array().unwrap().iter().filter(|point| point["phase"] == "measure") {
+        if point["dt"].as_f64().unwrap() < 0.199 {
+            continue; // stopped in it
+        }
+        let later = point["t"].as_f64().unwrap() > at + 1e-6;
+        parts[usize::from(later)] += 1;
+        // due by the clock alone, however fast this machine is
+        let flows = intended(point, "open", "flows_intended");
+        assert_eq!(flows, if later { 200 } else { 20 }, "{point:#}");
+        let messages = intended(point, &name, "messages_intended");
+        let all = if later { 4 } else { 20 } * devices;
+        assert!(messages.abs_diff(all) <= devices, "{point:#}");
+    }
+    assert!(parts[0] >= 2 && parts[1] >= 2, "{parts:?}");
+}
+
+#[test]
 fn pause_stands_still_resume_goes_on_and_stop_ends() {
     let (daemon, sink) = (Daemon::start(), sink());
     let mut writer = loaded(&daemon, &sink, "60s");

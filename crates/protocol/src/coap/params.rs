@@ -7,12 +7,14 @@ use crate::data::Data;
 use crate::describe::{Description, FlowLength, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::target::Target;
 use crate::template::Template;
 use crate::unit::{Interval, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Request methods (RFC 7252 section 5.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -149,6 +151,10 @@ impl ModelParams for Params {
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.config(Some(target))
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -8,6 +8,7 @@ use crate::data::Data;
 use crate::describe::{Description, FlowLength, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 use crate::target::Target;
 use crate::template::{Template, Values};
 use crate::time::Time;
@@ -18,6 +19,7 @@ use rand::rngs::SmallRng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Parameters of the `http` model.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -147,6 +149,10 @@ impl ModelParams for Params {
                 timeout: self.timeout.0,
             })
         })
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

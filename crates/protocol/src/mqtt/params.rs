@@ -6,6 +6,7 @@ use crate::data::Data;
 use crate::describe::{Description, FlowLength, Identity, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::rate_timeline::RateTimeline;
 #[cfg(any(test, feature = "testing"))]
 use crate::target::Scheme;
 use crate::target::Target;
@@ -14,6 +15,7 @@ use crate::unit::{Interval, Size};
 use packet::signature;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -221,6 +223,10 @@ impl ModelParams for Params {
 
     fn confirmed(&self) -> bool {
         self.qos > 0
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -83,7 +83,7 @@ impl Device {
         if self.state == State::Up {
             let mut batch = 0;
             while self.config.publishes && self.more(cx) && self.room() {
-                let pace = self.config.pace;
+                let pace = &self.config.pace;
                 let intended =
                     if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next.into()) };
                 if intended > cx.now {

@@ -270,3 +270,17 @@ fn a_seed_gives_the_times_that_it_always_gave() {
     assert_eq!(times(Gaps::Poisson), [0, 275, 396, 249133, 1280012]);
     assert_eq!(times(Gaps::Given([100, 0, 2500].into())), [0, 100, 100, 865800, 4331700]);
 }
+
+#[test]
+fn a_rate_that_changes_moves_only_what_is_due_later() {
+    let mut slots = Schedule::new(&Timing { devices: 2, ..timing() }, 1);
+    let taken: Vec<u64> = (0..3).map(|_| slots.take().due.0).collect();
+    assert_eq!((taken, slots.due()), (vec![0, 500, 1000], Time(1500)));
+    // twice as fast from 1,300 ns on: what was 200 ns away is 100 ns away
+    slots.set_rate(Time(1300), 2.0);
+    assert_eq!((slots.pending(Time(2400)), slots.due()), (4, Time(1400)));
+    assert_eq!((0..3).map(|_| slots.take().due.0).collect::<Vec<_>>(), [1400, 1650, 1900]);
+    // half as fast as at the beginning
+    slots.set_rate(Time(2150), 0.5);
+    assert_eq!((0..2).map(|_| slots.take().due.0).collect::<Vec<_>>(), [2150, 3150]);
+}
