@@ -12,6 +12,7 @@ COLUMN, ROW, LEFT, TOP = 260, 30, 100, 40
 """Pixels between parties and messages, and before the first of them."""
 LABEL = 34
 """Characters of a label at most."""
+FLUID = ' style="max-width:100%;height:auto"'
 
 
 def _text(text: str) -> str:
@@ -19,14 +20,22 @@ def _text(text: str) -> str:
 
 
 def svg(
-    arrows: Sequence[Arrow], names: Sequence[str], prefix: str = "", label: str = "messages in order"
+    arrows: Sequence[Arrow],
+    names: Sequence[str],
+    prefix: str = "",
+    label: str = "messages in order",
+    *,
+    fluid: bool = True,
 ) -> str:
-    """The drawing; with a prefix, message 3 is a link to the page's element `PREFIX-3`."""
+    """The drawing; with a prefix, message 3 is a link to the page's element `PREFIX-3`. `fluid`:
+    no wider than the page.
+    """
     columns = {name: LEFT + at * COLUMN for at, name in enumerate(names)}
     wide, high = LEFT + (len(columns) - 1) * COLUMN + 90, TOP + (len(arrows) + 1) * ROW
     drawn = [
         f'<svg viewBox="0 0 {wide} {high}" width="{wide}" role="group" aria-label="{_text(label)}"'
-        ' font-family="ui-monospace, monospace" font-size="12" style="max-width:100%;height:auto">'
+        ' font-family="ui-monospace, monospace" font-size="12"'
+        f"{FLUID if fluid else ''}>"
     ]
     for name, x in columns.items():
         drawn.append(f'<text x="{x}" y="20" text-anchor="middle" fill="currentColor">{_text(name)}</text>')
@@ -47,7 +56,9 @@ def _arrow(arrow: Arrow, at: int, columns: dict[str, int], prefix: str) -> str:
         tip = end - 8 if end > begin else end + 8
         line = f"M{begin} {y}H{end}M{tip} {y - 4}L{end} {y}L{tip} {y + 4}"
         middle = (begin + end) // 2
-    spoken = f"{arrow.at_ms:.1f} ms, {arrow.source} to {arrow.to}: {arrow.summary}"
+    # what is drawn comes first, as it is drawn: whoever speaks to the page says that
+    spoken = f"{short} {arrow.at_ms:,.1f} ms, {arrow.source} to {arrow.to}"
+    spoken += f": {arrow.summary}" if short != arrow.summary else ""
     spoken += ", repeated" if arrow.again else ""
     inner = (
         f"<title>{escape(lines(arrow.text))}</title>"
@@ -55,7 +66,7 @@ def _arrow(arrow: Arrow, at: int, columns: dict[str, int], prefix: str) -> str:
         f'<path d="M{min(begin, end)} {y - 18}H{max(begin, end, begin + 60)}V{y + 8}H{min(begin, end)}Z"'
         ' fill="currentColor" fill-opacity="0"/>'
         f'<path d="{line}" stroke="currentColor" fill="none"{dash}/>'
-        f'<text x="{middle}" y="{y - 5}" text-anchor="middle" fill="currentColor">{_text(short)}</text>'
+        f'<text x="{middle}" y="{y - 5}" text-anchor="middle" fill="currentColor">{_text(short)}</text> '
         f'<text x="4" y="{y}" fill="currentColor" opacity=".7">{arrow.at_ms:,.1f} ms</text>'
     )
     if not prefix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from netdyno.cli import values
 from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import profile, uri
+from netdyno.sip.manual.sending import header_fields
 
 USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
 MEDIA_MODES = ("send-receive", "echo", "send-only", "receive-only")
@@ -340,13 +341,3 @@ def place(text: str, given: Mapping[str, Any]) -> tuple[str, int]:
 def seconds(text: str, option: str) -> float:
     """A length of time in seconds."""
     return units.TIME.value(text, option) / 1e9
-
-
-def header_fields(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Header fields as `NAME: VALUE`."""
-    for text in texts:
-        name, colon, value = text.partition(":")
-        if not colon or not name.strip() or not value.isprintable():
-            fix = "Like -H 'X-Trunk: 7'"
-            raise Error("ND-104-22", f"{text!r} is not NAME: VALUE", at="--header", fix=fix)
-        yield name.strip(), value.strip()

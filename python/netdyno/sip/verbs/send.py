@@ -14,15 +14,11 @@ from netdyno.core import secret
 from netdyno.errors import PASS, THRESHOLD, Error
 from netdyno.sip.ladder import text
 from netdyno.sip.ladder.arrow import hidden
-from netdyno.sip.manual.compose import Draft, request
-from netdyno.sip.manual.exchange import Account, Exchange
-from netdyno.sip.manual.message import SipMessage
+from netdyno.sip.manual import sending
+from netdyno.sip.manual.exchange import Account
+from netdyno.sip.manual.sending import BODY, PREVIEWED, SipRequest, Times, account_name, as_written
 from netdyno.sip.manual.wire import Wire
-from netdyno.sip.uri import parse
-from netdyno.sip.verbs.options import header_fields
 
-BODY = 60_000
-"""Bytes of a body: what a datagram holds beside the head."""
 ANSWER = "like 200, 2xx or 404"
 
 
@@ -118,64 +114,48 @@ def send(
         netdyno sip send sip:example.net --method REGISTER --from sip:alice@example.net --password env:WORD
         netdyno sip send 'sip:bob@192.0.2.1;transport=tcp' --method INVITE --sdp --hold 2s -H 'Subject: test'
     """
-    where = parse(server, transport)
-    wanted = _wanted(expect)
-    name, domain = f"{where.user}@" if where.user else "", where.host
-    scheme = "sips" if where.transport == "tls" else "sip"
-    registers = method == "REGISTER"
-    port = f":{where.port}" if where.port and not where.user else ""
-    target = uri or f"{scheme}:{'' if registers else name}{domain}{port}"
-    sender = sender or f"{scheme}:{name if registers and name else 'netdyno@'}{domain}"
-    account = _account(password, auth_user, sender)
-    draft = Draft(
+    passes = _wanted(expect)
+    wanted = SipRequest(
+        server,
         method,
-        _uri(target, "--request-uri"),
-        _uri(sender, "--from"),
-        _uri(to or (sender if registers else target), "--to"),
-        tuple(header_fields(header or [])),
-        _body(body, sdp),
+        uri,
+        sender,
+        to,
+        tuple(header or ()),
+        _body(body),
         content_type,
         sdp,
         expires,
+        transport,
+        as_written(reading.content(raw, BODY), str(raw)) if raw else None,
     )
+    account = _account(password, auth_user, wanted.origin)
     if dry_run:
-        local = "192.0.2.99:5060"
-        console.note(f"Sent from {local} in this preview; nothing was sent")
-        _print(_written(raw) if raw else request(draft, where.transport, local).data())
+        shown = wanted.preview()
+        console.note(f"Sent from {PREVIEWED} in this preview; nothing was sent")
+        _print(shown)
         return
-    patience = units.seconds(timeout) if timeout else 64 * units.seconds(t1)
-    wire = Wire(where, patience, cacert, insecure, source)
-    live = _Live(wire) if not as_json else None
-    exchange = Exchange(
-        wire,
-        account,
+    times = Times(
         units.seconds(t1),
-        timeout=patience,
-        hold=units.seconds(hold),
-        wait=units.seconds(wait),
-        told=live.show if live else lambda _: None,
+        units.seconds(timeout) if timeout else 64 * units.seconds(t1),
+        units.seconds(hold),
+        units.seconds(wait),
     )
-    broken = ""
-    try:
-        message = SipMessage.read(_written(raw)) if raw else None
-        final = exchange.run(message or request(draft, where.transport, wire.local))
-    except OSError as e:
-        final, broken = None, str(e)
-    finally:
-        wire.close()
-    passed = final is not None and final.status in wanted
+    found = sending.send(
+        wanted,
+        times,
+        account,
+        ca=cacert,
+        insecure=insecure,
+        source=source,
+        told=lambda wire: (lambda _: None) if as_json else _Live(wire).show,
+    )
+    final = found.final
+    passed = final is not None and final.status in passes
     if as_json:
-        console.document(
-            {
-                "server": wire.remote,
-                "transport": where.transport,
-                "status": final.status if final else None,
-                "passed": passed,
-                "messages": [one.model_dump(by_alias=True) for one in exchange.arrows],
-            }
-        )
+        console.document(found.document() | {"passed": passed})
     if final is None:
-        console.note(f"No final response: {broken or 'none came in time'}")
+        console.note(f"No final response: {found.broken or 'none came in time'}")
     elif not passed:
         console.note(f"The final response is {final.start.removeprefix('SIP/2.0 ')}, not {expect}")
     raise typer.Exit(PASS if passed else THRESHOLD)
@@ -192,33 +172,10 @@ class _Live:
         console.line(text.line(arrow, self.names))
 
 
-def _uri(text: str, option: str) -> str:
-    if any(c in text for c in " <>\r\n\t") or ":" not in text:
-        raise Error("ND-104-04", f"{text!r} is no URI", at=option, fix="Like sip:alice@example.net")
-    return text
-
-
-def _body(text: str | None, sdp: bool) -> bytes:
-    if text is None:
+def _body(given: str | None) -> bytes:
+    if given is None:
         return b""
-    if sdp:
-        raise Error("ND-104-07", "both are the body", at="--body and --sdp", fix="Keep one of them")
-    data = reading.content(Path(text[1:]), BODY) if text.startswith("@") else text.encode()
-    if len(data) > BODY:
-        raise Error("ND-104-32", f"the body is longer than {BODY:,} bytes", at="--body")
-    return data
-
-
-def _written(path: Path) -> bytes:
-    """A message as a user wrote it."""
-    data = reading.content(path, BODY)
-    data = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    if b"\r\n\r\n" not in data:
-        data = data.rstrip(b"\r\n") + b"\r\n\r\n"
-    if b" SIP/2.0\r\n" not in data[:8192]:
-        fix = "Begin with a request line, like OPTIONS sip:example.net SIP/2.0"
-        raise Error("ND-104-04", "it is no SIP request", at=str(path), fix=fix)
-    return data
+    return reading.content(Path(given[1:]), BODY) if given.startswith("@") else given.encode()
 
 
 def _account(password: str | None, user: str | None, sender: str) -> Account | None:
@@ -227,10 +184,7 @@ def _account(password: str | None, user: str | None, sender: str) -> Account | N
     if password.partition(":")[0] not in ("env", "file"):
         fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
         raise Error("ND-104-60", "a password is not written on the command line", at="--password", fix=fix)
-    name = user or sender.partition(":")[2].partition("@")[0]
-    if not name:
-        raise Error("ND-104-03", "no user is named for the password", at="--auth-user", fix="Or give --from")
-    return Account(name, secret.given(password, "--password"))
+    return Account(account_name(user, sender), secret.given(password, "--password"))
 
 
 def _wanted(text: str) -> range:
