@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lab import Lab, until
+from lab import PATIENT, Lab, root, until
 
 FLAGS = (
     "--headless=new",
@@ -161,17 +161,29 @@ def test_names_are_text_wherever_they_come_from(lab: Lab, page: Page, server: st
 
 
 @pytest.mark.limit(240)
-def test_stop_ends_a_run_of_the_command_line_and_keeps_what_was_measured(lab: Lab, server: str) -> None:
+def test_a_run_of_the_command_line_gets_another_rate_and_is_stopped(lab: Lab, server: str) -> None:
     child = lab.start("run", server, "--rate", "20/s", "--duration", "120s", "--quiet")
     address, token = dashboard(lab)
     run = lab.sampled(points=2).name
-    head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{address}api/runs/{run}/stop", b"{}", head, method="POST")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        assert answer.status == 200
+
+    def ask(what: str, body: Any) -> Any:
+        head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        text = json.dumps(body).encode()
+        request = urllib.request.Request(f"{address}api/runs/{run}/{what}", text, head, method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    (changed,) = ask("rate", {"group": "http", "rate": "60/s"})["rates"]
+    assert (changed["of"], changed["before"], changed["rate"]) == ("group", 20, 60)
+    lab.sampled(points=int(changed["t"]) + 2)
+    ask("stop", {})
     done = lab.wait(child)
     assert done.code == 105, done.text
     found = json.loads((lab.runs / run / "result.json").read_text())
+    (trial,) = found["legs"][0]["repetitions"]
+    assert trial["rates"] == [changed]
+    after = next(point for point in trial["series"] if point["t"] > changed["t"] + 0.5)
+    assert after["groups"]["http"]["counts"]["messages_intended"] == 60
     assert found["interrupted"]
     assert found["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 0
 
@@ -284,4 +296,84 @@ def test_presets_come_into_the_form_and_out_of_it_as_they_were(lab: Lab, page: P
     )
     ids = page.js("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
+    assert [one for one in page.complaints() if "/api/about" not in one] == []
+
+
+@root
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_an_experiment_is_built_started_and_watched(lab: Lab, page: Page) -> None:
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/experiment\"]')")
+    page.tab_to('a[href="#/experiment"]')
+    page.press("\ue007")
+    page.wait(GOOD, "the first experiment is not valid")
+    # a level that cannot be is told where it is used; one more is added by keyboard
+    level = "[id='at:factors.profile.groups.web.model.http.interval[1]']"
+    fill(page, level, "soon")
+    page.wait(BAD)
+    where = "document.querySelector('.problems button').innerText"
+    assert page.js(where) == "legs[0].profile.groups[0].model.http.interval"
+    fill(page, level, "20ms")
+    page.wait(GOOD)
+    # the network is chosen, and the device under test goes along
+    choose = "(() => { const b = document.querySelector('#topology'); b.value = arguments[0]; b.dispatchEvent(new Event('change')); })()"
+    page.js(choose, "none")
+    page.wait("!document.querySelector('#yaml').value.includes('topology:')")
+    assert "host" not in yaml_of(page)["legs"][0]["duts"]["web"]
+    page.js(choose, "cable")
+    page.wait("document.querySelector('#yaml').value.includes('topology:')")
+    # the options are those of the driver
+    page.wait(GOOD)
+    page.js("document.querySelectorAll('.builder details').forEach((one) => (one.open = true))")
+    page.wait("!!document.getElementById('at:legs[0].duts.web.options')")
+    document = yaml_of(page) | {"name": "built", "repeat": 1}
+    leg = document["legs"][0]
+    leg["profile"] |= {"phases": {"warmup": "0s", "measure": "1s", "drain": "1s"}, "validity": PATIENT}
+    leg["duts"]["web"]["options"] = {"size": 7}
+    set_yaml = "(() => { const y = document.querySelector('#yaml'); y.value = arguments[0]; y.dispatchEvent(new Event('input')); })()"
+    page.js(set_yaml, yaml.safe_dump(document))
+    page.wait("document.getElementById('at:name')?.value === 'built'", "the form does not follow")
+    page.wait(GOOD)
+    assert page.js("document.getElementById('at:legs[0].duts.web.options.size').value") == "7"
+    page.js("document.querySelector('#begin').focus()")
+    page.tab_to("#start")
+    page.press("\ue007")
+    page.wait("location.hash.startsWith('#/run/')", "the experiment does not start")
+    page.wait("!!document.querySelector('#so-far tbody tr')", "it is not told what the first trials come to")
+    page.wait("!!document.querySelector('.verdict h2')", "the experiment does not end")
+    run = page.js("location.hash").removeprefix("#/run/")
+    result = json.loads((lab.runs / run / "result.json").read_text())
+    assert [len(leg["repetitions"]) for leg in result["legs"]] == [1, 1] and result["verdict"] == "pass"
+    assert [one for one in page.complaints() if "/api/about" not in one] == []
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_sip_request_is_composed_sent_and_its_ladder_read(lab: Lab, page: Page) -> None:
+    server = lab.start("sip", "serve", "uas", "--listen", "127.0.0.1:0")
+    assert server.stderr is not None
+    at = server.stderr.readline().split()[2].rstrip(",")
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/sip\"]')")
+    page.tab_to('a[href="#/sip"]')
+    page.press("\ue007")
+    page.wait("!!document.querySelector('#sip-server')")
+    page.tab_to("#sip-server")
+    page.press(f"sip:bob@{at}")
+    page.tab_to("#look")
+    page.press("\ue007")
+    page.wait(
+        "document.querySelector('#preview')?.innerText.startsWith('OPTIONS sip:bob@')", "there is no preview"
+    )
+    page.tab_to("#sip-server")
+    page.press("\ue007")
+    page.wait("document.querySelectorAll('#ladder svg a').length === 2", "there is no ladder")
+    page.tab_to("a[href='#message-1']")
+    page.press("\ue007")
+    page.wait("document.querySelector('#message-1').open")
+    assert "200 OK" in page.js("document.querySelector('#message-1 pre').innerText")
+    assert page.js("location.hash") == "#/sip"
     assert [one for one in page.complaints() if "/api/about" not in one] == []

@@ -98,6 +98,9 @@ class System:
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
     """Further verbs of it, after the first."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """What the dashboard answers an operator below `/api/SYSTEM/`, by the last part of the path: a function
+    from the request's JSON object to that of the answer."""
     configurations: Mapping[str, ConfigurationPage] = field(default_factory=dict)
     """Pages of `docs/reference/` and schemas of `schema/`, by their names there."""
 
@@ -227,6 +230,7 @@ authentication, forking, workers, provisional responses, session timers and size
         run="netdyno.sip.reproduce.run:run",
         listed="netdyno.sip.reproduce.run:listed",
     ),
+    answers={"preview": "netdyno.sip.dashboard:preview", "send": "netdyno.sip.dashboard:exchange"},
 )
 
 SWITCH = System(

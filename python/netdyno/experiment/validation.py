@@ -158,12 +158,14 @@ def of_variants(found: Sequence[Variant], ask: Ask = of_profiles) -> Iterator[tu
             yield variant.name, finding
 
 
-def review_experiment(wanted: Experiment, folder: Path) -> tuple[list[Finding], list[Finding]]:
+def review_experiment(
+    wanted: Experiment, folder: Path, *, confined: bool = False
+) -> tuple[list[Finding], list[Finding]]:
     """What is wrong with an experiment's variants, links and DUTs, and what to look at again."""
     errors: list[Finding] = []
     advice: list[Finding] = []
     found = variants(wanted, folder)
-    answers = review([as_run(variant.leg, variant.profile) for variant in found])
+    answers = review([as_run(variant.leg, variant.profile) for variant in found], confined=confined)
     for variant, answer in zip(found, answers, strict=True):
         at = f"legs.{variant.name}.profile"
         for all_of_them, said in zip((errors, advice), answer, strict=True):

@@ -24,10 +24,12 @@ from netdyno.cli.report import rejudged, stored_page
 from netdyno.core.redaction import hide
 from netdyno.core.result import Result
 from netdyno.errors import Error
+from netdyno.lazy import loaded
 from netdyno.report import runs as comparison
 from netdyno.stats import runs as differences
 from netdyno.store import Store, trusted
-from netdyno.web import assets, profiles, shown, start
+from netdyno.systems import SYSTEMS
+from netdyno.web import assets, experiments, profiles, shown, start
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.guard import Guard, address, failure
 from netdyno.web.hub import Hub, Stream
@@ -133,14 +135,30 @@ class Dashboard:
         await asyncio.to_thread(start.stop, _name(request))
         return JSONResponse({})
 
-    async def steer(self, request: Request, method: str) -> Response:
-        """Pause or resume a run."""
+    async def rate(self, request: Request) -> Response:
+        """Change the rate of a run under way: `{group, rate, of?}`."""
+        body = await _body(request)
+        group, rate, of = (body.get(key) for key in ("group", "rate", "of"))
+        if not isinstance(group, str) or not isinstance(rate, str) or not isinstance(of, str | None):
+            raise Error(
+                "ND-104-10", "group, rate and of are texts", fix='Give {"group": "web", "rate": "200/s"}'
+            )
+        wanted = {"rate": rate} | ({"of": of} if of else {})
+        return await self.steer(request, "run.rate", groups={group: wanted})
+
+    async def of_system(self, request: Request, where: str) -> Any:
+        """What a system answers."""
+        body = await _body(request)
+        return await asyncio.to_thread(loaded(where), body)
+
+    async def steer(self, request: Request, method: str, **params: Any) -> Response:
+        """Pause or resume a run, or change its rate."""
         run = _name(request)
         folder = await asyncio.to_thread(_folder, run)
         source = RunSource(run, folder)
         await source.read()
         daemon = str(source.follower.plan.get("daemon") or "")
-        return JSONResponse(await asyncio.to_thread(start.steer, daemon, method))
+        return JSONResponse(await asyncio.to_thread(start.steer, daemon, method, params))
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -197,6 +215,9 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
     if row.state != "running":
         with trusted(run):
             found["run"] = shown.run(_result(run), leg, trial)
+    elif row.trials:
+        with trusted(run):
+            found["legs"] = experiments.so_far(_result(run))
     return found
 
 
@@ -292,10 +313,16 @@ def application(
         route("/api/runs/{run}/stop", one.stop, "POST"),
         route("/api/runs/{run}/pause", partial(one.steer, method="run.pause"), "POST"),
         route("/api/runs/{run}/resume", partial(one.steer, method="run.resume"), "POST"),
+        route("/api/runs/{run}/rate", one.rate, "POST"),
         route("/api/start", one.start, "POST"),
+        *(
+            route(f"/api/{system.name}/{name}", partial(one.of_system, where=where), "POST")
+            for system in SYSTEMS
+            for name, where in system.answers.items()
+        ),
         route("/report/{run}", one.report),
         route("/compare", one.compare),
-        *(route(*entry) for entry in profiles.ROUTES),
+        *(route(*entry) for entry in (*profiles.ROUTES, *experiments.ROUTES)),
     ]
 
     @contextlib.asynccontextmanager

@@ -20,6 +20,7 @@ from netdyno.errors import Error
 from netdyno.experiment import choose, validation
 from netdyno.experiment.spec import Experiment, is_experiment
 from netdyno.system import interrupt
+from netdyno.web import experiments
 
 
 def prepared(request: Mapping[str, Any]) -> tuple[Experiment, Path, bool]:
@@ -39,11 +40,8 @@ def prepared(request: Mapping[str, Any]) -> tuple[Experiment, Path, bool]:
         document = request.get("document")
         if not isinstance(document, dict):
             raise choose.neither("document")
-        if is_experiment(document):
-            what = "an experiment with legs starts programs and namespaces of this machine"
-            fix = "Start it with `netdyno run FILE`, or choose a preset"
-            raise Error("ND-104-16", what, at="document", fix=fix)
-        chosen = choose.document(document, "profile", Path())
+        chosen = choose.document(document, "document" if is_experiment(document) else "profile", Path())
+        experiments.refuse(chosen.experiment)
     trial = {"load": request.get("load"), "measure": request.get("duration"), "warmup": request.get("warmup")}
     targets = {str(name): str(url) for name, url in (request.get("targets") or {}).items()}
     thresholds = [str(one) for one in request.get("thresholds") or ()]

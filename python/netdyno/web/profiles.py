@@ -14,8 +14,9 @@ from netdyno import config, paths
 from netdyno.core import models
 from netdyno.errors import Error
 from netdyno.experiment import presets, validation
+from netdyno.experiment.spec import is_experiment
 from netdyno.experiment.url_options import OPTIONS
-from netdyno.web import start
+from netdyno.web import experiments, start
 
 
 async def schema(_: Request) -> Any:
@@ -67,6 +68,8 @@ async def validate(request: Request) -> Any:
     """What is wrong with a profile, and what to look at again."""
     body = await request.json()
     document = body.get("document") if isinstance(body, dict) else None
+    if is_experiment(document):
+        return await asyncio.to_thread(experiments.review, document)
     found = await asyncio.to_thread(validation.review, [document], confined=True)
     errors, advice = found[0]
     return {"errors": errors, "advice": advice}

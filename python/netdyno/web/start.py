@@ -193,9 +193,9 @@ def stop(run: str) -> None:
         raise Error("ND-92-30", "the run is another user's", at=run) from e
 
 
-def steer(daemon: str, method: str) -> dict[str, Any]:
-    """Pause or resume what a daemon runs."""
+def steer(daemon: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Pause or resume what a daemon runs, or change its rate."""
     if not daemon:
         raise Error("ND-104-11", "no trial is under way", fix="Wait until the next one begins")
     with Client(daemon, timeout=10.0) as client:
-        return dict(client.call(method))
+        return dict(client.call(method, **params))

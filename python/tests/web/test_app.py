@@ -67,6 +67,10 @@ def test_a_run_that_is_removed_leaves_its_folder(operator: TestClient, run: str,
     assert (tmp_path / "runs" / run / "result.json").is_file()
 
 
+def experiment(dut: dict[str, Any], profile: Any = "http") -> dict[str, Any]:
+    return {"name": "x", "legs": [{"name": "a", "profile": profile, "duts": {"web": dut}}]}
+
+
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
@@ -86,6 +90,12 @@ def test_a_run_that_is_removed_leaves_its_folder(operator: TestClient, run: str,
         ({"text": "a: ["}, "ND-104-21"),
         ({"text": "- 1"}, "ND-104-04"),
         ({"document": {"name": "x", "legs": [{"name": "a", "profile": "/etc/passwd"}]}}, "ND-104-16"),
+        ({"document": {"legs": [{"name": "a", "profile": "ping"}]}}, "ND-104-24"),
+        ({"document": experiment({"driver": "kamailio"})}, "ND-104-16"),
+        (
+            {"document": experiment({"driver": "nginx"}, profile={"name": "p", "data": "/etc/passwd"})},
+            "ND-104-16",
+        ),
         ({"document": {"name": "x"}, "load": "-1"}, "ND-104-05"),
         ({"document": {"name": "x"}, "load": "much"}, "ND-104-04"),
     ],
@@ -96,6 +106,63 @@ def test_a_start_that_cannot_be_is_refused(
     answer = post(operator, "/api/start", request_)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["code"] == expected, answer.text
+
+
+def test_an_experiment_is_judged_at_the_places_of_its_form(viewer: TestClient) -> None:
+    def wrong(document: dict[str, Any]) -> list[tuple[str, str]]:
+        found = post(viewer, "/api/validate", {"document": document}).json()
+        return [(one["code"], one["at"]) for one in found["errors"]]
+
+    good = experiment({"driver": "nginx"})
+    good["factors"] = {"profile.groups.web.devices": [1, 2]}
+    group = {"name": "web", "target": "web", "model": {"http": {}}}
+    good["legs"][0]["profile"] = {"name": "p", "targets": {"web": "http://"}, "groups": [group]}
+    assert wrong(good) == []
+    # once, and not for each variant
+    assert wrong(good | {"factors": {"profile.groups.web.devices": [0, -1], "trial.load": [1, 2]}})[0] == (
+        "ND-104-05",
+        "legs[0].profile.groups[0].devices",
+    )
+    assert wrong(good | {"repeat": 0}) == [("ND-104-24", "repeat")]
+    assert wrong(good | {"factors": {"profile.none.x": []}})[0][0] == "ND-104-24"
+    assert wrong(experiment({"driver": "graph"})) == [("ND-104-16", "legs[0].duts.web.driver")]
+    schema = viewer.get("/api/experiment-schema").json()
+    by_driver = schema["$defs"]["DutSpec"]["properties"]["options"]["x-netdyno-by"]["driver"]
+    assert "worker_processes" in by_driver["nginx"]["properties"] and "kamailio" not in by_driver
+    names = {one.split("/")[-1] for one in references(schema)}
+    assert names <= set(schema["$defs"])
+
+
+def references(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+        return own + [one for value in node.values() for one in references(value)]
+    return [one for value in node for one in references(value)] if isinstance(node, list) else []
+
+
+def test_a_viewer_changes_no_rate(client: TestClient, viewer: TestClient, run: str) -> None:
+    answer = post(viewer, f"/api/runs/{run}/rate", {"group": "web", "rate": "5/s"})
+    assert answer.status_code == 403, answer.text
+
+
+@pytest.mark.parametrize("what", ["preview", "send"])
+def test_only_an_operator_composes_for_a_system(client: TestClient, viewer: TestClient, what: str) -> None:
+    answer = post(viewer, f"/api/sip/{what}", {"server": "sip:127.0.0.1:9"})
+    assert answer.status_code == 403, answer.text
+
+
+def test_a_system_answers_on_the_dashboard(operator: TestClient) -> None:
+    found = post(operator, "/api/sip/preview", {"server": "sip:192.0.2.1"}).json()
+    assert found["message"].startswith("OPTIONS sip:192.0.2.1 SIP/2.0")
+    assert post(operator, "/api/sip/preview", {"server": "x"}).json()["error"]["code"] == "ND-104-22"
+    assert post(operator, "/api/sip/none", {}).status_code == 404
+
+
+def test_a_rate_of_a_run_that_is_over_is_refused(operator: TestClient, run: str) -> None:
+    answer = post(operator, f"/api/runs/{run}/rate", {"group": "web", "rate": "5/s"})
+    assert answer.json()["error"]["code"] == "ND-104-11", answer.text
+    answer = post(operator, f"/api/runs/{run}/rate", {"group": "web", "rate": 5})
+    assert answer.json()["error"]["code"] == "ND-104-10", answer.text
 
 
 def test_yaml_becomes_a_document_and_back(viewer: TestClient) -> None:

@@ -51,6 +51,8 @@ class Dut(ABC):
 
     driver: ClassVar[str]
     """Name of the driver."""
+    confined: ClassVar[bool] = False
+    """Whether a browser may start it: its options name no file, no device and no program of this machine."""
     Options: ClassVar[type[Settings]]
     """What can be set; every one is also a tunable."""
 

@@ -44,6 +44,7 @@ class Mosquitto(Server):
     """Mosquitto with a listener of its own, no persistence, and `$SYS` every second."""
 
     driver: ClassVar[str] = "mosquitto"
+    confined: ClassVar[bool] = True
     Options = Options
 
     def command(self) -> list[str]:

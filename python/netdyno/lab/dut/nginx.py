@@ -77,6 +77,7 @@ class Nginx(Server):
     """nginx in a folder of its own."""
 
     driver: ClassVar[str] = "nginx"
+    confined: ClassVar[bool] = True
     Options = Options
     _readings = 0
 

@@ -28,6 +28,7 @@ class Reflector(CountingServer):
     """`netdynod reflect` over kernel sockets."""
 
     driver: ClassVar[str] = "reflector"
+    confined: ClassVar[bool] = True
     Options = Options
 
     def command(self) -> list[str]:

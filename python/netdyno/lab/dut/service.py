@@ -116,6 +116,7 @@ class Service(CountingServer):
     """`netdynod service`."""
 
     protocol: ClassVar[str]
+    confined: ClassVar[bool] = True
     counted: ClassVar[tuple[str, str]]
     """The counter of the witness, and in words."""
     kind: ClassVar[socket.SocketKind] = socket.SOCK_STREAM

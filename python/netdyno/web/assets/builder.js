@@ -1,4 +1,4 @@
-/** The profile builder: a form from the schema and YAML beside it, both ways; the server checks each change. */
+/** The builders of profiles and experiments: a form from the schema and YAML beside it, both ways; the server checks each change. */
 
 import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
@@ -6,6 +6,7 @@ import { get, post } from "./api.js";
 import { failure, name, say, titled } from "./parts.js";
 import { at, fits, place, places, put } from "./schema.js";
 import { id, keys } from "./form.js";
+import { TEMPLATES, TOPOLOGIES, factorPaths, placed } from "./experiment.js";
 
 /** Milliseconds without a key pressed until a change is sent. */
 const PAUSE = 300;
@@ -17,11 +18,47 @@ const blank = () => ({
   thresholds: [{ metric: "web.delay.response.p99", max: "50ms" }],
 });
 
-/** @type {any} what was built last: it is there again when the page is */
-let last = null;
+/**
+ * @typedef {{title: any, form: any, valid: any, wrong: any, schema: string, presets: string, isExperiment: boolean,
+ *   templates: Record<string, {label: any, make: () => any}>, last: any}} Kind
+ *   `last`: what was built last: it is there again when the page is
+ */
 
-/** @param {HTMLElement} root @param {{user: any, expired: () => void}} page */
-export function open(root, page) {
+/** @type {Kind} */
+const PROFILE = {
+  title: { t: "Build a profile" },
+  form: { t: "Profile as a form" },
+  valid: { t: "The profile is valid." },
+  wrong: { t: "A profile is a mapping of keys to values." },
+  schema: "/api/schema",
+  presets: "/api/presets",
+  isExperiment: false,
+  templates: { blank: { label: { t: "a small profile" }, make: blank } },
+  last: null,
+};
+
+/** @type {Kind} */
+const EXPERIMENT = {
+  title: { t: "Build an experiment" },
+  form: { t: "Experiment as a form" },
+  valid: { t: "The experiment is valid." },
+  wrong: { t: "An experiment is a mapping of keys to values." },
+  schema: "/api/experiment-schema",
+  presets: "/api/experiments",
+  isExperiment: true,
+  templates: TEMPLATES,
+  last: null,
+};
+
+/** @typedef {{user: any, expired: () => void}} Page */
+
+/** @param {HTMLElement} root @param {Page} page */
+export const open = (root, page) => build(root, page, PROFILE);
+/** @param {HTMLElement} root @param {Page} page */
+export const openExperiment = (root, page) => build(root, page, EXPERIMENT);
+
+/** @param {HTMLElement} root @param {Page} page @param {Kind} kind */
+function build(root, page, kind) {
   /** @type {any} */
   let schema = null;
   /** @type {any[]} */
@@ -41,11 +78,11 @@ export function open(root, page) {
   let timer = 0;
 
   /** @type {import("./form.js").Context} */
-  const context = { root: null, document: last ?? blank(), errors: [], pinned: new Set(), opened: new Set(), drafts: new Map(), change, redraw: draw };
+  const context = { root: null, document: kind.last ?? Object.values(kind.templates)[0].make(), errors: [], pinned: new Set(), opened: new Set(), drafts: new Map(), change, redraw: draw };
 
   /** Take another document whole, as from YAML or a preset. @param {any} document */
   function take(document) {
-    last = context.document = document;
+    kind.last = context.document = document;
     context.pinned = places(document);
     context.drafts.clear();
   }
@@ -58,9 +95,9 @@ export function open(root, page) {
 
   async function load() {
     try {
-      const [found, choices] = await Promise.all([get("/api/schema"), get("/api/choices")]);
+      const [found, choices] = await Promise.all([get(kind.schema), get("/api/choices")]);
       context.root = schema = found;
-      presets = choices.presets.filter((/** @type {any} */ one) => !one.experiment);
+      presets = choices.presets.filter((/** @type {any} */ one) => one.experiment === kind.isExperiment);
       take(context.document);
       await settle();
     } catch (e) {
@@ -72,7 +109,7 @@ export function open(root, page) {
   /** A change in the form. @param {import("./schema.js").Path} path @param {any} value */
   function change(path, value) {
     const before = at(context.document, path);
-    last = context.document = put(context.document, path, value);
+    kind.last = context.document = put(context.document, path, value);
     // what was added has its own fields, and they stay where they are
     if (value !== undefined && typeof value === "object") for (const one of places(value, path)) context.pinned.add(one);
     if (value === undefined && typeof before === "object") context.pinned.delete(place(path));
@@ -125,7 +162,7 @@ export function open(root, page) {
       try {
         const { document } = await post("/api/convert", { text: yaml });
         if (mine !== turn || closed) return;
-        if (!fits("object", document) || document === null) throw Object.assign(new Error(tr({ t: "A profile is a mapping of keys to values." })), {});
+        if (!fits("object", document) || document === null) throw new Error(tr(kind.wrong));
         take(document);
         unread = null;
         const found = await post("/api/validate", { document });
@@ -144,12 +181,22 @@ export function open(root, page) {
     const chosen = event.target.value;
     event.target.value = "";
     try {
-      take(chosen === "blank" ? blank() : await get(`/api/presets/${encodeURIComponent(chosen)}`));
+      const template = chosen.startsWith("template:") && kind.templates[chosen.slice(9)];
+      take(template ? template.make() : await get(`${kind.presets}/${encodeURIComponent(chosen)}`));
       await settle();
     } catch (e) {
       problem = stopped(e);
       draw();
     }
+  }
+
+  /** @param {any} event */
+  function choosePlace(event) {
+    const chosen = event.target.value;
+    event.target.value = "";
+    take(placed(context.document, chosen));
+    later(settle);
+    draw();
   }
 
   async function start() {
@@ -181,7 +228,7 @@ export function open(root, page) {
   /** What the server thinks of it. */
   const verdict = () =>
     context.errors.length === 0
-      ? { t: "The profile is valid." }
+      ? kind.valid
       : context.errors.length === 1
         ? { t: "1 problem" }
         : { t: "{n} problems", a: { n: String(context.errors.length) } };
@@ -192,31 +239,37 @@ export function open(root, page) {
 
   function draw() {
     if (closed) return;
-    const called = typeof context.document?.name === "string" && context.document.name ? context.document.name : "profile";
-    const targets = fits("object", context.document?.targets) ? Object.keys(context.document?.targets ?? {}) : [];
+    const called = typeof context.document?.name === "string" && context.document.name ? context.document.name : "netdyno";
+    const profiles = kind.isExperiment ? (Array.isArray(context.document?.legs) ? context.document.legs.map((/** @type {any} */ leg) => leg?.profile) : []) : [context.document];
+    const targets = profiles.flatMap((/** @type {any} */ one) => (one && typeof one === "object" && fits("object", one.targets) ? Object.keys(one.targets ?? {}) : []));
     const ready = checked && !context.errors.length && !unread && !context.drafts.size;
     render(
-      html`<h1>${tr({ t: "Build a profile" })}</h1>
+      html`<h1>${tr(kind.title)}</h1>
         ${failure(problem)}
         ${schema === null
           ? problem
             ? nothing
             : html`<p class="none">${tr({ t: "Loading…" })}</p>`
           : html`<div class="bar"><label for="begin">${tr({ t: "Begin with" })}</label>
-                <select id="begin" @change=${begin}><option value="" selected></option><option value="blank">${tr({ t: "a small profile" })}</option>
+                <select id="begin" @change=${begin}><option value="" selected></option>${Object.entries(kind.templates).map(([name, one]) => html`<option value="template:${name}">${tr(one.label)}</option>`)}
                   ${presets.map((one) => html`<option value=${one.name} translate="no">${one.name}</option>`)}</select>
+                ${kind.isExperiment
+                  ? html`<label for="topology">${tr({ t: "Network" })}</label>
+                      <select id="topology" @change=${choosePlace}><option value="" selected></option>${Object.entries(TOPOLOGIES).map(([name, one]) => html`<option value=${name}>${tr(one.label)}</option>`)}</select>`
+                  : nothing}
                 <span id="state">${status()}</span>
                 <button type="button" class="press main" id="start" ?disabled=${busy || !ready} @click=${start}>${busy ? tr({ t: "Starting…" }) : tr({ t: "Start" })}</button>
                 <a class="press" id="save" download="${called.replace(/[^\w.-]/g, "_")}.yaml" href="data:text/yaml;charset=utf-8,${encodeURIComponent(yaml)}">${tr({ t: "Download" })}</a></div>
               ${context.errors.length && checked
-                ? html`<ul class="problems" aria-label=${tr({ t: "Problems" })} lang="en">${context.errors.map((one) => html`<li><button type="button" class="plain" @click=${() => go(one.at)}><code>${one.at || "profile"}</code></button> ${name(one.what)}. <span class="fix">${name(one.fix ?? "")}</span></li>`)}</ul>`
+                ? html`<ul class="problems" aria-label=${tr({ t: "Problems" })} lang="en">${context.errors.map((one) => html`<li><button type="button" class="plain" @click=${() => go(one.at)}><code>${one.at || called}</code></button> ${name(one.what)}. <span class="fix">${name(one.fix ?? "")}</span></li>`)}</ul>`
                 : nothing}
               ${advice?.length && checked
                 ? html`<ul class="problems advice" aria-label=${tr({ t: "Advice" })} lang="en">${advice.map((/** @type {any} */ one) => html`<li><code>${one.at}</code> ${name(one.what)} <span class="fix">${name(one.fix ?? "")}</span></li>`)}</ul>`
                 : nothing}
-              <datalist id="targets">${targets.map((one) => html`<option value=${one}></option>`)}</datalist>
+              <datalist id="targets">${targets.map((/** @type {string} */ one) => html`<option value=${one}></option>`)}</datalist>
+              ${kind.isExperiment ? html`<datalist id="factors">${factorPaths(context.document).map((one) => html`<option value=${one}></option>`)}</datalist>` : nothing}
               <div class="builder">
-                <form class="form" aria-label=${tr({ t: "Profile as a form" })} @submit=${(/** @type {Event} */ e) => e.preventDefault()}>${keys(context, schema, [])}</form>
+                <form class="form" aria-label=${tr(kind.form)} @submit=${(/** @type {Event} */ e) => e.preventDefault()}>${keys(context, schema, [])}</form>
                 <div class="yaml"><label for="yaml">YAML</label>
                   <textarea id="yaml" spellcheck="false" .value=${yaml} aria-describedby="yaml-help" aria-invalid=${unread !== null} @input=${written}></textarea>
                   <p class="help" id="yaml-help">${tr({ t: "The form follows the YAML, and the YAML the form." })}</p>
@@ -225,7 +278,7 @@ export function open(root, page) {
       root,
     );
   }
-  titled({ t: "Build a profile" });
+  titled(kind.title);
   draw();
   load();
   return {

@@ -3,7 +3,7 @@
 import { html, nothing } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { name } from "./parts.js";
-import { at, fits, fresh, kind, options, place, renamed, resolved, simple, typed, variants } from "./schema.js";
+import { at, chosen, fits, fresh, kind, options, place, renamed, resolved, simple, typed, variants } from "./schema.js";
 
 /**
  * @typedef {import("./schema.js").Path} Path
@@ -53,7 +53,7 @@ function line(context, schema, path, label, required) {
     </select>`;
   } else {
     field = html`<input id=${own} .value=${shown(value)} placeholder=${usual} ?required=${required} inputmode=${of === "number" ? "decimal" : nothing} autocomplete="off" spellcheck="false"
-      aria-describedby=${described(context, path)} aria-invalid=${invalid} list=${path.length === 3 && path[2] === "target" ? "targets" : nothing}
+      aria-describedby=${described(context, path)} aria-invalid=${invalid} list=${path.at(-1) === "target" && path.at(-3) === "groups" ? "targets" : nothing}
       @input=${(/** @type {any} */ e) => set(typed(of, e.target.value))}>`;
   }
   return html`<div class="field"><label for=${own}>${label}</label>${field}${notes(context, path, schema)}</div>`;
@@ -116,8 +116,12 @@ export function keys(context, schema, path) {
 
 /** Fields by name; those of one line stand side by side. @param {Context} context @param {any} schema @param {Path} path @param {string[]} named @param {Set<string>} required */
 function lines(context, schema, path, named, required) {
-  const made = named.map((key) => ({ key, of: kind(context.root, resolved(context.root, schema.properties[key])) }));
-  const draw = (/** @type {{key: string}} */ one) => field(context, schema.properties[one.key], [...path, one.key], one.key, required.has(one.key));
+  const beside = at(context.document, path) ?? {};
+  const made = named.map((key) => {
+    const own = chosen(schema.properties[key], beside);
+    return { key, own, of: kind(context.root, resolved(context.root, own)) };
+  });
+  const draw = (/** @type {{key: string, own: any}} */ one) => field(context, one.own, [...path, one.key], one.key, required.has(one.key));
   const [short, long] = [made.filter((one) => simple(one.of)), made.filter((one) => !simple(one.of))];
   return html`${short.length ? html`<div class="row">${short.map(draw)}</div>` : nothing}${long.map(draw)}`;
 }
@@ -177,7 +181,7 @@ function entries(context, schema, path) {
         if (to && !(to in map)) context.change(path, renamed(map, key, to));
         else e.target.value = key;
       };
-      return html`<div class="pair"><div class="field"><label for=${own}>${tr({ t: "Name" })}</label><input id=${own} .value=${key} autocomplete="off" spellcheck="false" @change=${rename}></div>
+      return html`<div class="pair"><div class="field"><label for=${own}>${tr({ t: "Name" })}</label><input id=${own} .value=${key} autocomplete="off" spellcheck="false" list=${path.length === 1 && path[0] === "factors" ? "factors" : nothing} @change=${rename}></div>
         ${field(context, schema.additionalProperties, [...path, key], key, true)}${remove(context, [...path, key], key)}</div>`;
     })}
     <p><button type="button" class="press small" aria-label=${tr({ t: "Add to {name}", a: { name: { d: String(path.at(-1)) } } })} @click=${add}>${tr({ t: "Add" })}</button></p>`;

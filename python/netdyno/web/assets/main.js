@@ -10,6 +10,7 @@ import * as list from "./list.js";
 import * as run from "./run.js";
 import * as start from "./start.js";
 import * as builder from "./builder.js";
+import * as sip from "./sip.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
@@ -24,6 +25,8 @@ const PAGES = [
   { at: /^\/run\/([\w.-]+)$/, open: run.open },
   { at: /^\/new$/, open: start.open, operator: true },
   { at: /^\/build$/, open: builder.open, operator: true },
+  { at: /^\/experiment$/, open: builder.openExperiment, operator: true },
+  { at: /^\/sip$/, open: sip.open, operator: true },
 ];
 
 function navigation() {
@@ -32,7 +35,7 @@ function navigation() {
     html`<a href="#${to}" aria-current=${here === to ? "page" : nothing}>${tr(text)}</a>`;
   render(
     user
-      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? html`${link("/new", { t: "New run" })} ${link("/build", { t: "Build a profile" })}` : nothing}
+      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? html`${link("/new", { t: "New run" })} ${link("/build", { t: "Build a profile" })} ${link("/experiment", { t: "Build an experiment" })} ${link("/sip", { t: "SIP message" })}` : nothing}
           <button type="button" class="plain" @click=${leave}>${tr({ t: "Log out" })}</button>`
       : nothing,
     nav,

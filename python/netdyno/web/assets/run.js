@@ -24,6 +24,8 @@ export function open(root, context) {
   /** @type {Charts | null} */
   let charts = null;
   let closed = false;
+  /** @type {any} the last change of a rate */
+  let changed = null;
 
   async function load(query = "") {
     try {
@@ -60,9 +62,21 @@ export function open(root, context) {
     });
   }
 
+  async function refresh() {
+    try {
+      const { legs } = await get(`/api/runs/${id}`);
+      if (legs) found.legs = legs;
+      draw();
+    } catch {
+      // the stream says when the run is over
+    }
+  }
+
   /** @param {any} news */
   function take(news) {
     const before = now?.state;
+    // another trial: what the ones before come to so far
+    if (now && news.now.trials > 1 && now.trial !== news.now.trial) refresh();
     now = news.now;
     draw();
     const place = /** @type {HTMLElement | null} */ (root.querySelector("#live"));
@@ -72,13 +86,14 @@ export function open(root, context) {
     if (before && before !== now.state) say(STATES[now.state] ?? { d: now.state });
   }
 
-  /** @param {string} what @param {any} [body] */
-  async function act(what, body) {
+  /** @param {string} what @param {any} [body] @param {(found: any) => void} [done] */
+  async function act(what, body, done) {
     asking = true;
     draw();
     try {
-      await post(`/api/runs/${id}/${what}`, body);
+      const found = await post(`/api/runs/${id}/${what}`, body);
       problem = null;
+      done?.(found);
     } catch (e) {
       problem = e;
     }
@@ -125,16 +140,47 @@ export function open(root, context) {
                 ? html`<button type="button" class="press" ?disabled=${asking} @click=${() => act("resume")}>${tr({ t: "Resume" })}</button>`
                 : html`<button type="button" class="press" ?disabled=${asking || now.state !== "running"} @click=${() => act("pause")}>${tr({ t: "Pause" })}</button>`}
               <button type="button" class="press" ?disabled=${asking} @click=${() => act("stop")}>${tr({ t: "Stop" })}</button>
-            </p>`
+            </p>
+            ${rates()}`
           : nothing}
       </section>
       ${now.error ? html`<p class="notice">${name(now.error)}</p>` : nothing}
       <p class="valid ${now.warnings.length ? "doubt" : "good"}">${now.warnings.length ? tr({ t: "May not be valid" }) : tr({ t: "Valid so far" })}</p>
       ${now.warnings.map((/** @type {any} */ one) => html`<p class="notice">${tr(one)}</p>`)}
       ${groups()}
+      ${found?.legs?.length ? soFar() : nothing}
       <div class="charts" id="live"></div>
       <details class="folded"><summary>${tr({ t: "Log" })}</summary><pre tabindex="0" translate="no">${now.logs.join("\n")}</pre></details>`;
   }
+
+  /** @param {SubmitEvent} event */
+  async function changeRate(event) {
+    event.preventDefault();
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    const typed = String(form.get("rate")).trim();
+    // a bare number is of a second
+    const rate = /^[\d.]+$/.test(typed) ? `${typed}/s` : typed;
+    changed = null;
+    await act("rate", { group: form.get("group"), rate, of: form.get("of") || null }, (found) => {
+      changed = found.rates[0];
+      say(rateChanged());
+    });
+  }
+
+  function rateChanged() {
+    const [before, rate, t] = [show(changed.before, "/s"), show(changed.rate, "/s"), show(changed.t, "s")].map((d) => ({ d }));
+    return { t: "{group}: {before} → {rate} from {t} on", a: { group: { d: changed.group }, before, rate, t } };
+  }
+
+  const rates = () => html`<form class="bar" aria-label=${tr({ t: "Rate" })} @submit=${changeRate}>
+      ${now.groups.length > 1
+        ? html`<label>${tr({ t: "Group" })} <select name="group">${now.groups.map((/** @type {any} */ one) => html`<option value=${one.name} translate="no">${one.name}</option>`)}</select></label>`
+        : html`<input type="hidden" name="group" value=${now.groups[0]?.name ?? ""}>`}
+      <label>${tr({ t: "Rate" })} <input id="rate" name="rate" required size="10" placeholder="200/s" autocomplete="off" spellcheck="false"></label>
+      <label>${tr({ t: "of" })} <select name="of"><option value="">${tr({ t: "the whole group" })}</option><option value="flow">${tr({ t: "each flow" })}</option></select></label>
+      <button class="press small" ?disabled=${asking || !now.groups.length || !["running", "paused"].includes(now.state)}>${tr({ t: "Change the rate" })}</button>
+      ${changed ? html`<span class="hint">${tr(rateChanged())}</span>` : nothing}
+    </form>`;
 
   function groups() {
     const rate = (/** @type {number} */ x) => show(x, "/s");
@@ -156,6 +202,21 @@ export function open(root, context) {
           )}</tbody></table></div>
       ${cores.length ? html`<p class="cpu">${tr({ t: "CPU, share of one core" })}: ${cores.map(([core, cpu]) => html`<span>${name(core)} <b>${show(cpu, "cpu")}</b></span>`)}</p>` : nothing}`;
   }
+
+  /** A mean and how far its interval goes. @param {any} one @param {string} unit */
+  const mean = (one, unit) =>
+    one ? html`${show(one.mean, unit)}${one.interval ? html`<small>± ${show((one.interval[1] - one.interval[0]) / 2, unit)}</small>` : nothing}` : NONE;
+
+  /** What the trials that are over come to: means narrow as trials come. */
+  const soFar = () => html`<h2 class="small">${tr({ t: "So far" })}</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label=${tr({ t: "So far" })}><table id="so-far"><caption class="sr">${tr({ t: "So far" })}</caption>
+      <thead><tr><th scope="col">${tr({ t: "Variant" })}</th><th scope="col">${tr({ t: "Group" })}</th>${[{ t: "Valid trials" }, { t: "Delivered" }, { t: "Loss" }, { t: "99th percentile" }].map((one) => html`<th scope="col" class="n">${tr(one)}</th>`)}</tr></thead>
+      <tbody>${found.legs.flatMap((/** @type {any} */ leg) =>
+        leg.groups.map(
+          (/** @type {any} */ one) => html`<tr><th scope="row">${name(leg.name)}</th><td>${name(one.name)}</td><td class="n">${tr({ t: "{n} of {total}", a: { n: String(leg.valid), total: String(leg.trials) } })}</td>
+            <td class="n">${mean(one.delivered, "/s")}</td><td class="n">${mean(one.loss, "ratio")}</td><td class="n">${one.delay ? html`${show(one.delay.p99, "ns")}<small>${name(one.delay.of)}</small>` : NONE}</td></tr>`,
+        ),
+      )}</tbody></table></div>`;
 
   function over() {
     const run = found.run;

@@ -58,6 +58,12 @@ export function resolved(root, schema) {
 
 const SCALAR = ["string", "number", "integer"];
 
+/** The schema of a key, where a key beside it says which. @param {any} schema @param {any} beside */
+export function chosen(schema, beside) {
+  const [[key, all]] = Object.entries(schema["x-netdyno-by"] ?? { "": {} });
+  return all[beside[key]] ?? schema;
+}
+
 /** The variants of an object with one key that names the rest. @param {any} root @param {any} schema @returns {Array<{name: string, about: string, schema: any}>} */
 export function variants(root, schema) {
   return (schema.oneOf ?? schema.anyOf ?? []).map((/** @type {any} */ one) => {
@@ -75,6 +81,7 @@ export function kind(root, schema) {
     const all = choices.map((/** @type {any} */ one) => resolved(root, one));
     if (all.every((/** @type {any} */ one) => "const" in one || one.enum)) return "choice";
     if (all.every((/** @type {any} */ one) => one.type === "object" && one.required?.length === 1 && Object.keys(one.properties ?? {}).length === 1)) return "variant";
+    if (all.length === 3 && ["string", "number", "boolean"].every((type) => all.some((/** @type {any} */ one) => one.type === type))) return "scalar";
     return all.every((/** @type {any} */ one) => SCALAR.includes(one.type)) ? (all.every((/** @type {any} */ one) => one.type === "string") ? "text" : "mixed") : "any";
   }
   if (schema.type === "object") return schema.properties ? "object" : schema.additionalProperties && schema.additionalProperties !== true ? "map" : "any";
@@ -83,7 +90,7 @@ export function kind(root, schema) {
 }
 
 /** Whether a field is one line. @param {string} of */
-export const simple = (of) => ["choice", "flag", "number", "text", "mixed"].includes(of);
+export const simple = (of) => ["choice", "flag", "number", "text", "mixed", "scalar"].includes(of);
 
 /** The values of a choice, each with what it means. @param {any} root @param {any} schema @returns {Array<{value: any, about: string}>} */
 export function options(root, schema) {
@@ -122,4 +129,9 @@ export function fresh(root, schema, deep = 0) {
 }
 
 /** What somebody typed, as a value: a number where the field takes one and it reads as one. @param {string} of @param {string} text */
-export const typed = (of, text) => ((of === "number" || of === "mixed") && /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text);
+export const typed = (of, text) =>
+  of === "scalar" && /^(true|false)$/.test(text.trim())
+    ? text.trim() === "true"
+    : ["number", "mixed", "scalar"].includes(of) && /^-?\d+(\.\d+)?$/.test(text.trim())
+      ? Number(text)
+      : text;
