@@ -53,11 +53,11 @@ def group(done: Done, name: str) -> Any:
     return next(one for one in done.trial.groups if one.name == name)
 
 
-@pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp"])
+@pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp", f"ws://{SERVER}:5060"])
 def test_registrations_are_what_kamailio_counted(lab: Lab, uri: str) -> None:
     document = profile.register(options(uri))
     document["phases"]["warmup"] = "0s"
-    done = measured(lab, document)
+    done = measured(lab, document, websocket=uri.startswith("ws"))
     assert done.code == 0, done.text
     phones = group(done, "phones")
     count = phones.total.own
@@ -70,11 +70,14 @@ def test_registrations_are_what_kamailio_counted(lab: Lab, uri: str) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp"])
+@pytest.mark.parametrize(
+    "uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp", f"ws://{SERVER}:5060", f"wss://{SERVER}:5061"]
+)
 @pytest.mark.parametrize("role", ["proxy", "stateless-proxy"])
 def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str) -> None:
-    document = profile.call(options(uri, hold=0.2))
-    done = measured(lab, document, role=role, call_auth=role == "proxy")
+    document = profile.call(options(uri, hold=0.2, insecure=uri.startswith("wss")))
+    by_web = {"websocket": uri.startswith("ws"), "tls": uri.startswith("wss")}
+    done = measured(lab, document, role=role, call_auth=role == "proxy", **by_web)
     assert done.code == 0, done.text
     callers, callees = group(done, "callers"), group(done, "callees")
     count = callers.measured.own
@@ -234,7 +237,7 @@ def test_the_command_line_makes_the_same(lab: Lab, cable: Wire) -> None:
     document = json.loads(done.out)
     assert document["legs"][0]["repetitions"], document
     for arguments, code, said in [
-        (("load", "sip:10.0.0.1;transport=sctp"), 104, "sctp"),
+        (("load", "sip:10.0.0.1;transport=quic"), 104, "quic"),
         (("load", "http://10.0.0.1"), 104, "no SIP URI"),
         (("load", "sip:10.0.0.1", "--scenario", "nothing"), 104, "no scenario is called"),
         (("register", "sip:10.0.0.1", "--rate", "0/s"), 104, "no flow ever begins"),

@@ -18,7 +18,7 @@ CRATES = TOP / "crates"
 # Crates of the platform from the bottom to the top: a crate may use those of the lines before its own.
 # A system is a folder of crates, on top of them all: each may use the platform, and no other system.
 LAYERS = [
-    ["dpdk-sys", "memif", "outcome", "packet", "timer"],
+    ["dpdk-sys", "memif", "outcome", "packet", "timer", "websocket"],
     ["dpdk", "protocol", "stack"],
     ["engine", "models", "service"],
     ["profile"],

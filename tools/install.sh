@@ -8,7 +8,7 @@ RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iprout
     iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
     apache2/apache2 libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
     natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox
-    kamailio/kamailio kamailio-sqlite-modules kamailio-postgres-modules kamailio-mysql-modules kamailio-tls-modules
+    kamailio/kamailio kamailio-sqlite-modules kamailio-postgres-modules kamailio-mysql-modules kamailio-tls-modules kamailio-websocket-modules
     postgresql mariadb-server/mariadbd knot/knotd ejabberd/ejabberdctl erlang-p1-sip openssl/openssl
     tcpdump/tcpdump libndpi-bin/ndpiReader openvswitch-switch openvswitch-switch-dpdk etcd-server/etcd
     baresip/baresip sip-tester/sipp rtpengine-daemon/rtpengine)

@@ -114,6 +114,7 @@ CODES: dict[str, str] = {
     "ND-92-49": "The SIP server cannot listen",
     "ND-92-50": "A fault of netdyno itself",
     "ND-92-51": "A server to test against cannot listen",
+    "ND-92-52": "The kernel lacks a transport protocol",
     "ND-92-60": "A virtual switch cannot be set up",
     "ND-92-61": "A network function of a chain cannot be set up",
     "ND-92-62": "A controller of a switch cannot be set up, or the switch cannot connect to it",

@@ -71,6 +71,16 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("rejected", r"3\d\d .*", "the server redirects: use preset `redirect`, or call the address it names"),
     ("rejected", r"4\d\d .*", "the server rejects the request: check the scenario, and see the server's log"),
     ("rejected", r"[56]\d\d .*", SERVER),
+    ("rejected", "other keys heard", "keys were lost or changed on the way: see the media relays"),
+    # WebSocket (RFC 6455, RFC 7118)
+    ("rejected", "WebSocket handshake: (404|426)", "no WebSocket at this path: check it, like wss://HOST:8089/ws"),
+    ("rejected", "WebSocket handshake.*", "the server refuses WebSocket clients: see its log and rules"),
+    ("protocol", "WebSocket subprotocol", "what listens at this path is no SIP: check the path"),
+    ("protocol", "no WebSocket on this port", "what listens there speaks no WebSocket: check port and path"),
+    ("protocol", "WebSocket .*", "the server breaks RFC 6455: see its log"),
+    ("closed", "WebSocket closed", "the server closed the WebSocket connection: see its code and log"),
+    ("timeout", "no answer to the WebSocket handshake", "check that WebSocket is served at this port"),
+    ("", "closed during the WebSocket handshake", "is WebSocket served at this port? If so, see its log"),
     # MQTT (3.1.1 §3.2.2.3, 5.0 §2.4)
     ("", r".* 0x(9c|9d) .*", "the broker says to use another server: see its server reference"),
     ("rejected", r"CONNACK 0x8c .*", "the broker wants another way to authenticate than a password"),

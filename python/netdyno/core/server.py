@@ -35,6 +35,8 @@ class Server:
         """Address and port that it listens on."""
         self.certificate = ""
         """Certificate that it has made (PEM)."""
+        self.addresses: Mapping[str, str] = {}
+        """All of them, by what is served there: `address` and those of further transports."""
         self._process: subprocess.Popen[str] | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -52,8 +54,10 @@ class Server:
             wrong = self._process.wait() == CONFIGURATION
             code = self.bad_setting if wrong else self.cannot_listen
             raise Error(code, words or "it ended at once", at=str(self.settings.get("listen", "")))
-        about = json.loads(ready)["ready"]
-        self.address, self.certificate = str(about["address"]), str(about.get("certificate", ""))
+        said = json.loads(ready)["ready"]
+        self.certificate = str(said.pop("certificate", None) or "")
+        self.addresses = {name: str(where) for name, where in said.items() if where}
+        self.address = self.addresses["address"]
         self._reader.start()
         return self
 

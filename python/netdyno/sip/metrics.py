@@ -8,12 +8,23 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-LABELS = {"requests": "method", "forwarded": "method", "responses": "status", "answers": "status"}
+LABELS = {
+    "requests": "method",
+    "forwarded": "method",
+    "responses": "status",
+    "answers": "status",
+    "connections": "transport",
+    "tls_failures": "cause",
+    "websocket_failures": "cause",
+}
 HELP = {
     "requests": "Requests received, by method",
     "responses": "Responses sent, by status",
     "forwarded": "Requests sent on, by method",
     "answers": "Responses received to requests sent on, by status",
+    "connections": "Connections that clients opened, by transport",
+    "tls_failures": "Connections whose TLS failed, by cause",
+    "websocket_failures": "Connections whose WebSocket handshake or frames failed, by cause",
     "bindings": "Bindings of users to contacts now",
 }
 

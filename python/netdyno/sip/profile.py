@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.sip import limits
+from netdyno.sip import limits, uri
 from netdyno.sip.uri import Server
 
 SOCKETS = ("own", "shared")
@@ -140,6 +140,7 @@ def _group(
         "sdp_size": options.sdp_size,
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
         "sockets": options.sockets,
+        "websocket_path": options.server.path,
         "headers": dict(options.headers) or None,
     }
     model |= {key: value for key, value in known.items() if value is not None}
@@ -153,7 +154,7 @@ def _group(
         return group | {"source": [options.listen[0]]}
     if sources := options.callee_sources if is_callee else options.sources:
         group["source"] = list(sources)
-    if options.server.transport == "tls" and (options.ca or options.insecure):
+    if options.server.transport in uri.SECURE and (options.ca or options.insecure):
         group["tls"] = {"ca": options.ca} if options.ca else {"insecure": True}
     return group
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.sip import profile
+from netdyno.sip import profile, uri
 from netdyno.sip.uri import Server, parse
 from netdyno.sip.verbs.options import media
 
@@ -24,6 +26,9 @@ from netdyno.sip.verbs.options import media
         ("sips:[fd00::1]:5061", Server("[fd00::1]", 5061, "tls"), "sips://[fd00::1]:5061"),
         ("sip:bob@10.0.0.1", Server("10.0.0.1", None, "udp", "bob"), "sip://10.0.0.1"),
         ("sips:h;transport=tls", Server("h", None, "tls"), "sips://h"),
+        ("sip:h:8080;transport=ws", Server("h", 8080, "ws"), "sip+ws://h:8080"),
+        ("sips:h;transport=ws", Server("h", None, "wss"), "sip+wss://h"),
+        ("wss://bob@h:8089/ws?a=b", Server("h", 8089, "wss", "bob", "/ws?a=b"), "sip+wss://h:8089"),
     ],
 )
 def test_a_uri_is_a_server(text: str, server: Server, url: str) -> None:
@@ -39,7 +44,9 @@ def test_a_uri_is_a_server(text: str, server: Server, url: str) -> None:
         ("sip:", "no SIP URI"),
         ("sip:h:0", "0 is no port"),
         ("sip:h:65536", "65536 is no port"),
-        ("sip:h;transport=sctp", "'sctp' is not supported"),
+        ("sip:h;transport=quic", "'quic' is not supported"),
+        ("sip:h/ws", "'/ws' is a path"),
+        ("ws://h:0/ws", "0 is no port"),
         ("sip:h;lr", "'lr' means nothing"),
         ("sips:h;transport=udp", "TLS"),
         ("sip:fd00::1", "no SIP URI"),
@@ -48,6 +55,27 @@ def test_a_uri_is_a_server(text: str, server: Server, url: str) -> None:
 def test_what_is_no_server_is_refused(text: str, word: str) -> None:
     with pytest.raises(Error, match=word):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("opens", "code", "said"),
+    [
+        (False, "ND-92-52", "the kernel has no SCTP \\(Protocol not supported\\)"),
+        (True, "ND-104-22", "'sctp'"),
+    ],
+)
+def test_sctp_is_refused_as_the_kernel_says(
+    monkeypatch: pytest.MonkeyPatch, opens: bool, code: str, said: str
+) -> None:
+    def made(*_: int) -> socket.socket:
+        if opens:
+            return socket.socket()
+        raise OSError(93, "Protocol not supported")
+
+    monkeypatch.setattr(uri, "socket", SimpleNamespace(**(vars(socket) | {"socket": made})))
+    with pytest.raises(Error, match=said) as e:
+        parse("sip:h;transport=sctp")
+    assert e.value.code == code
 
 
 def test_an_option_and_a_uri_agree_on_the_transport() -> None:

@@ -17,6 +17,7 @@ from ports import free_port
 
 from netdyno.cli import app
 from netdyno.errors import Error
+from netdyno.sip.dut import certificate
 from netdyno.sip.manual.message import SipMessage
 from netdyno.sip.server import SipServer
 
@@ -84,6 +85,80 @@ def test_the_example_of_a_transfer_ends_both_calls(tmp_path: Path) -> None:
     assert served.counters["calls_answered"] == served.counters["calls_ended"] == 2 * count["REFER"]
 
 
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate for 127.0.0.1, which is its own authority."""
+    folder = tmp_path_factory.mktemp("identity")
+    certificate.write(folder, "127.0.0.1")
+    return folder
+
+
+def secure(identity: Path, **more: str) -> dict[str, str]:
+    names = {"cert": str(identity / "certificate.pem"), "key": str(identity / "key.pem")}
+    return {"listen": "127.0.0.1:0"} | names | more
+
+
+def options_by_openssl(address: str, *more: str) -> str:
+    """What `openssl s_client` gets for OPTIONS over TLS."""
+    request = (
+        f"OPTIONS sips:{address} SIP/2.0\r\nVia: SIP/2.0/TLS h;branch=z9hG4bK1\r\nFrom: <sips:a@b>;tag=1\r\n"
+        f"To: <sips:{address}>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+    )
+    command = ["openssl", "s_client", "-connect", address, "-quiet", "-verify_quiet", *more]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) as client:
+        assert client.stdin and client.stdout
+        client.stdin.write(request)
+        client.stdin.flush()
+        line = client.stdout.readline()
+        client.kill()
+    return line
+
+
+def test_calls_over_tls_are_counted(tmp_path: Path, identity: Path) -> None:
+    with server("proxy", domain="example.net", users=[], call_auth=False, tls=secure(identity)) as served:
+        uri, ca = f"sips:{served.addresses['tls']}", str(identity / "certificate.pem")
+        words = ["--domain", "example.net", "--rate", "20/s", "--duration", "500ms", "--warmup", "0s"]
+        assert app.call(["sip", "call", uri, "--cacert", ca, *words, "--quiet", "--runs", str(tmp_path)]) in (
+            0,
+            90,
+        )
+        for version in ("-tls1_2", "-tls1_3"):
+            assert options_by_openssl(served.addresses["tls"], version) == "SIP/2.0 200 OK\n"
+    count = served.counters
+    assert count["calls_answered"] == count["calls_ended"] == count["forwarded"]["ACK"] > 3
+    assert count["connections"].keys() == {"TLS"} and count["connections"]["TLS"] > 2
+    assert (count["tls_failures"], count["send_errors"]) == ({}, 0)
+
+
+def test_a_client_without_the_certificate_asked_for_is_refused_and_counted(
+    identity: Path, tmp_path: Path
+) -> None:
+    ca, own = str(identity / "certificate.pem"), ["-cert", f"{tmp_path}/cert", "-key", f"{tmp_path}/key"]
+    (tmp_path / "kind").write_text("basicConstraints=CA:FALSE\n")
+    signed = ["-CA", ca, "-CAkey", str(identity / "key.pem"), "-extfile", f"{tmp_path}/kind", "-days", "9"]
+    for words in (
+        [
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=alice",
+            "-keyout",
+            own[3],
+            "-out",
+            f"{tmp_path}/csr",
+        ],
+        ["x509", "-req", "-in", f"{tmp_path}/csr", *signed, "-out", f"{tmp_path}/cert"],
+    ):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+    with server("uas", tls=secure(identity, client_ca=ca)) as served:
+        assert options_by_openssl(served.addresses["tls"]) == ""
+        assert options_by_openssl(served.addresses["tls"], *own) == "SIP/2.0 200 OK\n"
+    assert served.counters["tls_failures"] == {"peer sent no certificates": 1}
+    assert served.counters["requests"] == {"OPTIONS": 1}
+
+
 def test_a_share_is_rejected_and_the_rest_is_not() -> None:
     with server("uas", error_share=0.5, error_status=500, seed=4) as served:
         found = [ask(served.address, number=n).status for n in range(60)]
@@ -124,6 +199,7 @@ def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
         ({"fault": "X1"}, "ND-104-72", "X1"),
         ({"drop_share": 2.0}, "ND-104-72", "drop_share"),
         ({"nonsense": 1}, "ND-104-72", "nonsense"),
+        ({"tls": {"listen": "127.0.0.1:0", "cert": "/dev/null"}}, "ND-104-72", "cannot be used"),
         ({"listen": "192.0.2.1:5060"}, "ND-92-49", "192.0.2.1"),
     ],
 )
@@ -145,6 +221,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         (["--password", "hush-hush"], "command line"),
         (["--fault", "R99"], "R99"),
         (["--listen", "localhost"], "ND-104-72"),
+        (["--tls-key", "/dev/null"], "--tls-cert"),
+        (["--tls-cert", "/dev/null"], "ND-104-72"),
     ]:
         assert app.call([*words, *more]) == 104
         assert what in capsys.readouterr().err

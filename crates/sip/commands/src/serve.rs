@@ -1,8 +1,11 @@
 //! `netdynod sip-serve`: a SIP server to test against.
 
 use run::SetupError;
+use run::tls::{ServerIdentity, ServerTls};
 use serde_json::json;
-use sip_server::{Server, Settings, listen::Listener};
+use sip_server::{Secure, Server, Settings, Transport, listen::Listener};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use system::standard_input::{self, print};
 
@@ -15,10 +18,37 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
     let (mut settings, stop): (Settings, _) = standard_input::settings("sip-serve", HELP)?;
     settings.check().map_err(|error| SetupError::new("ND-104-04", "sip-serve", error.to_string(), HELP))?;
     let at = settings.listen;
-    let mut listener = Listener::bind(at)
-        .map_err(|error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), "Use --listen"))?;
+    let refused = |at: SocketAddr, fix: &'static str| {
+        move |error: std::io::Error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), fix)
+    };
+    let identity = settings.tls.as_ref().map(tls).transpose()?;
+    let config = identity.as_ref().map(|identity| Arc::clone(&identity.config));
+    let mut listener = Listener::bind(at).map_err(refused(at, "Use --listen"))?;
     settings.listen = listener.local();
-    print(&json!({"ready": {"address": settings.listen}, "pid": std::process::id()}));
+    let further = [
+        (
+            Transport::Tls,
+            settings.tls.as_mut().map(|tls| &mut tls.listen),
+            config.clone(),
+            "Use --tls-listen",
+        ),
+        (Transport::Ws, settings.ws.as_mut(), None, "Use --ws-listen"),
+        (Transport::Wss, settings.wss.as_mut(), config, "Use --wss-listen"),
+    ];
+    for (transport, at, tls, fix) in further {
+        if let Some(at) = at {
+            *at = listener.add(transport, *at, tls).map_err(refused(*at, fix))?;
+        }
+    }
+    let secure = settings.tls.as_ref().map(|tls| tls.listen);
+    let ready = json!({
+        "address": settings.listen,
+        "tls": secure,
+        "ws": settings.ws,
+        "wss": settings.wss,
+        "certificate": identity.and_then(|identity| identity.made),
+    });
+    print(&json!({"ready": ready, "pid": std::process::id()}));
     let mut server = Server::new(settings);
     let mut told = Instant::now();
     let served = listener.run(&mut server, &stop, |server| {
@@ -31,4 +61,19 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
         .map_err(|error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), "See ulimit -n"))?;
     print(&json!({"counters": server.counters(), "end": true}));
     Ok(())
+}
+
+/// TLS by its settings.
+fn tls(secure: &Secure) -> Result<ServerIdentity, SetupError> {
+    let Secure { listen, cert, key, self_signed, client_ca } = secure.clone();
+    let settings = ServerTls { cert, key, self_signed, client_ca, resumption: true };
+    settings.build(listen.ip(), None).map_err(|(key, what, fix)| {
+        let option = match key {
+            "key" => "--tls-key",
+            "client_ca" => "--tls-client-ca",
+            "self_signed" => "--tls-self-signed",
+            _ => "--tls-cert",
+        };
+        SetupError::new("ND-104-04", option, what, fix)
+    })
 }

@@ -8,6 +8,14 @@ use protocol::template::Template;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What a WebSocket handshake asks for.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Host, and the port where it is not the scheme's.
+    pub host: String,
+    pub path: String,
+}
+
 /// What is the same for all user agents of a group.
 #[derive(Debug)]
 pub struct Config {
@@ -34,10 +42,19 @@ pub struct Config {
     pub(crate) media: Option<MediaConfig>,
     pub(crate) headers: Box<[Header]>,
     pub(crate) scheme: Scheme,
+    /// What a WebSocket connection asks the server for; none: SIP is in the stream itself.
+    pub(crate) websocket: Option<Resource>,
     /// Whether the transport delivers what it is given, so that nothing is sent again.
     pub(crate) reliable: bool,
     pub(crate) run: u64,
     /// The run's callees, where these call or are called by number: those that are called register themselves first.
     pub(crate) callees: Option<Arc<Callees>>,
     pub(crate) is_callee: bool,
+}
+
+impl Config {
+    /// Whether URIs are `sips:`. Over WebSocket they are `sip:`, with and without TLS (RFC 7118 section 5.2.2).
+    pub(crate) fn is_secure(&self) -> bool {
+        self.scheme.tls && self.websocket.is_none()
+    }
 }

@@ -57,16 +57,35 @@ pub(crate) fn read_contact_user(uri: &[u8]) -> Option<u32> {
     (rest.get(DIGITS) == Some(&b'@')).then(|| read_hex8(rest))?
 }
 
-/// Append `<sip:ndXXXXXXXX@ADDRESS;transport=…>`.
-pub(crate) fn contact(device: u32, local: SocketAddr, transport: &str, out: &mut Vec<u8>) {
+/// Append `<sip:ndXXXXXXXX@HOST;transport=…>`; `host` appends the host.
+pub(crate) fn contact(device: u32, transport: &str, host: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     out.extend_from_slice(if transport == "TLS" { b"<sips:" } else { b"<sip:" });
     contact_user(device, out);
     out.push(b'@');
-    address(local, out);
-    if transport == "TCP" {
-        out.extend_from_slice(b";transport=tcp");
-    }
+    host(out);
+    out.extend_from_slice(match transport {
+        "TCP" => b";transport=tcp",
+        // RFC 7118 section 5.2.2: of WSS too
+        "WS" | "WSS" => b";transport=ws",
+        _ => b"",
+    });
     out.push(b'>');
+}
+
+/// Append the host of a user agent that nobody can connect to (RFC 7118 section 5.2.1, RFC 6761 section 6.4).
+pub(crate) fn invalid_host(device: u32, run: u64, out: &mut Vec<u8>) {
+    contact_user(device, out);
+    hex8(run as u32, out);
+    out.extend_from_slice(b".invalid");
+}
+
+/// Append what a Contact of a registration has behind its URI, so that it belongs to the connection (RFC 5626 section 4.2).
+pub(crate) fn instance(device: u32, run: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b";reg-id=1;+sip.instance=\"<urn:uuid:");
+    hex8(device, out);
+    out.extend_from_slice(b"-0000-4000-8000-0000");
+    hex8(run as u32, out);
+    out.extend_from_slice(b">\"");
 }
 
 /// Append an address with its port; IPv6 in brackets.
@@ -200,12 +219,14 @@ mod tests {
         let text = |transport| {
             let mut out = Vec::new();
             let local = if transport == "UDP" { "[fd00::1]:5070" } else { "10.0.0.255:5070" };
-            contact(3, local.parse().expect("address"), transport, &mut out);
+            let local = local.parse().expect("address");
+            contact(3, transport, |out| address(local, out), &mut out);
             String::from_utf8(out).expect("text")
         };
         assert_eq!(text("UDP"), "<sip:nd00000003@[fd00::1]:5070>");
         assert_eq!(text("TCP"), "<sip:nd00000003@10.0.0.255:5070;transport=tcp>");
         assert_eq!(text("TLS"), "<sips:nd00000003@10.0.0.255:5070>");
+        assert_eq!(text("WSS"), "<sip:nd00000003@10.0.0.255:5070;transport=ws>");
     }
 
     #[test]

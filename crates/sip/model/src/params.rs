@@ -1,8 +1,8 @@
 //! Parameters of the `sip` model, and whether they make sense.
 
 use crate::callees::Callees;
-use crate::config::Config;
-use crate::description::DESCRIPTION;
+use crate::config::{Config, Resource};
+use crate::description::{DESCRIPTION, is_websocket};
 use crate::media::Media;
 use crate::method::Method;
 use crate::scenario::{self, Compiled, Op, Scenario, Step, Wanted, headers_of, line};
@@ -59,6 +59,8 @@ pub struct Params {
     /// any port of the target's addresses, and answered to where they came from. Default: one that the kernel chooses, and
     /// messages are taken from the target's address and port alone.
     pub port: Option<u16>,
+    /// Over WebSocket: path of the server's resource. Default `/`.
+    pub websocket_path: Option<String>,
     /// More header fields of every request; values are templates.
     pub headers: BTreeMap<String, String>,
     /// The profile's tables, which templates may name; none while only the form is checked.
@@ -95,6 +97,7 @@ impl Default for Params {
             media: None,
             sockets: AgentSockets::default(),
             port: None,
+            websocket_path: None,
             headers: BTreeMap::new(),
             data: None,
             run: 0,
@@ -183,6 +186,14 @@ impl ModelParams for Params {
             || "is for shared sockets".into(),
             "leave it out, or use {\"sockets\": \"shared\"}",
         )?;
+        let is_path =
+            |path: &str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic() && b != b'#');
+        Problem::unless(
+            self.websocket_path.as_deref().is_none_or(is_path),
+            "websocket_path",
+            || "is no path of a URL".into(),
+            "write it like /ws",
+        )?;
         Problem::unless(self.port != Some(0), "port", || "is zero".into(), "leave it out, or use 5060")?;
         let waits = self.timeout.is_none_or(|timeout| timeout > Interval::default());
         Problem::unless(waits, "timeout", || "is zero".into(), "use 32s")
@@ -197,6 +208,24 @@ impl ModelParams for Params {
             || "share a socket over UDP only".into(),
             "leave it out, or use a target over UDP",
         )?;
+        let websocket = is_websocket(target.scheme);
+        Problem::unless(
+            websocket || self.websocket_path.is_none(),
+            "websocket_path",
+            || format!("is for WebSocket, and the target is {}://", target.scheme.name),
+            "leave it out, or use a target like sip+ws://HOST",
+        )?;
+        let websocket = websocket.then(|| {
+            let shown = if target.scheme.port == Some(target.port) {
+                String::new()
+            } else {
+                format!(":{}", target.port)
+            };
+            Resource {
+                host: format!("{}{shown}", target.host),
+                path: self.websocket_path.clone().unwrap_or_else(|| "/".into()),
+            }
+        });
         let data = self.data.as_ref();
         let templates =
             |text: &Option<String>, key| text.as_deref().map(|text| line(text, key, data)).transpose();
@@ -229,6 +258,7 @@ impl ModelParams for Params {
             media: self.media.as_ref().map(Media::compile).transpose()?,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
+            websocket,
             reliable,
             run: self.run,
             callees: (self.trial != 0).then(|| Callees::of(self.trial)),
@@ -284,7 +314,7 @@ impl ModelParams for Params {
         self.t2 = Interval::ms(20);
         self.password = protocol::describe::bit(choice, 2).then(|| "secret".into());
         self.media = protocol::describe::bit(choice, 5).then(Media::default);
-        *scheme = crate::description::SCHEMES[usize::from(choice >> 3 & 1)];
+        *scheme = crate::description::SCHEMES[[0, 1, 3, 1][usize::from(choice >> 3 & 3)]];
         sip_core::message::MAX_HEAD + sip_core::message::MAX_BODY
     }
 }

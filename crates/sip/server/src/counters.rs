@@ -46,6 +46,12 @@ pub struct Counters {
     pub unrelated: u64,
     /// Messages that could not be sent.
     pub send_errors: u64,
+    /// Connections that clients opened, by transport.
+    pub connections: BTreeMap<String, u64>,
+    /// Connections whose TLS failed, by cause.
+    pub tls_failures: BTreeMap<String, u64>,
+    /// Connections whose WebSocket handshake or frames failed, by cause.
+    pub websocket_failures: BTreeMap<String, u64>,
 }
 
 impl Counters {
@@ -53,12 +59,24 @@ impl Counters {
         count(&mut self.requests, method);
     }
 
+    pub(crate) fn connected(&mut self, transport: &str) {
+        count(&mut self.connections, transport);
+    }
+
+    pub(crate) fn tls_failed(&mut self, why: &str) {
+        count(&mut self.tls_failures, why);
+    }
+
+    pub(crate) fn websocket_failed(&mut self, why: &str) {
+        count(&mut self.websocket_failures, why);
+    }
+
     pub(crate) fn forwarded(&mut self, method: &str) {
         count(&mut self.forwarded, method);
     }
 }
 
-/// Methods that are counted by their name; beyond, all are `other`: names are the sender's.
+/// Methods and causes that are counted by their name; beyond, all are `other`: names are the sender's.
 const MOST_METHODS: usize = 32;
 
 fn count(counts: &mut BTreeMap<String, u64>, method: &str) {

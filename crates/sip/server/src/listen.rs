@@ -1,13 +1,15 @@
-//! Sockets of the server: one UDP socket, one TCP listener and its connections, in one thread.
+//! Sockets of the server: one UDP socket, listeners for TCP, TLS and WebSocket, and their connections, in one thread.
 
-use crate::server::{Out, Peer, Server};
+use crate::connection::Connection;
+use crate::peer::{Peer, Transport};
+use crate::server::{Out, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use sip_core::message::Framer;
+use rustls::ServerConfig;
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,6 @@ const DATAGRAM: usize = 65_535;
 const BURST: usize = 256;
 /// Most connections; further ones are closed.
 const CONNECTIONS: usize = 10_000;
-/// Bytes that wait for a connection to take them; beyond, it is closed.
-const BACKLOG: usize = 8 << 20;
 /// Bytes of the UDP socket's buffers.
 const BUFFER: usize = 8 << 20;
 /// Ports that are tried where any will do.
@@ -30,19 +30,18 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Listener {
     udp: UdpSocket,
-    tcp: TcpListener,
-    connections: HashMap<SocketAddr, Connection>,
+    streams: Vec<Streams>,
+    connections: HashMap<Peer, Connection>,
     began: Instant,
     local: SocketAddr,
 }
 
+/// A listener for connections of one transport.
 #[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
-    framer: Framer,
-    buffer: Vec<u8>,
-    waiting: Vec<u8>,
-    open: bool,
+struct Streams {
+    transport: Transport,
+    socket: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Listener {
@@ -52,10 +51,25 @@ impl Listener {
         let local = udp.local_addr()?;
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
+        let streams = vec![Streams { transport: Transport::Tcp, socket: tcp, tls: None }];
         // as much as the system gives
         let _less = rustix::net::sockopt::set_socket_recv_buffer_size(&udp, BUFFER);
         let _less = rustix::net::sockopt::set_socket_send_buffer_size(&udp, BUFFER);
-        Ok(Self { udp, tcp, connections: HashMap::new(), began: Instant::now(), local })
+        Ok(Self { udp, streams, connections: HashMap::new(), began: Instant::now(), local })
+    }
+
+    /// Listens for connections of a further transport too; where, as port 0 picks one.
+    pub fn add(
+        &mut self,
+        transport: Transport,
+        at: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<SocketAddr> {
+        let socket = TcpListener::bind(at)?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        self.streams.push(Streams { transport, socket, tls });
+        Ok(local)
     }
 
     /// Sockets at the same port. A free port of UDP may be in use over TCP.
@@ -91,7 +105,7 @@ impl Listener {
         while !stop.load(Ordering::Relaxed) {
             self.wait(server)?;
             self.datagrams(server);
-            self.accept();
+            self.accept(server);
             self.streams(server);
             let now = self.now();
             if server.deadline().is_some_and(|at| at <= now) {
@@ -108,10 +122,11 @@ impl Listener {
         let left =
             server.deadline().map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
         let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut events = vec![PollFd::new(&self.udp, PollFlags::IN), PollFd::new(&self.tcp, PollFlags::IN)];
+        let mut events = vec![PollFd::new(&self.udp, PollFlags::IN)];
+        events.extend(self.streams.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
         for one in self.connections.values() {
-            let out = if one.waiting.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            events.push(PollFd::from_borrowed_fd(one.stream.as_fd(), PollFlags::IN | out));
+            let out = if one.is_flushed() { PollFlags::empty() } else { PollFlags::OUT };
+            events.push(PollFd::new(one, PollFlags::IN | out));
         }
         match poll(&mut events, Some(&wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -129,7 +144,7 @@ impl Listener {
                     if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
                         continue;
                     }
-                    let out = server.receive(Peer::Udp(from), bytes, self.now());
+                    let out = server.receive(Peer::udp(from), bytes, self.now());
                     self.send(server, out);
                 }
                 // a refusal of an earlier datagram is told here too
@@ -139,11 +154,18 @@ impl Listener {
         }
     }
 
-    fn accept(&mut self) {
-        while let Ok((stream, peer)) = self.tcp.accept() {
-            if self.connections.len() < CONNECTIONS && stream.set_nonblocking(true).is_ok() {
+    fn accept(&mut self, server: &mut Server) {
+        for listener in &self.streams {
+            while let Ok((stream, address)) = listener.socket.accept() {
+                if self.connections.len() >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
                 let _as_it_is = stream.set_nodelay(true);
-                self.connections.insert(peer, Connection::new(stream));
+                let in_websocket = matches!(listener.transport, Transport::Ws | Transport::Wss);
+                if let Some(connection) = Connection::accepted(stream, listener.tls.as_ref(), in_websocket) {
+                    server.connected(listener.transport);
+                    self.connections.insert(Peer { transport: listener.transport, address }, connection);
+                }
             }
         }
     }
@@ -155,17 +177,22 @@ impl Listener {
             one.read(|message| came.push((*peer, message)));
         }
         for (peer, message) in came {
-            let out = server.receive(Peer::Tcp(peer), &message, self.now());
+            let out = server.receive(peer, &message, self.now());
             self.send(server, out);
         }
-        self.connections.retain(|_, one| one.open);
+        self.connections.retain(|peer, one| {
+            if !one.is_open() {
+                server.closed(*peer, one.fault());
+            }
+            one.is_open()
+        });
     }
 
     fn send(&mut self, server: &mut Server, out: Out) {
         for (peer, bytes) in out {
-            let sent = match peer {
-                Peer::Udp(to) => self.datagram(to, &bytes),
-                Peer::Tcp(to) => self.stream(to, &bytes),
+            let sent = match peer.transport {
+                Transport::Udp => self.datagram(peer.address, &bytes),
+                _ => self.stream(peer, &bytes),
             };
             if sent.is_err() {
                 server.send_failed();
@@ -183,21 +210,17 @@ impl Listener {
         }
     }
 
-    fn stream(&mut self, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        if !self.connections.get(&to).is_some_and(|one| one.open) {
+    fn stream(&mut self, to: Peer, bytes: &[u8]) -> io::Result<()> {
+        if !self.connections.get(&to).is_some_and(Connection::is_open) {
+            if to.transport.from_clients() {
+                return Err(ErrorKind::NotConnected.into());
+            }
             if self.connections.len() >= CONNECTIONS {
                 return Err(ErrorKind::OutOfMemory.into());
             }
-            self.connections.insert(to, Connection::new(connect(to)?));
+            self.connections.insert(to, Connection::new(connect(to.address)?));
         }
-        let Some(one) = self.connections.get_mut(&to) else { return Ok(()) };
-        if one.waiting.len() + bytes.len() > BACKLOG {
-            one.open = false;
-            return Err(ErrorKind::OutOfMemory.into());
-        }
-        one.waiting.extend_from_slice(bytes);
-        one.flush();
-        Ok(())
+        self.connections.get_mut(&to).map_or(Ok(()), |one| one.send(bytes))
     }
 }
 
@@ -213,55 +236,4 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::from(socket);
     let _as_it_is = stream.set_nodelay(true);
     Ok(stream)
-}
-
-impl Connection {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, framer: Framer::default(), buffer: Vec::new(), waiting: Vec::new(), open: true }
-    }
-
-    fn flush(&mut self) {
-        while self.open && !self.waiting.is_empty() {
-            match self.stream.write(&self.waiting) {
-                Ok(0) => self.open = false,
-                Ok(length) => drop(self.waiting.drain(..length)),
-                Err(error) if later(&error) => break,
-                Err(_) => self.open = false,
-            }
-        }
-    }
-
-    fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
-        let mut chunk = [0; 16_384];
-        while self.open {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => self.open = false,
-                Ok(length) => {
-                    self.buffer.extend_from_slice(&chunk[..length]);
-                    self.split(&mut message);
-                }
-                Err(error) if later(&error) => break,
-                Err(_) => self.open = false,
-            }
-        }
-    }
-
-    fn split(&mut self, message: &mut impl FnMut(Vec<u8>)) {
-        loop {
-            match self.framer.frame(&self.buffer) {
-                Ok(Some(length)) => message(self.buffer.drain(..length).collect()),
-                Ok(None) => break,
-                Err(_) => {
-                    // a stream without Content-Length cannot be read any further (RFC 3261 section 18.3)
-                    message(std::mem::take(&mut self.buffer));
-                    self.open = false;
-                    break;
-                }
-            }
-        }
-    }
-}
-
-fn later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }

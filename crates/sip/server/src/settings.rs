@@ -1,5 +1,6 @@
 //! Settings of the server: role, domain, users, times and faults.
 
+use crate::peer::Transport;
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -14,6 +15,26 @@ pub enum Role {
     Redirect,
     /// A user agent that answers every call.
     Uas,
+}
+
+/// TLS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Secure {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// File of the certificate and those of the CAs between (PEM).
+    #[serde(default)]
+    pub cert: Option<String>,
+    /// File of its key (PEM, without a passphrase). Default: the file of the certificate.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Make a certificate in place of `cert`.
+    #[serde(default)]
+    pub self_signed: bool,
+    /// File of CA certificates (PEM): clients show a certificate of one of them. Default: none is asked for.
+    #[serde(default)]
+    pub client_ca: Option<String>,
 }
 
 /// A user.
@@ -38,6 +59,15 @@ impl std::fmt::Debug for Account {
 pub struct Settings {
     /// Address and port, over UDP and TCP.
     pub listen: SocketAddr,
+    /// TLS, at a port of its own.
+    #[serde(default)]
+    pub tls: Option<Secure>,
+    /// Address and port of WebSocket.
+    #[serde(default)]
+    pub ws: Option<SocketAddr>,
+    /// Address and port of WebSocket over TLS, with the certificate of `tls`.
+    #[serde(default)]
+    pub wss: Option<SocketAddr>,
     /// Role.
     #[serde(default)]
     pub role: Role,
@@ -141,6 +171,9 @@ impl Settings {
     pub fn new(listen: SocketAddr, domain: &str) -> Self {
         Self {
             listen,
+            tls: None,
+            ws: None,
+            wss: None,
             role: Role::Proxy,
             domain: domain.to_owned(),
             users: Vec::new(),
@@ -162,11 +195,27 @@ impl Settings {
         }
     }
 
+    /// Where it listens, by transport.
+    pub fn addresses(&self) -> impl Iterator<Item = (Transport, SocketAddr)> {
+        let plain = [Transport::Udp, Transport::Tcp].map(|transport| (transport, self.listen));
+        let tls = self.tls.as_ref().map(|tls| (Transport::Tls, tls.listen));
+        let ws = self.ws.map(|at| (Transport::Ws, at));
+        plain.into_iter().chain(tls).chain(ws).chain(self.wss.map(|at| (Transport::Wss, at)))
+    }
+
+    /// Where it listens over this transport.
+    pub(crate) fn local(&self, transport: Transport) -> SocketAddr {
+        self.addresses().find(|(one, _)| *one == transport).map_or(self.listen, |(_, local)| local)
+    }
+
     /// Whether they make sense.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |key, what: &str| Err(SettingsError { key, what: what.to_owned() });
-        if self.listen.ip().is_unspecified() {
+        if self.addresses().any(|(_, local)| local.ip().is_unspecified()) {
             return wrong("listen", "needs an address, which goes into Via and Record-Route");
+        }
+        if self.wss.is_some() && self.tls.is_none() {
+            return wrong("wss", "needs the certificate of tls");
         }
         for (key, share) in [("error_share", self.error_share), ("drop_share", self.drop_share)] {
             if !(0.0..=1.0).contains(&share) {

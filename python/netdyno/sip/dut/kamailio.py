@@ -45,6 +45,8 @@ class Options(Settings):
     """Port that it listens on, by UDP and TCP."""
     tls: bool = False
     """Whether it listens for TLS too, on the port above, with a certificate of its own making."""
+    websocket: bool = False
+    """Whether it serves WebSocket too: on `port` beside TCP, and with `tls` on the port of TLS."""
     role: Literal["proxy", "stateless-proxy", "redirect"] = "proxy"
     """What it does with a call: pass it on, with or without state, or redirect it. It is a registrar too."""
     record_route: bool = True
@@ -172,6 +174,8 @@ class Kamailio(Server):
             loads.append("auth_db")
         if o.media_relay:
             loads.append("rtpengine")
+        if o.websocket:
+            loads += ["xhttp", "websocket", "nathelper"]
         if o.tls:
             listens.append(f"tls:{address}:{self._tls_port}")
             loads.insert(0, "tls")
@@ -215,7 +219,13 @@ class Kamailio(Server):
         host = url_host(self.place.address)
         server = f"{host}:{self.options.port}"
         found = {"sip": f"sip://{server}", "sip+tcp": f"sip+tcp://{server}"}
-        return found | ({"sips": f"sips://{host}:{self._tls_port}"} if self.options.tls else {})
+        if self.options.websocket:
+            found["sip+ws"] = f"sip+ws://{server}"
+        if self.options.tls:
+            found["sips"] = f"sips://{host}:{self._tls_port}"
+        if self.options.tls and self.options.websocket:
+            found["sip+wss"] = f"sip+wss://{host}:{self._tls_port}"
+        return found
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
         found = [(socket.SOCK_DGRAM, self.options.port), (socket.SOCK_STREAM, self.options.port)]

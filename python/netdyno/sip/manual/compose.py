@@ -50,7 +50,9 @@ def request(draft: Draft, transport: str, local: str) -> SipMessage:
             "ND-104-04", f"{draft.method!r} is no method", at="--method", fix="Like OPTIONS or INVITE"
         )
     user = draft.sender.partition(":")[2].partition("@")[0] or "netdyno"
-    parameter = "" if transport == "udp" else f";transport={transport}"
+    # of WebSocket over TLS too (RFC 7118 section 5.2.2)
+    name = "ws" if transport == "wss" else transport
+    parameter = "" if transport == "udp" else f";transport={name}"
     fields = [
         ("Via", via(transport, local, branch())),
         ("Max-Forwards", "70"),
@@ -93,7 +95,7 @@ def _given(made: SipMessage, headers: Sequence[tuple[str, str]]) -> None:
 
 def session(local: str) -> bytes:
     """A session description: audio that is neither sent nor wanted (RFC 4566)."""
-    host = local.rpartition(":")[0].strip("[]")
+    host = "0.0.0.0" if local.endswith(".invalid") else local.rpartition(":")[0].strip("[]")
     kind = "IP6" if ":" in host else "IP4"
     lines = [
         "v=0", f"o=- 1 1 IN {kind} {host}", "s=-", f"c=IN {kind} {host}", "t=0 0", "m=audio 9 RTP/AVP 0 8",

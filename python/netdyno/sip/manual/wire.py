@@ -1,19 +1,27 @@
-"""The connection to a SIP server: UDP, TCP or TLS, one message at a time, with a deadline."""
+"""The connection to a SIP server: UDP, TCP, TLS or WebSocket, one message at a time, with a deadline."""
 
 from __future__ import annotations
 
+import secrets
 import socket
 import ssl
 import time
 from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from netdyno.errors import Error
 from netdyno.sip.ladder.framing import START, Framer
-from netdyno.sip.uri import Server
+from netdyno.sip.uri import SECURE, Server
 
 DATAGRAM = 65_535
-PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061}
+PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061, "ws": 80, "wss": 443}
+WORDS = 120
+"""Characters of the server's words that are shown."""
 
 
 class Wire:
@@ -44,7 +52,7 @@ class Wire:
             if source:
                 self.socket.bind((source, 0))
             self.socket.connect(address)
-            if server.transport == "tls":
+            if server.transport in SECURE:
                 self.socket = _context(ca, insecure).wrap_socket(self.socket, server_hostname=self.host)
         except ssl.SSLError as e:
             self.socket.close()
@@ -54,11 +62,16 @@ class Wire:
             self.socket.close()
             what = f"the server cannot be reached over {server.transport}: {e.strerror or e}"
             raise Error("ND-91-31", what, at=at, fix="Check address, port and transport") from e
+        self._stack = ExitStack()
+        self._websocket: ClientConnection | None = None
+        if server.transport in ("ws", "wss"):
+            self._websocket = _websocket(self.socket, server, at, timeout, self._stack)
+        self._name = f"{secrets.token_hex(6)}.invalid"
 
     @property
     def local(self) -> str:
-        """Our address and port, as in URIs."""
-        return _party(self.socket.getsockname())
+        """Our address and port, as in URIs; over WebSocket a name without address (RFC 7118 section 5.2)."""
+        return self._name if self._websocket else _party(self.socket.getsockname())
 
     @property
     def remote(self) -> str:
@@ -72,6 +85,13 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         """One message."""
+        if self._websocket:
+            try:
+                # RFC 7118 section 5.1: text where it is UTF-8
+                self._websocket.send(data.decode() if _is_text(data) else data)
+            except ConnectionClosed as e:
+                raise ConnectionError(_closed(e)) from e
+            return
         self.socket.settimeout(5.0)
         try:
             self.socket.sendall(data)
@@ -85,6 +105,8 @@ class Wire:
             left = until - time.monotonic()
             if left <= 0:
                 return None
+            if self._websocket:
+                return self._message(self._websocket, left)
             self.socket.settimeout(left)
             try:
                 data = self.socket.recv(DATAGRAM)
@@ -103,9 +125,72 @@ class Wire:
                 self._ready.append(data)
         return self._ready.popleft()
 
+    def _message(self, websocket: ClientConnection, left: float) -> bytes | None:
+        try:
+            data = websocket.recv(left)
+        except TimeoutError:
+            return None
+        except ConnectionClosed as e:
+            raise ConnectionError(_closed(e)) from e
+        message = data.encode() if isinstance(data, str) else bytes(data)
+        if message.strip() and not START.match(message):
+            raise ConnectionError(f"the server sent what is no SIP: {message[:WORDS]!r}")
+        return message
+
     def close(self) -> None:
         """No more."""
+        self._stack.close()
         self.socket.close()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _closed(e: ConnectionClosed) -> str:
+    frame = e.rcvd
+    if frame is None:
+        return "the server closed the connection"
+    words = f": {frame.reason}" if frame.reason else ""
+    return f"the server closed the WebSocket connection with code {frame.code}{words}"
+
+
+def _websocket(
+    connection: socket.socket, server: Server, at: str, timeout: float, stack: ExitStack
+) -> ClientConnection:
+    """The WebSocket connection on one that is up; closed with `stack`."""
+    port = f":{server.port}" if server.port else ""
+    # TLS, where there is any, is up already
+    url = f"ws://{server.host}{port}{server.path or '/'}"
+    connection.settimeout(None)
+    try:
+        opened = connect(
+            url,
+            sock=connection,
+            subprotocols=[Subprotocol("sip")],
+            compression=None,
+            proxy=None,
+            open_timeout=timeout,
+            close_timeout=1.0,
+        )
+        made: ClientConnection = stack.enter_context(opened)
+    except (InvalidHandshake, TimeoutError, OSError, EOFError) as e:
+        connection.close()
+        words = str(e) or "no answer in time"
+        if isinstance(e, InvalidStatus):
+            body = " ".join((e.response.body or b"").decode(errors="replace").split())
+            words = f"{e.response.status_code} {e.response.reason_phrase} {body}".strip()[:WORDS]
+        fix = "Check the path, like wss://HOST:8089/ws"
+        raise Error("ND-91-31", f"the WebSocket handshake failed: {words}", at=at, fix=fix) from e
+    if made.subprotocol != "sip":
+        stack.close()
+        what = "the server chose no subprotocol, and sip was offered"
+        raise Error("ND-91-31", what, at=at, fix="Check the path, like wss://HOST:8089/ws")
+    return made
 
 
 def _party(address: tuple[object, ...]) -> str:

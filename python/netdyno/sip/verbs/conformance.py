@@ -109,9 +109,10 @@ def _target(
     if uri is None:
         raise Error("ND-104-26", "no server is named", at="URI", fix="Name it like sip:alice@192.0.2.1:5060")
     server = parse(uri)
-    if server.transport == "tls":
+    if server.transport not in ("udp", "tcp"):
         fix = "Name the server by sip:, with ;transport=tcp or without"
-        raise Error("ND-104-26", "conformance is tested over UDP and TCP, not TLS", at="URI", fix=fix)
+        what = f"conformance is tested over UDP and TCP, not {server.transport.upper()}"
+        raise Error("ND-104-26", what, at="URI", fix=fix)
     name = user or server.user
     if name is None:
         fix = "Write sip:USER@HOST, or give --user"

@@ -46,9 +46,10 @@ def conform(options: profile.Options, given: Mapping[str, Any], kind: str) -> No
 
 def _target(options: profile.Options, given: Mapping[str, Any]) -> suite.Target:
     server = options.server
-    if server.transport == "tls":
+    if server.transport not in ("udp", "tcp"):
         fix = "Leave --conformance out, or name the server by sip:"
-        raise Error("ND-104-26", "conformance is tested over UDP and TCP, not TLS", at="URI", fix=fix)
+        what = f"conformance is tested over UDP and TCP, not {server.transport.upper()}"
+        raise Error("ND-104-26", what, at="URI", fix=fix)
     template = options.user or "user{device}"
     user, other = (template.replace("{device}", number) for number in "01")
     if "{" in user or options.auth_user is not None:

@@ -111,7 +111,7 @@ Headers = Annotated[
 Transport = Annotated[
     str | None,
     typer.Option(
-        help="udp, tcp or tls; default: as the URI says, else udp.",
+        help="udp, tcp, tls, ws or wss; default: as the URI says, else udp.",
         metavar="NAME",
         parser=values.one_of("--transport", *uri.TRANSPORTS),
         rich_help_panel=NETWORK,

@@ -18,13 +18,17 @@ from netdyno.sip.manual import sending
 from netdyno.sip.manual.exchange import Account
 from netdyno.sip.manual.sending import BODY, PREVIEWED, SipRequest, Times, account_name, as_written
 from netdyno.sip.manual.wire import Wire
+from netdyno.sip.uri import TRANSPORTS
 
 ANSWER = "like 200, 2xx or 404"
 
 
 def send(
     server: Annotated[
-        str, typer.Argument(metavar="URI", help="sip:[USER@]HOST[:PORT][;transport=tcp], or sips:.")
+        str,
+        typer.Argument(
+            metavar="URI", help="sip:[USER@]HOST[:PORT][;transport=tcp], sips:, or ws://HOST/PATH."
+        ),
     ],
     method: Annotated[str, typer.Option(help="Method, like OPTIONS or INVITE.", metavar="NAME")] = "OPTIONS",
     uri: Annotated[
@@ -88,9 +92,9 @@ def send(
     transport: Annotated[
         str | None,
         typer.Option(
-            help="udp, tcp or tls. Default: as the URI says, else udp.",
+            help="udp, tcp, tls, ws or wss. Default: as the URI says, else udp.",
             metavar="NAME",
-            parser=values.one_of("--transport", "udp", "tcp", "tls"),
+            parser=values.one_of("--transport", *TRANSPORTS),
         ),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Address to send from.", metavar="ADDRESS")] = None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry
 
-from netdyno import units
+from netdyno import files, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.core import secret
@@ -16,6 +17,8 @@ from netdyno.export import prometheus
 from netdyno.sip.metrics import ServerMetrics
 from netdyno.sip.server import SipServer
 
+TLS, WEBSOCKET = "TLS", "WebSocket"
+NAMES = {"tls": "TLS", "ws": "WebSocket", "wss": "WebSocket over TLS"}
 FAULTS = "A purpose of `netdyno sip conformance`, like P04, whose rule it breaks."
 
 
@@ -31,6 +34,58 @@ def serve(
     listen: Annotated[
         str, typer.Option(help="Address and port, over UDP and TCP.", metavar="ADDRESS:PORT")
     ] = "127.0.0.1:5060",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(help="Serve TLS with this certificate (PEM).", metavar="FILE", rich_help_panel=TLS),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Its key (PEM). Default: in the file of the certificate.",
+            metavar="FILE",
+            rich_help_panel=TLS,
+        ),
+    ] = None,
+    tls_self_signed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Serve TLS with a certificate made for the address, written to this file for clients to trust.",
+            metavar="FILE",
+            rich_help_panel=TLS,
+        ),
+    ] = None,
+    tls_listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Address and port of TLS. Default: the port above that of --listen.",
+            metavar="ADDRESS:PORT",
+            rich_help_panel=TLS,
+        ),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Clients must show a certificate of these authorities (PEM). Default: none is asked for.",
+            metavar="FILE",
+            rich_help_panel=TLS,
+        ),
+    ] = None,
+    ws_listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve WebSocket at this address and port. Default: none.",
+            metavar="ADDRESS:PORT",
+            rich_help_panel=WEBSOCKET,
+        ),
+    ] = None,
+    wss_listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve WebSocket over TLS, with the certificate of --tls-cert. Default: none.",
+            metavar="ADDRESS:PORT",
+            rich_help_panel=WEBSOCKET,
+        ),
+    ] = None,
     domain: Annotated[
         str | None, typer.Option(help="Domain of the users; default: the address.", metavar="NAME")
     ] = None,
@@ -110,9 +165,13 @@ def serve(
         netdyno sip serve proxy --domain example.net --password env:SIP_PASSWORD
         netdyno sip serve uas --listen 192.0.2.1:5060 --ring 1s --errors 1%
         netdyno sip serve redirect --fault D01 --duration 60s --json
+        netdyno sip serve proxy --tls-cert server.pem --tls-key server.key
     """
     settings: dict[str, Any] = {
         "listen": listen,
+        "tls": _tls(listen, tls_cert, tls_key, tls_self_signed, tls_listen, tls_client_ca),
+        "ws": ws_listen,
+        "wss": wss_listen,
         "role": role,
         "domain": domain or listen.rpartition(":")[0].strip("[]"),
         "users": [_user(one) for one in user or ()],
@@ -129,6 +188,8 @@ def serve(
         "nonce_lifetime_ms": round(units.seconds(nonce_lifetime) * 1000),
         "t1_ms": round(units.seconds(t1) * 1000),
     }
+    if tls_self_signed:
+        files.check_place(tls_self_signed)
     exported = ServerMetrics()
     if metrics:
         registry = CollectorRegistry()
@@ -136,7 +197,11 @@ def serve(
         prometheus.serve(metrics, registry)
     server = SipServer(settings, exported.update)
     with server:
-        console.note(f"{role} on {server.address}, UDP and TCP, domain {settings['domain']}")
+        if tls_self_signed:
+            files.write(tls_self_signed, server.certificate, shared=True)
+        further = [(where, name) for name, where in server.addresses.items() if name != "address"]
+        also = "".join(f"; {where}, {NAMES[name]}" for where, name in further)
+        console.note(f"{role} on {server.address}, UDP and TCP{also}; domain {settings['domain']}")
         server.serve(units.seconds(duration) if duration else None)
     counters = dict(server.counters)
     if as_json:
@@ -144,6 +209,30 @@ def serve(
     else:
         console.table(["counter", "value"], list(_rows(counters)), right=["value"])
     raise typer.Exit(PASS)
+
+
+def _tls(
+    listen: str,
+    cert: Path | None,
+    key: Path | None,
+    self_signed: Path | None,
+    at: str | None,
+    client_ca: Path | None,
+) -> dict[str, Any] | None:
+    """TLS as the server has it; none without a certificate."""
+    if cert is None and self_signed is None:
+        for option, value in (("--tls-key", key), ("--tls-listen", at), ("--tls-client-ca", client_ca)):
+            if value is not None:
+                fix = "Add --tls-cert FILE, or --tls-self-signed FILE"
+                raise Error("ND-104-07", "there is no certificate", at=option, fix=fix)
+        return None
+    host, _, port = listen.rpartition(":")
+    above = int(port) + 1 if port.isdigit() and int(port) else 0
+    if above > 65535 and at is None:
+        raise Error("ND-104-07", f"no port is above {port}", at="--listen", fix="Add --tls-listen")
+    named = {"cert": cert, "key": key, "client_ca": client_ca}
+    given: dict[str, Any] = {name: str(path.absolute()) for name, path in named.items() if path}
+    return {"listen": at or f"{host}:{above}", "self_signed": self_signed is not None, **given}
 
 
 def _user(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import { failure, name, say, titled } from "./parts.js";
 /** @type {Field[]} */
 const FIRST = [
   { key: "method", flag: "--method", help: { t: "Method" }, empty: "OPTIONS" },
-  { key: "transport", flag: "--transport", help: { t: "Transport; default: as the URI says, else UDP" }, choices: ["udp", "tcp", "tls"] },
+  { key: "transport", flag: "--transport", help: { t: "Transport; default: as the URI says, else UDP" }, choices: ["udp", "tcp", "tls", "ws", "wss"] },
   { key: "from", flag: "--from", help: { t: "URI of From" }, empty: "sip:alice@example.net" },
   { key: "to", flag: "--to", help: { t: "URI of To; default: the Request-URI" } },
 ];
@@ -156,7 +156,7 @@ export function open(root, page) {
         <form class="form" @submit=${send}>
           <div class="field"><label for="sip-server">${tr({ t: "Server" })}</label>
             <input id="sip-server" name="server" required autocomplete="off" spellcheck="false" placeholder="sip:bob@192.0.2.1:5060" .defaultValue=${typed.server ?? ""} aria-describedby="sip-server-help">
-            <p class="help" id="sip-server-help">${tr({ t: "sip:[USER@]HOST[:PORT][;transport=tcp], or sips:. Only test systems that you are allowed to test." })}</p></div>
+            <p class="help" id="sip-server-help">${tr({ t: "sip:[USER@]HOST[:PORT][;transport=tcp], sips:, or ws://HOST/PATH. Only test systems that you are allowed to test." })}</p></div>
           <div class="row">${FIRST.map(field)}</div>
           ${area("headers", "--header", { t: "Header fields, one a line: added, or in place of ours; an empty value removes one" }, "Subject: test")}
           ${area("body", "--body", { t: "Body" }, "")}

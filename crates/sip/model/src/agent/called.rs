@@ -15,7 +15,7 @@ impl Config {
         // what it renders depends on the number alone
         let (values, mut rng) = (Values { device, seq: 0, now: Time::ZERO }, SmallRng::seed_from_u64(0));
         let mut address = Vec::with_capacity(48);
-        address.extend_from_slice(if self.scheme.tls { b"sips:" } else { b"sip:" });
+        address.extend_from_slice(if self.is_secure() { b"sips:" } else { b"sip:" });
         self.user.render(values, &mut rng, &mut address);
         address.push(b'@');
         self.domain.render(values, &mut rng, &mut address);

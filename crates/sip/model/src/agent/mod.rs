@@ -16,6 +16,7 @@ mod tests;
 mod timers;
 mod unacknowledged;
 mod wanted;
+mod websocket;
 
 use crate::auth::Auth;
 use crate::callees::CALLED_EARLY;
@@ -121,6 +122,7 @@ pub(crate) struct UserAgent {
     forks: Vec<Fork>,
     auth: Option<Box<Auth>>,
     local: SocketAddr,
+    websocket: Option<Box<::websocket::Socket>>,
     /// Address of the media socket for RTP, the audio of the present call, what its INVITE offers, and the source of the peer
     /// in the call before.
     media_address: Option<SocketAddr>,
@@ -170,6 +172,7 @@ impl UserAgent {
             forks: Vec::new(),
             auth: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            websocket: None,
             media_address: None,
             media: None,
             offered: None,
@@ -273,8 +276,11 @@ impl UserAgent {
     }
 
     /// Send a message.
-    fn say(&self, cx: &mut Cx<'_>, bytes: &[u8]) {
-        if self.config.reliable {
+    fn say(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
+        if let Some(websocket) = &mut self.websocket {
+            websocket.send(bytes);
+            websocket.take(&mut cx.out.bytes);
+        } else if self.config.reliable {
             cx.out.bytes.extend_from_slice(bytes);
         } else {
             cx.out.push_datagram(bytes);
@@ -465,12 +471,13 @@ impl Model for UserAgent {
         self.heard = false;
         self.kept = cx.local.is_some();
         match cx.local {
-            Some(local) => {
+            Some(local) if self.is_carried() => {
                 self.local = local;
                 self.stage = Stage::Running;
                 self.advance(cx);
             }
-            None => {
+            _ => {
+                self.websocket = None;
                 self.stage = Stage::Connecting;
                 cx.connect();
             }
@@ -480,18 +487,17 @@ impl Model for UserAgent {
     fn connected(&mut self, cx: &mut Cx<'_>) {
         self.local = cx.local.unwrap_or(self.local);
         self.media_address = cx.media.or(self.media_address);
-        match self.stage {
-            Stage::Connecting => self.stage = Stage::Running,
-            Stage::Reconnecting => {
-                self.stage = Stage::Running;
-                self.send_again(cx);
-            }
-            _ => return,
+        if self.config.websocket.is_some() {
+            return self.shake(cx);
         }
-        self.advance(cx);
+        self.up(cx);
     }
 
     fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        if self.config.websocket.is_some() {
+            self.websocket_received(cx, bytes);
+            return bytes.len();
+        }
         if matches!(self.stage, Stage::Connecting | Stage::Reconnecting) {
             return bytes.len();
         }
@@ -506,6 +512,9 @@ impl Model for UserAgent {
 
     fn timer(&mut self, cx: &mut Cx<'_>) {
         self.armed = Time::NEVER;
+        if self.is_shaking() {
+            return self.unshaken(cx);
+        }
         if !matches!(self.stage, Stage::Running | Stage::Stopping) {
             return;
         }
@@ -523,6 +532,7 @@ impl Model for UserAgent {
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+        self.websocket_closed(cx, why);
         match self.stage {
             Stage::Idle => {}
             // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
@@ -554,6 +564,9 @@ impl Model for UserAgent {
     }
 
     fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        if self.is_shaking() {
+            cx.never_answered(cx.now, "no answer to the WebSocket handshake by the end of the drain");
+        }
         self.forget(cx, "no final response by the end of the drain");
         self.leave();
     }

@@ -58,7 +58,25 @@ impl UserAgent {
     }
 
     fn scheme(&self) -> &'static [u8] {
-        if self.config.scheme.tls { b"sips:" } else { b"sip:" }
+        if self.config.is_secure() { b"sips:" } else { b"sip:" }
+    }
+
+    /// Append our host and port in Via and Contact.
+    fn host(&self, cx: &Cx<'_>, out: &mut Vec<u8>) {
+        match self.config.websocket {
+            Some(_) => message::invalid_host(cx.device, self.config.run, out),
+            None => message::address(self.local, out),
+        }
+    }
+
+    fn contact(&self, cx: &Cx<'_>, registers: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Contact: ");
+        contact(cx.device, via_transport(self.config.scheme), |out| self.host(cx, out), out);
+        if registers && self.config.websocket.is_some() {
+            message::instance(cx.device, self.config.run, out);
+            out.extend_from_slice(b"\r\nSupported: path, outbound");
+        }
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Append our tag: of this device, in this flow.
@@ -274,9 +292,7 @@ impl UserAgent {
         sequence(numbers.cseq, method, &mut out);
         let reachable = !matches!(method, Method::Bye | Method::Cancel | Method::Ack | Method::Message);
         if reachable {
-            out.extend_from_slice(b"Contact: ");
-            contact(cx.device, self.local, via_transport(config.scheme), &mut out);
-            out.extend_from_slice(b"\r\n");
+            self.contact(cx, registers, &mut out);
         }
         if matches!(method, Method::Register | Method::Subscribe | Method::Publish) {
             message::number("Expires", request.expires.unwrap_or(config.expires), &mut out);
@@ -391,7 +407,7 @@ impl UserAgent {
         out.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
         out.extend_from_slice(via_transport(self.config.scheme).as_bytes());
         out.push(b' ');
-        message::address(self.local, out);
+        self.host(cx, out);
         out.extend_from_slice(b";branch=");
         message::branch(cx.device, branch, self.config.run, out);
         out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
@@ -467,9 +483,7 @@ impl UserAgent {
         let reachable =
             to_invite && status < 300 || matches!(server.method, Method::Subscribe | Method::Refer);
         if reachable && status > 100 {
-            out.extend_from_slice(b"Contact: ");
-            contact(cx.device, self.local, via_transport(config.scheme), &mut out);
-            out.extend_from_slice(b"\r\n");
+            self.contact(cx, false, &mut out);
         }
         if (200..300).contains(&status) {
             out.extend_from_slice(&server.bindings);

@@ -6,6 +6,7 @@ mod forks;
 mod hold;
 mod reliable;
 mod steps;
+mod websocket;
 
 use super::UserAgent;
 use crate::scenario::{Preset, Scenario, Step};

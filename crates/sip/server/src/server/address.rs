@@ -1,6 +1,6 @@
 //! Addresses of messages: where responses go, where requests are for, and keys of transactions.
 
-use super::Peer;
+use super::{Peer, Transport};
 use sip_core::message::header::NameAddr;
 use sip_core::message::{Message, Name, StartLine, header::Via};
 use sip_core::uri::SipUri;
@@ -34,7 +34,7 @@ pub(super) fn branch() -> String {
 /// The request with the address that it came from (RFC 3261 section 18.2.1, RFC 3581 section 4), and where its responses go.
 pub(super) fn returned(request: &Message, from: Peer) -> Option<(Message, Peer)> {
     let mut via = request.top_via().ok()?;
-    let source = from.address();
+    let source = from.address;
     let rport = via.rport().is_some();
     let ip = source.ip().to_string();
     if rport {
@@ -49,11 +49,10 @@ pub(super) fn returned(request: &Message, from: Peer) -> Option<(Message, Peer)>
     // further Vias of the same field stay behind the first
     let rest = first.value.get(first_length(&first.value)..).unwrap_or_default().to_owned();
     first.value = format!("{via}{rest}");
-    let to = match from {
-        Peer::Tcp(_) => from,
-        Peer::Udp(_) if rport => from,
+    let to = match from.transport {
         // section 18.2.2
-        Peer::Udp(_) => Peer::Udp(SocketAddr::new(source.ip(), via.port.unwrap_or(5060))),
+        Transport::Udp if !rport => Peer::udp(SocketAddr::new(source.ip(), via.port.unwrap_or(5060))),
+        _ => from,
     };
     Some((marked, to))
 }
@@ -93,12 +92,15 @@ pub(super) fn socket(uri: &SipUri) -> Option<SocketAddr> {
     host.parse().ok().map(|ip| SocketAddr::new(ip, port))
 }
 
-/// Where a request to a URI goes: an address; a name is not looked up.
+/// Where a request to a URI goes that no client's connection is known of: an address over UDP or TCP; a name is not looked up.
 pub(super) fn destination(uri: &Uri) -> Option<Peer> {
     let sip = uri.sip().filter(|sip| !sip.secure)?;
-    let tcp = sip.param("transport").flatten().is_some_and(|name| name.eq_ignore_ascii_case("tcp"));
     let address = socket(sip)?;
-    Some(if tcp { Peer::Tcp(address) } else { Peer::Udp(address) })
+    match sip.param("transport").flatten().map(str::to_ascii_lowercase).as_deref() {
+        None | Some("udp") => Some(Peer::udp(address)),
+        Some("tcp") => Some(Peer::tcp(address)),
+        Some(_) => None,
+    }
 }
 
 /// The first Route.

@@ -60,7 +60,7 @@ impl Machine {
 
 impl Server {
     pub(super) fn begin(&mut self, key: Key, request: Message, from: Peer, to: Peer) {
-        let reliable = from.reliable();
+        let reliable = from.transport.reliable();
         let machine = if request.method() == Some(&Method::Invite) {
             let mut timers = self.timers;
             if self.breaks("P02") {

@@ -2,6 +2,7 @@
 
 mod address;
 mod auth;
+mod flows;
 mod incoming;
 mod location;
 mod outgoing;
@@ -13,7 +14,9 @@ mod tests;
 mod uas;
 
 use crate::counters::Counters;
+use crate::peer::{Broken, Peer, Transport};
 use crate::settings::{Role, Settings};
+use flows::Flows;
 use incoming::Incoming;
 use location::Location;
 use outgoing::Outgoing;
@@ -22,40 +25,16 @@ use rand::{Rng, SeedableRng};
 use sip_core::digest::Nonces;
 use sip_core::message::{Message, Name, StartLine};
 use sip_core::transaction::{MS, Timers};
+use sip_core::uri::SipUri;
 use sip_core::{Method, Uri};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 /// Most transactions at a time, on each side; more requests are answered with 503.
 const TRANSACTIONS: usize = 500_000;
 /// Used nonces that are remembered.
 const NONCES: usize = 200_000;
-
-/// Where a message came from, or goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// A datagram's address.
-    Udp(SocketAddr),
-    /// A connection to or from this address.
-    Tcp(SocketAddr),
-}
-
-impl Peer {
-    fn address(self) -> SocketAddr {
-        match self {
-            Self::Udp(address) | Self::Tcp(address) => address,
-        }
-    }
-
-    fn reliable(self) -> bool {
-        matches!(self, Self::Tcp(_))
-    }
-
-    fn transport(self) -> &'static str {
-        if self.reliable() { "TCP" } else { "UDP" }
-    }
-}
 
 /// Messages to send.
 pub type Out = Vec<(Peer, Vec<u8>)>;
@@ -83,6 +62,7 @@ pub struct Server {
     timers: Timers,
     counters: Counters,
     location: Location,
+    flows: Flows,
     nonces: Nonces,
     incoming: HashMap<Key, Incoming>,
     outgoing: HashMap<String, Outgoing>,
@@ -102,6 +82,7 @@ impl Server {
             timers,
             counters: Counters::default(),
             location: Location::new(settings.max_bindings),
+            flows: Flows::default(),
             nonces: Nonces::new(address::secret(), settings.nonce_lifetime_ms, NONCES),
             incoming: HashMap::new(),
             outgoing: HashMap::new(),
@@ -124,6 +105,21 @@ impl Server {
     /// A message could not be sent.
     pub fn send_failed(&mut self) {
         self.counters.send_errors += 1;
+    }
+
+    /// A client connected.
+    pub fn connected(&mut self, transport: Transport) {
+        self.counters.connected(transport.name());
+    }
+
+    /// A connection is gone. `why`: what was wrong with it.
+    pub fn closed(&mut self, peer: Peer, why: Option<&Broken>) {
+        self.flows.closed(peer);
+        match why {
+            Some(Broken::Tls(why)) => self.counters.tls_failed(why),
+            Some(Broken::WebSocket(why)) => self.counters.websocket_failed(why),
+            None => {}
+        }
     }
 
     /// When [`Self::on_timer`] is to be called.
@@ -178,6 +174,7 @@ impl Server {
                 return self.unreadable(from, bytes);
             }
         };
+        self.flows.learn(from, &message);
         match &message.start {
             StartLine::Request { .. } => self.request(from, message),
             StartLine::Response { code, .. } => {
@@ -261,26 +258,45 @@ impl Server {
         }
     }
 
-    /// Whether a host is ours: the domain, or the address that we listen on.
+    /// Whether an address of record is ours: of the domain, or at the address that we listen on.
     fn is_domain(&self, uri: &Uri) -> bool {
-        uri.sip().is_some_and(|sip| {
-            sip.host.eq_ignore_ascii_case(&self.settings.domain)
-                || sip.user.is_some() && address::socket(sip) == Some(self.settings.listen)
-        })
+        uri.sip().is_some_and(|sip| self.has_domain(sip) || sip.user.is_some() && self.listens_on(sip))
     }
 
     /// Whether a URI stands for this server itself.
     fn is_ours(&self, uri: &Uri) -> bool {
-        uri.sip().is_some_and(|sip| {
-            address::socket(sip) == Some(self.settings.listen)
-                || sip.user.is_none() && sip.host.eq_ignore_ascii_case(&self.settings.domain)
-        })
+        uri.sip().is_some_and(|sip| self.listens_on(sip) || sip.user.is_none() && self.has_domain(sip))
+    }
+
+    /// Whether the host is the domain. Where that is an address, another port there is somebody else's.
+    fn has_domain(&self, uri: &SipUri) -> bool {
+        let Settings { domain, .. } = &self.settings;
+        let other = || uri.port.is_some() && is_address(domain) && !self.listens_on(uri);
+        uri.host.eq_ignore_ascii_case(domain) && !other()
+    }
+
+    /// Whether a URI has an address and port that we listen on.
+    fn listens_on(&self, uri: &SipUri) -> bool {
+        address::socket(uri).is_some_and(|at| self.settings.addresses().any(|(_, local)| local == at))
+    }
+
+    /// Our own URI for messages over `transport`; `secure`: a sips URI, where the request has one (RFC 3261 section 12.1.1).
+    fn own_uri(&self, transport: Transport, secure: bool) -> String {
+        let local = self.settings.local(transport);
+        match transport {
+            Transport::Tls if secure => format!("sips:{local}"),
+            _ => format!("sip:{local}{}", transport.parameter()),
+        }
     }
 
     fn is_known(&self, user: &str) -> bool {
         let open = self.settings.users.is_empty() || self.settings.password.is_some();
         open || self.settings.users.iter().any(|one| one.name == user)
     }
+}
+
+fn is_address(host: &str) -> bool {
+    host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok()
 }
 
 /// User part of a URI.

@@ -74,11 +74,12 @@ impl Server {
     pub(super) fn add_via(&self, message: &mut Message, next: Peer, branch: &str) {
         let known = message.top_via().ok().and_then(|via| via.branch().map(str::to_owned));
         let branch = if branch.is_empty() { known.unwrap_or_default() } else { branch.to_owned() };
-        let host = match self.settings.listen.ip() {
+        let local = self.settings.local(next.transport);
+        let host = match local.ip() {
             std::net::IpAddr::V4(ip) => ip.to_string(),
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let via = Via::new(next.transport(), &host, Some(self.settings.listen.port()), &branch);
+        let via = Via::new(next.transport.name(), &host, Some(local.port()), &branch);
         message.push_front(Name::Via, via);
     }
 
@@ -97,7 +98,7 @@ impl Server {
     }
 
     fn start(&mut self, branch: String, request: Message, to: Peer, parent: Option<Key>) {
-        let reliable = to.reliable();
+        let reliable = to.transport.reliable();
         let machine = if request.method() == Some(&Method::Invite) {
             Machine::Invite(InviteClient::new(&self.timers, reliable, self.now).0)
         } else {

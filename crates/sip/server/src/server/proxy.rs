@@ -1,7 +1,7 @@
 //! Proxy: requests validated, routed and sent on (RFC 3261 sections 16.3 to 16.6).
 
 use super::auth::Realm;
-use super::{Key, Peer, Server, address};
+use super::{Key, Peer, Server, Transport, address};
 use sip_core::message::header::{NameAddr, parse};
 use sip_core::message::{Message, Name, StartLine};
 use sip_core::{Method, Uri};
@@ -71,9 +71,9 @@ impl Server {
         if strict && let Some(last) = routes.pop() {
             address::set_uri(message, &last.uri.to_string());
         }
-        if routes.first().is_some_and(|route| self.is_ours(&route.uri)) {
-            routes.remove(0);
-        }
+        // two where we changed the transport (RFC 5658 section 4)
+        let ours = routes.iter().take(2).take_while(|route| self.is_ours(&route.uri)).count();
+        routes.drain(..ours);
         address::set_routes(message, &routes);
         true
     }
@@ -86,7 +86,7 @@ impl Server {
             return self.contacts(&uri).into_iter().map(|(text, _)| text).collect();
         }
         let next = route.map_or_else(|| uri.clone(), |route| route.uri);
-        let reachable = address::destination(&next).is_some();
+        let reachable = self.destination(&next).is_some();
         let StartLine::Request { uri: written, .. } = &message.start else { return Vec::new() };
         if reachable { vec![written.clone()] } else { Vec::new() }
     }
@@ -107,17 +107,20 @@ impl Server {
         }
         let route = address::route(&message);
         let next = match &route {
-            Some(route) if !(self.breaks("P09") && self.is_ours(&route.uri)) => {
-                address::destination(&route.uri)
-            }
-            _ => Uri::parse(target).and_then(|uri| address::destination(&uri)),
+            Some(route) if !(self.breaks("P09") && self.is_ours(&route.uri)) => self.destination(&route.uri),
+            _ => Uri::parse(target).and_then(|uri| self.destination(&uri)),
         };
         let Some(next) = next else {
             // a binding that is no address: nobody can be reached there
             return self.unreachable(key);
         };
         if message.method() == Some(&Method::Invite) {
-            message.push_front(Name::RecordRoute, self.record_route(next));
+            let secure = target.starts_with("sips:");
+            let from = self.incoming.get(key).map_or(next.transport, |one| one.to.transport);
+            if from != next.transport {
+                message.push_front(Name::RecordRoute, self.record_route(from, secure));
+            }
+            message.push_front(Name::RecordRoute, self.record_route(next.transport, secure));
         }
         if let Some(route) = route.filter(|route| !loose(route) && !self.breaks("P12")) {
             // step 6: the next hop is a strict router
@@ -132,10 +135,14 @@ impl Server {
         self.send_on(key, message, next);
     }
 
-    fn record_route(&self, next: Peer) -> String {
+    /// The connection that a URI is reached over, or an address.
+    fn destination(&self, uri: &Uri) -> Option<Peer> {
+        self.flows.to(uri).or_else(|| address::destination(uri))
+    }
+
+    fn record_route(&self, transport: Transport, secure: bool) -> String {
         let loose = if self.breaks("P13") { "" } else { ";lr" };
-        let transport = if next.reliable() { ";transport=tcp" } else { "" };
-        format!("<sip:{}{transport}{loose}>", self.settings.listen)
+        format!("<{}{loose}>", self.own_uri(transport, secure))
     }
 
     /// An ACK to a 2xx: sent on without a transaction (section 16.11).
@@ -154,7 +161,7 @@ impl Server {
         }
         message.set(Name::MaxForwards, hops.map_or(HOPS, |hops| hops - 1));
         let next = address::route(&message).map_or_else(|| Uri::parse(target), |route| Some(route.uri));
-        let Some(next) = next.and_then(|uri| address::destination(&uri)) else {
+        let Some(next) = next.and_then(|uri| self.destination(&uri)) else {
             self.counters.unrelated += 1;
             return;
         };

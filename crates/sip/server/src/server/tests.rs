@@ -11,7 +11,7 @@ fn server(change: impl FnOnce(&mut Settings)) -> Server {
 }
 
 fn peer(address: &str) -> Peer {
-    Peer::Udp(address.parse().expect("address"))
+    Peer::udp(address.parse().expect("address"))
 }
 
 fn request(method: &str, uri: &str, branch: &str, more: &str) -> Vec<u8> {
@@ -73,6 +73,54 @@ fn a_call_is_forked_and_the_others_are_cancelled() {
         "{said:?}"
     );
     assert_eq!(said[0].matches("Via:").count(), 1);
+}
+
+#[test]
+fn who_registered_over_tls_is_called_over_the_same_connection() {
+    let secure = |listen: &str| crate::settings::Secure {
+        listen: listen.parse().expect("address"),
+        cert: None,
+        key: None,
+        self_signed: true,
+        client_ca: None,
+    };
+    let mut server = server(|settings| settings.tls = Some(secure("192.0.2.1:5061")));
+    let alice = Peer { transport: Transport::Tls, address: "192.0.2.7:40000".parse().expect("address") };
+    // a port that nobody listens on
+    let contact = "Contact: <sip:alice@192.0.2.7:5060;transport=tls>\r\n";
+    server.receive(alice, &request("REGISTER", "sip:example.net", "1", contact), 0);
+    let out = server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), MS);
+    assert_eq!(out.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [peer(UAC), alice]);
+    let invite = &text(&out)[1];
+    assert!(invite.contains("Via: SIP/2.0/TLS 192.0.2.1:5061;"), "{invite}");
+    let routes: Vec<_> = invite.lines().filter(|line| line.starts_with("Record-Route")).collect();
+    let both =
+        ["Record-Route: <sip:192.0.2.1:5061;transport=tls;lr>", "Record-Route: <sip:192.0.2.1:5060;lr>"];
+    assert_eq!(routes, both, "RFC 5658 section 4");
+    let routes = "Route: <sip:192.0.2.1:5060;lr>\r\nRoute: <sip:192.0.2.1:5061;transport=tls;lr>\r\n";
+    let bye = request("BYE", "sip:alice@192.0.2.7:5060;transport=tls", "b", routes);
+    let out = server.receive(peer(UAC), &bye, 2 * MS);
+    assert_eq!(out.len(), 1, "{:?}", text(&out));
+    assert!(out[0].0 == alice && !text(&out)[0].contains("\r\nRoute"), "{:?}", text(&out));
+    server.closed(alice, None);
+    let out = server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "j", ""), 3 * MS);
+    assert!(text(&out).last().expect("an answer").starts_with("SIP/2.0 480"), "{:?}", text(&out));
+}
+
+#[test]
+fn another_port_of_an_address_that_is_the_domain_is_somebody_elses() {
+    let mut server = server(|settings| settings.domain = "192.0.2.1".into());
+    let mut number = 0;
+    let mut to = |uri: &str| {
+        number += 1;
+        let out = server.receive(peer(UAC), &request("MESSAGE", uri, &format!("m{number}"), ""), MS);
+        out.last().map(|(to, _)| *to)
+    };
+    let callee = Some(peer("192.0.2.1:40000"));
+    for uri in ["sip:bob@192.0.2.1:40000", "sip:192.0.2.1:40000", "sip:alice@192.0.2.1:40000"] {
+        assert_eq!(to(uri), callee, "{uri}");
+    }
+    assert_eq!(to("sip:bob@192.0.2.1"), Some(peer(UAC)), "bob is not registered");
 }
 
 #[test]
@@ -150,7 +198,7 @@ fn any_bytes_are_no_panic() {
             bytes[at] = chance.random();
         }
         server.receive(peer(UAC), &bytes, n * MS);
-        proxy.receive(Peer::Tcp(UAC.parse().expect("address")), &bytes, n * MS);
+        proxy.receive(Peer::tcp(UAC.parse().expect("address")), &bytes, n * MS);
         server.on_timer(n * MS);
         proxy.on_timer(n * MS);
     }

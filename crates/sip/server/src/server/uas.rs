@@ -1,6 +1,6 @@
 //! User agent server: every call is answered, until BYE (RFC 3261 sections 13.3, 15.1.2).
 
-use super::{Due, Key, Peer, Server, address};
+use super::{Due, Key, Peer, Server, Transport, address};
 use sip_core::Method;
 use sip_core::message::{Message, Name};
 use sip_core::transaction::MS;
@@ -23,7 +23,7 @@ impl Server {
     pub(super) fn serve(&mut self, key: &Key, request: &Message) {
         match request.method() {
             Some(Method::Invite) => {
-                self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact())]);
+                self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact(key, request))]);
                 if self.settings.ring_ms == 0 {
                     return self.answer_call(key);
                 }
@@ -41,14 +41,16 @@ impl Server {
         }
     }
 
-    fn contact(&self) -> String {
-        format!("<sip:{}>", self.settings.listen)
+    fn contact(&self, key: &Key, request: &Message) -> String {
+        let transport = self.incoming.get(key).map_or(Transport::Udp, |one| one.to.transport);
+        let secure = request.uri().is_some_and(|uri| uri.sip().is_some_and(|sip| sip.secure));
+        format!("<{}>", self.own_uri(transport, secure))
     }
 
     /// 200 to a call, unless it was cancelled.
     pub(super) fn answer_call(&mut self, key: &Key) {
-        let contact = self.contact();
         let Some(one) = self.incoming.get(key).filter(|one| one.status == 0) else { return };
+        let contact = self.contact(key, &one.request);
         let (Ok(call_id), Ok(cseq)) = (one.request.call_id(), one.request.cseq()) else { return };
         let mut response = Message::response(&one.request, 200, "OK", Some(&one.tag));
         response.push(Name::Contact, contact);

@@ -1,0 +1,227 @@
+//! One connection: bytes of a socket to messages and back, in TLS or not, in WebSocket messages or in the stream itself.
+
+use crate::peer::Broken;
+use rustls::{ServerConfig, ServerConnection};
+use sip_core::message::{Framer, MAX_BODY, MAX_HEAD};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use websocket::{Fault, Incoming, Socket};
+
+/// Bytes that wait for a connection to take them; beyond, it is closed.
+const BACKLOG: usize = 8 << 20;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    tls: Option<Box<ServerConnection>>,
+    websocket: Option<Box<Socket>>,
+    framer: Framer,
+    buffer: Vec<u8>,
+    /// Bytes that the socket has not taken.
+    waiting: Vec<u8>,
+    open: bool,
+    fault: Option<Broken>,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Connection {
+    /// One of a client; none: TLS cannot begin.
+    pub fn accepted(stream: TcpStream, tls: Option<&Arc<ServerConfig>>, in_websocket: bool) -> Option<Self> {
+        let tls = match tls {
+            None => None,
+            Some(config) => {
+                let mut session = ServerConnection::new(Arc::clone(config)).ok()?;
+                // what waits is bounded by the backlog
+                session.set_buffer_limit(None);
+                Some(Box::new(session))
+            }
+        };
+        let websocket = match in_websocket {
+            true => Some(Box::new(Socket::server("sip", MAX_HEAD + MAX_BODY).ok()?)),
+            false => None,
+        };
+        Some(Self { tls, websocket, ..Self::new(stream) })
+    }
+
+    /// One of TCP alone.
+    pub fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            tls: None,
+            websocket: None,
+            framer: Framer::default(),
+            buffer: Vec::new(),
+            waiting: Vec::new(),
+            open: true,
+            fault: None,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub fn is_flushed(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What was wrong with it.
+    pub fn fault(&self) -> Option<&Broken> {
+        self.fault.as_ref()
+    }
+
+    /// Send a message.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.waiting.len() + bytes.len() > BACKLOG {
+            self.open = false;
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        match &mut self.websocket {
+            Some(socket) => {
+                socket.send(bytes);
+                self.take_frames()?;
+            }
+            None => self.put(bytes)?,
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            Some(session) => session.writer().write_all(bytes),
+            None => self.waiting.write_all(bytes),
+        }
+    }
+
+    /// Send what WebSocket wants to send.
+    fn take_frames(&mut self) -> io::Result<()> {
+        let mut frames = Vec::new();
+        if let Some(socket) = &mut self.websocket {
+            socket.take(&mut frames);
+        }
+        self.put(&frames)
+    }
+
+    /// Send what waits.
+    pub fn flush(&mut self) {
+        if let Some(session) = &mut self.tls {
+            while session.wants_write() && session.write_tls(&mut self.waiting).is_ok() {}
+        }
+        while self.open && !self.waiting.is_empty() {
+            match self.stream.write(&self.waiting) {
+                Ok(0) => self.open = false,
+                Ok(length) => drop(self.waiting.drain(..length)),
+                Err(error) if later(&error) => break,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+
+    /// Read what came.
+    pub fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
+        let mut chunk = [0; 16_384];
+        while self.open {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.open = false,
+                Ok(length) => {
+                    if let Err(error) = self.take(&chunk[..length]) {
+                        // the alert tells the client
+                        self.flush();
+                        self.open = false;
+                        self.fault = Some(Broken::Tls(error.to_string()));
+                        break;
+                    }
+                    self.split(&mut message);
+                }
+                Err(error) if later(&error) => break,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+
+    /// Bytes came: they are text, or records of it.
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), rustls::Error> {
+        let Some(session) = &mut self.tls else {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            // a buffer that takes no more is a fault of who sent records without end
+            if session.read_tls(&mut bytes).is_err() {
+                return Err(rustls::Error::General("no room for records".into()));
+            }
+            let state = session.process_new_packets()?;
+            // as much as there is
+            let _none_left = session.reader().read_to_end(&mut self.buffer);
+            if state.peer_has_closed() {
+                self.open = false;
+            }
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn split(&mut self, message: &mut impl FnMut(Vec<u8>)) {
+        if self.websocket.is_some() {
+            return self.messages(message);
+        }
+        loop {
+            match self.framer.frame(&self.buffer) {
+                Ok(Some(length)) => message(self.buffer.drain(..length).collect()),
+                Ok(None) => break,
+                Err(_) => {
+                    // a stream without Content-Length cannot be read any further (RFC 3261 section 18.3)
+                    message(std::mem::take(&mut self.buffer));
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Messages of WebSocket.
+    fn messages(&mut self, message: &mut impl FnMut(Vec<u8>)) {
+        let Some(socket) = &mut self.websocket else { return };
+        socket.receive(&std::mem::take(&mut self.buffer));
+        loop {
+            match socket.poll() {
+                Ok(Some(Incoming::Message(bytes)))
+                    if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) =>
+                {
+                    // a keep-alive (RFC 5626 section 4.4.1)
+                    socket.send(b"\r\n");
+                }
+                Ok(Some(Incoming::Message(bytes))) => message(bytes),
+                Ok(Some(Incoming::Open)) => {}
+                Ok(None) => break,
+                Err(fault) => {
+                    if !matches!(fault, Fault::Closed { .. }) {
+                        self.fault = Some(Broken::WebSocket(fault.to_string()));
+                    }
+                    // the answer to a close, or to what was no handshake
+                    let _as_far_as_it_goes = self.take_frames();
+                    self.flush();
+                    self.open = false;
+                    return;
+                }
+            }
+        }
+        if self.take_frames().is_err() {
+            self.open = false;
+        }
+        self.flush();
+    }
+}
+
+fn later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
+}
