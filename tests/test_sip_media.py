@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import select
 import shutil
 import socket
@@ -50,7 +51,8 @@ def group(done: Done, name: str = "callers") -> Any:
 
 
 def test_calls_through_kamailio_are_heard_by_both(lab: Lab) -> None:
-    document = patient(profile.call(options("sip:10.92.0.2")))
+    keys = {"media": AUDIO | {"keys": "1234#"}, "callee_media": AUDIO | {"expected_keys": "1234#"}}
+    document = patient(profile.call(options("sip:10.92.0.2", **keys)))
     wanted = experiment(document, server={"driver": "kamailio", "host": "srv"})
     done = lab.run("run", lab.write("sip.json", json.dumps(wanted)), "--quiet")
     assert done.code == 0, done.text
@@ -62,6 +64,10 @@ def test_calls_through_kamailio_are_heard_by_both(lab: Lab) -> None:
         assert total["rtp_received"] > 80 * total["audio_judged_calls"], total
         assert total["rtp_lost"] == total["rtp_duplicated"] == 0, total
         assert total["rtcp_received"] >= total["audio_judged_calls"], total
+    pressed, heard = group(done, "callers").total.own, group(done, "callees").total.own
+    # a call may be under way at the end, or its callee hang up at once
+    assert pressed["keys_sent"] == heard["keys_received"] == 5 * heard["audio_judged_calls"]
+    assert heard["keys_wrong_calls"] == pressed["keys_refused"] == 0
     sent = group(done, "callers").total.own["rtp_sent"]
     received = group(done, "callees").total.own["rtp_received"]
     # the last packets of a call may come when the callee has hung up already
@@ -323,13 +329,18 @@ def baresip(cable: Wire, folder: Path) -> Iterator[str]:
 
 
 def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path) -> None:
+    audio = AUDIO | {"keys": "15#"}
     with baresip(cable, tmp_path) as uri:
-        done = called(lab, cable, uri, rate=0.5, users=1, duration=4.0, hold=3.0)
+        done = called(lab, cable, uri, rate=0.5, users=1, duration=4.0, hold=3.0, media=audio)
     log = (tmp_path / "log").read_text()
     assert done.code == 0, done.text + log
     total = group(done).total.own
     assert total["audio_judged_calls"] >= 1 and total["one_way_audio_calls"] == 0, total
     assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 100, total
+    # baresip shows the keys that it heard
+    keys = "".join(re.findall(r"received event: '(.)' \(end=1\)", log))
+    assert keys and keys == "15#" * (len(keys) // 3), log
+    assert total["keys_sent"] >= 3 and total["keys_refused"] == 0, total
     heard_by = next(iter(tmp_path.glob("dump-*-dec.wav")), None)
     assert heard_by is not None, (sorted(tmp_path.iterdir()), log)
     with wave.open(str(heard_by)) as heard:

@@ -40,9 +40,16 @@ AUDIO = ("one_way_audio_calls", "audio_refused")
 """Calls that somebody did not hear although audio was agreed on, and those that it was not agreed on for."""
 
 
+KEYS = ("keys_refused", "keys_unsent_calls", "keys_wrong_calls")
+"""Calls whose keys the other side does not take, that ended before all were pressed, that had other keys."""
+
+
 def audio(group: str, media: Mapping[str, Any] | None) -> list[dict[str, str]]:
     """Thresholds of a profile for the audio of a group, where its calls have any: each call is heard."""
-    return [] if media is None else [{"metric": f"{group}.counts.{name}", "max": "0"} for name in AUDIO]
+    if media is None:
+        return []
+    names = AUDIO + (KEYS if media.keys() & {"keys", "expected_keys"} else ())
+    return [{"metric": f"{group}.counts.{name}", "max": "0"} for name in names]
 
 
 def success(group: str, index: str, share: float) -> dict[str, str]:

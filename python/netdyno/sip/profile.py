@@ -93,7 +93,7 @@ def call(options: Options) -> dict[str, Any]:
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
-        thresholds += limits.audio(CALLEES, options.media)
+        thresholds += limits.audio(CALLEES, _media(options, True))
         warmup += register + SETTLE
     else:
         callers["load"] = _open(options, 0.0)

@@ -103,6 +103,27 @@ def test_calls_begin_when_their_callees_have_registered() -> None:
     assert callees["model"]["sip"]["ring"] == "1000ms" and "ring" not in callers["model"]["sip"]
 
 
+def test_keys_are_pressed_by_callers_and_expected_by_callees() -> None:
+    given = dict.fromkeys(("media", "audio", "codec", "playout_buffer", "media_mode", "callee_media_mode"))
+    caller, callee = media(given | {"keys": "12#"})
+    assert (caller, callee) == ({"keys": "12#"}, {"expected_keys": "12#"})
+    document = profile.call(options(media=caller, callee_media=callee, hold=2.0))
+    limits = {one["metric"] for one in document["thresholds"]}
+    assert {"callers.counts.keys_refused", "callees.counts.keys_wrong_calls"} <= limits
+    without = profile.call(options(media={}, hold=2.0))
+    assert not any("keys" in one["metric"] for one in without["thresholds"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "hold", "said"), [("12E", "9s", "no keys"), ("1234#", "1500ms", "--hold 1.6s or longer")]
+)
+def test_keys_that_cannot_be_pressed(
+    capsys: pytest.CaptureFixture[str], keys: str, hold: str, said: str
+) -> None:
+    assert app.call(["sip", "call", "sip:127.0.0.1", "--dtmf", keys, "--hold", hold]) == 104
+    assert said in capsys.readouterr().err
+
+
 def test_there_are_user_agents_enough_for_the_calls_at_a_time() -> None:
     for hold in (0.0, 3.0, 60.0):
         document = profile.call(options(hold=hold))

@@ -209,10 +209,14 @@ def test_settings_that_cannot_be_used(settings: dict[str, object], code: str, sa
     assert raised.value.code == code and said in raised.value.what + str(raised.value.at)
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("WORD", "hush-hush")
     words = ["sip", "serve", "uas", "--listen", "127.0.0.1:0", "--duration", "300ms", "--json"]
-    assert app.call([*words, "--user", "alice=env:WORD", "--errors", "1%"]) == 0
+    made = ["--tls-self-signed", str(tmp_path / "made.pem")]
+    assert app.call([*words, "--user", "alice=env:WORD", "--errors", "1%", *made]) == 0
+    assert "BEGIN CERTIFICATE" in (tmp_path / "made.pem").read_text()
     said = capsys.readouterr()
     assert json.loads(said.out)["counters"]["requests"] == {}
     assert "hush" not in said.out + said.err
@@ -223,6 +227,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         (["--listen", "localhost"], "ND-104-72"),
         (["--tls-key", "/dev/null"], "--tls-cert"),
         (["--tls-cert", "/dev/null"], "ND-104-72"),
+        ([*made, "--tls-cert", "/dev/null"], "there is a certificate already"),
     ]:
         assert app.call([*words, *more]) == 104
         assert what in capsys.readouterr().err

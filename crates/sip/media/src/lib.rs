@@ -13,6 +13,7 @@
 mod clip;
 pub mod e_model;
 pub mod g711;
+mod keys;
 mod loss_pattern;
 mod rtcp;
 mod session;
@@ -20,6 +21,7 @@ mod stream;
 
 pub use clip::{Clip, ClipError, PCAP_MAX};
 pub use g711::Law;
+pub use keys::{KEYS_MAX, key_event};
 pub use loss_pattern::LossPattern;
 pub use rtcp::{PeerReport, Reports};
 pub use session::{Agreed, Config, Mode, PTIME, PeerView, Quality, Session, Summary};

@@ -3,6 +3,7 @@
 use crate::clip::Clip;
 use crate::e_model::{self, G711_CONCEALED, G711_ROBUSTNESS, Impairments};
 use crate::g711::{Law, RATE};
+use crate::keys::Keys;
 use crate::loss_pattern::LossPattern;
 use crate::rtcp::{Reports, Sent};
 use crate::stream::{Arrival, Stream};
@@ -65,6 +66,8 @@ pub struct Config {
     pub concealment: bool,
     /// Mean time from one report to the next; none: no reports.
     pub reports: Option<Duration>,
+    /// Events of the keys that are pressed (RFC 4733).
+    pub keys: Vec<u8>,
 }
 
 /// Result of the SDP negotiation.
@@ -78,6 +81,8 @@ pub struct Agreed {
     pub law: Law,
     /// Its payload type.
     pub payload_type: u8,
+    /// Payload type of telephone events; none: they are not agreed on.
+    pub events: Option<u8>,
     /// Time of a packet.
     pub ptime: Duration,
     /// Whether this side sends, and is sent to.
@@ -162,6 +167,12 @@ pub struct Summary {
     pub quality: Option<Quality>,
     /// Reports sent and received.
     pub reports: (u32, u32),
+    /// Keys whose tones were sent.
+    pub pressed: usize,
+    /// Keys that were heard.
+    pub keys: Vec<u8>,
+    /// Whether telephone events were agreed on.
+    pub takes_keys: bool,
 }
 
 /// Audio of one call.
@@ -191,6 +202,7 @@ pub struct Session {
     returned: Option<u64>,
     reports: Reports,
     report_due: Time,
+    keys: Keys,
     /// State of a small random number generator.
     random: u64,
 }
@@ -222,6 +234,7 @@ impl Session {
             returned: None,
             reports: Reports::default(),
             report_due: Time::NEVER,
+            keys: Keys::default(),
             random,
         }
     }
@@ -234,6 +247,12 @@ impl Session {
     /// Whether the call is answered and audio under way.
     pub fn is_under_way(&self) -> bool {
         self.began.is_some() && self.ended.is_none()
+    }
+
+    /// Whether keys are still to be pressed.
+    pub fn is_pressing(&self) -> bool {
+        let takes = self.agreed.is_some_and(|agreed| agreed.events.is_some() && agreed.send);
+        takes && self.is_under_way() && self.keys.pressed() < self.config.keys.len()
     }
 
     /// The source of the peer, for the next call's `stale`.
@@ -310,6 +329,21 @@ impl Session {
 
     fn packet(&mut self, agreed: &Agreed, out: &mut MediaOutbox) {
         let samples = Self::samples(agreed);
+        if let Some(events) = agreed.events
+            && let Some(event) = self.keys.press(&self.config.keys, self.timestamp, samples as u32)
+        {
+            let header = RtpPacketBuilder::<&[u8], &[u8]>::new()
+                .payload_type(events)
+                .marker_bit(event.first)
+                .sequence_number(self.sequence)
+                .timestamp(event.timestamp)
+                .ssrc(self.ssrc);
+            out.push(Channel::Rtp, agreed.rtp, |bytes| {
+                header.write_into_vec_unchecked(bytes);
+                bytes.extend_from_slice(&event.payload);
+            });
+            return self.sent_packet(agreed, samples, event.payload.len());
+        }
         let clip = Arc::clone(self.config.clip.bytes(agreed.law));
         let header = RtpPacketBuilder::<&[u8], &[u8]>::new()
             .payload_type(agreed.payload_type)
@@ -330,11 +364,15 @@ impl Session {
             }
         });
         self.at = at;
+        self.sent_packet(agreed, samples, samples);
+    }
+
+    fn sent_packet(&mut self, agreed: &Agreed, samples: usize, bytes: usize) {
         self.sequence = self.sequence.wrapping_add(1);
         self.timestamp = self.timestamp.wrapping_add(samples as u32);
         self.due = self.due + agreed.ptime;
         self.sent += 1;
-        self.bytes += samples as u64;
+        self.bytes += bytes as u64;
     }
 
     fn report(&mut self, now: Time, out: &mut MediaOutbox, goodbye: bool) {
@@ -370,9 +408,13 @@ impl Session {
             return;
         }
         self.other_address += u64::from(self.agreed.is_some_and(|agreed| agreed.rtp != packet.from));
-        let Some((arrival, place)) = self.file(&rtp, packet.at) else { return };
+        let is_event = self.agreed.is_some_and(|agreed| agreed.events == Some(rtp.payload_type()));
+        let Some((arrival, place)) = self.file(&rtp, packet.at, is_event) else { return };
         if matches!(arrival, Arrival::Duplicate | Arrival::Astray) {
             return;
+        }
+        if is_event {
+            self.keys.hear(rtp.timestamp(), rtp.payload());
         }
         let law = match self.agreed {
             Some(agreed) => (agreed.payload_type == rtp.payload_type()).then_some(agreed.law),
@@ -394,11 +436,15 @@ impl Session {
         }
     }
 
-    /// Count a packet to its source.
-    fn file(&mut self, rtp: &RtpPacket<'_>, at: Time) -> Option<(Arrival, usize)> {
+    /// Count a packet to its source. `is_event`: its timestamp is when a tone began, and says nothing of when it was sent.
+    fn file(&mut self, rtp: &RtpPacket<'_>, at: Time, is_event: bool) -> Option<(Arrival, usize)> {
         let (ssrc, sequence, timestamp) = (rtp.ssrc(), rtp.sequence_number(), rtp.timestamp());
         if let Some(place) = self.sources.iter().position(|source| source.stream.ssrc == ssrc) {
-            let arrival = self.sources[place].stream.push(sequence, timestamp, at);
+            let stream = &mut self.sources[place].stream;
+            let arrival = match is_event {
+                true => stream.push_untimed(sequence, at),
+                false => stream.push(sequence, timestamp, at),
+            };
             return Some((arrival, place));
         }
         if self.sources.len() == SOURCES_MAX {
@@ -518,6 +564,9 @@ impl Session {
             quality: (heard && pattern.packets > 1).then(|| self.quality(&pattern, round_trip, &agreed)),
             pattern,
             reports: (self.reports.sent, self.reports.received),
+            pressed: self.keys.pressed(),
+            keys: self.keys.heard().to_vec(),
+            takes_keys: agreed.events.is_some(),
         })
     }
 

@@ -112,13 +112,22 @@ impl Stream {
 
     /// One more packet, which arrived at `at`.
     pub fn push(&mut self, sequence: u16, timestamp: u32, at: Time) -> Arrival {
+        self.put(sequence, Some(timestamp), at)
+    }
+
+    /// The same of a packet whose timestamp does not tell when it was sent.
+    pub fn push_untimed(&mut self, sequence: u16, at: Time) -> Arrival {
+        self.put(sequence, None, at)
+    }
+
+    fn put(&mut self, sequence: u16, timestamp: Option<u32>, at: Time) -> Arrival {
         let step = i64::from(sequence.wrapping_sub(self.highest as u16) as i16);
         if !(-MISORDER_MAX..=DROPOUT_MAX).contains(&step) {
             // RFC 3550 appendix A.1: two in a row are a stream that began anew
             if self.astray.replace(sequence.wrapping_add(1)) != Some(sequence) {
                 return Arrival::Astray;
             }
-            self.restart(sequence, timestamp, at);
+            self.restart(sequence, timestamp.unwrap_or(self.timestamp.0), at);
             return Arrival::InTime;
         }
         self.astray = None;
@@ -143,7 +152,7 @@ impl Stream {
         self.reordered += u64::from(step < 0);
         self.received += 1;
         self.last = self.last.max(at);
-        let late = self.time(timestamp, at);
+        let late = timestamp.is_some_and(|timestamp| self.time(timestamp, at));
         self.late += u64::from(late);
         *self.state(number) = if late { State::Late } else { State::Played };
         if late { Arrival::Late } else { Arrival::InTime }

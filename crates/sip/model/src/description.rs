@@ -160,6 +160,11 @@ pub(crate) mod counter {
     pub const PRACKS: usize = 46;
     pub const PRACKS_ACCEPTED: usize = 47;
     pub const PROVISIONALS_ACKNOWLEDGED: usize = 48;
+    pub const KEYS_SENT: usize = 49;
+    pub const KEYS_RECEIVED: usize = 50;
+    pub const KEYS_REFUSED: usize = 51;
+    pub const KEYS_UNSENT_CALLS: usize = 52;
+    pub const KEYS_WRONG_CALLS: usize = 53;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -330,6 +335,26 @@ const COUNTERS: &[Counter] = &[
         Unit::Messages,
         "Reliable provisional responses sent whose PRACK came.",
         Better::More,
+    ),
+    counts("keys_sent", Unit::Events, "Keys pressed, as telephone events (RFC 4733).", Better::Neither),
+    counts("keys_received", Unit::Events, "Keys heard, as telephone events.", Better::Neither),
+    counts(
+        "keys_refused",
+        Unit::Sessions,
+        "Calls in which keys were to be pressed or heard and the other side does not take telephone events.",
+        Better::Less,
+    ),
+    counts(
+        "keys_unsent_calls",
+        Unit::Sessions,
+        "Calls that ended before all their keys were pressed.",
+        Better::Less,
+    ),
+    counts(
+        "keys_wrong_calls",
+        Unit::Sessions,
+        "Calls in which other keys were heard than expected_keys.",
+        Better::Less,
     ),
 ];
 

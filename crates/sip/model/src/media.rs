@@ -30,6 +30,11 @@ pub struct Media {
     pub concealment: bool,
     /// Mean time between RTCP reports; `0s`: none are sent. Default `5s`.
     pub rtcp: Interval,
+    /// Keys that are pressed in each call, as telephone events (RFC 4733): `0` to `9`, `*`, `#`, `A` to `D`, 100 ms each and 100 ms
+    /// between them, half a second after audio began. Default: none.
+    pub keys: Option<String>,
+    /// Keys that the other side presses in each call: another sequence is counted in `keys_wrong_calls`. Default: none are expected.
+    pub expected_keys: Option<String>,
 }
 
 /// What a call plays, again from its start when it is over.
@@ -55,10 +60,14 @@ impl Default for Media {
             playout_buffer: Interval::ms(60),
             concealment: false,
             rtcp: Interval::secs(5),
+            keys: None,
+            expected_keys: None,
         }
     }
 }
 
+/// Payload type of telephone events in offers.
+const EVENTS: u8 = 101;
 const TONE: u16 = 1004;
 const LEVEL: f64 = -16.0;
 /// Longest playout buffer: phones have less.
@@ -70,6 +79,8 @@ const RTCP_MIN: Interval = Interval::ms(100);
 #[derive(Debug)]
 pub(crate) struct MediaConfig {
     pub session: Arc<sip_media::Config>,
+    /// Keys that the other side is to press.
+    pub expected: Option<Vec<u8>>,
     law: Law,
 }
 
@@ -103,6 +114,22 @@ impl Media {
             || "is too long".into(),
             format!("use at most {BUFFER_MAX}"),
         )?;
+        for (key, keys) in [("media.keys", &self.keys), ("media.expected_keys", &self.expected_keys)] {
+            let Some(keys) = keys else { continue };
+            let known = !keys.is_empty() && keys.chars().all(|key| sip_media::key_event(key).is_some());
+            let fix = "use 0 to 9, *, #, A to D";
+            Problem::unless(known, key, || format!("{keys:?} are no keys of a telephone"), fix)?;
+            let few = keys.len() <= sip_media::KEYS_MAX;
+            Problem::unless(
+                few,
+                key,
+                || "are too many".into(),
+                format!("use at most {}", sip_media::KEYS_MAX),
+            )?;
+        }
+        let speaks = self.keys.is_none() || matches!(self.mode, Mode::SendReceive | Mode::SendOnly);
+        let fix = "use the mode send-receive or send-only";
+        Problem::unless(speaks, "media.keys", || format!("are not sent in the mode {:?}", self.mode), fix)?;
         let seldom = self.rtcp == Interval::default() || self.rtcp >= RTCP_MIN;
         let fix = format!("use 0s for none, or at least {RTCP_MIN}");
         Problem::unless(seldom, "media.rtcp", || "is too short".into(), fix)
@@ -121,8 +148,10 @@ impl Media {
             buffer: self.playout_buffer.0,
             concealment: self.concealment,
             reports,
+            keys: self.keys.iter().flat_map(|keys| keys.chars()).filter_map(sip_media::key_event).collect(),
         };
-        Ok(MediaConfig { session: Arc::new(session), law: self.codec })
+        let expected = self.expected_keys.as_ref().map(|keys| keys.to_ascii_uppercase().into_bytes());
+        Ok(MediaConfig { session: Arc::new(session), expected, law: self.codec })
     }
 }
 
@@ -167,6 +196,11 @@ fn read(file: &str) -> Result<Clip, Problem> {
 }
 
 impl MediaConfig {
+    /// Whether telephone events are offered and accepted.
+    fn takes_keys(&self) -> bool {
+        !self.session.keys.is_empty() || self.expected.is_some()
+    }
+
     /// This side, for session descriptions.
     pub fn audio(&self, at: SocketAddr) -> Audio {
         let codec = |law: Law| if law == Law::Mu { Codec::pcmu() } else { Codec::pcma() };
@@ -176,7 +210,7 @@ impl MediaConfig {
             host: at.ip().to_string(),
             port: at.port(),
             codecs: vec![codec(self.law), codec(other)],
-            telephone_event: None,
+            telephone_event: self.takes_keys().then_some(EVENTS),
             ptime: Some(sip_media::PTIME.as_millis() as u32),
             direction: Direction::new(send, receive),
         }
@@ -193,6 +227,7 @@ pub(crate) fn agreed(agreement: &sip_core::sdp::Agreement) -> Option<sip_media::
         rtcp: SocketAddr::new(ip, agreement.rtcp_port),
         law,
         payload_type: agreement.codec.payload,
+        events: agreement.telephone_event,
         ptime: asked.map_or(sip_media::PTIME, |ptime| Duration::from_millis(ptime.into())),
         send: agreement.send,
         receive: agreement.receive,
@@ -222,6 +257,10 @@ mod tests {
         assert!(bad(of(Source { level: Some(10.0), ..Source::default() })).contains("cannot be played"));
         assert!(bad(Media { rtcp: Interval::ms(99), ..Media::default() }).starts_with("media.rtcp"));
         assert!(Media { rtcp: Interval::ms(100), ..Media::default() }.check().is_ok());
+        let keys = |keys: &str| Media { keys: Some(keys.into()), ..Media::default() };
+        assert!(bad(keys("12E")).contains("no keys of a telephone") && bad(keys("")).contains("no keys"));
+        assert!(keys(&"1".repeat(64)).check().is_ok() && bad(keys(&"1".repeat(65))).contains("too many"));
+        assert!(bad(Media { mode: Mode::Echo, ..keys("1") }).contains("not sent in the mode"));
         assert!(bad(Media { playout_buffer: Interval::ms(2001), ..Media::default() }).contains("too long"));
     }
 }

@@ -100,9 +100,14 @@ def call(
         netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
         netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
         netdyno sip call sip:192.0.2.1 --media --audio speech.wav --hold 10s
+        netdyno sip call sip:192.0.2.1 --dtmf 1234# --hold 3s
         netdyno sip call sip:192.0.2.1 --early-media --media --ring 2s --hold 5s
     """
     audio, callee_audio = options.media(given)
+    least = options.pressed(given["keys"])
+    if options.seconds(hold, "--hold") < least:
+        what = f"pressing {given['keys']} takes {least:.1f} s, and calls last {hold}"
+        raise Error("ND-104-07", what, at="--dtmf", fix=f"Use --hold {least:.1f}s or longer")
     read = options.read(
         server,
         given,

@@ -247,6 +247,18 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "keys": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--dtmf",
+                help="Keys that callers press, as telephone events (RFC 4733), like 1234#.",
+                metavar="KEYS",
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
     "playout_buffer": (
         Annotated[
             str | None,
@@ -260,6 +272,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         None,
     ),
 }
+_MEDIA_KEYS = re.compile(r"[0-9*#A-Da-d]{1,64}")
 _TONE = re.compile(r"(\d{1,5})\s*Hz", re.IGNORECASE)
 
 
@@ -271,7 +284,7 @@ def with_media(verb: Callable[..., None]) -> Callable[..., None]:
 
 def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Audio of callers, and of callees where theirs is another; None: calls have none."""
-    if not any(given[name] for name in _MEDIA):
+    if not any(given.get(name) for name in _MEDIA):
         return None, None
     found: dict[str, Any] = {key: given[key] for key in ("codec", "playout_buffer") if given[key] is not None}
     if (audio := given["audio"]) is not None:
@@ -279,7 +292,17 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
         found["source"] = {"tone": int(tone[1])} if tone else {"file": str(Path(audio).absolute())}
     modes = (given["media_mode"], given["callee_media_mode"])
     caller, callee = (found | ({"mode": mode} if mode else {}) for mode in modes)
+    if (keys := given.get("keys")) is not None:
+        if not _MEDIA_KEYS.fullmatch(keys):
+            fix = "Use up to 64 of 0 to 9, *, #, A to D"
+            raise Error("ND-104-04", f"{keys!r} are no keys of a telephone", at="--dtmf", fix=fix)
+        caller, callee = caller | {"keys": keys}, callee | {"expected_keys": keys}
     return caller, callee
+
+
+def pressed(keys: str | None) -> float:
+    """Seconds that a call needs for its keys."""
+    return 0.6 + 0.2 * len(keys) if keys else 0.0
 
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:

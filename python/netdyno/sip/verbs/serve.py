@@ -49,7 +49,7 @@ def serve(
     tls_self_signed: Annotated[
         Path | None,
         typer.Option(
-            help="Serve TLS with a certificate made for the address, written to this file for clients to trust.",
+            help="Serve TLS with a certificate made for the address, written to this file.",
             metavar="FILE",
             rich_help_panel=TLS,
         ),

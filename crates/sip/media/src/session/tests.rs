@@ -13,6 +13,7 @@ fn config(mode: Mode) -> Arc<Config> {
         buffer: Duration::from_millis(60),
         concealment: false,
         reports: Some(Duration::from_secs(5)),
+        keys: Vec::new(),
     })
 }
 
@@ -46,6 +47,7 @@ impl Call {
                 rtcp,
                 law,
                 payload_type,
+                events: None,
                 ptime,
                 send: send && hears,
                 receive: receive && speaks,
@@ -186,8 +188,8 @@ fn an_echo_sends_back_what_it_hears() {
 fn packets_that_come_back_as_they_were_give_the_round_trip() {
     let mut session = Session::new(config(Mode::SendReceive), 5, None);
     let (law, payload_type, ptime) = (Law::A, 8, PTIME);
-    let agreed =
-        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    let (rtp, rtcp) = (address(1), address(2));
+    let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
     session.agree(agreed, Time(0));
     session.begin(Time(0));
     for n in 0..100u64 {
@@ -210,8 +212,8 @@ fn packets_that_come_back_as_they_were_give_the_round_trip() {
 fn a_late_generator_catches_up_and_gives_up_what_is_too_old() {
     let mut session = Session::new(config(Mode::SendReceive), 5, None);
     let (law, payload_type, ptime) = (Law::A, 8, PTIME);
-    let agreed =
-        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    let (rtp, rtcp) = (address(1), address(2));
+    let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
     session.agree(agreed, Time(0));
     session.begin(Time(0));
     let mut out = MediaOutbox::default();
@@ -227,8 +229,8 @@ fn a_late_generator_catches_up_and_gives_up_what_is_too_old() {
 fn the_last_packets_of_the_call_before_and_noise_are_not_heard() {
     let mut session = Session::new(config(Mode::SendReceive), 5, Some(99));
     let (law, payload_type, ptime) = (Law::Mu, 0, PTIME);
-    let agreed =
-        Agreed { rtp: address(1), rtcp: address(2), law, payload_type, ptime, send: true, receive: true };
+    let (rtp, rtcp) = (address(1), address(2));
+    let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
     session.agree(agreed, Time(0));
     session.begin(Time(0));
     let mut out = MediaOutbox::default();
@@ -255,4 +257,24 @@ fn the_last_packets_of_the_call_before_and_noise_are_not_heard() {
     let summary = session.summary(Time(2_000 * MS)).expect("audio");
     assert_eq!((summary.unrelated, summary.received, summary.heard), (10, 5, false));
     assert_eq!(summary.quality, None);
+}
+
+#[test]
+fn keys_are_heard_through_loss_and_do_not_count_as_jitter() {
+    for loss in [0, 3] {
+        let mut call =
+            Call::new([Mode::SendReceive; 2], [Way { delay: 10, loss }, Way { delay: 10, loss: 0 }]);
+        for side in &mut call.sides {
+            let agreed = Agreed { events: Some(101), ..side.agreed.expect("an agreement") };
+            side.agree(agreed, Time(0));
+        }
+        let pressing = Config { keys: vec![1, 1, 11, 13], ..(*config(Mode::SendReceive)).clone() };
+        call.sides[0].config = Arc::new(pressing);
+        call.run(3_000);
+        let [caller, callee] = call.sides.each_ref().map(|side| side.summary(call.now).expect("audio"));
+        assert_eq!((caller.pressed, callee.keys.as_slice()), (4, &b"11#B"[..]), "{loss}");
+        assert!(callee.takes_keys && callee.heard && caller.keys.is_empty());
+        assert_eq!((callee.late, callee.jitter.map(|jitter| jitter < 1e6)), (0, Some(true)), "{loss}");
+        assert!(loss > 0 || callee.lost == 0);
+    }
 }

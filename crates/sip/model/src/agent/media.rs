@@ -4,8 +4,9 @@ use super::UserAgent;
 use crate::description::{counter, delay, value};
 use crate::media::agreed;
 use crate::message::session_description;
+use protocol::cause::Cause;
 use protocol::media::MediaPacket;
-use protocol::meter::record;
+use protocol::meter::{Failure, record};
 use protocol::model::Cx;
 use protocol::time::Time;
 use rand::Rng;
@@ -38,6 +39,11 @@ impl UserAgent {
     #[inline]
     pub(super) fn media_due(&self) -> Time {
         self.media.as_ref().map_or(Time::NEVER, |media| media.session.due())
+    }
+
+    /// Whether a call has keys that are still to be pressed.
+    pub(super) fn is_pressing(&self) -> bool {
+        self.media.as_ref().is_some_and(|media| media.session.is_pressing())
     }
 
     /// Send the audio that is due.
@@ -196,6 +202,32 @@ impl UserAgent {
         self.offered = None;
         if let Some(summary) = call.session.summary(cx.now) {
             count(cx, call.asked, call.called, &summary);
+            self.count_keys(cx, call.asked, &summary);
+        }
+    }
+}
+
+impl UserAgent {
+    /// Count the keys of a call, and whether they are those that were to be.
+    fn count_keys(&self, cx: &mut Cx<'_>, asked: Time, audio: &Summary) {
+        let Some(config) = &self.config.media else { return };
+        let (keys, expected) = (&config.session.keys, &config.expected);
+        let tally = cx.at(asked);
+        let mut add = |counter: usize, n: usize| tally.own[counter] += n as u64;
+        add(counter::KEYS_SENT, audio.pressed);
+        add(counter::KEYS_RECEIVED, audio.keys.len());
+        let refused = !(audio.takes_keys || keys.is_empty() && expected.is_none());
+        add(counter::KEYS_REFUSED, usize::from(refused));
+        add(counter::KEYS_UNSENT_CALLS, usize::from(!refused && audio.pressed < keys.len()));
+        let Some(expected) = expected.as_ref().filter(|expected| !refused && audio.keys != **expected) else {
+            return;
+        };
+        add(counter::KEYS_WRONG_CALLS, 1);
+        // what ended a call too early says more
+        if cx.example.is_none() {
+            let text = |keys: &[u8]| String::from_utf8_lossy(keys).into_owned();
+            let what = format!("keys heard: {:?}, and {:?} were expected", text(&audio.keys), text(expected));
+            cx.failure(asked, Cause::named(Failure::Rejected, "other keys heard"), || what);
         }
     }
 }

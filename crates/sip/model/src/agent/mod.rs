@@ -224,8 +224,8 @@ impl UserAgent {
                     if self.until == Time::ZERO {
                         self.until = self.due + *pause;
                     }
-                    // the load is over: a call is not held for longer
-                    if self.until > cx.now && self.stage == Stage::Running {
+                    // the load is over: a call is not held for longer than its keys take
+                    if self.until > cx.now && (self.stage == Stage::Running || self.is_pressing()) {
                         break;
                     }
                     let due = self.until.min(cx.now);

@@ -145,3 +145,37 @@ fn a_callee_answers_what_was_offered_and_the_ack_answers_its_own_offer() {
     assert_eq!(first.len(), 1, "audio begins with the ACK");
     assert_eq!(first[0].2[1] & 0x7f, 8);
 }
+
+#[test]
+fn keys_are_offered_pressed_and_counted_as_refused_where_they_are_not_taken() {
+    let keys = |media: Media| {
+        let params = Params { media: Some(media), ..params(Preset::Call) };
+        let mut bench = bench_of(0, params);
+        bench.media = Some("10.0.0.1:16384".parse().expect("address"));
+        begin(&mut bench);
+        let invite = one(&mut bench);
+        (bench, invite)
+    };
+    let counted = ["keys_sent", "keys_received", "keys_refused", "keys_unsent_calls", "keys_wrong_calls"];
+    let takes = ANSWER.replace("AVP 8", "AVP 8 96") + "a=rtpmap:96 telephone-event/8000\r\n";
+    // the keys come back as they were pressed
+    for (answer, expected, result) in [
+        (ANSWER, None, [0, 0, 1, 0, 0]),
+        (takes.as_str(), None, [3, 3, 0, 0, 0]),
+        (takes.as_str(), Some("1*a"), [3, 3, 0, 0, 0]),
+        (takes.as_str(), Some("12"), [3, 3, 0, 0, 1]),
+    ] {
+        let expected_keys = expected.map(str::to_owned);
+        let (mut bench, invite) = keys(Media { keys: Some("1*A".into()), expected_keys, ..Media::default() });
+        assert!(invite.contains("m=audio 16384 RTP/AVP 0 8 101\r\n"), "{invite}");
+        assert!(invite.contains("a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"), "{invite}");
+        let contact = "Contact: <sip:b@10.0.0.9>\r\n";
+        receive(&mut bench, &with_body(&response(&invite, 200, "b1", contact), answer));
+        one(&mut bench);
+        assert_eq!(talk(&mut bench, 1_990, true), 99);
+        bench.run_to_ms(2_000);
+        let bye = one(&mut bench);
+        receive(&mut bench, &response(&bye, 200, "", ""));
+        assert_eq!(counted.map(|name| counter(&bench, name)), result, "{expected:?}");
+    }
+}
