@@ -18,6 +18,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         buffer: Duration::from_millis(60),
         concealment: false,
         reports: Some(Duration::from_secs(1)),
+        keys: vec![1, 11],
     };
     let mut session = Session::new(Arc::new(config), choice.into(), None);
     let peer = SocketAddr::from(([192, 0, 2, 1], 4000));
@@ -26,6 +27,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         rtcp: peer,
         law: Law::Mu,
         payload_type: 0,
+        events: (choice & 4 != 0).then_some(101),
         ptime: PTIME,
         send: true,
         receive: true,
