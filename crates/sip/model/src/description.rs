@@ -475,7 +475,8 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::PROVISIONALS_ACKNOWLEDGED + 1);
+        assert_eq!(COUNTERS.len(), counter::KEYS_WRONG_CALLS + 1);
+        assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");
         assert_eq!(COUNTERS[counter::RTP_LATE].name, "rtp_late");
