@@ -252,7 +252,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
             str | None,
             typer.Option(
                 "--dtmf",
-                help="Keys that callers press, as telephone events (RFC 4733), like 1234#.",
+                help="Keys that callers press, as telephone events (RFC 4733), like 1234#. Default: none.",
                 metavar="KEYS",
                 rich_help_panel=AUDIO,
             ),

@@ -36,7 +36,11 @@ def serve(
     ] = "127.0.0.1:5060",
     tls_cert: Annotated[
         Path | None,
-        typer.Option(help="Serve TLS with this certificate (PEM).", metavar="FILE", rich_help_panel=TLS),
+        typer.Option(
+            help="Serve TLS with this certificate (PEM). Default: no TLS.",
+            metavar="FILE",
+            rich_help_panel=TLS,
+        ),
     ] = None,
     tls_key: Annotated[
         Path | None,
@@ -49,7 +53,7 @@ def serve(
     tls_self_signed: Annotated[
         Path | None,
         typer.Option(
-            help="Serve TLS with a certificate made for the address, written to this file.",
+            help="Serve TLS with a certificate made for the address, kept in this file. Default: no TLS.",
             metavar="FILE",
             rich_help_panel=TLS,
         ),
