@@ -204,7 +204,8 @@ class Lab:
         # a process that was told to end may still be on its way out
         with contextlib.suppress(AssertionError):
             until(lambda: not self.leftovers(), PATIENCE)
-        assert not self.leftovers()
+        left = self.leftovers()
+        assert not left, left
 
     def close(self) -> None:
         """End what still runs, undo what is still there, remove the folder."""
