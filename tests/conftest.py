@@ -18,7 +18,7 @@ LIMIT = 240
 pytest_plugins = ["inconclusive", "sampled", "nat_hosts"]
 
 TOGETHER = ("test_failing_servers.py",)
-"""Files whose tests look at one and the same run."""
+"""Files whose tests look at one and the same run of many groups."""
 POLLING = (
     "test_dpdk.py",
     "test_failing_servers_dpdk.py",
@@ -36,8 +36,8 @@ NATS = (
 """Files of NATs that stand all the time, whose workers look for packets all the time."""
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
 """Files that look for what limits a transfer, which beside another one is that."""
-SCOPES = {"polling": POLLING, "nats": NATS, "transfers": TRANSFERS}
-"""Files whose tests run one after the other."""
+SCOPES = {"polling": (*POLLING, *TOGETHER), "nats": NATS, "transfers": TRANSFERS}
+"""Files whose tests run one after the other: servers of many groups lose datagrams where polling takes their CPU time."""
 FIRST = ("test_vm.py", *POLLING, *NATS, *TOGETHER, *TRANSFERS, "test_package.py")
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 
@@ -72,8 +72,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             for scope, files in SCOPES.items():
                 if file.endswith(files):
                     return scope
-            if file.endswith(TOGETHER):
-                return file
             return nodeid
 
     return Scheduling(config, log)

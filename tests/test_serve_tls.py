@@ -136,9 +136,11 @@ def test_what_our_load_counts_is_what_the_server_counts(
     )
     assert total.flows_failed == counters["tls_handshakes_failed"] == counters["tls_broken"] == 0
     # each request on a connection of its own; those that are under way at a time may find no ticket left
-    assert counters["tls_handshakes"] == counters["connections"] == counters["requests"]
+    # a device may have connected for its next one when the load ended
+    assert counters["requests"] <= counters["tls_handshakes"] <= counters["connections"]
+    assert counters["connections"] <= counters["requests"] + 10
     full = counters["tls_handshakes"] - counters["tls_handshakes_resumed"]
-    assert 1 <= full < counters["requests"] / 2 if resumption else full == counters["requests"]
+    assert 1 <= full < counters["requests"] / 2 if resumption else full == counters["tls_handshakes"]
 
 
 @pytest.mark.parametrize("dpdk", [False, pytest.param(True, marks=pytest.mark.full)], ids=["sockets", "dpdk"])
