@@ -107,7 +107,7 @@ class Times:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The final response of an exchange, and all its messages."""
 
     server: str
     transport: str
