@@ -31,7 +31,8 @@ from typing import Any
 
 import cases_testpmd
 from bed import GENERATOR, SERVER, Core, Skipped
-from cases import BUILD, CASES, CYCLES, Case
+from case import BUILD, CYCLES, Case
+from cases import CASES
 from hour import Hour, undisturbed
 from judge import LEAST, Metric, row
 from rounds import Figures, Peer, Record, Sides, best, play

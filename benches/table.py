@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cases import BUILD, CASES, CYCLES
+from case import BUILD, CYCLES
+from cases import CASES
 from judge import Metric, row
 
 HEAD = ("case", "run", "reference", "steal", "load", "ours", "peer", "ratio", "")

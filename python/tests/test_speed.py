@@ -10,7 +10,8 @@ import random
 import pytest
 import run
 from bed import usable
-from cases import CASES, Case
+from case import Case
+from cases import CASES
 from cases_nat_scale import KNOWN, PASSING, SUBSCRIBERS, WAVES, while_they_end
 from hour import own, processors
 from judge import Goal, Metric, of_ratio, row, verdict
