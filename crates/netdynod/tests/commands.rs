@@ -42,22 +42,19 @@ fn profiles_are_validated_each() {
 fn graphs_are_validated_and_nothing_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("graph.json");
-    let validated = |icmp: &str| {
-        let nat = json!({
-            "kind": "nat44", "inside": "in", "outside": "out", "pool": ["198.51.100.0/28"], "timeouts": {"icmp": icmp}
-        });
+    let validated = |burst: &str| {
         let graph = json!({
             "ports": {"in": {"device": "net_tap0,iface=nd-none"}, "out": {"device": "null"}},
-            "elements": {"nat": nat},
-            "edges": ["in.rx -> nat", "out.rx -> nat", "nat.outside -> out.tx", "nat.inside -> in.tx"],
+            "elements": {"police": {"kind": "police", "limit": {"rate": "10Mbit/s", burst: 100_000}}},
+            "edges": ["in.rx -> police -> out.tx"],
         });
         std::fs::write(&path, graph.to_string()).unwrap();
         let (code, out, _) = run(&["validate", "--graph", "--json", path.to_str().unwrap()]);
         (code, serde_json::from_str::<Value>(&out).unwrap()["errors"].take())
     };
-    assert_eq!(validated("60s"), (0, json!([])));
-    let (code, errors) = validated("59s");
-    assert_eq!((code, &errors[0]["at"]), (104, &json!("elements.nat.timeouts.icmp")), "{errors}");
+    assert_eq!(validated("burst"), (0, json!([])));
+    let (code, errors) = validated("burst_packets");
+    assert_eq!((code, &errors[0]["at"]), (104, &json!("elements.police.limit.burst_packets")), "{errors}");
     assert_eq!(run(&["validate", "--graph", "--impair", "-"]).0, 104);
 }
 

@@ -1,6 +1,7 @@
-//! What is asked of a NAT that is not there.
+//! RPC methods of a NAT that is not there, and files that its elements name.
 
 use crate::rpc::daemon::{Client, Daemon};
+use crate::rpc::doors::guest;
 use serde_json::json;
 
 const METHODS: [&str; 5] = ["nat.sessions", "nat.subscribers", "nat.sites", "nat.status", "nat.clear"];
@@ -46,4 +47,15 @@ fn a_graph_without_connection_tracker_says_so() {
         );
     }
     writer.call("graph.stop", json!({"graph": graph}));
+}
+
+#[test]
+fn over_tcp_a_lease_file_outside_the_folder_is_refused() {
+    let (_daemon, address) = Daemon::with_tcp();
+    let leases = json!({"file": "/etc/shadow", "server": "kea"});
+    let graph = json!({"ports": {"a": {"device": "null"}},
+        "elements": {"n": {"kind": "subscriber-table", "leases": leases, "subscribers": ["10.0.0.0/8"]}},
+        "edges": ["a.rx -> n", "n -> a.tx"]});
+    let data = guest(&address).fails("graph.run", json!({"graph": graph}), -32006);
+    assert_eq!((&data["code"], &data["at"]), (&json!("ND-104-16"), &json!("elements.n.leases.file")));
 }
