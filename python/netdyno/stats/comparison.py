@@ -22,8 +22,9 @@ from netdyno.stats.conditional import conditional
 from netdyno.stats.counters import CounterChange
 from netdyno.stats.discards import Discard, Discards
 from netdyno.stats.observation import Metric
-from netdyno.stats.paired import Effect, detectable, effect, least_pairs
+from netdyno.stats.paired import Effect, effect, least_pairs
 from netdyno.stats.pairs import Pair, both, lost, valid
+from netdyno.stats.power import detectable, pair_scale
 from netdyno.stats.unpaired import among, holm
 
 
@@ -184,7 +185,7 @@ def judge(
     for (name, found), p, tests in zip(sides.items(), holm(alone), among(alone, level), strict=True):
         metric = metrics[name]
         e = _effect(metric, found, level, tests)
-        spread, pairs_known = (noise or {}).get(name) or (_spread(e), e.n)
+        spread, pairs_known = (noise or {}).get(name) or (pair_scale(*zip(*found, strict=True)), e.n)
         least = math.inf if e.absolute else detectable(spread, pairs_known, e.n, level, tests=tests)
         verdict = _verdict(metric, e, matters)
         if not unequal and verdict in (Verdict.BETTER, Verdict.WORSE):
@@ -281,11 +282,6 @@ def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
     # a trial that is far off is in the mean, and not in the middle of the pairs
     near = -bound <= e.interval[0] and e.interval[1] <= bound and abs(e.b - e.a) <= matters * abs(e.a)
     return Verdict.NO_EFFECT if near else Verdict.NOT_SHOWN
-
-
-def _spread(e: Effect) -> float:
-    """The noise, where no calibration tells it: from how the two sides vary by themselves."""
-    return math.hypot(e.a_sd / e.a if e.a else 0.0, e.b_sd / e.b if e.b else 0.0)
 
 
 def known(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:

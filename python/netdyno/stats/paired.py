@@ -148,45 +148,6 @@ def effect(
     )  # fmt: skip
 
 
-def log_spread(a: Sequence[float], b: Sequence[float]) -> float:
-    """Standard deviation of the log ratios of pairs; of A/A pairs it is the noise."""
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x > 0 and y > 0]
-    return sd([math.log(y / x) for x, y in pairs])
-
-
-def detectable(
-    spread: float, known_from: int, pairs: int, level: float = 0.05, power: float = 0.8, tests: int = 1
-) -> float:
-    """The least change (0.1: 10 %) that so many pairs find with this power, where pairs spread so.
-
-    The spread is known from few pairs itself: the upper bound of its 80 % interval is taken. Ranks see a
-    little less than means do, at most by 1/√0.864 (Hodges and Lehmann, 1956); and where every pair must
-    agree, that is what it takes.
-    """
-    if known_from < 2 or pairs < least_pairs(level, tests):
-        return math.inf
-    # loaded when needed: it takes longer than most commands
-    from scipy import special
-
-    free = known_from - 1
-    upper = spread * math.sqrt(free / (2 * float(special.gammaincinv(free / 2, 0.2))))
-    quantiles = special.stdtrit(pairs - 1, 1 - level / tests / 2) + special.stdtrit(pairs - 1, power)
-    apart = float(quantiles) / math.sqrt(pairs) / math.sqrt(0.864)
-    if pairs < least_pairs(level, 2 * tests):
-        apart = max(apart, float(special.ndtri(power ** (1 / pairs))))
-    return math.expm1(min(apart * upper, 700.0))
-
-
-def pairs_for(
-    change: float, spread: float, known_from: int, most: int, level: float = 0.05, tests: int = 1
-) -> int:
-    """The least number of pairs that finds such a change (0.1: 10 %), but at most so many."""
-    for pairs in range(least_pairs(level, tests), most):
-        if detectable(spread, known_from, pairs, level, tests=tests) <= change:
-            return pairs
-    return max(most, least_pairs(level, tests))
-
-
 def autocorrelation(values: Sequence[float]) -> float:
     """Lag-1 autocorrelation of the trials, -1 to 1."""
     m = mean(values) if values else 0.0

@@ -31,6 +31,13 @@ def _chances(n: int) -> Any:
     return np.cumsum(chances)
 
 
+def rejected(n: int, level: float, tests: int = 1) -> int:
+    """How many averages from each end no interval of so many pairs holds; 0: they can reject nothing."""
+    import numpy as np
+
+    return int(np.searchsorted(tests * np.minimum(1.0, 2 * _chances(n)), level, side="right"))
+
+
 class SignedRanks:
     """The differences of pairs: by how much they are off on the whole, and what is known of that."""
 
@@ -69,10 +76,7 @@ class SignedRanks:
 
         None where there are too few pairs for it to reject any.
         """
-        import numpy as np
-
-        p = np.minimum(1.0, 2 * _chances(self.n))
-        rejected = int(np.searchsorted(tests * p, level, side="right"))
-        if rejected == 0:
+        outside = rejected(self.n, level, tests)
+        if outside == 0:
             return None
-        return float(self._averages[rejected - 1]), float(self._averages[-rejected])
+        return float(self._averages[outside - 1]), float(self._averages[-outside])

@@ -15,8 +15,9 @@ from netdyno.errors import Error
 from netdyno.stats.comparison import loss_words, repeats
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric
-from netdyno.stats.paired import autocorrelation, detectable, effect, least_pairs, log_spread
+from netdyno.stats.paired import autocorrelation, effect, least_pairs
 from netdyno.stats.pairs import Pair, both, lost, valid
+from netdyno.stats.power import detectable, pair_scale
 from netdyno.stats.unpaired import holm
 from netdyno.system.proc import boot_id
 
@@ -36,7 +37,7 @@ class Noise:
     mean: float
     sd: float
     spread: float
-    """Standard deviation of the log ratio of two trials beside each other."""
+    """How much the log ratio of two trials beside each other varies: a robust standard deviation."""
     detectable: float
     """The least change that a comparison of `for_pairs` finds with a power of 80 %; infinite of counts that
     can be nothing."""
@@ -113,7 +114,7 @@ def calibration(
             continue
         a, b = zip(*together, strict=True)
         made = effect(a, b, absolute=metric.zero_is_best)
-        spread = log_spread(a, b)
+        spread = pair_scale(a, b)
         least = math.inf if made.absolute else detectable(spread, len(a), take, level, tests=len(metrics))
         values = [one.metrics[name] for one in series if name in one.metrics]
         found.append(

@@ -18,8 +18,9 @@ from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, judge
 from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Setting
-from netdyno.stats.paired import Order, detectable, pairs_for
+from netdyno.stats.paired import Order
 from netdyno.stats.pairs import Pair, both
+from netdyno.stats.power import ASSUMED, detectable, pairs_for
 from netdyno.stats.sequential import TEST, first_look
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, slos
@@ -229,7 +230,7 @@ def detectable_with(
             needed = max(needed, pairs_for(change, spread, of, 1000, level, len(metrics)))
     if not seen:
         return ""
-    said = f"minimum detectable effect ({pairs} pairs): {', '.join(seen)}"
+    said = f"minimum detectable effect ({pairs} pairs; {ASSUMED}): {', '.join(seen)}"
     more = f"--pairs {needed}" if needed < 1000 else "not even --pairs 1000"
     return said + (f"; {more} would find {change:.1%} in each" if needed > pairs else "")
 

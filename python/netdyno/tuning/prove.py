@@ -22,7 +22,8 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, Verdict, judge
 from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Setting
-from netdyno.stats.paired import blocks, detectable, least_pairs, pairs_for
+from netdyno.stats.paired import blocks, least_pairs
+from netdyno.stats.power import ASSUMED, detectable, pairs_for
 from netdyno.stats.sequential import share
 
 MATTERS = 0.05
@@ -71,6 +72,8 @@ class ProofPlan:
     """Of the proofs of this study."""
     level: float = 0.05
     """What it spends of the significance level of the study."""
+    assumed: str = ASSUMED
+    """What `detectable` rests on."""
 
 
 def resume_or_plan(
@@ -114,8 +117,8 @@ def plan(
 ) -> ProofPlan:
     """As many pairs as find half of what was seen of each objective, the other half being luck.
 
-    `spread` is that of one trial of the baseline, known from so many. What happens by chance in counts has no
-    such noise: for these it is as few as can prove.
+    `spread` is the robust scale of one trial of the baseline, known from so many. What happens by chance in
+    counts has no such noise: for these it is as few as can prove.
     """
     each, tests = level / len(seen), len(metrics)
     least = least_pairs(each, tests)

@@ -20,9 +20,9 @@ from netdyno.errors import Error
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Verdict, finite
-from netdyno.stats.estimate import sd
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import least_pairs
+from netdyno.stats.power import trial_scale
 from netdyno.stats.sequential import share
 from netdyno.tuning import pareto
 from netdyno.tuning.gain import centre, gain, has_metrics, of_bench
@@ -190,7 +190,8 @@ def search(
         raise Error("ND-90-30", f"no trial of the baseline is valid: {why}", fix=fix)
     metrics = {n: m for n, m in bench.metrics.items() if all(has_metrics(o, n) for o in valid)}
     reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
-    spread = {n: sd([gain(m, o.metrics[n], reference[n]) for o in valid]) for n, m in metrics.items()}
+    gains = {n: [gain(m, o.metrics[n], reference[n]) for o in valid] for n, m in metrics.items()}
+    spread = {n: trial_scale(values) for n, values in gains.items()}
 
     # loaded when needed: it takes longer than most commands
     from optuna.trial import TrialState

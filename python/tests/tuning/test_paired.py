@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netdyno.experiment.pairs import RepeatBudget, measure_pairs
-from netdyno.stats import paired
+from netdyno.stats import paired, power
 from netdyno.stats.comparison import Comparison, Mechanism, Verdict, judge, repeats
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.pairs import DisturbanceLimits, disturbed, valid
@@ -125,15 +125,15 @@ def test_the_interval_covers_what_it_should() -> None:
 
 def test_what_is_detectable_is_detected() -> None:
     """A change of the stated size is found in at least four of five comparisons."""
-    least = paired.detectable(0.05 * math.sqrt(2), 8, 8)
+    least = power.detectable(0.05 * math.sqrt(2), 8, 8)
     assert 0.05 < least < 0.2
     draw, found = random.Random(9), 0
     for _ in range(200):
         differences = [draw.gauss(math.log1p(least), 0.05 * math.sqrt(2)) for _ in range(8)]
         found += paired.signed_rank(differences) <= 0.05
     assert found >= 160
-    assert paired.detectable(0.1, 8, 5) == math.inf
-    assert paired.detectable(0.1, 1, 8) == math.inf
+    assert power.detectable(0.1, 8, 5) == math.inf
+    assert power.detectable(0.1, 1, 8) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from scipy import stats
 
 from netdyno.errors import Error
 from netdyno.experiment.pairs import RepeatBudget, measure_pairs
-from netdyno.stats import paired
+from netdyno.stats import paired, power
 from netdyno.stats.comparison import Comparison, Verdict, judge
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.ranks import SignedRanks
@@ -199,13 +199,13 @@ def test_the_mean_of_a_trial_that_is_far_off_is_not_kept_quiet() -> None:
 def test_so_many_pairs_are_planned_as_find_the_change() -> None:
     """Of 200 comparisons of as many pairs as are planned, four of five find it; also with the fewest."""
     for change, spread in ((3.0, 0.05), (0.1, 0.05), (0.25, 0.2), (0.15, 0.05)):
-        pairs = paired.pairs_for(change, spread, 400, 200)
+        pairs = power.pairs_for(change, spread, 400, 200)
         assert pairs >= paired.least_pairs(0.05)
-        assert paired.detectable(spread, 400, pairs) <= change
+        assert power.detectable(spread, 400, pairs) <= change
         draw, found = random.Random(9), 0
         for _ in range(200):
             found += SignedRanks([draw.gauss(math.log1p(change), spread) for _ in range(pairs)]).p <= 0.05
         # of 200 with a chance of 0.8 fewer than 140 are one in a thousand
         assert found >= 140
-    assert paired.pairs_for(0.01, 1.0, 400, 30) == 30
-    assert paired.pairs_for(0.01, 1.0, 400, 3) == paired.least_pairs(0.05)
+    assert power.pairs_for(0.01, 1.0, 400, 30) == 30
+    assert power.pairs_for(0.01, 1.0, 400, 3) == paired.least_pairs(0.05)

@@ -93,10 +93,11 @@ class StudyPrinter(StudyListener):
             for name, least in plan.detectable.items()
             if math.isfinite(least)
         )
+        assumed = f" ({plan.assumed})" if seen else ""
         console.note(
             f"proof {plan.number}: {plan.pairs} pairs with the baseline, of the {plan.least} or "
             f"more that it takes at a level of {plan.level:.3g}; {trials} trials, and up to "
-            f"{plan.spare} again where one is disturbed{seen}"
+            f"{plan.spare} again where one is disturbed{seen}{assumed}"
         )
 
     def over(self, record: Record) -> None:
