@@ -230,9 +230,10 @@ def detectable_with(
             needed = max(needed, pairs_for(change, spread, of, 1000, level, len(metrics)))
     if not seen:
         return ""
-    said = f"minimum detectable effect ({pairs} pairs; {ASSUMED}): {', '.join(seen)}"
+    said = f"minimum detectable effect ({pairs} pairs): {', '.join(seen)}"
     more = f"--pairs {needed}" if needed < 1000 else "not even --pairs 1000"
-    return said + (f"; {more} would find {change:.1%} in each" if needed > pairs else "")
+    further = f"; {more} would find {change:.1%} in each" if needed > pairs else ""
+    return f"{said}{further} ({ASSUMED})"
 
 
 def leg_names(sides: Sequence[ChosenSetting]) -> entry.Naming:
