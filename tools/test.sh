@@ -113,11 +113,11 @@ test_e2e() {
     return "$status"
 }
 
-# Neither root, nor a network other than loopback, nor packages beyond those that building takes. Left out are network
-# namespaces, DPDK ports on interfaces of the kernel, real servers, browsers, and what takes minutes.
+# Logic alone: neither root, nor a network other than loopback, nor packages beyond those that building takes. Left out is
+# what starts programs (netdynod, real servers, browsers), needs network namespaces or computes for seconds.
 QUICK=
 quick_python() { .venv/bin/python -m pytest -rs -c python/pyproject.toml --rootdir python -n 4 \
-    -m 'not root and not browser and not slow and not long' python/tests; }
+    -m 'not drawn and not daemon and not long' python/tests; }
 quick_rust() { NETDYNO_TESTS=quick cargo test "${TESTED[@]}" --locked --no-fail-fast --lib --bins; }
 test_quick() {
     QUICK=yes

@@ -47,6 +47,7 @@ def server() -> Iterator[str]:
         one.shutdown()
 
 
+@pytest.mark.daemon
 def test_a_run_returns_what_it_found(server: str, tmp_path: Path) -> None:
     samples: list[Mapping[str, Any]] = []
     run = netdyno.run(
@@ -86,6 +87,7 @@ def test_a_run_returns_what_it_found(server: str, tmp_path: Path) -> None:
         assert refused.value.code == "ND-104-27"
 
 
+@pytest.mark.daemon
 def test_what_cannot_run_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     for what, code in (
         ({"nothing": 1}, "ND-104-"),
@@ -201,6 +203,7 @@ def kept(folder: Path, name: str, **changes: Any) -> Path:
     return folder / name
 
 
+@pytest.mark.slow
 def test_kept_runs_are_listed_loaded_and_compared(tmp_path: Path) -> None:
     folders = [kept(tmp_path, name, started=f"2026-01-0{day}T00:00:00Z") for day, name in enumerate("ab", 1)]
     assert [(row.id, row.kind, Path(row.folder)) for row in netdyno.runs()] == [
@@ -231,6 +234,7 @@ def test_kept_runs_are_listed_loaded_and_compared(tmp_path: Path) -> None:
         netdyno.compare_runs("a", "nothing")
 
 
+@pytest.mark.slow
 def test_a_kept_search_is_a_search(tmp_path: Path) -> None:
     found = [report(finding(load, (load - 1, load + 1))).model_dump() for load in (100.0, 90.0)]
     a, b = (kept(tmp_path, name, search=one) for name, one in zip("ab", found, strict=True))
@@ -245,6 +249,7 @@ def test_a_kept_search_is_a_search(tmp_path: Path) -> None:
     assert (refused.value.code, refused.value.at) == ("ND-104-07", "metric")
 
 
+@pytest.mark.slow
 def test_a_data_frame_needs_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = report(finding(100.0, (99.0, 101.0))).model_dump()
     a = netdyno.load(kept(tmp_path, "a", search=found))
@@ -263,6 +268,7 @@ def test_a_data_frame_needs_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             frame()
 
 
+@pytest.mark.daemon
 def test_what_is_good_has_its_effective_profile() -> None:
     good = netdyno.validate(URL)
     # the load that a server on this machine gets where nothing is said
@@ -320,6 +326,7 @@ def test_wrong_arguments_of_a_tuning_are_named(given: dict[str, Any], code: str,
     assert refused.value.fix and netdyno.runs() == []
 
 
+@pytest.mark.daemon
 def test_files_of_graphs_are_checked(tmp_path: Path) -> None:
     found = netdyno.validate(PAGE.parents[2] / "examples/graphs/mirror.yaml")
     assert (found.experiment, found.profiles, found.advice) == (None, {}, [])
@@ -339,6 +346,7 @@ def examples(heading: str) -> str:
 @pytest.mark.parametrize(
     "heading", ["Check before a run", "Runs that are kept", "Two runs", "A better setting"]
 )
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(
     heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ import inconclusive
 import pytest
 from inconclusive import Inconclusive, Verdict, stolen_share
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = Path(inconclusive.__file__).parent
 
 

@@ -109,6 +109,7 @@ def reflected(duts: Mapping[str, Any]) -> Load:
 
 
 @pytest.mark.parametrize("made", [DaemonMeasurer, SimulatedLoads])
+@pytest.mark.daemon
 def test_loads_are_measured(tmp_path: Path, made: Callable[[], LoadMeasurer]) -> None:
     udp, tcp = free_port(), free_port()
     asked = reflected({"r": {"driver": "reflector", "options": {"udp": udp, "tcp": tcp}}})

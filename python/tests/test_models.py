@@ -22,6 +22,7 @@ def _forget() -> Any:
     models._learned.clear()
 
 
+@pytest.mark.daemon
 def test_the_shipped_description_is_the_cores_own(tmp_path: Path) -> None:
     with Daemon(tmp_path / "nd-models.sock", tmp_path / "log") as daemon, daemon.connect() as client:
         about = client.call("core.describe")

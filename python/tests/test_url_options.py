@@ -101,6 +101,7 @@ def test_a_certificate_that_is_not_there_is_named_by_its_option(tmp_path: Path) 
     assert caught.value.exit_code == 104 and caught.value.at.startswith("--cacert ")
 
 
+@pytest.mark.daemon
 def test_a_search_for_a_rate_takes_the_request_options(capsys: pytest.CaptureFixture[str]) -> None:
     typed = [
         "bench",

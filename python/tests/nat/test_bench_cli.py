@@ -19,6 +19,7 @@ from .shared import machine
 Said = pytest.CaptureFixture[str]
 
 
+@pytest.mark.daemon
 def test_what_is_planned_is_said_and_nothing_is_run(capsys: Said) -> None:
     assert (
         app.call(["nat", "bench", "figure-8", "--sizes", "64,9000", "--legs", "l2fwd,kernel", "--dry-run"])
@@ -29,6 +30,7 @@ def test_what_is_planned_is_said_and_nothing_is_run(capsys: Said) -> None:
     assert "kernel: not at 9000B" in said and "static forward" in said
 
 
+@pytest.mark.daemon
 def test_a_plan_of_one_leg_names_it(capsys: Said) -> None:
     assert app.call(["nat", "bench", "figure-7", "--sizes", "64", "--legs", "l2fwd", "--dry-run"]) == 0
     said = capsys.readouterr().out

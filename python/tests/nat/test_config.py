@@ -367,6 +367,7 @@ def test_a_log_without_a_collector_is_not_dropped() -> None:
     assert nat(log={}).conntrack == {"log": {}}
 
 
+@pytest.mark.daemon
 def test_files_of_nats_and_of_their_tables_are_checked(tmp_path: Path) -> None:
     for good in ("examples/graphs/nat.yaml", "experiments/nat/lab.yaml", "experiments/nat/figure-9.yaml"):
         found = netdyno.validate(TOP / good)

@@ -35,6 +35,7 @@ def held(root: Path, language: str) -> set[str]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.slow
 def test_catalogues_hold_exactly_what_is_used(language: str) -> None:
     platform = held(REPORT, language)
     assert used(REPORT) - platform == set(), "missing: add them to the catalogue"

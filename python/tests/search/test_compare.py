@@ -74,6 +74,7 @@ def test_searches_of_different_things_are_refused() -> None:
         searches.compare(report(one), report())
 
 
+@pytest.mark.slow
 def test_the_verb_compares_what_was_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

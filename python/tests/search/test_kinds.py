@@ -362,6 +362,7 @@ def test_what_is_searched_over_several_legs() -> None:
     assert [(part.leg, part.size) for part in search.parts] == [tuple(one.split(",")) for one in names]
 
 
+@pytest.mark.slow
 def test_legs_are_measured_in_blocks_until_each_has_ended() -> None:
     search, _ = prepare(wanted(sizes="64,512"), two_legs(), Path())
     left = {"l,64B": 3, "m,64B": 1, "l,512B": 1, "m,512B": 2}

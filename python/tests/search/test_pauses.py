@@ -174,6 +174,7 @@ def pausing(truth: float, seed: int, a_minute: float, **more: Any) -> SimulatedD
     return SimulatedDut(truth, pauses=a_minute / 60, seed=seed, **more)
 
 
+@pytest.mark.slow
 def test_five_pauses_a_minute_do_not_mislead() -> None:
     """Within the resolution of what is found without pauses, or said to be incomplete."""
     again = 0
@@ -190,6 +191,7 @@ def test_five_pauses_a_minute_do_not_mislead() -> None:
     assert again > 10
 
 
+@pytest.mark.slow
 def test_without_the_rule_five_pauses_a_minute_would_mislead() -> None:
     wrong = 0
     for seed in range(40):

@@ -59,6 +59,7 @@ def test_a_dut_that_does_the_same_every_time_is_found_to_the_resolution(seed: in
     assert not one.notes
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_of_a_noisy_dut() -> None:
     """At least 95 of 100, as promised; seeded, so that it is the same 100 each time. It was 99 of 100 and more."""
     covered = 0
@@ -70,6 +71,7 @@ def test_the_interval_covers_the_truth_of_a_noisy_dut() -> None:
     assert covered >= 95
 
 
+@pytest.mark.slow
 def test_an_interval_that_is_too_narrow_would_not_cover() -> None:
     """What the test above rests on: half of the interval covers less often."""
     covered = 0
@@ -112,6 +114,7 @@ def test_both_goals_share_their_trials() -> None:
 # ---- what misleads a search
 
 
+@pytest.mark.slow
 def test_steal_does_not_mislead() -> None:
     for seed in range(20):
         truth = capacity(seed)
@@ -148,6 +151,7 @@ def test_disturbed_trials_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("drift", [-0.0005, 0.0005])
+@pytest.mark.slow
 def test_drift_is_within_the_interval(drift: float) -> None:
     """The DUT has changed by 1 % when the search is over: the interval holds a capacity that it had."""
     for seed in range(15):
@@ -256,6 +260,7 @@ def test_one_stray_loss_far_below_moves_nothing() -> None:
 # ---- strategies
 
 
+@pytest.mark.slow
 def test_mlrsearch_takes_no_more_trials_than_halving() -> None:
     """Both goals, resolution 0.5 %, each load decided by one trial; 5 against 11 when this was written."""
     for noise in (0.0, 0.005):

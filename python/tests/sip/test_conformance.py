@@ -18,6 +18,8 @@ from netdyno.sip.server import SipServer
 
 from .served import DOMAIN, USERS, server
 
+pytestmark = pytest.mark.slow
+
 FILES = list(suite.PURPOSES.glob("*.yaml"))
 IDS = sorted(one.stem for one in FILES)
 ROLES = {"R": "registrar", "P": "proxy", "D": "redirect"}

@@ -10,6 +10,8 @@ from netdyno.cli import app
 
 from .served import DOMAIN, server
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--rate", "20/s", "--duration", "300ms", "--warmup", "0s", "--quiet", "--conformance")
 USER = ("--domain", DOMAIN, "--user", "alice", "--password", "wonderland")
 

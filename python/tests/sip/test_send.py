@@ -208,6 +208,7 @@ def test_requests_of_the_other_side_are_answered(sent: Callable[..., Any]) -> No
     assert (got[1].start, got[1].get("CSeq")) == ("SIP/2.0 200 OK", "7 NOTIFY")
 
 
+@pytest.mark.daemon
 def test_a_challenge_is_answered(monkeypatch: pytest.MonkeyPatch, sent: Callable[..., Any]) -> None:
     monkeypatch.setenv("WORD", USERS["alice"])
     with server("proxy") as served:

@@ -23,6 +23,8 @@ from netdyno.sip.server import SipServer
 
 from .served import server
 
+pytestmark = pytest.mark.slow
+
 
 def ask(address: str, method: str = "OPTIONS", transport: str = "udp", number: int = 1) -> SipMessage:
     """One request, and its first response."""

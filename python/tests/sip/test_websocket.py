@@ -20,6 +20,8 @@ from netdyno.cli import app
 
 from .served import server
 
+pytestmark = pytest.mark.slow
+
 MASKED = b"\x81\x85\x01\x02\x03\x04SIP/2"
 """A masked text frame, which only clients send (RFC 6455 section 5.1)."""
 

@@ -93,6 +93,7 @@ def test_it_resumes_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.slow
 def test_the_same_switch_seldom_differs_from_itself(tmp_path: Path, count: int) -> None:
     """Of 100 comparisons at 5 % some 5 may say so; more than 13 would be a fault (p < 0.001)."""
     wrong = 0

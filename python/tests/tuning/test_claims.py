@@ -141,6 +141,7 @@ def test_many_failures_against_none_are_shown() -> None:
 
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("noise", [0.05, 0.2])
+@pytest.mark.slow
 def test_where_nothing_helps_something_is_seldom_recommended(runs: int, noise: float) -> None:
     """24 contexts, four settings that change nothing, a service like them: how often something is proposed."""
     draw = random.Random(7)

@@ -147,6 +147,7 @@ def test_what_is_detectable_is_detected() -> None:
     ],
     ids=["even", "resembling", "alternating", "tails", "drifting"],
 )
+@pytest.mark.slow
 def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any]) -> None:
     """The whole pipeline, 200 times for each kind of noise; the counter always moved, which is the harder case."""
     level, claims = 0.05, 0

@@ -76,6 +76,7 @@ def test_less_to_do_on_a_smaller_machine(small: Path) -> None:
         ("netdyno-tuning/1", "netdyno-tuning/2", "ND-104-24"),
     ],
 )
+@pytest.mark.daemon
 def test_mistakes_are_named(small: Path, old: str, new: str, code: str) -> None:
     small.write_text(SMALL.replace(old, new))
     with pytest.raises(Error, match=code):

@@ -29,6 +29,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tuning"
 
 
+@pytest.mark.slow
 def test_a_screening_and_a_search_of_what_it_left(
     state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +62,7 @@ def test_the_same_command_again_measures_nothing(capsys: pytest.CaptureFixture[s
     assert "reused" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_goes_on(state: Path, tmp_path: Path) -> None:
     slow = (
         "import sys, time; from netdyno.tuning import simulated; from netdyno.cli.app import call\n"

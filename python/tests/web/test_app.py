@@ -100,6 +100,7 @@ def experiment(dut: dict[str, Any], profile: Any = "http") -> dict[str, Any]:
         ({"document": {"name": "x"}, "load": "much"}, "ND-104-04"),
     ],
 )
+@pytest.mark.daemon
 def test_a_start_that_cannot_be_is_refused(
     operator: TestClient, request_: dict[str, Any], expected: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_start_that_cannot_be_is_refused(
     assert answer.json()["error"]["code"] == expected, answer.text
 
 
+@pytest.mark.daemon
 def test_an_experiment_is_judged_at_the_places_of_its_form(viewer: TestClient) -> None:
     def wrong(document: dict[str, Any]) -> list[tuple[str, str]]:
         found = post(viewer, "/api/validate", {"document": document}).json()
