@@ -100,6 +100,7 @@ def test_a_time_without_a_unit_is_no_guess() -> None:
         (["--spec", "w.yaml"], "w.yaml: a_to_b.delay"),
     ],
 )
+@pytest.mark.daemon
 def test_what_is_wrong_is_told_by_the_option(
     options: list[str],
     at: str,

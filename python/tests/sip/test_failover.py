@@ -89,6 +89,7 @@ def run(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> dict[str,
     return found
 
 
+@pytest.mark.daemon
 def test_servers_are_found_by_srv_and_the_second_takes_over(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(sip(200, silent_from=10)) as first, answering(sip(200)) as second:
         records = {
