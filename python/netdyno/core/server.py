@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -15,6 +16,13 @@ from netdyno.core.daemon import program
 from netdyno.errors import CONFIGURATION, Error
 
 Counters = Mapping[str, Any]
+
+
+def said_by_core(line: str) -> tuple[str, str]:
+    """What was wrong and where, of the core's `error ND-92-10: at WHERE: WHAT`; the code is said by whoever reports it."""
+    parts = re.fullmatch(r"(?:error )?(?:ND-[\d-]+: )?(?:at (\S+): )?(.*)", line.strip(), re.DOTALL)
+    assert parts is not None
+    return parts[2], parts[1] or ""
 
 
 class Server:
@@ -50,10 +58,10 @@ class Server:
             stdin.flush()
         ready = stdout.readline()
         if not ready:
-            words = stderr.read().strip().removeprefix("error ")
+            words, at = said_by_core(stderr.read())
             wrong = self._process.wait() == CONFIGURATION
             code = self.bad_setting if wrong else self.cannot_listen
-            raise Error(code, words or "it ended at once", at=str(self.settings.get("listen", "")))
+            raise Error(code, words or "it ended at once", at=at or str(self.settings.get("listen", "")))
         said = json.loads(ready)["ready"]
         self.certificate = str(said.pop("certificate", None) or "")
         self.addresses = {name: str(where) for name, where in said.items() if where}
