@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import host_state
+from netdyno.tuning.patience import Patience, cut_short
 from netdyno.tuning.trial_setting import applied, is_tunable
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
@@ -286,6 +287,8 @@ class NamespaceBench:
     notes: Journal = field(default_factory=journal)
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What keeps interrupts off while everything is taken down."""
+    patience: Patience = field(default_factory=Patience)
+    """When a trial of a setting is hopeless, and cut short."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -304,19 +307,22 @@ class NamespaceBench:
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
         started = time.time()
         up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
+        limit = self.patience.seconds if setting else None
+        site = replace(up.site, patience=limit) if limit else up.site
         begin, why = time.monotonic(), ""
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
         glances = SocketSampler(up.tuned)
         try:
             with glances:
-                seen = up.load.run(up.site, seed)
+                seen = up.load.run(site, seed)
             metrics, why, counters = seen.metrics, seen.wrong, glances.summary() | dict(seen.counters)
         except Error as e:
             # a load that does not get through is a result of the setting, not of the bench
             if e.code != "ND-91-25":
                 raise
-            why = str(e)
+            late = limit is not None and time.monotonic() - begin >= limit
+            why = cut_short(limit) if limit and late else str(e)
         seconds = time.monotonic() - begin
         counters |= up.sampler.stop()
         unasked = sum(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno import config
@@ -21,6 +21,7 @@ from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, workload
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.model import Scope, Tunable
+from netdyno.tuning.patience import Patience
 from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import SimulatedBench
 from netdyno.tuning.space import Order, Space, axis, can_be_tried
@@ -45,6 +46,8 @@ class PreparedBench:
     """Whether its parameters are those of a kernel."""
     slos: tuple[Slo, ...] = ()
     """Bounds that no setting may break."""
+    patience: Patience = field(default_factory=Patience)
+    """When trials are cut short, once it follows the record of a study."""
 
     def space(self, names: Sequence[str], memory: int | None) -> Space:
         """The parameters that are named; a name may end in `*`."""
@@ -129,7 +132,7 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
         yield PreparedBench(
             UninterruptedBench(CheckedBench(made, registry(), there.starts), interrupts),
             _label(request, made), there.tunables, there.starts, names, of_class, True,
-            workload(made.spec).slos,
+            workload(made.spec).slos, made.patience,
         )  # fmt: skip
 
 

@@ -7,26 +7,35 @@ is when nothing was changed is told by trials of the baseline between the trajec
 that are measured twice: what is quiet at the baseline may be loud elsewhere. The louder of the two decides
 of which parameters an effect is shown. That of none is shown does not prove that there is none.
 
+Some trials are far off, and one of them must not make its parameter matter. So the scale of the noise is a
+robust one, its tails are taken for those of t with 2 degrees of freedom, and two means are held against it:
+the trimmed one, without the largest quarter, sees what is alike in most steps; the plain one sees what is
+very large in a few. The smaller p of the two counts, twice.
+
 M. D. Morris, Technometrics 33 (1991) 161; F. Campolongo et al., Environ. Model. Softw. 22 (2007) 1509 for
 mu*.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean, sd
-from netdyno.stats.observation import Metric, Value
+from netdyno.stats.observation import Metric, Observation, Value
+from netdyno.stats.power import NORMAL, TAILS, trial_scale
 from netdyno.stats.unpaired import among, holm
 from netdyno.tuning.gain import centre, gain, has_metrics, of_bench
 from netdyno.tuning.model import NOT_TAKEN
+from netdyno.tuning.patience import TIMES, hopeless
 from netdyno.tuning.space import Axis, Space
 
 LEVELS = 4
@@ -37,6 +46,10 @@ AGAIN = 500
 TWICE = 2
 """Places of each trajectory that are measured twice."""
 DRAWS = 20_000
+CUT = 0.25
+"""Share of a parameter's steps, the largest, that its trimmed mean leaves out; one of three at least."""
+QUIET = 0.5
+"""Where the baseline varies by less than this share of what the walks do, only theirs counts."""
 TAKEN = "Another --baseline; with --global namespaces may use every congestion control that there is"
 
 
@@ -76,7 +89,7 @@ class Effect:
     effects: tuple[float, ...]
     """Each elementary effect: the gain from the lower value to the higher."""
     failed: int
-    """Steps that could not be judged, since a trial at one of their ends failed."""
+    """Steps that could not be judged, since a trial at one of their ends failed; cut short is no failure."""
     p: float | None
     """The chance that the bench's own spread gives such a mu*, corrected (Holm) for how many there are."""
     matters: bool | None
@@ -84,7 +97,7 @@ class Effect:
     doubtful: bool
     """By itself it would stand out; among so many it may be luck."""
     least: float
-    """The least mu* of so many steps that would have been named, given all that were."""
+    """The least mu* of so many steps, alike in all, that would have been named, given all that were."""
     better: Value | None
     """Towards which end of its bounds the metric gets better on the whole, or with which choice."""
 
@@ -98,7 +111,7 @@ class Screening:
     reference: Mapping[str, float]
     """The baseline."""
     spread: Mapping[str, float]
-    """Standard deviation of one trial of the baseline, as a gain."""
+    """How one trial of the baseline varies, as a gain: a robust standard deviation."""
     walking: Mapping[str, float]
     """The same of one trial on the trajectories."""
     visible: Mapping[str, float]
@@ -259,9 +272,9 @@ def judge(
     for metric in metrics:
         values = [o.metrics[metric.name] for o in rested]
         at = centre(metric, values)
-        quiet, loud = sd([gain(metric, v, at) for v in values]), _walking(metric, at, pairs)
-        reference[metric.name], spread[metric.name], walking[metric.name] = at, quiet, loud.sd
-        noise = max(Noise(quiet, len(rested) - 1), loud, key=lambda noise: noise.sd)
+        quiet, loud = _resting([gain(metric, v, at) for v in values]), _walking(metric, at, pairs)
+        reference[metric.name], spread[metric.name], walking[metric.name] = at, quiet.scale, loud.scale
+        noise = Noise(quiet, loud)
         found = [_effect(axis, metric, at, walked) for axis in space.axes]
         tested = _tested(found, noise, level)
         visible[metric.name] = min((e.least for e in tested), default=0.0)
@@ -283,23 +296,80 @@ def judge(
 
 
 @dataclass(frozen=True)
+class Scale:
+    """What one trial varies by when nothing was changed, as a standard deviation."""
+
+    scale: float
+    known_from: int
+    """Trials, or places measured twice."""
+
+
+@dataclass(frozen=True)
 class Noise:
-    """What one trial varies by when nothing was changed."""
+    """What steps are held against."""
 
-    sd: float
-    freedom: int
-    """Degrees of freedom that it was estimated with."""
+    quiet: Scale
+    """Of the baseline."""
+    loud: Scale
+    """Of the walks."""
+
+    @property
+    def scale(self) -> float:
+        """The larger."""
+        return max(self.quiet.scale, self.loud.scale)
+
+    def null(self, steps: int) -> Null:
+        """Means of so many steps, in parts of the scale, when nothing has an effect."""
+        rested, twice = self.quiet.known_from, self.loud.known_from
+        if self.quiet.scale < QUIET * self.loud.scale:
+            rested = 0
+        return _drawn(max(1, steps), rested, twice)
 
 
-def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[TrialRecord, TrialRecord]]) -> Noise:
+@dataclass(frozen=True)
+class Null:
+    """Means of steps in which nothing has an effect, sorted."""
+
+    trimmed: Sequence[float]
+    plain: Sequence[float]
+
+    def p(self, sizes: Sequence[float]) -> float:
+        """The chance of such sizes, in parts of the scale."""
+        found = _beyond(self.trimmed, _trimmed(sizes)), _beyond(self.plain, mean(sizes))
+        return min(1.0, 2 * min(found))
+
+    def least(self, level: float, tests: int) -> float:
+        """The size, alike in all steps, beyond which `p` is within the level, as one of so many tests."""
+        return min(_least(self.trimmed, level / 2, tests), _least(self.plain, level / 2, tests))
+
+
+def _resting(values: Sequence[float]) -> Scale:
+    """From trials of the baseline."""
+    # counts that are seldom anything else than nothing have a median difference of nothing
+    return Scale(trial_scale(values) or sd(values), len(values))
+
+
+def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[TrialRecord, TrialRecord]]) -> Scale:
     """From places that were measured twice; of all walks together, as each parameter takes a step on each."""
     apart = [
-        gain(metric, b.observation.metrics[metric.name], reference)
-        - gain(metric, a.observation.metrics[metric.name], reference)
+        abs(
+            gain(metric, b.observation.metrics[metric.name], reference)
+            - gain(metric, a.observation.metrics[metric.name], reference)
+        )
         for a, b in pairs
         if has_metrics(a.observation, metric.name) and has_metrics(b.observation, metric.name)
     ]
-    return Noise((mean([d * d for d in apart]) / 2) ** 0.5 if apart else 0.0, len(apart))
+    if not apart:
+        return Scale(0.0, 0)
+    whole = (mean([d * d for d in apart]) / 2) ** 0.5
+    return Scale(median(apart) / (NORMAL * math.sqrt(2)) or whole, len(apart))
+
+
+def _gained(metric: Metric, seen: Observation, reference: float) -> float | None:
+    """The gain of a trial; one that was cut short is as much worse as it was given longer."""
+    if hopeless(seen) and not metric.zero_is_best:
+        return -math.log(TIMES)
+    return gain(metric, seen.metrics[metric.name], reference) if has_metrics(seen, metric.name) else None
 
 
 def _effect(
@@ -311,14 +381,11 @@ def _effect(
         for i, step in enumerate(trajectory.steps):
             if step.name != axis.name:
                 continue
-            before, after = trials[i].observation, trials[i + 1].observation
-            if not (has_metrics(before, metric.name) and has_metrics(after, metric.name)):
+            before, after = (_gained(metric, trials[at].observation, reference) for at in (i, i + 1))
+            if before is None or after is None:
                 failed += 1
-                continue
-            moved = gain(metric, after.metrics[metric.name], reference) - gain(
-                metric, before.metrics[metric.name], reference
-            )
-            steps.append((step, moved))
+            else:
+                steps.append((step, after - before))
     effects = tuple(moved if step.after > step.before else -moved for step, moved in steps)
     return Effect(
         axis.name, metric.name,
@@ -327,6 +394,16 @@ def _effect(
         sigma=sd(effects), effects=effects, failed=failed, p=None, matters=None, doubtful=False,
         least=0.0, better=_better(axis, steps),
     )  # fmt: skip
+
+
+def _trimmed(sizes: Sequence[float]) -> float:
+    """Their mean without the largest."""
+    return mean(sorted(sizes)[: len(sizes) - _cut(len(sizes))])
+
+
+def _cut(steps: int) -> int:
+    """How many of so many steps are left out."""
+    return max(int(steps * CUT), int(steps > 2))
 
 
 def _better(axis: Axis, steps: Sequence[tuple[Step, float]]) -> Value | None:
@@ -348,10 +425,10 @@ def _tested(found: Sequence[Effect], noise: Noise, level: float) -> list[Effect]
     judged = [e for e in found if len(e.effects) >= 2]
     p = []
     for e in judged:
-        if noise.sd == 0:
+        if noise.scale == 0:
             p.append(0.0 if e.mu_star > 0 else 1.0)
         else:
-            p.append(_beyond(_null(len(e.effects), noise.freedom), e.mu_star / noise.sd))
+            p.append(noise.null(len(e.effects)).p([abs(one) / noise.scale for one in e.effects]))
     chances = dict(zip((e.name for e in judged), zip(p, holm(p), strict=True), strict=True))
     # those that are not named were held against the level of the first of them, those that are against less
     tests = min(among(p, level), default=1)
@@ -361,25 +438,32 @@ def _tested(found: Sequence[Effect], noise: Noise, level: float) -> list[Effect]
         matters = None if corrected is None else corrected <= level
         doubtful = matters is False and alone is not None and alone <= level
         better = e.better if matters else None
-        least = noise.sd * _least(_null(len(e.effects), noise.freedom), level, tests)
+        least = noise.scale * noise.null(len(e.effects)).least(level, tests)
         tested.append(replace(e, p=corrected, matters=matters, doubtful=doubtful, better=better, least=least))
     return sorted(tested, key=lambda e: -e.mu_star)
 
 
-_NULLS: dict[tuple[int, int], list[float]] = {}
+@functools.cache
+def _drawn(steps: int, rested: int, twice: int) -> Null:
+    # loaded when needed: commands that judge nothing start faster
+    import numpy as np
 
+    draw = np.random.default_rng(1)
 
-def _null(steps: int, freedom: int) -> list[float]:
-    """mu* over the estimated spread when nothing has an effect, sorted: each step is two trials apart."""
-    if (steps, freedom) not in _NULLS:
-        # loaded when needed: commands that judge nothing start faster
-        import numpy as np
+    def apart(count: int) -> Any:
+        return np.abs(draw.standard_t(TAILS, (DRAWS, count)) - draw.standard_t(TAILS, (DRAWS, count)))
 
-        draw = np.random.default_rng(1)
-        sizes = np.abs(draw.normal(0, 2**0.5, (DRAWS, max(1, steps)))).mean(axis=1)
-        estimated = np.sqrt(draw.chisquare(freedom, DRAWS) / freedom)
-        _NULLS[steps, freedom] = sorted((sizes / estimated).tolist())
-    return _NULLS[steps, freedom]
+    sizes = np.sort(apart(steps))
+    middle = np.zeros(DRAWS)
+    if twice:
+        middle = np.median(apart(twice), axis=1)
+    if rested > 1:
+        trials = draw.standard_t(TAILS, (DRAWS, rested))
+        low, high = np.triu_indices(rested, 1)
+        middle = np.maximum(middle, np.median(np.abs(trials[:, low] - trials[:, high]), axis=1))
+    scale = middle / (NORMAL * math.sqrt(2))
+    trimmed = sizes[:, : steps - _cut(steps)].mean(axis=1)
+    return Null(sorted((trimmed / scale).tolist()), sorted((sizes.mean(axis=1) / scale).tolist()))
 
 
 def _least(null: Sequence[float], level: float, tests: int) -> float:

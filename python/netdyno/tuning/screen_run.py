@@ -58,6 +58,7 @@ def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Inter
         count = cost(space, request.trajectories)
         with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
             listener.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
+            on.patience.follow(kept.record)
             listener.begun(kept.record, count, looked_at)
             found = run(
                 on.bench, space, metrics, kept.record, trajectories=request.trajectories, seed=request.seed,

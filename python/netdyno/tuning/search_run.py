@@ -74,6 +74,7 @@ def search(
             about = f"at most {request.budget.trials} trials of {len(space.axes)} parameters, then the proof"
             listener.note(f"{study.name}: {about}")
             most = most_trials(space, goal, request.budget, len(on.bench.metrics))
+            on.patience.follow(kept.record)
             listener.begun(kept.record, most, [on.bench.metrics[o] for o in goal.objectives])
             found = run(
                 on.bench, space, goal, kept.record, budget=request.budget, seed=request.seed, hints=hints,

@@ -7,6 +7,7 @@ kernel: that is for the bench. Adding one costs its file and a line in `__init__
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import threading
 from abc import ABC, abstractmethod
@@ -36,6 +37,8 @@ class Site:
     folder: Path
     """For logs."""
     notes: Journal = field(default_factory=journal)
+    patience: float = math.inf
+    """Seconds after which a load generator is ended, whatever its own limit."""
 
     def place(self, name: str) -> DutSite:
         """For a server that is a device under test."""
@@ -118,6 +121,7 @@ def start_server(site: Site, command: Sequence[str], name: str, stack: contextli
 
 def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
     """Run a load generator to its end, at most so long; what it printed."""
+    seconds = min(seconds, site.patience)
     name = Path(command[0]).name
     log = site.folder / f"{name}-client.log"
     process = Process(command, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
