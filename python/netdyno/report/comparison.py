@@ -53,6 +53,8 @@ class Row:
     found: Mapping[str, Any] | None
     pairs: Sequence[Sequence[float]]
     paper: str = ""
+    inside: bool | None = None
+    """Whether the paper's change lies inside the interval."""
 
     @property
     def label(self) -> str:
@@ -122,13 +124,14 @@ def effects(
             Column(M("Change")), Column(M("p (Holm)")), Column(M("Noise")),
             Column(M("Minimum detectable effect")),
             Column(M("Finding"), numeric=False), Column(M("In the paper"), numeric=False),
+            Column(M("Paper's change inside our interval"), numeric=False),
             Column(M("Interval"), numeric=False),
         ],
     )  # fmt: skip
     for row in rows:
         table.add(*_cells(row, (noise or {}).get(row.metric)))
     papers = any(row.paper for row in rows)
-    table = table.keep(*[True] * 5, bool(noise), True, True, papers, True)
+    table = table.keep(*[True] * 5, bool(noise), True, True, papers, papers, True)
     where = f"pairs-{place}"
     charts[where] = [_pairs(f"{where}-{i}", row, sides) for i, row in enumerate(rows) if row.pairs]
     name = f"block-{place}"
@@ -137,12 +140,14 @@ def effects(
 
 def _cells(row: Row, noise: Mapping[str, Any] | None) -> list[Cell]:
     first = data(row.label)
-    paper = Cell(Data(row.paper), row.paper)
+    inside = Cell(units.NONE) if row.inside is None else Cell(M("yes") if row.inside else M("no"), row.inside)
+    paper = [Cell(Data(row.paper), row.paper), inside]
     if row.found is None:
         none = number(units.NONE, None)
-        return [first, *[none] * 6, Cell(M("too few pairs"), 0), paper, Cell("", None)]
+        return [first, *[none] * 6, Cell(M("too few pairs"), 0), *paper, Cell("", None)]
     e, unit = row.found["effect"], row.found["metric"]["unit"]
     spread, seen = noise["spread"] if noise else None, row.found["detectable"]
+    few = row.found.get("least_count")
     return [
         first,
         number(measured(e["a"], e["a_sd"], unit), e["a"]),
@@ -150,9 +155,9 @@ def _cells(row: Row, noise: Mapping[str, Any] | None) -> list[Cell]:
         Cell(shift(row.found), e["change"], ends(row.found) or None),
         number(units.significant(row.found["p_holm"], 2), row.found["p_holm"]),
         number(units.percent(spread) if spread is not None else units.NONE, spread),
-        number(least(seen), seen),
+        number(least(seen) if few is None else f"±{units.THIN}{units.significant(few, 2)}", few or seen),
         Cell(words(row.found["verdict"]), row.found["verdict"], mark=MARKS.get(row.found["verdict"], "")),
-        paper,
+        *paper,
         Cell("", None),
     ]
 

@@ -39,11 +39,22 @@ def _summary(document: Mapping[str, Any], folder: Path) -> Summary:
             cells = _cells(row["finding"])
             if cells[-1] in ("better", "worse"):
                 shown.append(f"{table['name']} {row['bench']} {row['metric']} {cells[2]} ({cells[-1]})")
-            rows.append((table["name"], row["bench"], row["metric"], *cells, row["paper"]))
+            inside = {True: "yes", False: "no"}.get(row.get("paper_inside"), quantities.NONE)
+            rows.append((table["name"], row["bench"], row["metric"], *cells, row["paper"], inside))
     if not rows:
         raise ValueError("it has no rows")
     said = "; ".join(shown) or "no difference shown"
-    heads = ["table", "bench", "metric", "baseline", "tuned", "change", "verdict", "in the paper"]
+    heads = [
+        "table",
+        "bench",
+        "metric",
+        "baseline",
+        "tuned",
+        "change",
+        "verdict",
+        "in the paper",
+        "inside our interval",
+    ]
     plots = [file.read_text() for file in sorted(folder.glob("*.svg"))]
     return Summary(said, heads, rows, plots, document["left_out"])
 

@@ -125,6 +125,7 @@ def reproduce(
 def _document(one: MeasuredTable, seen: TableTrials) -> dict[str, Any]:
     rows = [
         {"bench": line.row.bench, "metric": line.row.metric, "paper": line.row.paper,
+         "paper_change": line.row.change, "paper_inside": line.inside,
          "pairs": both(tables.pairs(seen, line.row.bench, one.table.setting), line.row.metric),
          "finding": finite(asdict(line.finding)) if line.finding else None}
         for line in one.lines

@@ -53,6 +53,8 @@ class Row(Config):
     """What of it."""
     paper: str = ""
     """What was said to come out."""
+    change: float | tuple[float, float] | None = None
+    """The same as a change, or a range of it: -0.06 is 6 % less; default: it is not told in numbers."""
 
 
 class Table(Config):
@@ -259,6 +261,16 @@ class MeasuredRow:
     row: Row
     finding: Finding | None
     """None when no pair of it counts."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the paper's change lies inside the measured interval; None where that cannot be said."""
+        said, e = self.row.change, self.finding.effect if self.finding else None
+        if said is None or e is None or e.interval is None or (e.absolute and e.a <= 0):
+            return None
+        low, high = (end / e.a if e.absolute else end for end in e.interval)
+        first, last = said if isinstance(said, tuple) else (said, said)
+        return first <= high and low <= last
 
 
 @dataclass(frozen=True)

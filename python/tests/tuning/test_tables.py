@@ -15,7 +15,9 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record
 from netdyno.lab.workload import WORKLOADS
+from netdyno.stats.comparison import Finding, Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.stats.paired import Effect
 from netdyno.tuning import benches, compare_run, tables
 from netdyno.tuning.verbs import reproduce as tune_reproduce
 
@@ -32,7 +34,7 @@ benches:
 tables:
   - name: Table 1
     setting: paper-latency
-    rows: [{bench: web, metric: latency_mean, paper: 1 → 2}, {bench: web, metric: failed}]
+    rows: [{bench: web, metric: latency_mean, paper: 1 → 2, change: 1}, {bench: web, metric: failed}]
   - name: Table 2
     setting: paper-latency
     rows: [{bench: udp, metric: jitter}]
@@ -151,13 +153,17 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     assert "without net.ipv4.tcp_tw_reuse" in err
     assert "trial 32 of 32" in err
     assert "load × 0.5" in err
-    for word in ("Table 1", "latency_mean", "worse", "1 → 2", "TcpExtListenOverflows"):
+    for word in ("Table 1", "latency_mean", "worse", "1 → 2", " no ", "inside", "TcpExtListenOverflows"):
         assert word in out
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "5", "--no-vm", "--json"]) == 0
     out, err = capsys.readouterr()
     assert "with fewer than 8 blocks nothing can be shown: 8 are measured" in err
     document: dict[str, Any] = json.loads(out)
-    assert document["tables"][0]["rows"][0]["finding"]["verdict"] == "worse"
+    row, failed = document["tables"][0]["rows"]
+    assert row["finding"]["verdict"] == "worse"
+    assert (row["paper_change"], row["paper_inside"], failed["paper_inside"]) == (1, False, None)
+    # of a count the least difference that would have shown
+    assert failed["finding"]["least_count"] > 0
     assert document["benches"]["web"] == "ab requests=500 concurrency=50"
     assert call(["tune", "reproduce", "nothing"]) == 104
     assert call(["tune", "reproduce", "--load", "2"]) == 104
@@ -189,3 +195,27 @@ def test_what_steal_takes_of_a_table_is_measured_again_or_said(
     assert "too few" not in out
     assert "worse" in out
     assert re.search(r"measured again: \d+ lost to steal", err)
+
+
+@pytest.mark.parametrize(
+    ("change", "interval", "absolute", "inside"),
+    [
+        (-0.1, (-0.2, 0.1), False, True),
+        (-0.3, (-0.2, 0.1), False, False),
+        ((0.1, 0.15), (-0.2, 0.12), False, True),
+        ((0.1, 0.15), (-0.2, 0.05), False, False),
+        (-0.076, (-516, 667), True, True),
+        (-0.3, (-516, 667), True, False),
+        (None, (-0.2, 0.1), False, None),
+        (0.0, None, False, None),
+    ],
+)
+def test_the_papers_change_is_held_against_our_interval(
+    change: Any, interval: tuple[float, float] | None, absolute: bool, inside: bool | None
+) -> None:
+    """Of counts as a share of the baseline, here 2,491."""
+    effect = Effect(8, 2491, 2491, 0, 0, 0, interval, 0.5, absolute)
+    finding = Finding(Metric("retransmits", "", "lower", absolute), effect, 0.5, 1.0, Verdict.NOT_SHOWN)
+    row = tables.Row(bench="tcp", metric="retransmits", change=change)
+    assert tables.MeasuredRow(row, finding).inside is inside
+    assert tables.MeasuredRow(row, None).inside is None

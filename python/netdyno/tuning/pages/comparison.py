@@ -86,7 +86,10 @@ def _tables(study: Study) -> Comparison:
     charts: dict[str, list[dict[str, Any]]] = {}
     blocks, everything, downloads = [], [], [document(study)]
     for place, one in enumerate(found["tables"]):
-        rows = [Row(r["bench"], r["metric"], r["finding"], r["pairs"], r["paper"]) for r in one["rows"]]
+        rows = [
+            Row(r["bench"], r["metric"], r["finding"], r["pairs"], r["paper"], r.get("paper_inside"))
+            for r in one["rows"]
+        ]
         sides = "baseline", one["setting"]
         moved = [c | {"bench": b} for b, counters in one["counters"].items() for c in counters]
         title, about = Data(one["name"]), Data(one["about"])

@@ -21,6 +21,7 @@ from netdyno.cli.verb import words
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
+from netdyno.stats.comparison import Finding
 from netdyno.stats.observation import Observation
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.vm import inside, setup
@@ -35,6 +36,7 @@ from netdyno.tuning.verbs.compare import (
     VERDICTS,
     ComparisonPrinter,
     change,
+    least,
     lost_to,
     not_counted,
     remarks,
@@ -196,9 +198,17 @@ def _draw(folder: Path, filled: Sequence[MeasuredTable], told: Path) -> None:
 
 
 def _show(one: MeasuredTable) -> None:
-    heads = ("bench", "metric", "baseline", one.table.setting, "change", "interval", "p", "", "in the paper")
+    heads = (
+        "bench", "metric", "baseline", one.table.setting, "change", "interval", "p", "detectable", "",
+        "in the paper", "inside",
+    )  # fmt: skip
     title = f"\n{one.table.name}: {one.table.about}"
-    console.table(heads, [_row(line) for line in one.lines], title, right=heads[2:7], spare=heads[-1:])
+    console.table(heads, [_row(line) for line in one.lines], title, right=heads[2:8], spare=heads[-2:-1])
+    console.out().print(
+        "detectable: minimum detectable effect, of counts a trial; "
+        "inside: the paper's change lies inside our interval",
+        markup=False,
+    )
     for bench, made in one.comparisons.items():
         moved = [c for c in made.counters if c.moved]
         said = ", ".join(f"{c.name} {quantities.number(c.a)} → {quantities.number(c.b)}" for c in moved[:4])
@@ -214,10 +224,17 @@ def _row(line: MeasuredRow) -> list[str | Text]:
     first = [line.row.bench, line.row.metric]
     found = line.finding
     if found is None:
-        return [*first, "–", "–", "–", "–", "–", Text("too few pairs"), line.row.paper]
+        return [*first, "–", "–", "–", "–", "–", "–", Text("too few pairs"), line.row.paper, "–"]
     e = found.effect
     return [
         *first, spread(e.a, e.a_sd, found.metric), spread(e.b, e.b_sd, found.metric), change(found, e.change),
         " … ".join(change(found, end) for end in e.interval or ()) or "–", f"{found.p_holm:.2g}",
-        Text(found.verdict.value, style=VERDICTS[found.verdict]), line.row.paper,
+        _detectable(found), Text(found.verdict.value, style=VERDICTS[found.verdict]), line.row.paper,
+        {True: "yes", False: "no", None: "–"}[line.inside],
     ]  # fmt: skip
+
+
+def _detectable(found: Finding) -> str:
+    if found.least_count is not None:
+        return f"±{found.least_count:,.3g}"
+    return least(found.detectable)
