@@ -74,8 +74,12 @@ setup() { # [release|debug [COMMAND]] -- the daemon's build, and what to begin a
     wait "$environment"
 }
 
-verb_setup() { # -- install what is missing, build netdynod, make .venv
-    setup
+verb_setup() { # [opendaylight] -- install what is missing, build netdynod, make .venv; or assemble OpenDaylight alone
+    case ${1:-} in
+    '') setup ;;
+    opendaylight) opendaylight ;;
+    *) die 104 "there is no set-up of '$1'; there is: opendaylight" ;;
+    esac
     say "ready: .venv/bin/netdyno --help"
 }
 

@@ -129,6 +129,19 @@ kernel() {
     compgen -G 'target/vm/lib/modules/*/modules.dep' >/dev/null
 }
 
+# OpenDaylight with its OpenFlow plugin and RESTCONF from Maven Central, for `--controller opendaylight`.
+opendaylight() {
+    install default-jre-headless/java maven/mvn
+    say "assembling OpenDaylight in target/opendaylight (0.4 GB in Maven's repository; minutes, the first time)"
+    rm -rf target/opendaylight
+    mkdir -p target/opendaylight
+    # it is built beside its description
+    cp packaging/opendaylight/pom.xml target/opendaylight/
+    mvn --batch-mode --quiet --file target/opendaylight/pom.xml package ||
+        die 92 "OpenDaylight cannot be assembled; Maven's words are above"
+    [ -x target/opendaylight/target/assembly/bin/karaf ] || die 92 "Maven left no target/opendaylight/target/assembly/bin/karaf"
+}
+
 # ------------------------------------------------------------------------------------------- rust
 
 at_least() { # HAVE WANT

@@ -102,7 +102,7 @@ def test_a_wrong_name_is_told(text: str) -> None:
     with pytest.raises(Error) as wrong:
         parse(text)
     assert wrong.value.code == "ND-104-83" and wrong.value.fix
-    assert parse("embedded:9")[1] == 9 and parse("static")[1] == 1
+    assert parse("embedded:9").count == 9 and parse("static").count == 1
 
 
 @root

@@ -150,13 +150,18 @@ class ChainLab:
     def flow_packets(self) -> dict[int, int]:
         """Packets that matched each rule, by its number."""
         found: dict[int, int] = {}
-        for one in self.switches.values():
-            found |= one.flow_packets()
+        for host, one in self.switches.items():
+            known = self.controllers[host].number
+            found |= {known(cookie): packets for cookie, packets in one.flow_packets().items()}
         return found
 
     def flow_cookies(self) -> list[int]:
         """Cookies of all flows of the switches."""
-        return sorted(cookie for one in self.switches.values() for cookie in one.flow_cookies())
+        return sorted(
+            self.controllers[host].number(cookie)
+            for host, one in self.switches.items()
+            for cookie in one.flow_cookies()
+        )
 
     def counters(self) -> dict[str, float]:
         """Of the ports of all switches."""
@@ -191,10 +196,11 @@ class ChainLab:
 
     def _controller(self, stack: ExitStack, host: str, switch: Switch) -> None:
         assert self.folder is not None
-        kind, count = parse(self.chain.controller)
+        chosen = parse(self.chain.controller)
         folder = self.folder if host == SWITCH else self.folder / host
         folder.mkdir(mode=0o700, exist_ok=True)
-        made = kind(ControllerSite(switch, self.network.namespace(host), folder, self.notes), count)
+        site = ControllerSite(switch, self.network.namespace(host), folder, self.notes)
+        made = chosen.kind(site, chosen.count, chosen.options)
         stack.callback(made.teardown)
         made.setup()
         self.controllers[host] = made

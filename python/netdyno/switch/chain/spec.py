@@ -122,7 +122,8 @@ class Chain(Config):
     tunnel: ChainTunnel | None = None
     """The tunnel between the client's switch and the server's; default: both are on one switch."""
     controller: str = "static"
-    """Who programs the switch: `static`, `embedded`, `embedded:N` for N of which one is master, `faucet`."""
+    """Who programs the switch: `static`, `embedded`, `embedded:N` for N of which one is master, `faucet`,
+    `opendaylight`, or `onos,url=http://HOST:8181`; both take `url`, `openflow`, `user` and `password`."""
 
     @field_validator("controller")
     @classmethod

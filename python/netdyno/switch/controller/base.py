@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.switch.driver.base import Flow, Switch
 from netdyno.switch.openflow.action import renamed
@@ -33,10 +34,14 @@ class Controller(ABC):
     about: ClassVar[str]
     """In a sentence."""
 
-    def __init__(self, site: ControllerSite, count: int = 1) -> None:
+    Options: ClassVar[type[Config]] = Config
+    """What can be set of it; nothing by default."""
+
+    def __init__(self, site: ControllerSite, count: int = 1, options: Config | None = None) -> None:
         self.site = site
         self.count = count
         """Controllers that stand by each other."""
+        self.options: Any = options or self.Options()
 
     @abstractmethod
     def setup(self) -> None:
@@ -45,6 +50,10 @@ class Controller(ABC):
     @abstractmethod
     def program(self, flows: Sequence[Flow]) -> None:
         """Replace all flows; the switch has confirmed them afterwards. Raises Error."""
+
+    def number(self, cookie: int) -> int:
+        """The number of a flow by the cookie that it has in the switch: a controller may choose that."""
+        return cookie
 
     @abstractmethod
     def dead(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from netdyno import files
 from netdyno.errors import Error
+from netdyno.switch.controller import table
 from netdyno.switch.controller.base import Controller
 from netdyno.switch.driver.base import Flow, Switch
 from netdyno.switch.openflow import action
@@ -31,7 +32,6 @@ MOST_COOKIE = 1 << 16
 _VLAN = "chain"
 _UNUSED = 4090
 """VLAN of ports whose frames no rule lets in."""
-_INSTALLED = re.compile(r"cookie=0x([0-9a-f]+),.*?\bin_port=\"?([0-9]+)\"?.* actions=(\S+)")
 _FIELDS = {"nw_proto": "ip_proto", "dl_vlan": "vlan_vid", "dl_type": "eth_type"}
 _ETHERNET_TYPES = {"tcp": 0x0800, "udp": 0x0800, "tcp6": 0x86DD, "udp6": 0x86DD}
 _IP = {"tcp": 6, "udp": 17}
@@ -70,23 +70,13 @@ class Faucet(Controller):
     def program(self, flows: Sequence[Flow]) -> None:
         """By a new configuration. The switch's table has each rule afterwards, and no other. Raises Error."""
         assert self._process is not None, "it is set up"
-        wanted = sorted(_expected(self.site.switch, one) for one in flows)
+        wanted = [table.expected(self.site.switch, one) for one in flows]
         self._write(flows)
         self._process.send_all(signal.SIGHUP)
-        until = time.monotonic() + PATIENCE
-        while (there := _installed(self.site.switch)) != wanted:
-            if why := self.dead() or self._rejected():
-                raise Error("ND-92-62", why, at="controller")
-            if time.monotonic() > until:
-                missing = sum(one not in there for one in wanted)
-                excess = sum(one not in wanted for one in there)
-                what = (
-                    f"Faucet has not written the rules within {PATIENCE:g} s: {missing} of {len(wanted)} are "
-                    f"missing, {excess} too many: {self._words()}"
-                )
-                raise Error("ND-92-62", what, at="controller", fix="Its log is in the run's folder")
-            time.sleep(0.05)
-        self.site.switch.settle()
+        table.await_table(
+            self.site.switch, wanted, lambda cookie: cookie <= MOST_COOKIE,
+            lambda: self.dead() or self._rejected(), "Faucet", PATIENCE,
+        )  # fmt: skip
 
     def dead(self) -> str:
         """How it ended."""
@@ -213,18 +203,3 @@ def _refused(flow: Flow, why: str) -> Error:
     return Error(
         "ND-104-83", f"the flow {flow.cookie} cannot be given to Faucet: {why}", at="controller", fix=fix
     )
-
-
-def _expected(switch: Switch, flow: Flow) -> tuple[int, int, str]:
-    return (
-        flow.cookie,
-        switch.numbers[flow.in_port],
-        action.text(action.renamed(flow.actions, switch.numbers)) or "drop",
-    )
-
-
-def _installed(switch: Switch) -> list[tuple[int, int, str]]:
-    """Rules that the switch has: cookie, port, actions. Faucet's other flows have cookies above ours."""
-    found = (_INSTALLED.search(one) for one in switch.flow_texts())
-    every = ((int(one[1], 16), int(one[2]), one[3]) for one in found if one)
-    return sorted(one for one in every if one[0] <= MOST_COOKIE)

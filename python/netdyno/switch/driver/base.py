@@ -154,6 +154,10 @@ class Switch(Dut):
         """All flows in its table, as its own tool words them."""
         return []
 
+    def groups(self) -> set[int]:
+        """Numbers of the groups that it has."""
+        return set()
+
     def datapath_id(self) -> str:
         """By which controllers know it, in hexadecimal."""
         return "0"

@@ -130,7 +130,7 @@ class Ovs(Switch):
             raise Error("ND-104-81", f"there are more than {MOST_FLOWS:,} flows", at=self.place.at)
         made = self._running()
         wanted = {one.number: one for flow in flows for one in action.groups(self._numbered(flow))}
-        there = self._groups() if wanted or self._grouped else set()
+        there = self.groups() if wanted or self._grouped else set()
         if new := [one.text() for number, one in wanted.items() if number not in there]:
             made.ofctl("add-groups", BRIDGE, "-", text="\n".join(new) + "\n")
             self._grouped = True
@@ -141,7 +141,7 @@ class Ovs(Switch):
             made.ofctl("del-groups", BRIDGE, f"group_id={number}")
         self.settle()
 
-    def _groups(self) -> set[int]:
+    def groups(self) -> set[int]:
         said = self._running().ofctl("dump-groups", BRIDGE)
         return {int(number) for number in re.findall(r"group_id=(\d+)", said)}
 

@@ -90,7 +90,7 @@ def entry(
     `match` has names of ovs-fields(7), like `{"tcp": "", "tp_dst": "80"}`; ports in `actions` are numbers.
     Raises MatchError.
     """
-    known = _values({**({} if in_port is None else {"in_port": str(in_port)}), **match})
+    known = values({**({} if in_port is None else {"in_port": str(in_port)}), **match})
     fields = frozenset(
         action.nsh_field(NSH[name][0], value)
         if name in NSH
@@ -125,7 +125,8 @@ def match_fields(data: bytes) -> tuple[frozenset[tuple[int, bytes]], int]:
     return frozenset(found), -(-length // 8) * 8
 
 
-def _values(match: Mapping[str, str]) -> dict[str, int]:
+def values(match: Mapping[str, str]) -> dict[str, int]:
+    """Match fields by their names in OpenFlow 1.3, with those that they need. Raises MatchError."""
     found: dict[str, int] = {}
     for name in match:
         found |= _PROTOCOLS.get(name, {})

@@ -33,7 +33,8 @@ ControllerName = Annotated[
     str | None,
     typer.Option(
         "--controller",
-        help="Who programs the switch: static, embedded, embedded:N, faucet; default: as in FILE.",
+        help="Who programs the switch: static, embedded, embedded:N, faucet, opendaylight, or "
+        "onos,url=http://HOST:8181; these two take url=, openflow=, user=, password=. Default: as in FILE.",
         metavar="NAME",
     ),
 ]
