@@ -45,6 +45,7 @@ WITHOUT_DEFAULT = {
     "--there", "--time", "--token-file", "--topology", "--trace", "--user", "--waive", "--where", "--with",
     "bench rate --rate", "chain search --target", "impair --rate", "tune recommend --rate",
     "tune compare --load", "tune screen --load", "tune search --load", "tune watch --load",
+    "tune recommend --load",
     "graph --filter", "nat trace --filter", "sip send --expires", "web --key",
 }  # fmt: skip
 """Options that change nothing, or are asked for, unless they are given; the help of all others names the default."""

@@ -152,6 +152,11 @@ class Proposal:
             if not e.sure and (e.interval[1] if e.interval else e.gain) > MARGIN and e.gain > MARGIN
         )
 
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """Settings to test: the short list, else those in doubt."""
+        return self.shortlist or self.doubtful[:LISTED]
+
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self) | {"doubtful": list(self.doubtful)}

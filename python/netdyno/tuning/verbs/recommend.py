@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -12,14 +12,24 @@ from rich.text import Text
 from netdyno import paths, quantities, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
+from netdyno.cli.verb import again
 from netdyno.errors import Error
+from netdyno.experiment.pairs import unequal
 from netdyno.experiment.record import folder
+from netdyno.lab.topology import need_root
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning.bench import HOST
 from netdyno.tuning.features import FEATURES, Features, sample
+from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.recommend import LISTED, Experience, Judgement, Proposal, judge
 from netdyno.tuning.recommend import recommend as propose
-from netdyno.tuning.verbs.options import Html
+from netdyno.tuning.recommend_run import ListedProofOutcome, ListedProofRequest
+from netdyno.tuning.recommend_run import prove as prove_listed
+from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Name, Seed, Spare
+from netdyno.tuning.verbs.own_service import Better, MetricOf, Server, SloText, bench_name, chosen
 from netdyno.tuning.verbs.params import need_namespace
-from netdyno.tuning.verbs.progress import experience_page, times
+from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable, times
+from netdyno.tuning.verbs.search import show_proofs
 
 
 def recommend(
@@ -54,6 +64,43 @@ def recommend(
     judged: Annotated[
         bool, typer.Option("--judge", help="Cross-validate the recommender on known contexts and exit.")
     ] = False,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Test the proposed settings, or those in doubt, under --load against the baseline.",
+        ),
+    ] = False,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            "--load",
+            help="With --prove: a command that loads the service at {address}, 127.0.0.1.",
+            metavar="COMMAND",
+        ),
+    ] = None,
+    metric: MetricOf = None,
+    better: Better = None,
+    server: Server = None,
+    slo: SloText = None,
+    objective: Annotated[
+        str | None,
+        typer.Option("--for", help="Metric to improve; default: the first.", metavar="METRIC"),
+    ] = None,
+    allow_global: Global = False,
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            help="Pairs of trials; default: as many as the noise asks for.",
+            metavar="N",
+            parser=values.whole("--pairs", 2, 1000),
+        ),
+    ] = None,
+    spare: Spare = None,
+    level: Level = 0.05,
+    seed: Seed = 1,
+    name: Name = None,
+    fresh: Fresh = False,
     html: Html = None,
     as_json: Json = False,
 ) -> None:
@@ -61,14 +108,22 @@ def recommend(
 
     Nothing is changed. It shows the expected gain with its interval and the contexts it comes from; where no
     setting is expected to help, it proposes none. If the round-trip time or the rate of the service is
-    unknown, or no measured context is similar, it exits with 90.
+    unknown, or no measured context is similar, it exits with 90. With --prove what is proposed, or in doubt,
+    is tested at once in fresh pairs with the baseline, each setting being in force for its trials only; it
+    exits with 90 if a doubt remains.
 
         netdyno tune recommend --where web
 
         netdyno tune recommend --where dns --rtt 30ms --rate 5Mbit/s
 
+        netdyno tune recommend --prove --load 'wrk http://{address}' --metric 'rps=c: +(.+)' --better higher
+
         netdyno tune recommend --judge --html judged.html
     """
+    if prove != (load is not None):
+        given, other = ("--prove", "--load COMMAND") if prove else ("--load", "--prove")
+        raise Error("ND-104-04", f"{given} goes with {other} only", at=given, fix=f"Add {other}")
+    own = chosen(load, metric or [], better or [], server, slo or [], (where or HOST) if prove else None)
     known = _known(experience)
     if judged:
         found = judge(known)
@@ -87,17 +142,81 @@ def recommend(
     if html:
         seen = {"features": features, "units": {one.name: one.unit for one in FEATURES}}
         experience_page(html, known, proposal={**proposal.document(), **seen})
+    if not as_json:
+        show(known, features, proposal)
+    listed = proposal.tested if own and proposal.known else ()
+    tested: ListedProofOutcome | None = None
+    if own and listed:
+        wanted = ListedProofRequest(
+            BenchRequest(bench_name(None, own), own=own, allow_global=allow_global),
+            {one: known.settings[one] for one in listed},
+            {e.setting: e.gain for e in proposal.expected},
+            objective, pairs, spare, level, seed, name, fresh,
+        )  # fmt: skip
+        need_root()
+        with resumable():
+            tested = prove_listed(wanted, StudyPrinter(), Interrupts())
+        if not as_json:
+            show_proof(tested)
     if as_json:
         setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
-        console.document({"features": features, **proposal.document(), "values": setting})
-    else:
-        show(known, features, proposal)
+        document = {"features": features, **proposal.document(), "values": setting}
+        console.document(document | {"doubt": _doubt(proposal, tested), "proof": _proof(tested)})
     if not proposal.known:
         raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=_way(known, features, proposal))
-    if proposal.doubtful and not proposal.shortlist:
+    if tested:
+        _judge(tested)
+    elif proposal.doubtful and not proposal.shortlist:
         names = " ".join(proposal.doubtful[:LISTED])
-        fix = f"Test it under the service's own load: netdyno tune compare BENCH baseline {names}"
+        fix = f"Test it under the service's own load: --prove --load COMMAND, of {names}"
         raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=fix)
+
+
+def _doubt(proposal: Proposal, tested: ListedProofOutcome | None) -> bool:
+    """Whether it is open if any setting helps."""
+    if tested:
+        return tested.made.doubt
+    return not proposal.known or bool(proposal.doubtful and not proposal.shortlist)
+
+
+def _proof(tested: ListedProofOutcome | None) -> dict[str, Any] | None:
+    if tested is None:
+        return None
+    made = tested.made
+    return {
+        "study": tested.study.name,
+        "proven": list(made.proven),
+        "left_out": dict(tested.left_out),
+        "settings": dict(zip(made.names, tested.document["result"]["proofs"], strict=True)),
+    }
+
+
+def show_proof(tested: ListedProofOutcome) -> None:
+    """What the proof says of each setting."""
+    show_proofs(tested.made.found, tested.made.names)
+    if tested.made.proven:
+        use = f"\nuse {tested.made.proven[0]}: netdyno tune apply {tested.study.name}"
+        console.out().print(use, markup=False)
+    console.note(f"stored in {tested.study.document}, run {tested.document['run']}")
+
+
+def _judge(tested: ListedProofOutcome) -> None:
+    """Raise where the proof leaves a doubt."""
+    made = tested.made
+    for one in made.found.proofs:
+        if one.comparison.unequal:
+            raise unequal(one.comparison.unequal, f"the proof for {one.objective}")
+    if made.found.too_few and made.found.planned and not made.proven:
+        worst = min(made.found.proofs, key=lambda p: p.comparison.pairs)
+        more = made.found.planned.spare + made.found.planned.pairs * made.found.planned.arms
+        fix = f"Repeat with `{again('--spare', more)}`: what is valid is kept"
+        raise Error("ND-90-31", worst.comparison.shortage, at="--prove", fix=fix)
+    if made.doubt:
+        fix = "More --pairs, a longer load or a quieter machine would tell"
+        said = "; ".join(
+            f"{n}: {p.comparison.said}" for n, p in zip(made.names, made.found.proofs, strict=True)
+        )
+        raise Error("ND-90-32", f"nothing is proposed: {said}", at="--prove", fix=fix)
 
 
 def _way(known: Experience, features: Features, proposal: Proposal) -> str:
@@ -151,7 +270,8 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
     for name, value in known.settings[proposal.setting].items():
         out.print(f"  {name} = {value}", markup=False)
     names = " ".join(proposal.shortlist)
-    out.print(f"prove it: netdyno tune compare BENCH baseline {names}", markup=False)
+    other = f"netdyno tune compare BENCH baseline {names}"
+    out.print(f"prove it: the same with --prove --load COMMAND, or {other}", markup=False)
     out.print(f"try it: netdyno tune apply {proposal.setting} --dry-run", markup=False)
 
 

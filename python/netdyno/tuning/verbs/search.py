@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -206,15 +207,19 @@ def show(found: SearchOutcome) -> None:
     if not found.proofs:
         console.out().print("no setting was better than the baseline")
         return
+    show_proofs(found, [f"best for {p.objective}" for p in found.proofs])
+
+
+def show_proofs(found: SearchOutcome, heads: Sequence[str]) -> None:
+    """Each proof beside the baseline, then what it says."""
     table = [
         [name, quantities.number(found.reference[name], m.unit), *(_cell(p, name) for p in found.proofs)]
         for name, m in found.metrics.items()
     ]
-    heads = [f"best for {p.objective}" for p in found.proofs]
     console.table(("metric", "baseline", *heads), table, "proof: fresh pairs with the baseline")
-    for p in found.proofs:
+    for head, p in zip(heads, found.proofs, strict=True):
         out = console.out()
-        out.print(f"\nbest for {p.objective}: {words(p.setting)}", markup=False)
+        out.print(f"\n{head}: {words(p.setting)}", markup=False)
         out.print(f"{p.comparison.pairs} pairs{not_counted(p.comparison)}", markup=False)
         out.print(_verdict(p))
         for line in remarks(p.comparison):
