@@ -306,7 +306,7 @@ class Elsewhere(Node):
     def offloads(self, interface: str, wanted: Any) -> None:
         self.asked.append(f"offloads {interface}")
 
-    def carries(self, interface: str) -> bool:
+    def carries(self, *interfaces: str) -> bool:
         return True
 
     def interfaces(self) -> set[str]:

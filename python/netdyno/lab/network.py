@@ -63,9 +63,13 @@ class Network:
                 self._link(link)
             for name, node in self.nodes.items():
                 node.settle(self.topology.hosts[name].sysctl)
+            ends: dict[str, list[str]] = {name: [] for name in self.nodes}
             for _, cable in self._cables:
                 for plug in (cable.a, cable.b):
-                    _await(plug)
+                    ends[plug.node.name].append(plug.interface)
+            for name, interfaces in ends.items():
+                if interfaces:
+                    _await(self.nodes[name], interfaces)
         except (NetlinkError, OSError) as e:
             with contextlib.suppress(Error):
                 self.down()
@@ -141,11 +145,12 @@ class Network:
         self.down()
 
 
-def _await(plug: Plug) -> None:
+def _await(node: Node, interfaces: list[str]) -> None:
     """What is sent first is not to be lost, such as the one question that ARP asks in a second."""
     until = time.monotonic() + PATIENCE
-    while not plug.node.carries(plug.interface):
+    while not node.carries(*interfaces):
         if time.monotonic() > until:
-            what = f"{plug.node.name}.{plug.interface} is up, and carries nothing after {PATIENCE:g} s"
-            raise Error("ND-92-26", what, at=f"topology.hosts.{plug.node.name}", fix="Try again")
+            idle = next((one for one in interfaces if not node.carries(one)), interfaces[0])
+            what = f"{node.name}.{idle} is up, and carries nothing after {PATIENCE:g} s"
+            raise Error("ND-92-26", what, at=f"topology.hosts.{node.name}", fix="Try again")
         time.sleep(0.005)

@@ -49,8 +49,8 @@ class Node(ABC):
         """Turn work of an interface on and off, as `ethtool -K`."""
 
     @abstractmethod
-    def carries(self, interface: str) -> bool:
-        """Whether an interface that is up carries packets by now."""
+    def carries(self, *interfaces: str) -> bool:
+        """Whether interfaces that are up carry packets by now, all of them."""
 
     @abstractmethod
     def interfaces(self) -> set[str]:
@@ -109,20 +109,20 @@ class NamespaceNode(Node):
                 fix="`ethtool -k` lists the offloads that an interface has",
             )
 
-    def carries(self, interface: str) -> bool:
+    def carries(self, *interfaces: str) -> bool:
         """The kernel notices the carrier beside the call that set the other end up.
 
         What is sent until then is dropped, and no counter says so.
         """
-        found: list[object] = []
+        found: dict[str, object] = {}
 
         def look(ip: Any) -> None:
-            link = ip.get_links(ip.link_lookup(ifname=interface)[0])[0]
-            found.append(link.get_attr("IFLA_OPERSTATE"))
+            for link in ip.get_links():
+                found[link.get_attr("IFLA_IFNAME")] = link.get_attr("IFLA_OPERSTATE")
 
         self.inside(look)
         # a kind of interface that does not tell, such as a dummy, has none to wait for
-        return found[0] in ("UP", "UNKNOWN")
+        return all(found[one] in ("UP", "UNKNOWN") for one in interfaces)
 
     def interfaces(self) -> set[str]:
         """Asked of the kernel, from within."""

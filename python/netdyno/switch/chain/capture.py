@@ -9,6 +9,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from netdyno.switch.chain.sight import Key, Sighting, encapsulation, key, server_port
 from netdyno.switch.chain.steering import Port
@@ -20,6 +22,8 @@ SOL_PACKET, PACKET_AUXDATA = 263, 8
 TP_STATUS_VLAN_VALID = 0x10
 ETH_P_ALL = 3
 BUFFER = 1 << 20
+THREADS = 32
+"""That open and close sockets: the kernel takes 16 ms for each to end, most of it waiting."""
 MOST = 200_000
 """Sightings that are kept at most."""
 
@@ -40,10 +44,10 @@ class Captures:
         self._poll = select.epoll()
         self._stop, self._stopped = socket.socketpair()
         try:
-            for port in ports:
-                made = namespace.inside(space(port.host), lambda port=port: _open(port.interface))  # type: ignore[misc]
-                self._sockets[made.fileno()] = (made, port)
-                self._poll.register(made.fileno(), select.EPOLLIN)
+            with ThreadPoolExecutor(THREADS) as pool:
+                for port, made in zip(ports, pool.map(partial(_opened, space), ports), strict=True):
+                    self._sockets[made.fileno()] = (made, port)
+                    self._poll.register(made.fileno(), select.EPOLLIN)
             self._poll.register(self._stopped.fileno(), select.EPOLLIN)
         except BaseException:
             self._release()
@@ -84,8 +88,8 @@ class Captures:
 
     def _release(self) -> None:
         self._poll.close()
-        for one, _ in self._sockets.values():
-            one.close()
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(socket.socket.close, [one for one, _ in self._sockets.values()]))
         self._stop.close()
         self._stopped.close()
 
@@ -131,13 +135,18 @@ class Captures:
                 self.last = time.monotonic()
 
 
+def _opened(space: Callable[[str], str], port: Port) -> socket.socket:
+    return namespace.inside(space(port.host), lambda: _open(port.interface))
+
+
 def _open(interface: str) -> socket.socket:
-    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    # without a protocol until it is bound: the kernel would wait for all its processors to forget the first
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     try:
         made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         made.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        made.bind((interface, 0))
+        made.bind((interface, ETH_P_ALL))
         made.setblocking(False)
     except BaseException:
         made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -120,14 +120,17 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
 
     The first departure is told, with the rule that brings a packet to that point.
     """
-    counts = Counter((one.port, one.sends) for one in seen)
+    at: dict[tuple[Port, bool], list[Sighting]] = defaultdict(list)
+    for one in seen:
+        at[one.port, one.sends].append(one)
     for place, step in enumerate(path[1:], 1):
-        count = counts[step.port, step.sends]
+        here = at.get((step.port, step.sends), [])
+        count = len(here)
         if count == sent:
-            other = next((one.outer for one in seen if _at(one, step) and one.outer != step.outer), None)
+            other = next((one.outer for one in here if one.outer != step.outer), None)
             if other is not None:
                 return Fault(f"{step} it in {other or 'no tunnel'}, and not in {step.outer}", host=TUNNEL)
-            seen_as = next((one.tag for one in seen if _at(one, step) and one.tag != step.tag), None)
+            seen_as = next((one.tag for one in here if one.tag != step.tag), None)
             if seen_as is not None:
                 what = f"{step} it with {seen_as or 'no tag'}, and not with {step.tag or 'none'}"
                 return _fault(step, path[place - 1], what)
@@ -144,10 +147,6 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
     if sent == 1:
         return _order(path, seen)
     return None
-
-
-def _at(one: Sighting, step: Step) -> bool:
-    return (one.port, one.sends) == (step.port, step.sends)
 
 
 def _order(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:

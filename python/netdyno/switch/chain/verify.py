@@ -136,7 +136,9 @@ def verify(
     try:
         for traffic in lab.chain.paths():
             for talk in conversations(lab, traffic):
-                results = _rounds(lab, captures, traffic, talk, rounds)
+                # a rule makes every packet too many that meets it
+                extra = (one.fault.rule for one in reversed(found) if one.fault and one.fault.excess)
+                results = _rounds(lab, captures, traffic, talk, rounds, next(extra, None))
                 for one in results:
                     told(one)
                 found += results
@@ -157,7 +159,7 @@ def verify(
 
 
 def _rounds(
-    lab: ChainLab, captures: Captures, traffic: str, talk: Talk, rounds: int
+    lab: ChainLab, captures: Captures, traffic: str, talk: Talk, rounds: int, suspect: Rule | None
 ) -> list[DirectionResult]:
     """Again while a round shows a fault; what one round shows to be whole is whole."""
     kept: list[DirectionResult] = []
@@ -167,7 +169,7 @@ def _rounds(
         talk.run(lab)
         captures.quiet(QUIET, 3 * ANSWER)
         seen = [
-            _followed(lab, captures, traffic, rules, direction, talk)
+            _followed(lab, captures, traffic, rules, direction, talk, suspect)
             for direction in directions(rules, traffic)
         ]
         if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
@@ -199,6 +201,7 @@ def _followed(
     rules: Sequence[Rule],
     direction: Direction,
     talk: Talk,
+    suspect: Rule | None,
 ) -> DirectionResult:
     whole = talk.path(lab, expected(rules, traffic, direction), direction)
     sender = whole[0].port.host
@@ -218,10 +221,11 @@ def _followed(
     for one in sorted(packets, key=lambda k: min(s.at for s in seen[k])):
         taken = chosen.add(talk.flow(packets[one], direction), seen[one])
         steps = talk.path(lab, expected(rules, traffic, direction, taken), direction)
+        at = Counter((s.port, s.sends) for s in seen[one])
         for step in steps:
-            counts[str(step)] += sum((s.port, s.sends) == (step.port, step.sends) for s in seen[one])
+            counts[str(step)] += at[step.port, step.sends]
         if fault is None:
-            fault = _wrong(lab, captures, one, traffic, steps, seen[one])
+            fault = _wrong(lab, captures, one, traffic, steps, seen[one], suspect)
             # later captures would count a packet that is sent again
             shown = steps
     fault = fault or chosen.fault
@@ -234,7 +238,13 @@ def _followed(
 
 
 def _wrong(
-    lab: ChainLab, captures: Captures, one: Key, traffic: str, steps: list[Step], seen: list[Sighting]
+    lab: ChainLab,
+    captures: Captures,
+    one: Key,
+    traffic: str,
+    steps: list[Step],
+    seen: list[Sighting],
+    suspect: Rule | None,
 ) -> Fault | None:
     """Where a packet leaves its path, or passes the function that is to block it."""
     blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
@@ -243,18 +253,25 @@ def _wrong(
     sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen)
     found = judge(steps, seen, sent)
     if found and found.excess:
-        return _located(lab, captures, one, steps, found)
+        return _located(lab, captures, one, steps, found, suspect)
     return underlay.explained(lab, found) if found and lab.chain.tunnel else found
 
 
-def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault) -> Fault:
-    """The rule that makes one too many: sent again from its source, and not from the next, it does so."""
+def _located(
+    lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fault: Fault, suspect: Rule | None
+) -> Fault:
+    """The rule that makes one too many: sent again from its source, and not from the next, it does so.
+
+    Those of `suspect` are tried first, and then the middle of what is left.
+    """
     with captures.lock:
         frames = {port: frame for (known, port), frame in captures.frames.items() if known == one}
     starts = [at for at, step in enumerate(steps) if step.sends and step.port in frames]
     low, high, found = 0, len(starts) - 1, fault
+    first = next((n for n, at in enumerate(starts) if suspect and _next(steps[at:]) == suspect), high + 1)
+    likely = [first, first + 1]
     while low <= high:
-        middle = (low + high) // 2
+        middle = next((n for n in likely if low <= n <= high), (low + high) // 2)
         rest = steps[starts[middle] :]
         captures.clear()
         _send(lab, rest[0].port, frames[rest[0].port])
@@ -263,11 +280,16 @@ def _located(lab: ChainLab, captures: Captures, one: Key, steps: list[Step], fau
         # an end may send it once more by itself
         sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
         if odd := judge(rest, seen, sent):
-            rule = next((step.rule for step in rest[1:] if step.rule and not step.copy), None)
+            rule = _next(rest)
             found, low = Fault(odd.what, rule, excess=True), middle + 1
         else:
             high = middle - 1
     return found
+
+
+def _next(steps: list[Step]) -> Rule | None:
+    """The rule that a packet meets first from there."""
+    return next((step.rule for step in steps[1:] if step.rule and not step.copy), None)
 
 
 def _send(lab: ChainLab, port: Port, frame: bytes) -> None:
