@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -26,20 +26,21 @@ LAN, WAN = "lan", "wan"
 WIREGUARD_PORT = 51820
 UNDERLAY, PORT = "underlay", "tunnel"
 """Interface of each switch towards the other, and the port of the tunnel on it."""
-ADDRESSES = {SWITCH: "198.19.0.1", REMOTE: "198.19.0.2"}
-"""Tunnel endpoints (RFC 2544 appendix C.2.2). Gateways have the networks 198.19.1.0/24 and 198.19.2.0/24 at
-their switches, and 198.19.3.0/24 between them."""
-PREFIX = 24
+NETWORKS: Mapping[bool, tuple[str, int]] = {False: ("198.19.{}.", 24), True: ("2001:2:0:ff0{}::", 64)}
+"""Networks of the underlay without and with IPv6 (RFC 2544 appendix C.2.2, RFC 5180 section 8), and their
+prefix lengths. 0 is that of the endpoints; gateways have 1 and 2 at their switches, and 3 between them."""
 WIREGUARD = 60
 """Bytes that WireGuard adds over IPv4: headers of IP and UDP, its own, and the authentication tag."""
+IPV6_MORE, IPV6_MTU = 20, 1280
+"""Bytes by which a header of IPv6 is longer than one of IPv4, and its least MTU (RFC 8200 section 5)."""
 HOST_MTU, LEAST_MTU = 1500, 576
-_ETHERNET, _IPV4, _UDP = 14, 20, 8
+_ETHERNET, _IPV4, _IPV6, _UDP = 14, 20, 40, 8
 HEADERS: Mapping[Kind, int] = {
     "vxlan": _IPV4 + _UDP + 8 + _ETHERNET,
     "geneve": _IPV4 + _UDP + 8 + _ETHERNET,
     "gre": _IPV4 + 8 + _ETHERNET,
 }
-"""Bytes of an underlay packet before the IP packet of a host: RFC 7348, RFC 8926, RFC 2890."""
+"""Bytes of an underlay packet before the IP packet of a host, over IPv4: RFC 7348, RFC 8926, RFC 2890."""
 IP_MTU_DISCOVER, PROBE = 10, 3
 """Option of a socket: do not fragment, and ignore what the kernel knows of the path. See ip(7)."""
 _KEYS = {"vxlan": 24, "geneve": 24, "gre": 32}
@@ -49,7 +50,7 @@ _TRANSPARENT_ETHERNET = 0x6558
 
 
 class Tunnel(Config):
-    """A tunnel over IPv4 between two switches."""
+    """A tunnel between two switches."""
 
     kind: Kind
     """`vxlan`, `geneve` or `gre` (with Ethernet frames inside)."""
@@ -59,6 +60,8 @@ class Tunnel(Config):
     """Largest packet on the underlay, bytes."""
     host_mtu: int | None = Field(default=None, ge=LEAST_MTU, le=HOST_MTU)
     """Largest packet that client and server send, bytes; default: the largest that fits."""
+    ipv6: bool = False
+    """Whether the underlay is IPv6; default: IPv4."""
     wireguard: bool = False
     """Whether gateways between the switches encrypt the underlay by WireGuard (wireguard-go)."""
     path: str | dict[str, Any] | None = None
@@ -69,28 +72,59 @@ class Tunnel(Config):
         bits = _KEYS[self.kind]
         if self.key >= 1 << bits:
             raise ValueError(f"a key of {self.kind} has {bits} bits: {self.key} is too large")
+        if self.ipv6 and self.wire_mtu < IPV6_MTU:
+            least = IPV6_MTU + self.mtu - self.wire_mtu
+            raise ValueError(f"an underlay of IPv6 needs an mtu of {least} here: {self.mtu} is too small")
         return self
 
     def room(self, more: int = 0) -> int:
         """Largest packet of a host that fits, if frames have so many more bytes of headers."""
-        return self.wire_mtu - HEADERS[self.kind] - more
+        return self.wire_mtu - self.own_headers - more
 
     @property
     def wire_mtu(self) -> int:
         """Largest packet between the switches, bytes: what encryption leaves of the underlay's."""
-        return self.mtu - WIREGUARD * self.wireguard
+        return self.mtu - self._encryption
+
+    @property
+    def own_headers(self) -> int:
+        """Bytes of the tunnel itself before the IP packet of a host."""
+        return HEADERS[self.kind] + IPV6_MORE * self.ipv6
 
     @property
     def headers(self) -> int:
         """Bytes of an underlay packet before the IP packet of a host, and after it."""
-        return HEADERS[self.kind] + WIREGUARD * self.wireguard
+        return self.own_headers + self._encryption
+
+    @property
+    def _encryption(self) -> int:
+        return (WIREGUARD + IPV6_MORE * self.ipv6) * self.wireguard
+
+    def address(self, network: int, host: int) -> str:
+        """Of a host of a network of the underlay."""
+        return f"{NETWORKS[self.ipv6][0].format(network)}{f'{host:x}' if self.ipv6 else host}"
+
+    def lan(self, gateway: str) -> str:
+        """The network of a gateway and its switch."""
+        base, prefix = NETWORKS[self.ipv6]
+        return f"{base.format(1 + GATEWAYS.index(gateway))}{'' if self.ipv6 else 0}/{prefix}"
+
+    def wan(self, gateway: str) -> str:
+        """The address of a gateway towards the other."""
+        return self.address(3, 1 + GATEWAYS.index(gateway))
+
+    @property
+    def prefix(self) -> int:
+        """Length of the prefix of each network of the underlay."""
+        return NETWORKS[self.ipv6][1]
 
     def hosts(self, more: int = 0) -> int:
         """Largest packet that hosts send."""
         return self.host_mtu or min(HOST_MTU, self.room(more))
 
     def __str__(self) -> str:
-        return f"{NAMES[self.kind]} {self.key}{' over WireGuard' if self.wireguard else ''}"
+        below = ["WireGuard"] * self.wireguard + ["IPv6"] * self.ipv6
+        return f"{NAMES[self.kind]} {self.key}{''.join(f' over {one}' for one in below)}"
 
 
 NAMES: Mapping[Kind, str] = {"vxlan": "VXLAN", "geneve": "Geneve", "gre": "GRE"}
@@ -160,29 +194,15 @@ class TunnelEnd:
         """That of the client's or the server's switch."""
         other = REMOTE if host == SWITCH else SWITCH
         if not tunnel.wireguard:
-            return TunnelEnd(tunnel, ADDRESSES[host], ADDRESSES[other])
-        near, far = GATEWAYS if host == SWITCH else GATEWAYS[::-1]
-        return TunnelEnd(
-            tunnel, _address(near, 1), _address(far, 1), gateway=_address(near, 254), network=lan(far)
-        )
+            here, there = (tunnel.address(0, 1 + (one == REMOTE)) for one in (host, other))
+            return TunnelEnd(tunnel, here, there)
+        near, far = (1, 2) if host == SWITCH else (2, 1)
+        local, remote, gateway = (tunnel.address(*one) for one in ((near, 1), (far, 1), (near, 254)))
+        return TunnelEnd(tunnel, local, remote, gateway=gateway, network=tunnel.lan(GATEWAYS[far - 1]))
 
     def options(self) -> dict[str, str]:
         """Options of Open vSwitch's port."""
         return {"remote_ip": self.remote, "local_ip": self.local, "key": str(self.tunnel.key)}
-
-
-def lan(gateway: str) -> str:
-    """The network of a gateway and its switch."""
-    return f"198.19.{1 + GATEWAYS.index(gateway)}.0/{PREFIX}"
-
-
-def wan(gateway: str) -> str:
-    """The address of a gateway towards the other."""
-    return f"198.19.3.{1 + GATEWAYS.index(gateway)}"
-
-
-def _address(gateway: str, host: int) -> str:
-    return lan(gateway).replace(f".0/{PREFIX}", f".{host}")
 
 
 def underlay(tunnel: Tunnel) -> tuple[dict[str, Host], list[Link]]:
@@ -194,14 +214,23 @@ def underlay(tunnel: Tunnel) -> tuple[dict[str, Host], list[Link]]:
     links = [
         Link(
             a=End(host=switch, name=UNDERLAY, offloads=off),
-            b=End(host=gateway, name=LAN, addresses=[f"{_address(gateway, 254)}/{PREFIX}"], offloads=off),
+            b=End(
+                host=gateway,
+                name=LAN,
+                addresses=[f"{tunnel.address(number, 254)}/{tunnel.prefix}"],
+                offloads=off,
+            ),
             mtu=tunnel.mtu,
         )
-        for switch, gateway in zip((SWITCH, REMOTE), GATEWAYS, strict=True)
+        for number, (switch, gateway) in enumerate(zip((SWITCH, REMOTE), GATEWAYS, strict=True), 1)
     ]
-    a, b = (End(host=one, name=WAN, addresses=[f"{wan(one)}/{PREFIX}"], offloads=off) for one in GATEWAYS)
+    a, b = (
+        End(host=one, name=WAN, addresses=[f"{tunnel.wan(one)}/{tunnel.prefix}"], offloads=off)
+        for one in GATEWAYS
+    )
     links.append(Link(a=a, b=b, mtu=tunnel.mtu, impair=tunnel.path))
-    return {one: Host(sysctl={"net.ipv4.ip_forward": 1}) for one in GATEWAYS}, links
+    forwarding = "net.ipv6.conf.all.forwarding" if tunnel.ipv6 else "net.ipv4.ip_forward"
+    return {one: Host(sysctl={forwarding: 1}) for one in GATEWAYS}, links
 
 
 @dataclass(frozen=True)
@@ -219,11 +248,15 @@ class Outer:
 
 def unwrapped(frame: bytes) -> tuple[Outer, bytes] | None:
     """The tunnel's headers of a frame on the underlay, and the frame inside; None: it has none."""
-    if len(frame) < _ETHERNET + _IPV4 or frame[12:14] != b"\x08\x00":
+    if len(frame) >= _ETHERNET + _IPV6 and frame[12:14] == b"\x86\xdd":
+        at, protocol = _ETHERNET + _IPV6, frame[20]
+        source, to = (str(IPv6Address(frame[start : start + 16])) for start in (22, 38))
+    elif len(frame) >= _ETHERNET + _IPV4 and frame[12:14] == b"\x08\x00":
+        at, protocol = _ETHERNET + (frame[_ETHERNET] & 15) * 4, frame[23]
+        source, to = (str(IPv4Address(frame[start : start + 4])) for start in (26, 30))
+    else:
         return None
-    at = _ETHERNET + (frame[_ETHERNET] & 15) * 4
-    source, to = (str(IPv4Address(frame[start : start + 4])) for start in (26, 30))
-    if frame[23] == _GRE and len(frame) >= at + 4:
+    if protocol == _GRE and len(frame) >= at + 4:
         flags, inner = struct.unpack_from("!HH", frame, at)
         if inner != _TRANSPARENT_ETHERNET or flags & 0x4007:
             return None
@@ -235,7 +268,7 @@ def unwrapped(frame: bytes) -> tuple[Outer, bytes] | None:
             (key,) = struct.unpack_from("!I", frame, start)
             start += 4
         return Outer("gre", key, source, to), frame[start + 4 * bool(flags & 0x1000) :]
-    if frame[23] != 17 or len(frame) < at + 16:
+    if protocol != 17 or len(frame) < at + 16:
         return None
     (port,) = struct.unpack_from("!H", frame, at + 2)
     key = struct.unpack_from("!I", frame, at + 12)[0] >> 8

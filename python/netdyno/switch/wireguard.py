@@ -13,13 +13,15 @@ from pathlib import Path
 from netdyno import files
 from netdyno.errors import Error
 from netdyno.switch.driver.ovs_daemon import listens
-from netdyno.switch.tunnel import GATEWAYS, WAN, WIREGUARD_PORT, Tunnel, lan, wan
+from netdyno.switch.tunnel import GATEWAYS, WAN, WIREGUARD_PORT, Tunnel
 from netdyno.system import namespace
 from netdyno.system.journal import Journal
 from netdyno.system.process import Process, find
 
 SOCKETS = Path("/var/run/wireguard")
 """Where wireguard-go has a socket for each of its interfaces."""
+NEIGHBOURS = (b"\x00", b"\x3a")
+"""Headers after that of IPv6 in messages between neighbours: hop-by-hop options of MLD, and ICMPv6."""
 PATIENCE = 20.0
 """Seconds in which an interface must be there: a busy machine needs them."""
 
@@ -55,13 +57,15 @@ class WireGuard:
             self._wg(host, "private-key", key, "listen-port", str(WIREGUARD_PORT))
             self.connect(host)
             self._ip(host, "link", "set", name, "mtu", str(self.tunnel.wire_mtu), "up")
-            self._ip(host, "route", "add", lan(_other(host)), "dev", name)
+            self._ip(host, "route", "add", self.tunnel.lan(_other(host)), "dev", name)
 
     def connect(self, host: str) -> None:
         """Let a gateway exchange packets with the other."""
         other = _other(host)
-        self._wg(host, "peer", self._public[other], "allowed-ips", lan(other), "endpoint",
-                 f"{wan(other)}:{WIREGUARD_PORT}")  # fmt: skip
+        address = self.tunnel.wan(other)
+        endpoint = f"[{address}]" if self.tunnel.ipv6 else address
+        self._wg(host, "peer", self._public[other], "allowed-ips", self.tunnel.lan(other), "endpoint",
+                 f"{endpoint}:{WIREGUARD_PORT}")  # fmt: skip
 
     def forget(self, host: str) -> None:
         """Have a gateway know no other, for a test of faults."""
@@ -122,7 +126,10 @@ class WanCapture:
         return made
 
     def read(self) -> tuple[int, int]:
-        """Encrypted packets, and IPv4 packets that are not WireGuard's; it is closed."""
+        """Encrypted packets, and IP packets that are not WireGuard's; it is closed.
+
+        ICMPv6 is none of them: neighbours find each other by it.
+        """
         encrypted, plain = 0, 0
         with self._socket as made:
             while True:
@@ -130,16 +137,22 @@ class WanCapture:
                     frame = made.recv(256)
                 except BlockingIOError:
                     return encrypted, plain
-                if frame[12:14] == b"\x08\x00":
+                over_ipv6 = frame[12:14] == b"\x86\xdd" and frame[20:21] not in NEIGHBOURS
+                if over_ipv6 or frame[12:14] == b"\x08\x00":
                     data = is_wireguard(frame)
                     encrypted += data is True
                     plain += data is None
 
 
 def is_wireguard(frame: bytes) -> bool | None:
-    """Whether a frame over IPv4 is a transport data message of WireGuard, or another one; None: neither."""
-    at = 14 + (frame[14] & 15) * 4 if len(frame) > 14 else 0
-    if len(frame) < at + 12 or frame[23] != 17:
+    """Whether a frame over IP is a transport data message of WireGuard, or another one; None: neither."""
+    if len(frame) < 34:
+        return None
+    if frame[12:14] == b"\x86\xdd":
+        at, protocol = 54, frame[20]
+    else:
+        at, protocol = 14 + (frame[14] & 15) * 4, frame[23]
+    if len(frame) < at + 12 or protocol != 17:
         return None
     port = WIREGUARD_PORT.to_bytes(2, "big")
     if port not in (frame[at : at + 2], frame[at + 2 : at + 4]) or not 1 <= frame[at + 8] <= 4:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,9 @@ def test_words_of_a_tunnel() -> None:
     assert tunnel.checked("gre,path=lte").path == "lte"
     assert tunnel.checked("geneve").hosts() == 1450 and tunnel.checked("geneve").hosts(22) == 1428
     assert tunnel.checked("gre,key=4294967295").key == (1 << 32) - 1
+    over6 = tunnel.checked("vxlan,ipv6=true")
+    assert (str(over6), over6.headers, over6.hosts()) == ("VXLAN 42 over IPv6", 70, 1430)
+    assert tunnel.checked("gre,ipv6=true,mtu=1280").hosts() == 1280 - 62
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,8 @@ def test_words_of_a_tunnel() -> None:
         "vxlan,mtu=600",
         "gre,path=lte,delay=1ms",
         "vxlan,host_mtu=1501",
+        "vxlan,ipv6=true,mtu=1279",
+        "vxlan,ipv6=true,wireguard=true,mtu=1359",
     ],
 )
 def test_wrong_words_are_told(text: str) -> None:
@@ -112,8 +118,19 @@ def outer(protocol: int, rest: bytes) -> bytes:
     return bytes(12) + b"\x08\x00" + ip + rest
 
 
-def udp(port: int, rest: bytes) -> bytes:
-    return outer(17, struct.pack("!HHHH", 5000, port, 8 + len(rest), 0) + rest)
+def over6(protocol: int, rest: bytes) -> bytes:
+    ends = (socket.inet_pton(socket.AF_INET6, f"2001:2:0:ff00::{one}") for one in (1, 2))
+    return (
+        bytes(12)
+        + b"\x86\xdd"
+        + struct.pack("!IHBB", 6 << 28, len(rest), protocol, 64)
+        + b"".join(ends)
+        + rest
+    )
+
+
+def udp(port: int, rest: bytes, over: Callable[[int, bytes], bytes] = outer) -> bytes:
+    return over(17, struct.pack("!HHHH", 5000, port, 8 + len(rest), 0) + rest)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +151,33 @@ def test_headers_of_tunnels_are_read(frame: bytes, kind: Any, key: int) -> None:
         assert cut is None or len(cut[1]) == 0, "what is cut short holds no frame"
 
 
-def test_messages_of_wireguard_are_told() -> None:
-    seen = [is_wireguard(udp(51820, bytes([kind, 0, 0, 0]) + bytes(28))) for kind in range(6)]
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        (udp(4789, struct.pack("!II", 0x08000000, 7 << 8) + INNER, over6), "vxlan"),
+        (udp(6081, struct.pack("!HHI", 0, 0x6558, 7 << 8) + INNER, over6), "geneve"),
+        (over6(47, struct.pack("!HHI", 0x2000, 0x6558, 7) + INNER), "gre"),
+    ],
+)
+def test_headers_over_ipv6_are_read(frame: bytes, kind: Any) -> None:
+    assert unwrapped(frame) == (Outer(kind, 7, "2001:2:0:ff00::1", "2001:2:0:ff00::2"), INNER)
+    for end in range(len(frame) - len(INNER)):
+        cut = unwrapped(frame[:end])
+        assert cut is None or len(cut[1]) == 0
+
+
+@pytest.mark.parametrize("over", [outer, over6])
+def test_messages_of_wireguard_are_told(over: Callable[[int, bytes], bytes]) -> None:
+    seen = [is_wireguard(udp(51820, bytes([kind, 0, 0, 0]) + bytes(28), over)) for kind in range(6)]
     assert seen == [None, False, False, False, True, None]
-    for other in (udp(53, bytes([4, 0, 0, 0])), outer(47, bytes(40)), INNER, b""):
+    for other in (
+        over(58, bytes(40)),
+        udp(53, bytes(40), over),
+        udp(53, bytes([4, 0, 0, 0])),
+        outer(47, bytes(40)),
+        INNER,
+        b"",
+    ):
         assert is_wireguard(other) is None
 
 
@@ -149,6 +189,10 @@ def test_gateways_of_an_encrypted_tunnel() -> None:
         ("198.19.1.1", "198.19.2.1", "198.19.1.254", "198.19.2.0/24"),
         ("198.19.2.1", "198.19.1.1", "198.19.2.254", "198.19.1.0/24"),
     ]
+    over = TunnelEnd.of(tunnel.checked("vxlan,wireguard=true,ipv6=true"), "switch_remote")
+    assert (over.local, over.gateway, over.network) == (
+        "2001:2:0:ff02::1", "2001:2:0:ff02::fe", "2001:2:0:ff01::/64",
+    )  # fmt: skip
     hosts, links = tunnel.underlay(made)
     assert list(hosts) == ["gateway", "gateway_remote"] and len(links) == 3
     assert [one.impair for one in links] == [None, None, made.path]
@@ -173,9 +217,11 @@ IPV6 = {"ipv6": True, "classes": {"dns": {"match": {"protocol": "udp", "port": 5
 
 @root
 @pytest.mark.sampled(1, of="tunnels")
-def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None) -> None:
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None, ipv6: bool) -> None:
     """Outer headers are captured both ways; then one of the faults of either end."""
-    with ChainLab(checked(chain(steering="vlan"), "x")) as lab:
+    plain = chain(steering="vlan", tunnel={**PLAIN["tunnel"], "ipv6": ipv6})
+    with ChainLab(checked(plain, "x")) as lab:
         through(lab)
         first, step = points(6)
         for at, name in enumerate(underlay.mutants(lab)):
@@ -185,9 +231,10 @@ def test_packets_go_through_the_tunnel_and_its_faults_are_named(needs_ovs: None)
 
 @root
 @pytest.mark.long
+@pytest.mark.parametrize("ipv6", [False, True])
 @pytest.mark.parametrize("kind", tunnel.HEADERS)
-def test_every_fault_of_a_tunnel_is_named(needs_ovs: None, kind: tunnel.Kind) -> None:
-    plain = chain(tunnel={**PLAIN["tunnel"], "kind": kind}, **IPV6)
+def test_every_fault_of_a_tunnel_is_named(needs_ovs: None, kind: tunnel.Kind, ipv6: bool) -> None:
+    plain = chain(tunnel={**PLAIN["tunnel"], "kind": kind, "ipv6": ipv6}, **IPV6)
     with ChainLab(checked(plain, "x")) as lab:
         through(lab)
         for name in underlay.mutants(lab):
@@ -236,15 +283,17 @@ def rule_named(lab: ChainLab, one: Mutant) -> None:
 
 @root
 @pytest.mark.long
-def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None) -> None:
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None, ipv6: bool) -> None:
     """Between the gateways there is nothing but WireGuard; a gateway without its peer is the tunnel's fault."""
     if not (shutil.which("wireguard-go") and shutil.which("wg")):
         pytest.skip("wireguard-go or wg is not installed")
-    plain = chain(tunnel={**PLAIN["tunnel"], "wireguard": True, "path": "metro"})
+    plain = chain(tunnel={**PLAIN["tunnel"], "wireguard": True, "path": "metro", "ipv6": ipv6})
     with ChainLab(checked(plain, "x")) as lab:
         through(lab)
         found = verify(lab).tunnel
-        assert found and found.headers == 110 and found.host_mtu == 1390
+        more = 40 * ipv6
+        assert found and found.headers == 110 + more and found.host_mtu == 1390 - more
         assert found.plain == 0 and found.encrypted and found.encrypted >= 10
         names = []
         for name in underlay.mutants(lab):
@@ -253,10 +302,11 @@ def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None)
         assert sum("WireGuard" in one for one in names) == 2
         assert verify(lab).good
         # packets that pass beside WireGuard are told
-        assert lab.gateways
+        of = lab.chain.tunnel
+        assert lab.gateways and of
         for host in tunnel.GATEWAYS:
             other = tunnel.GATEWAYS[1 - tunnel.GATEWAYS.index(host)]
-            lab._ip(host, "route", "replace", tunnel.lan(other), "via", tunnel.wan(other))
+            lab._ip(host, "route", "replace", of.lan(other), "via", of.wan(other))
         told = verify(lab, 1)
         assert told.tunnel and "unencrypted" in str(told.tunnel.fault)
         victim = lab.gateways._processes["gateway"]

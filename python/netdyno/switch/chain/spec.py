@@ -17,7 +17,7 @@ from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.tunnel import GATEWAYS, REMOTE, SWITCH, ChainTunnel
+from netdyno.switch.tunnel import GATEWAYS, IPV6_MTU, REMOTE, SWITCH, ChainTunnel
 from netdyno.units import TIME
 
 ENDS = ("client", "server", SWITCH, REMOTE, *GATEWAYS)
@@ -27,8 +27,6 @@ Version = Literal[4, 6]
 """Of IP."""
 _WHY = {True: "has addresses of its own", False: "gets copies"}
 FORMAT: Literal["netdyno-chain/1"] = "netdyno-chain/1"
-IPV6_MTU = 1280
-"""Least MTU of IPv6 (RFC 8200 section 5)."""
 REST = "default"
 """The class of all traffic that is in no other."""
 
@@ -196,7 +194,7 @@ class Chain(Config):
                 raise ValueError(f"server_side names {name[:80]!r}, which is not in vnfs")
             if self.vnfs[name].on_failure:
                 raise ValueError(f"{name} is at the server's switch, where failures are not watched")
-        if self.ipv6 and (self.tunnel.host_mtu or self.tunnel.mtu - 100) < IPV6_MTU:
+        if self.ipv6 and (self.tunnel.host_mtu or self.tunnel.mtu - 100 - 40 * self.tunnel.ipv6) < IPV6_MTU:
             raise ValueError(f"IPv6 needs packets of {IPV6_MTU} bytes, which the tunnel does not carry")
         for name, chain in self.paths().items():
             sides = [one in self.tunnel.server_side for one in chain]

@@ -15,7 +15,6 @@ from netdyno.switch.chain.sight import TUNNEL, Fault
 from netdyno.switch.chain.steering import CLIENT, DIRECTIONS, SERVER, Direction
 from netdyno.switch.tunnel import (
     GATEWAYS,
-    HEADERS,
     HOST_MTU,
     IP_MTU_DISCOVER,
     LEAST_MTU,
@@ -32,8 +31,8 @@ TRIES = 4
 """Datagrams of one size of which one must come: a path may lose some."""
 LEAST_WAIT = 0.2
 """Seconds that a datagram is awaited at least, beyond the time of a small one."""
-NOBODY = "198.19.0.77"
-"""An address of the underlay that no switch has."""
+NOBODY = 77
+"""Number of an address of the underlay that no switch has."""
 _MARK = b"netdyno-mtu"
 
 
@@ -129,14 +128,14 @@ def mutants(lab: ChainLab) -> Iterator[str]:
         return
     for host, switch in lab.switches.items():
         right = TunnelEnd.of(tunnel, host).options()
-        wrong = {"key": str(tunnel.key ^ 1), "remote_ip": NOBODY}
+        wrong = {"key": str(tunnel.key ^ 1), "remote_ip": tunnel.address(0, NOBODY)}
         for name, value in wrong.items():
             switch.change_tunnel({name: value})
             try:
                 yield f"{name} {value} at the tunnel's end at {host}"
             finally:
                 switch.change_tunnel({name: right[name]})
-        small = layout.host_mtu(lab.chain) + HEADERS[tunnel.kind] - 1
+        small = layout.host_mtu(lab.chain) + tunnel.own_headers - 1
         lab.set_mtu(host, small, UNDERLAY)
         try:
             yield f"underlay MTU {small} at {host}"

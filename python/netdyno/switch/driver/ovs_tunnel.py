@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 import socket
@@ -11,7 +12,7 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.lab.node import add_address
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
-from netdyno.switch.tunnel import PORT, PREFIX, TunnelEnd
+from netdyno.switch.tunnel import PORT, TunnelEnd
 from netdyno.system import namespace
 
 UNDER = "under0"
@@ -50,6 +51,8 @@ def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
             return
         if answered:
             time.sleep(0.02)
+            # the switch learns from answers, and a kernel that was asked first does not ask itself
+            namespace.inside(made.namespace, lambda: _asked_again(end.gateway or end.remote))
     what = (
         f"the other end of the tunnel, {end.remote}, does not answer over the underlay within {PATIENCE:g} s"
     )
@@ -78,15 +81,29 @@ def _up(end: TunnelEnd) -> None:
     with IPRoute() as ip:
         work: Any = ip
         index = work.link_lookup(ifname=UNDER)[0]
-        add_address(work, index, ip_interface(f"{end.local}/{PREFIX}"))
+        add_address(work, index, ip_interface(f"{end.local}/{end.tunnel.prefix}"))
         work.link("set", index=index, state="up")
         if end.gateway:
             work.route("add", dst=end.network, gateway=end.gateway)
 
 
+def _asked_again(neighbour: str) -> None:
+    """Have the kernel forget a neighbour, and ask for its address."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    with IPRoute() as ip:
+        work: Any = ip
+        index = work.link_lookup(ifname=UNDER)[0]
+        with contextlib.suppress(NetlinkError):
+            work.neigh("del", dst=neighbour, ifindex=index)
+    _answers(neighbour)
+
+
 def _answers(remote: str) -> bool:
     """Whether a datagram to a port where nobody listens is refused there."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    family = socket.AF_INET6 if ":" in remote else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.settimeout(0.3)
         try:
             probe.connect((remote, DISCARD))

@@ -45,8 +45,8 @@ TunnelText = Annotated[
     typer.Option(
         "--tunnel",
         help="Tunnel between the client's switch and the server's: vxlan, geneve or gre with "
-        "key=42,mtu=1500,host_mtu=1450,wireguard=true and the underlay's path, like delay=20ms. Default: "
-        "as in FILE.",
+        "key=42,mtu=1500,host_mtu=1450,ipv6=true,wireguard=true and the underlay's path, like delay=20ms. "
+        "Default: as in FILE.",
         metavar="TUNNEL",
     ),
 ]

@@ -52,8 +52,8 @@ def compare(
         str | None,
         typer.Option(
             help="Two switches of each kind, joined by a tunnel: vxlan, geneve or gre, with "
-            "key=42,mtu=1500,host_mtu=1450,wireguard=true and the underlay's path, like delay=20ms. "
-            "Default: one switch of each kind, no tunnel.",
+            "key=42,mtu=1500,host_mtu=1450,ipv6=true,wireguard=true and the underlay's path, "
+            "like delay=20ms. Default: one switch of each kind, no tunnel.",
             metavar="TUNNEL",
         ),
     ] = None,
