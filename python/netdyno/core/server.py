@@ -19,7 +19,7 @@ Counters = Mapping[str, Any]
 
 
 def said_by_core(line: str) -> tuple[str, str]:
-    """What was wrong and where, of the core's `error ND-92-10: at WHERE: WHAT`; the code is said by whoever reports it."""
+    """What was wrong, and where, of the core's line `error ND-92-10: at WHERE: WHAT`, without its code."""
     parts = re.fullmatch(r"(?:error )?(?:ND-[\d-]+: )?(?:at (\S+): )?(.*)", line.strip(), re.DOTALL)
     assert parts is not None
     return parts[2], parts[1] or ""
