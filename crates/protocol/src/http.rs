@@ -1,7 +1,7 @@
 //! HTTP/1.1 client (RFC 9110 semantics, RFC 9112 syntax).
 //!
 //! A flow is one connection, the requests of `before` one after the other, and `requests` requests, one after the other or
-//! pipelined: connect → request → response → … → close. When the server closes in between, as it may after any
+//! pipelined; with `then` several take turns, with `pause` a device rests after a response: connect → request → response → … → close. When the server closes in between, as it may after any
 //! response, the flow connects again and goes on: that is no failure. A request that was on its way as the server
 //! closed the idle connection is sent once more, if that is allowed (RFC 9110 §9.2.2).
 
@@ -18,7 +18,7 @@ pub mod wire;
 pub use self::capture::Capture;
 pub use self::config::Config;
 pub use self::description::DESCRIPTION;
-pub use self::params::{Params, SetupRequest};
+pub use self::params::{Params, StepRequest};
 
 use self::capture::CapturedValues;
 
@@ -92,7 +92,7 @@ pub struct Device {
     waiting: VecDeque<PendingRequest>,
     /// Number of the next request.
     next: u64,
-    /// When the first request behind those of `before` was due.
+    /// When the first request behind those of `before` was due. In a closed loop: when the rest after the last response ends.
     base: Time,
     /// When the connection was asked for.
     since: Time,
@@ -172,7 +172,8 @@ impl Model for Device {
         cx.count(cx.now, CONNECTIONS);
         self.state = State::Up;
         (self.emitted, self.served, self.idle_by) = (0, false, Time::NEVER);
-        if self.base == Time::NEVER && self.config.before.is_empty() {
+        let paced = !self.config.pace.closed_loop();
+        if paced && self.base == Time::NEVER && self.config.before.is_empty() {
             self.base = cx.now;
         }
         self.pump(cx);
@@ -481,6 +482,9 @@ impl Device {
                 cx.count(intended, CLASS_2XX + class.min(3));
             }
             let exchange = self.config.exchange(seq);
+            if let Some(rest) = exchange.rest(cx.rng) {
+                self.base = cx.now + rest;
+            }
             let first = seq < self.config.before();
             let missing: Option<String> = match &mut self.captured {
                 Some(into) if self.excerpt.is_none() && !exchange.captures.is_empty() => {
@@ -492,7 +496,7 @@ impl Device {
             let (cause, words) = match (self.excerpt.take(), missing) {
                 (None, None) => {
                     cx.delivered(intended, RESPONSE);
-                    if seq + 1 == self.config.before() {
+                    if seq + 1 == self.config.before() && !self.config.pace.closed_loop() {
                         self.base = cx.now;
                     }
                     return self.done();
@@ -532,5 +536,7 @@ mod before_tests;
 mod no_content_tests;
 #[cfg(test)]
 mod request_tests;
+#[cfg(test)]
+mod round_tests;
 #[cfg(test)]
 mod tests;

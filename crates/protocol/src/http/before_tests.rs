@@ -8,13 +8,13 @@ use crate::model::FlowEnd;
 use crate::target::Target;
 use crate::testing::Bench;
 
-fn params(json: &str) -> Params {
+pub(super) fn params(json: &str) -> Params {
     let mut params: Params = serde_json::from_str(json).expect(json);
     params.set_data(&Data::default());
     params
 }
 
-fn web(json: &str) -> Bench<Device> {
+pub(super) fn web(json: &str) -> Bench<Device> {
     let target = Target { scheme: SCHEMES[0], host: "web".into(), port: 80, ipv6: false };
     Bench::new(Arc::new(params(json).compile(&target).expect(json)).device(0))
 }
@@ -23,7 +23,7 @@ const LOGIN: &str = r#"{"before": [{"method": "POST", "path": "/login", "body": 
     "place": {"header": "Location"}}}], "path": "{response.place}", "headers": {"Authorization": "Bearer {response.token}"},
     "requests": 2, "interval": "10ms"}"#;
 
-fn response(head: &str, body: &str) -> Vec<u8> {
+pub(super) fn response(head: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 

@@ -3,6 +3,8 @@
 use super::capture::CaptureRules;
 use super::request::Request;
 use crate::pace::Pace;
+use rand::Rng as _;
+use rand::rngs::SmallRng;
 use std::time::Duration;
 
 /// What is the same for all devices of a group.
@@ -10,8 +12,8 @@ use std::time::Duration;
 pub struct Config {
     /// Requests at the start of each flow, one after the other.
     pub(super) before: Box<[Exchange]>,
-    /// The request that is repeated.
-    pub(super) main: Exchange,
+    /// The requests that are repeated, in turn; at least one.
+    pub(super) round: Box<[Exchange]>,
     /// How many values a device keeps of responses.
     pub(super) captures: usize,
     pub(super) keep_alive: bool,
@@ -34,9 +36,23 @@ pub(super) struct Exchange {
     /// One bit for each status code that is a success.
     pub(super) expect: [u64; 16],
     pub(super) captures: CaptureRules,
+    /// Rest after the response.
+    pub(super) pause: Duration,
+    /// How much longer that may be.
+    pub(super) pause_spread: Duration,
 }
 
 impl Exchange {
+    /// How long a device rests after the response, if it does.
+    #[inline]
+    pub(super) fn rest(&self, rng: &mut SmallRng) -> Option<Duration> {
+        match (self.pause, self.pause_spread) {
+            (Duration::ZERO, Duration::ZERO) => None,
+            (pause, Duration::ZERO) => Some(pause),
+            (pause, spread) => Some(pause + spread.mul_f64(rng.random::<f64>())),
+        }
+    }
+
     /// Whether a response with this status is a success.
     #[inline]
     pub(super) fn expects(&self, status: u16) -> bool {
@@ -48,10 +64,11 @@ impl Config {
     /// The exchange with request number `seq` of a flow.
     #[inline]
     pub(super) fn exchange(&self, seq: u64) -> &Exchange {
-        if self.before.is_empty() {
-            return &self.main;
+        match seq.checked_sub(self.before()) {
+            None => &self.before[seq as usize],
+            Some(_) if self.round.len() == 1 => &self.round[0],
+            Some(seq) => &self.round[(seq % self.round.len() as u64) as usize],
         }
-        usize::try_from(seq).ok().and_then(|seq| self.before.get(seq)).unwrap_or(&self.main)
     }
 
     pub(super) fn before(&self) -> u64 {

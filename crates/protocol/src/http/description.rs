@@ -102,5 +102,8 @@ pub const DESCRIPTION: Description = Description {
         ("before.path", Text::Template),
         ("before.headers", Text::Template),
         ("before.body", Text::Template),
+        ("then.path", Text::Template),
+        ("then.headers", Text::Template),
+        ("then.body", Text::Template),
     ],
 };

@@ -44,7 +44,14 @@ pub struct Params {
     pub capture: BTreeMap<String, Capture>,
     /// Requests that each flow begins with, such as a login: each is sent when the former is answered, and a failure ends the
     /// flow. They are not among `requests`, and the first other request is due when they are done. Default: none.
-    pub before: Vec<SetupRequest>,
+    pub before: Vec<StepRequest>,
+    /// Requests that follow this one, in order; then it is this one's turn again, on the same connection: a visitor's round.
+    /// Each counts among `requests`. Default: none.
+    pub then: Vec<StepRequest>,
+    /// Rest after the response, before the next request: a user's think time. Needs an `interval` of `0s`. Default `0s`.
+    pub pause: Interval,
+    /// How much longer the rest may be; each time it is drawn evenly. Default `0s`.
+    pub pause_spread: Interval,
     /// Size of the request body: `body` is cut or padded with spaces to it. Default: as long as `body`.
     pub size: Option<Size>,
     /// Whether one connection carries many requests; `false` asks the server to close after each. Default `true`.
@@ -70,10 +77,10 @@ pub struct Params {
     pub data: Option<Data>,
 }
 
-/// A request that sets a flow up, before its load.
+/// One request of several.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SetupRequest {
+pub struct StepRequest {
     /// Request method. Default `GET`.
     pub method: String,
     /// Request target, as in the model. Default `/`.
@@ -88,12 +95,17 @@ pub struct SetupRequest {
     pub capture: BTreeMap<String, Capture>,
     /// Status codes that are a success. Default `["200-399"]`.
     pub expect: Vec<String>,
+    /// Rest after the response, as in the model. Default `0s`.
+    pub pause: Interval,
+    /// How much longer the rest may be, as in the model. Default `0s`.
+    pub pause_spread: Interval,
 }
 
-impl Default for SetupRequest {
+impl Default for StepRequest {
     fn default() -> Self {
-        let Params { method, path, headers, body, capture, expect, .. } = Params::default();
-        Self { method, path, headers, body, capture, expect }
+        let Params { method, path, headers, body, capture, expect, pause, pause_spread, .. } =
+            Params::default();
+        Self { method, path, headers, body, capture, expect, pause, pause_spread }
     }
 }
 
@@ -106,6 +118,9 @@ impl Default for Params {
             body: None,
             capture: BTreeMap::new(),
             before: Vec::new(),
+            then: Vec::new(),
+            pause: Interval::secs(0),
+            pause_spread: Interval::secs(0),
             size: None,
             keep_alive: true,
             pipelining: 1,
@@ -125,11 +140,13 @@ impl ModelParams for Params {
 
     fn check(&self) -> Result<(), Problem> {
         self.with_captures(|params| {
-            params.steps().enumerate().try_for_each(|(i, step)| {
-                let at = format!("before[{i}]");
-                step.check_request().map_err(|p| p.under(&at))
-            })?;
-            params.check_request()
+            for (key, steps) in [("before", &params.before), ("then", &params.then)] {
+                for (i, step) in steps.iter().enumerate() {
+                    params.step(step).check_request().map_err(|p| p.under(&format!("{key}[{i}]")))?;
+                }
+            }
+            params.check_request()?;
+            params.check_pauses()
         })
     }
 
@@ -137,9 +154,14 @@ impl ModelParams for Params {
         self.check()?;
         self.with_captures(|params| {
             let names = params.capture_names();
+            let exchanges = |steps: &[StepRequest]| -> Result<Vec<Exchange>, Problem> {
+                steps.iter().map(|step| params.step(step).exchange(target, &names)).collect()
+            };
+            let mut round = vec![params.exchange(target, &names)?];
+            round.append(&mut exchanges(&params.then)?);
             Ok(Config {
-                before: params.steps().map(|step| step.exchange(target, &names)).collect::<Result<_, _>>()?,
-                main: params.exchange(target, &names)?,
+                before: exchanges(&params.before)?.into(),
+                round: round.into(),
                 captures: names.len(),
                 keep_alive: self.keep_alive,
                 depth: usize::from(self.pipelining),
@@ -190,7 +212,7 @@ impl ModelParams for Params {
         Problem::unless(!name.contains(':'), "", what, "use another user")?;
         let both = format!("{name}:{}", password.unwrap_or_default());
         let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both));
-        for step in &mut self.before {
+        for step in self.before.iter_mut().chain(&mut self.then) {
             if !step.headers.keys().any(|key| key.eq_ignore_ascii_case("authorization")) {
                 step.headers.insert("Authorization".to_owned(), basic.clone());
             }
@@ -207,6 +229,9 @@ impl ModelParams for Params {
         self.keep_alive = !bit(choice, 2) || bit(choice, 1);
         self.interval = Interval::ms(u64::from(bit(choice, 3)));
         self.requests = 5 * u32::from(bit(choice, 4));
+        self.then = vec![StepRequest::default(); usize::from(bit(choice, 5))];
+        let rests = bit(choice, 6) && !bit(choice, 1) && !bit(choice, 3);
+        self.pause_spread = Interval::ms(u64::from(rests));
         wire::HEAD_MAX
     }
 }
@@ -214,7 +239,8 @@ impl ModelParams for Params {
 impl Params {
     /// Names of everything that is captured, in the order in which a device keeps it.
     fn capture_names(&self) -> Vec<String> {
-        let all = self.before.iter().flat_map(|step| step.capture.keys()).chain(self.capture.keys());
+        let steps = self.before.iter().chain(&self.then);
+        let all = steps.flat_map(|step| step.capture.keys()).chain(self.capture.keys());
         all.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 
@@ -227,19 +253,42 @@ impl Params {
         f(&params)
     }
 
-    /// The requests of `before`, each as parameters of its own.
-    fn steps(&self) -> impl Iterator<Item = Self> {
-        self.before.iter().map(|step| Self {
-            method: step.method.clone(),
-            path: step.path.clone(),
-            headers: step.headers.clone(),
-            body: step.body.clone(),
-            capture: step.capture.clone(),
-            expect: step.expect.clone(),
-            size: None,
-            before: Vec::new(),
+    /// A request of `before` or `then` as parameters of its own.
+    fn step(&self, step: &StepRequest) -> Self {
+        let StepRequest { method, path, headers, body, capture, expect, pause, pause_spread } = step.clone();
+        let (before, then, size) = (Vec::new(), Vec::new(), None);
+        Self {
+            method,
+            path,
+            headers,
+            body,
+            capture,
+            expect,
+            pause,
+            pause_spread,
+            before,
+            then,
+            size,
             ..self.clone()
-        })
+        }
+    }
+
+    /// Rests are between requests that wait for the response to the one before.
+    fn check_pauses(&self) -> Result<(), Problem> {
+        let rests =
+            |pause: Interval, spread: Interval| pause > Interval::default() || spread > Interval::default();
+        let steps = |key: &str, steps: &[StepRequest]| {
+            let at = steps.iter().position(|step| rests(step.pause, step.pause_spread));
+            at.map(|i| format!("{key}[{i}].pause"))
+        };
+        let own = rests(self.pause, self.pause_spread).then(|| "pause".to_owned());
+        let at = own.or_else(|| steps("before", &self.before)).or_else(|| steps("then", &self.then));
+        let Some(at) = at else { return Ok(()) };
+        let waits = self.interval == Interval::default();
+        let what = "rests after the response, and `interval` sends whether or not one has come";
+        Problem::unless(waits, &at, || what.into(), "leave out one of them")?;
+        let what = "rests after the response, and `pipelining` does not wait for one";
+        Problem::unless(self.pipelining == 1, &at, || what.into(), "leave out one of them")
     }
 
     fn exchange(&self, target: &Target, names: &[String]) -> Result<Exchange, Problem> {
@@ -250,6 +299,8 @@ impl Params {
             idempotent: IDEMPOTENT.contains(&&*self.method),
             expect: self.statuses()?,
             captures: CaptureRules::new(&self.capture, names)?,
+            pause: self.pause.0,
+            pause_spread: self.pause_spread.0,
         })
     }
 

@@ -18,8 +18,13 @@ impl Device {
     pub(super) fn due(&self, now: Time) -> Time {
         match self.next.checked_sub(self.config.before()) {
             Some(sent) if !self.config.pace.closed_loop() => self.config.pace.due(self.base, sent),
-            _ => now,
+            _ => self.rest_until().unwrap_or(now),
         }
+    }
+
+    /// When the rest after the last response ends, if there is one.
+    fn rest_until(&self) -> Option<Time> {
+        (self.config.pace.closed_loop() && self.base != Time::NEVER).then_some(self.base)
     }
 
     /// The exchange with the oldest request that waits.
@@ -56,6 +61,9 @@ impl Device {
             let bytes = self.emit(cx, self.next);
             cx.sent(intended, bytes);
             self.waiting.push_back(PendingRequest { intended, sent: cx.now });
+            if self.config.pace.closed_loop() {
+                self.base = Time::NEVER;
+            }
             self.emitted += 1;
             self.next += 1;
         }
@@ -133,8 +141,8 @@ impl Device {
     #[inline]
     pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
         let mut at = self.deadline();
-        let open = !self.config.pace.closed_loop() && self.state != State::Connecting;
-        if open && self.may_send(cx) {
+        let timed = !self.config.pace.closed_loop() || self.rest_until().is_some();
+        if timed && self.state != State::Connecting && self.may_send(cx) {
             at = at.min(self.due(cx.now));
         }
         if at < self.armed {
