@@ -184,6 +184,7 @@ CODES: dict[str, str] = {
     "ND-104-72": "A setting of the SIP server that cannot be used",
     "ND-104-73": "A SIPp scenario that cannot be played",
     "ND-104-74": "A setting of a server to test against that cannot be used",
+    "ND-104-75": "A JMeter plan or k6 script that a profile cannot stand for",
     "ND-104-80": "A virtual switch that cannot do this, or is not known",
     "ND-104-81": "Ports or flows that a virtual switch cannot have",
     "ND-104-82": "A wrong description of a service chain",

@@ -23,6 +23,7 @@ VERBS = {
     "demo": ".demo:demo",
     "run": ".run:run",
     "init": ".init:init",
+    "import": ".import_:import_",
     "validate": ".validate:validate",
     "describe": ".describe:describe",
     "rate": ".rate:rate",

@@ -1,4 +1,4 @@
-"""SIPp XML as elements with their lines; entities and files of others are refused."""
+"""XML of other tools as elements with their lines; entities and files of others are refused."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from xml.parsers import expat
 
 from netdyno.errors import Error
 
-DEEPEST = 16
-"""Elements in each other."""
-MOST = 10_000
-"""Elements of a file."""
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file is to be."""
+
+    code: str
+    """Of its faults."""
+    root: str
+    """Name of its root element."""
+    what: str
+    """What it is called, like `JMeter plan`."""
+    deepest: int
+    """Elements in each other."""
+    most: int = 10_000
+    """Elements of a file."""
 
 
 @dataclass
 class Element:
-    """An element of a scenario."""
+    """An element with its place."""
 
     name: str
     attributes: dict[str, str]
@@ -32,10 +43,10 @@ class Element:
         return self.attributes.get(name, "").lower() in ("true", "1")
 
 
-def read(data: bytes, name: str) -> Element:
+def read(data: bytes, name: str, kind: Kind) -> Element:
     """The root element. Raises with the line where the file is no XML."""
     parser = expat.ParserCreate()
-    # the document type names a file that SIPp has; nothing is read from it
+    # the document type may name a file; nothing is read from it
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     parser.buffer_text = True
     open_: list[Element] = []
@@ -43,13 +54,14 @@ def read(data: bytes, name: str) -> Element:
     count = 0
 
     def fault(what: str, fix: str = "") -> Error:
-        return Error("ND-104-73", what, at=f"{name}:{parser.CurrentLineNumber}", fix=fix)
+        return Error(kind.code, what, at=f"{name}:{parser.CurrentLineNumber}", fix=fix)
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
-        if len(open_) >= DEEPEST or count > MOST:
-            raise fault("elements are too many, or too deep in each other", "SIPp scenarios are flat")
+        if len(open_) >= kind.deepest or count > kind.most:
+            most = f"{kind.most} elements, {kind.deepest} in each other"
+            raise fault("elements are too many, or too deep in each other", f"At most {most}")
         made = Element(tag, attributes, parser.CurrentLineNumber)
         (open_[-1].children if open_ else roots).append(made)
         open_.append(made)
@@ -69,11 +81,11 @@ def read(data: bytes, name: str) -> Element:
         parser.Parse(data, True)
     except expat.ExpatError as e:
         what = f"it is no XML: {expat.errors.messages[e.code]}"
-        raise Error("ND-104-73", what, at=f"{name}:{e.lineno}:{e.offset}", fix="See `xmllint`") from e
+        raise Error(kind.code, what, at=f"{name}:{e.lineno}:{e.offset}", fix="See `xmllint`") from e
     except (LookupError, ValueError) as e:
         fix = "Write the file in UTF-8, or name its encoding right"
-        raise Error("ND-104-73", f"it is no XML: {e}", at=f"{name}:1", fix=fix) from e
-    if roots[0].name != "scenario":
-        fix = "A SIPp scenario has <scenario> around its steps"
-        raise Error("ND-104-73", f"<{roots[0].name}> is no scenario", at=f"{name}:{roots[0].line}", fix=fix)
+        raise Error(kind.code, f"it is no XML: {e}", at=f"{name}:1", fix=fix) from e
+    if roots[0].name != kind.root:
+        fix = f"A {kind.what} has <{kind.root}> around everything"
+        raise Error(kind.code, f"<{roots[0].name}> is no {kind.what}", at=f"{name}:{roots[0].line}", fix=fix)
     return roots[0]

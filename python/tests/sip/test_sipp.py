@@ -11,10 +11,15 @@ import yaml
 
 from netdyno.cli import app
 from netdyno.errors import Error
+from netdyno.importer import xml as importer_xml
 from netdyno.sip import scenario
 from netdyno.sip.sipp import controllers, source
 from netdyno.sip.sipp.convert import Converted, convert
-from netdyno.sip.sipp.xml import read
+
+
+def read(data: bytes, name: str) -> importer_xml.Element:
+    return importer_xml.read(data, name, source.SCENARIO)
+
 
 HEAD = '<?xml version="1.0" encoding="ISO-8859-1" ?>\n<!DOCTYPE scenario SYSTEM "sipp.dtd">\n'
 
@@ -297,7 +302,7 @@ BOMB = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 9))
     [
         ("", "no XML"),
         ("<scenario>", "no XML"),
-        ("<other/>", "is no scenario"),
+        ("<other/>", "is no SIPp scenario"),
         (f'<!DOCTYPE scenario [<!ENTITY l0 "lol">{BOMB}]><scenario>&l8;</scenario>', "entities"),
         ('<!DOCTYPE scenario [<!ENTITY e SYSTEM "file:///etc/passwd">]><scenario>&e;</scenario>', "entities"),
         ("<scenario>" + "<a>" * 50 + "</a>" * 50 + "</scenario>", "too deep"),

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
+from netdyno.importer.xml import Element
 from netdyno.sip.sipp import audio
 from netdyno.sip.sipp.keywords import variable
 from netdyno.sip.sipp.message import Sent
 from netdyno.sip.sipp.message import read as message
 from netdyno.sip.sipp.message import step as sent_step
-from netdyno.sip.sipp.xml import Element
 
 TABLE = "fields"
 """Name of the table with the values of `-inf`."""

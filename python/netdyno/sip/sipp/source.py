@@ -9,12 +9,13 @@ from typing import Any
 
 from netdyno import reading
 from netdyno.errors import Error
+from netdyno.importer.xml import Kind, read
 from netdyno.sip.sipp.controllers import merge
 from netdyno.sip.sipp.convert import TABLE, Converted, convert
-from netdyno.sip.sipp.xml import read
 
 LARGEST = 1 << 20
 """Bytes of a scenario."""
+SCENARIO = Kind("ND-104-73", "scenario", "SIPp scenario", deepest=16)
 CSV = 64 << 20
 """Bytes of a file of `-inf`."""
 
@@ -31,7 +32,7 @@ def load_pair(first: Path, second: Path, targets: tuple[str, ...]) -> Converted:
 
 
 def _load(path: Path, direct: bool, commands: bool) -> Converted:
-    return convert(read(reading.content(path, LARGEST), str(path)), str(path), direct, commands)
+    return convert(read(reading.content(path, LARGEST), str(path), SCENARIO), str(path), direct, commands)
 
 
 def document(made: Converted, data: Path | None) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Load plans of other tools as profiles: JMeter plans, k6 scripts."""
