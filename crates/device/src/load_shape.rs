@@ -103,7 +103,7 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave. `timeline`: how the rate is changed while the
+    /// Arrivals at `1/workers` of the rate; workers' constant arrivals interleave. `timeline`: how the rate is changed while the
     /// run goes on.
     pub fn new(
         open: &Open,

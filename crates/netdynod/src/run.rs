@@ -167,7 +167,7 @@ impl Run {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// ImpairmentChange the state and tell it; the lock that the caller holds keeps what is told in order.
+    /// Change the state and publish it; the lock that the caller holds keeps events in order.
     fn enter(&self, progress: &mut Progress, state: State) {
         progress.state = state;
         self.watchers.publish("run.state", &self.status_of(progress));

@@ -1,4 +1,4 @@
-//! OpenLoop that nobody has time for are counted all the same.
+//! Flows of an open loop that no device has time for are counted all the same.
 
 use crate::lab::{profile, run, run_with};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
 use crate::scenario::{Alternative, Op, Wanted, When, reason};
 use crate::transaction::{Client, Server};
-use protocol::cause::other_protocol;
+use protocol::cause::{Cause, other_protocol};
 use protocol::meter::Failure;
 use protocol::model::Cx;
 use protocol::time::Time;
@@ -28,6 +28,10 @@ impl UserAgent {
             if rest.len() == leading_crlf(rest) {
                 return bytes.len();
             }
+            // seen by its first bytes: an alert of TLS is too short to be a message, and is followed by nothing
+            if let Some(name) = other_protocol(rest) {
+                return self.no_sip(cx, bytes, rest, Cause::named(Failure::Protocol, name), name);
+            }
             match frame(rest) {
                 Ok(Some(length)) => {
                     self.message(cx, &rest[..length]);
@@ -35,18 +39,17 @@ impl UserAgent {
                     self.advance(cx);
                 }
                 Ok(None) => return used,
-                Err(why) => {
-                    let start = rest[..rest.len().min(60)].escape_ascii().to_string();
-                    let cause = match other_protocol(rest) {
-                        Some(name) => protocol::cause::Cause::named(Failure::Protocol, name),
-                        None => Failure::Protocol.into(),
-                    };
-                    self.fail(cx, cause, || format!("the stream is no SIP: {why}: {start}"));
-                    cx.close();
-                    return bytes.len();
-                }
+                Err(why) => return self.no_sip(cx, bytes, rest, Failure::Protocol.into(), &why.to_string()),
             }
         }
+    }
+
+    /// The other side does not speak SIP: the connection ends.
+    fn no_sip(&mut self, cx: &mut Cx<'_>, bytes: &[u8], rest: &[u8], cause: Cause, why: &str) -> usize {
+        let start = rest[..rest.len().min(60)].escape_ascii().to_string();
+        self.fail(cx, cause, || format!("the stream is no SIP: {why}: {start}"));
+        cx.close();
+        bytes.len()
     }
 
     /// One message.

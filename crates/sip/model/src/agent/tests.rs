@@ -244,6 +244,19 @@ fn a_200_without_tag_makes_no_dialog() {
 }
 
 #[test]
+fn an_alert_of_tls_is_told_although_it_is_too_short_for_a_message() {
+    let tcp = crate::description::SCHEMES.iter().position(|scheme| scheme.name == "sip+tcp").expect("TCP");
+    for (answer, why) in [(&b"\x15\x03\x03\x00\x02\x02\x46"[..], "TLS"), (b"HTTP/1.1 400 Bad", "HTTP")] {
+        let mut bench =
+            bench_of(tcp, Params { scenario: Scenario::Preset(Preset::Register), ..Params::default() });
+        begin(&mut bench);
+        bench.feed(answer);
+        assert_eq!((bench.end, bench.failures(Failure::Protocol)), (Some(FlowEnd::Failed), 1));
+        assert!(bench.examples[0].contains(why), "{:?}", bench.examples);
+    }
+}
+
+#[test]
 fn responses_to_others_are_counted_and_change_nothing() {
     let mut bench = bench(Preset::Register);
     begin(&mut bench);
