@@ -117,7 +117,7 @@ verb_ahead() {
 #: test quick -- what needs neither root nor a network, within five minutes
 #: test full -- all of it: what other runs draw a sample of, and long simulations; before a release
 #: test --stress NAME [TIMES] -- the tests that match NAME, or all, 20 times in a row while a busy loop holds every core
-verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one kind
+verb_test() { # [lint|rust|python|e2e|web] -- lint, and tests of which the long ones are a sample; or one kind
     local start=$SECONDS only=${1:-}
     if [ "$only" = --stress ]; then
         shift

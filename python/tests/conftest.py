@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import sys
@@ -113,7 +114,13 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+NAMED = os.environ.get("NETDYNO_DAEMON")
+"""The daemon that is tested, before a test names another."""
+
+
 def _real() -> Path | None:
+    if NAMED:
+        return Path(NAMED)
     top = Path(__file__).resolve().parents[2] / "target"
     return next((p for p in (top / "release/netdynod", top / "debug/netdynod") if p.is_file()), None)
 

@@ -9,6 +9,7 @@ from netdyno.cli import console
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport
 from netdyno.search import words
+from netdyno.search.strategies import STRATEGIES
 from netdyno.stats.pauses import PAUSED
 
 NAMES = {
@@ -29,7 +30,7 @@ BAR = 40
 def show(result: Result, search: SearchReport) -> None:
     """Tables, a plot, and what could not be told."""
     state = ("valid", "green") if search.valid else ("INCOMPLETE", "bold red")
-    how = f" by {search.strategy} search" if search.strategy in ("binary", "mlr", "exponential") else ""
+    how = f" by {search.strategy} search" if search.strategy in (*STRATEGIES, "exponential") else ""
     title = Text.assemble((search.kind, "bold"), f"{how}, measurement ", state)
     console.out().print(title)
     rows = [row(search, part, one) for part in search.parts for one in part.findings]

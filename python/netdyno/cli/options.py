@@ -18,6 +18,15 @@ from netdyno.core.address import Address
 OUTPUT = "Output"
 """Panel of the help."""
 
+
+
+def _strategy(text: str) -> str:
+    """The name of a strategy; they are loaded only where one is named."""
+    from netdyno.search.strategies import STRATEGIES
+
+    return values.one_of("--strategy", *STRATEGIES)(text)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]
 Socket = Annotated[
     Address | None,
@@ -119,7 +128,7 @@ Strategy = Annotated[
     typer.Option(
         help="binary (RFC 2544) or mlr (RFC 9971).",
         metavar="NAME",
-        parser=values.one_of("--strategy", "binary", "mlr"),
+        parser=_strategy,
     ),
 ]
 Duration = Annotated[

@@ -17,12 +17,12 @@ CREDENTIALS = "the server wants other credentials: check user name, password or 
 ACL = "the broker does not let this user use the topic: check user name, password and its access list"
 SERVER = "the server failed: see its log"
 PATH = "there is nothing at this path: check the path"
-USE_TLS = "the port speaks TLS: use https:// or mqtts://"
+USE_TLS = "the port speaks TLS: use a scheme with TLS, like https://, mqtts:// or sips:"
 
 ADVICE: Sequence[tuple[str, str, str]] = (
     # kind, pattern of the whole cause, what to do
     ("", "TLS on this port", USE_TLS),
-    ("", "plain HTTP on this port", "the port speaks plain HTTP: use http://, or the port with TLS"),
+    ("", "plain HTTP on this port", "the port speaks plain HTTP: check the port, or use http://"),
     ("", "SSH on this port", "an SSH server listens there: check the port"),
     ("", "closed during the TLS handshake", "is there TLS on this port? If so, see the server's log"),
     # HTTP (RFC 9110 §15)

@@ -24,7 +24,7 @@ def binary(goals: Sequence[Goal], space: Space) -> Strategy:
                 break
             trial = yield TrialRequest(load, space.seconds)
             seen.append(trial)
-            if _good(goal, trial):
+            if goal.passed(trial):
                 low = load
             else:
                 high = load
@@ -35,13 +35,8 @@ def binary(goals: Sequence[Goal], space: Space) -> Strategy:
 
 def bounds(goal: Goal, trials: Sequence[LoadTrial], space: Space) -> tuple[float, float]:
     """The loads that the goal's edge is between, by trials so far; equal: it is met at the highest load."""
-    high = min((one.load for one in trials if not _good(goal, one)), default=None)
+    high = min((one.load for one in trials if not goal.passed(one)), default=None)
     if high is None:
         return space.most, space.most
-    low = max((one.load for one in trials if _good(goal, one) and one.load < high), default=0.0)
+    low = max((one.load for one in trials if goal.passed(one) and one.load < high), default=0.0)
     return low, high
-
-
-def _good(goal: Goal, trial: LoadTrial) -> bool:
-    # a load that our side could not offer is none to search at, whatever came of it
-    return not trial.short and goal.met(trial)

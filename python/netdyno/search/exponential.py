@@ -7,7 +7,7 @@ a failure.
 
 from __future__ import annotations
 
-from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
+from netdyno.search.trial import Goal, Space, Strategy, TrialRequest
 
 SLOWEST = 0.5
 """Of the rate at which the last load passed: a load that fails even at this one is too much."""
@@ -16,7 +16,7 @@ SLOWEST = 0.5
 def exponential(goal: Goal, space: Space) -> Strategy:
     """From the lowest load up, each twice the one before, then halves down to the resolution."""
     low, load = 0.0, space.round(space.bottom)
-    while _passed(goal, (yield TrialRequest(load, space.seconds))):
+    while goal.passed((yield TrialRequest(load, space.seconds))):
         if load >= space.most:
             return "resolution"
         low, load = load, space.round(2 * load)
@@ -25,7 +25,7 @@ def exponential(goal: Goal, space: Space) -> Strategy:
         load = space.round((low + high) / 2)
         if not low < load < high:
             break
-        if _passed(goal, (yield TrialRequest(load, space.seconds))):
+        if goal.passed((yield TrialRequest(load, space.seconds))):
             low = load
         else:
             high = load
@@ -41,17 +41,12 @@ def slowing(goal: Goal, strategy: Strategy, rate: float, longest: float) -> Stra
         ask = next(strategy)
         while True:
             trial, slowest = (yield TrialRequest(ask.load, ask.load / rate)), rate * SLOWEST
-            while not _passed(goal, trial) and rate / 2 >= slowest and 2 * ask.load / rate <= longest:
+            while not goal.passed(trial) and rate / 2 >= slowest and 2 * ask.load / rate <= longest:
                 rate /= 2
                 trial = yield TrialRequest(ask.load, ask.load / rate)
-            if not _passed(goal, trial):
+            if not goal.passed(trial):
                 # it was the load, not the rate
                 rate = slowest / SLOWEST
             ask = strategy.send(trial)
     except StopIteration as end:
         return str(end.value or "")
-
-
-def _passed(goal: Goal, trial: LoadTrial) -> bool:
-    # a load that our side could not offer is none to search at, whatever came of it
-    return goal.met(trial) and not trial.short

@@ -91,6 +91,10 @@ class Goal:
     ratio: float | None = None
     """The loss ratio that it allows; none where it is of another kind."""
 
+    def passed(self, trial: LoadTrial) -> bool:
+        """Whether a trial met it; a load that our side could not offer is none to search at."""
+        return not trial.short and self.met(trial)
+
 
 def loss_goal(name: str, ratio: float, at: str = "loss") -> Goal:
     """The highest load of which at most this share is lost; 0: no frame (RFC 2544 §26.1)."""
