@@ -20,7 +20,7 @@ LAYERS = [
     ["walk", "units"],
     ["files"],
     ["paths", "reading"],
-    ["config"],
+    ["config", "importer"],
     ["system"],
     ["core"],
     ["stats"],
