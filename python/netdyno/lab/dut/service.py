@@ -24,9 +24,14 @@ class ServiceOptions(Settings):
     seed: int = Field(default=0, ge=0, le=1 << 63)
     """Seed of the shares."""
 
-    def more(self) -> dict[str, Any]:
-        """Settings of the server that are not options of the same name."""
-        return {"delay_ns": round(self.delay * 1e9)}
+    def server(self) -> dict[str, Any]:
+        """Settings of the server: options of the same name, and those that it has in another form."""
+        same = {
+            name: value
+            for name, value in self.model_dump().items()
+            if name not in ("port", "delay", "notify") and not name.startswith("tls")
+        }
+        return {**same, "delay_ns": round(self.delay * 1e9)}
 
 
 class TcpOptions(ServiceOptions):
@@ -54,14 +59,14 @@ class TcpOptions(ServiceOptions):
             raise ValueError("tls_key is the key of tls_cert: name the certificate, too")
         return self
 
-    def more(self) -> dict[str, Any]:
+    def server(self) -> dict[str, Any]:
         """With those of TLS."""
         if not self.tls:
-            return super().more()
+            return super().server()
         paths = {"cert": self.tls_cert, "key": self.tls_key, "client_ca": self.tls_client_ca}
         named = {name: path for name, path in paths.items() if path}
         tls = {**named, "self_signed": self.tls_cert is None, "resumption": self.tls_resumption}
-        return {**super().more(), "tls": tls}
+        return {**super().server(), "tls": tls}
 
 
 class HttpOptions(TcpOptions):
@@ -98,9 +103,9 @@ class CoapOptions(ServiceOptions):
     notify: float = Field(default=1.0, gt=0, le=3600)
     """Seconds between two notifications of an observer."""
 
-    def more(self) -> dict[str, Any]:
+    def server(self) -> dict[str, Any]:
         """With the time between notifications."""
-        return {**super().more(), "notify_ns": round(self.notify * 1e9)}
+        return {**super().server(), "notify_ns": round(self.notify * 1e9)}
 
 
 class StreamOptions(ServiceOptions):
@@ -123,10 +128,8 @@ class Service(CountingServer):
 
     def command(self) -> list[str]:
         options: ServiceOptions = self.options
-        names = ("workers", "size", "error_share", "error_status", "drop_share", "seed", "sink")
-        values = {name: value for name, value in options.model_dump().items() if name in names}
         listen = f"{url_host(self.place.address)}:{self.options.port}"
-        settings = {"protocol": self.protocol, "listen": listen, **values, **options.more()}
+        settings = {"protocol": self.protocol, "listen": listen, **options.server()}
         return [str(program()), "service", "--settings", json.dumps(settings)]
 
     def targets(self) -> dict[str, str]:
