@@ -186,7 +186,7 @@ FAULTS = [
         },
         "makes the frames of stream",
     ),
-    ({"port": {"queues": 2}}, "one queue"),
+    ({"placement": [{"elements": ["a.generator"]}, {"elements": ["a.receiver"]}]}, "a queue of each port"),
     ({"port": {"ip": []}}, "an address to come from"),
     ({"port": {"impair": {}}}, "cannot be impaired"),
 ]
@@ -198,7 +198,8 @@ def test_what_is_not_carried_is_said_before_anything_is_opened(
 ) -> None:
     port = {"name": "a", "device": "af_packet:none", "ip": f"{PORT}/24", **change.get("port", {})}
     groups = change.get("groups", [group("g", "http://10.91.0.2", {"http": {}})])
-    document = profile(*groups, transport={"dpdk": {"ports": [port]}})
+    placement = {key: change[key] for key in ("placement",) if key in change}
+    document = profile(*groups, transport={"dpdk": {"ports": [port], **placement}})
     done = lab.run("validate", lab.write("p.json", document))
     assert done.code == 104, done.text
     assert "ND-104-07" in done.text

@@ -88,7 +88,7 @@ def test_a_broker_for_mosquitto_and_for_our_devices(lab: Lab, ends: Wire) -> Non
 
 def test_a_port_that_cannot_serve_is_told(lab: Lab) -> None:
     for words, told in (
-        (("--port", "null", "--workers", "2"), "one worker"),
+        (("--port", "pair:a", "--workers", "2"), "each of 2 workers"),
         (("--prefix", "24"), "is for a DPDK port"),
         (("--port", "af_packet:nothere"), "nothere"),
     ):

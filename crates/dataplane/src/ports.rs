@@ -68,7 +68,7 @@ impl OpenPort<'_> {
     /// How it spreads what it receives.
     fn rss(&self) -> Option<&'static str> {
         let by_address = self.port.goes_by_address();
-        self.queues.rss().then_some(match self.settings.rss {
+        (self.queues.rss() && self.info.has_rss()).then_some(match self.settings.rss {
             profile::Rss::Source if by_address => "rss by source",
             profile::Rss::Destination if by_address => "rss by destination",
             _ => "rss",
@@ -128,6 +128,8 @@ pub struct PortNeeds {
     pub steady: bool,
     /// Whether what it receives is measured as it comes, with nothing before that holds or changes it.
     pub direct: bool,
+    /// Workers that each need a queue to send by, and hand on what they receive for another.
+    pub workers: Option<usize>,
     /// The queues that a graph names; `None`: as many as its settings say and the port has.
     pub queues: Option<NamedQueues>,
 }
@@ -149,9 +151,10 @@ pub fn open<'a>(
     let raised = needs.mtu.filter(|said| port.interface_mtu().is_some_and(|there| there < *said));
     let mtu = raised.unwrap_or(mtu).max(mtu);
     let info = port.info().map_err(device)?;
-    let queues = match needs.queues {
-        Some(named) => QueuePairs::named(settings, &info, named),
-        None => QueuePairs::of(settings, &info, needs.steady),
+    let queues = match (needs.queues, needs.workers) {
+        (Some(named), _) => QueuePairs::named(settings, &info, named),
+        (_, Some(workers)) => QueuePairs::for_workers(workers, &info),
+        _ => QueuePairs::of(settings, &info, needs.steady),
     };
     let mut does = offloads::choose(settings, &info, (needs.segments, needs.direct), &at)?;
     let config = PortConfig {
@@ -159,7 +162,7 @@ pub fn open<'a>(
         mtu,
         rx_queues: queues.rx as u16,
         tx_queues: queues.tx as u16,
-        rss: queues.rss().then_some(match settings.rss {
+        rss: (queues.rss() && info.has_rss()).then_some(match settings.rss {
             profile::Rss::Flow => Rss::Flow,
             profile::Rss::Source => Rss::Address(By::Source),
             profile::Rss::Destination => Rss::Address(By::Destination),

@@ -47,6 +47,18 @@ impl QueuePairs {
         Self { count: rx.max(tx), rx, tx }
     }
 
+    /// A queue to send by for each of so many workers, as far as the port has them, and as many to receive where it can have those: workers
+    /// hand on what they receive for another.
+    pub fn for_workers(workers: usize, info: &PortInfo) -> Self {
+        let tx = workers.min(info.max_tx_queues.into()).max(1);
+        let receives = usize::from(info.max_rx_queues) >= tx;
+        Self {
+            count: tx,
+            rx: if receives { tx } else { 1 },
+            tx: if receives || !is_paired(info) { tx } else { 1 },
+        }
+    }
+
     /// As the port is asked for, and as it can. `steady`: no stream's addresses or ports vary.
     pub fn of(port: &Port, info: &PortInfo, steady: bool) -> Self {
         // One element holds all that is on its way.
@@ -148,6 +160,13 @@ mod tests {
         assert_eq!((named(&memif, None, None), named(&memif, Some(1), Some(4))), ((1, 1), (1, 4)));
         assert_eq!(named(&info("net_pcap", 2, &[]), Some(2), Some(2)), (2, 2));
         assert_eq!(named(&info("net_pcap", 1, &[]), Some(2), Some(2)), (1, 1), "one file");
+        let workers = |info: &PortInfo| {
+            let pairs = QueuePairs::for_workers(4, info);
+            (pairs.rx, pairs.tx)
+        };
+        assert_eq!([&nic, &tap, &memif].map(workers), [(4, 4); 3]);
+        assert_eq!(workers(&info("net_ring", 1, &[])), (1, 1));
+        assert_eq!(workers(&PortInfo { max_rx_queues: 1, ..info("net_ice", 64, &[]) }), (1, 4));
         let alone: Port = serde_json::from_str(r#"{"name": "a", "device": "null"}"#).expect("a port");
         let lanes = QueuePairs::expected(&alone, true);
         assert_eq!((lanes.count, lanes.rss(), lanes.distributes()), (1, false, false));

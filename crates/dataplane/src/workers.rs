@@ -19,6 +19,12 @@ pub fn cores(workers: &[Worker], at: &str) -> Result<Vec<usize>, SetupError> {
     })
 }
 
+/// A core for each of so many workers, whichever are free.
+pub fn any_cores(workers: usize, at: &str) -> Result<Vec<usize>, SetupError> {
+    let any = Worker { core: None, node: None, threads: None, elements: Vec::new() };
+    cores(&vec![any; workers], at)
+}
+
 /// What a worker wants of its core.
 fn core_request(worker: &Worker) -> CoreRequest {
     CoreRequest {

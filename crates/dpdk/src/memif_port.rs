@@ -112,6 +112,11 @@ impl MemifPort {
         self.connection.get().is_some_and(Memif::is_up)
     }
 
+    /// Rings of the connection to send by.
+    pub(crate) fn tx_rings(&self) -> Option<usize> {
+        self.connection.get().filter(|connection| connection.is_up()).and_then(Memif::tx_rings)
+    }
+
     /// Frames that a queue skipped, as they were not fit to be read.
     pub(crate) fn malformed(&self) -> u64 {
         self.received.malformed.load(Ordering::Relaxed)

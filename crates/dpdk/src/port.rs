@@ -464,6 +464,14 @@ impl Port {
         Link { up: code == 0 && link.up != 0, mbps: link.mbps }
     }
 
+    /// Rings that its transmit queues have at the other end's process, which may have made fewer. `None`: there is none, or its link is down.
+    pub fn tx_rings(&self) -> Option<usize> {
+        match &self.0.source {
+            Source::Memif { port, .. } => port.tx_rings(),
+            _ => None,
+        }
+    }
+
     /// Why the link is down, where the port knows.
     pub fn trouble(&self) -> Option<String> {
         match &self.0.source {

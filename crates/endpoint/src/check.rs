@@ -14,6 +14,11 @@ pub fn check(profile: &Profile) -> Vec<Error> {
     }
 }
 
+/// Workers that drive the devices or connections: each has a queue of each port.
+pub fn workers(dpdk: &profile::Dpdk) -> usize {
+    dpdk.ports.iter().map(|port| port.queues.into()).max().unwrap_or(1).max(1)
+}
+
 /// What is wrong with the settings.
 pub fn settings(dpdk: &profile::Dpdk) -> Vec<Error> {
     let mut faults = Vec::new();
@@ -22,10 +27,11 @@ pub fn settings(dpdk: &profile::Dpdk) -> Vec<Error> {
         let at = "transport.dpdk.elements".to_owned();
         faults.push(conflict(at, what, "Leave elements and edges out"));
     }
-    if dpdk.placement.len() > 1 {
-        let what = "one worker drives all devices with connections";
+    let workers = workers(dpdk);
+    if ![0, workers].contains(&dpdk.placement.len()) {
+        let what = "each worker of devices with connections has a queue of each port";
         let at = "transport.dpdk.placement".to_owned();
-        faults.push(conflict(at, what, "Name one worker, or leave placement out"));
+        faults.push(conflict(at, what, "Name as many workers as queues, or leave placement out"));
     }
     for (i, port) in dpdk.ports.iter().enumerate() {
         let at = |key: &str| format!("transport.dpdk.ports[{i}].{key}");
@@ -33,9 +39,9 @@ pub fn settings(dpdk: &profile::Dpdk) -> Vec<Error> {
             let what = "beside devices with connections a port has no role of its own";
             faults.push(conflict(at("role"), what, "Leave role out, or give the port to another run"));
         }
-        if port.queues > 1 {
-            let what = "devices with connections use one queue of a port";
-            faults.push(conflict(at("queues"), what, "Leave queues out"));
+        if usize::from(port.queues) != workers {
+            let what = "each worker of devices with connections has a queue of each port";
+            faults.push(conflict(at("queues"), what, "Give all ports as many queues"));
         }
         if port.impair.is_some() || port.impair_timeline.is_some() {
             let what = "a port of devices with connections cannot be impaired here";
@@ -69,11 +75,16 @@ mod tests {
             json!({"ports": [port]})
         };
         assert!(found(&port("mac", json!("02:00:00:00:00:01"))).is_empty());
-        for (key, value) in [("queues", json!(2)), ("ip", json!([])), ("impair", json!({}))] {
+        for (key, value) in [("ip", json!([])), ("impair", json!({}))] {
             assert_eq!(found(&port(key, value)), [format!("transport.dpdk.ports[0].{key}")]);
         }
         let mut two = port("queues", json!(1));
         two["placement"] = json!([{"elements": ["a.generator"]}, {"elements": ["a.receiver"]}]);
         assert_eq!(found(&two), ["transport.dpdk.placement"]);
+        two["ports"][0]["queues"] = json!(2);
+        assert!(found(&two).is_empty());
+        let other = json!({"name": "b", "device": "null", "ip": "10.0.1.1/24"});
+        two["ports"].as_array_mut().expect("ports").push(other);
+        assert_eq!(found(&two), ["transport.dpdk.ports[1].queues"]);
     }
 }

@@ -80,7 +80,7 @@ impl DatagramNetwork for PortDatagrams {
         let begun = Instant::now();
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
-            if let Some(lost) = self.port.lost(0) {
+            if let Some(lost) = self.port.lost(0, true) {
                 return Err(Error::other(lost.what));
             }
         }
@@ -138,8 +138,7 @@ impl DatagramNetwork for PortDatagrams {
 
 impl Drop for PortDatagrams {
     fn drop(&mut self) {
-        let now = self.now();
-        self.port.send(now);
-        self.port.conclude();
+        let epoch = self.epoch;
+        StackPort::linger(std::slice::from_mut(&mut self.port), || epoch.elapsed().as_nanos() as u64);
     }
 }

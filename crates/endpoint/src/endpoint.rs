@@ -3,7 +3,7 @@
 use crate::conn::{Conn, not_begun};
 use crate::datagrams::Datagrams;
 use crate::link::Link;
-use crate::polling::{self, REST};
+use crate::polling;
 use crate::port::StackPort;
 use dataplane::ports::setup_error;
 use device::tls::Session;
@@ -24,8 +24,6 @@ const CIPHER: usize = 64 * 1024;
 const EVENTS_PER_TURN: usize = 256;
 /// How often to look whether all ports are there.
 const WATCH: Duration = Duration::from_millis(200);
-/// How long connections may take to close when the run is over.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// Ports, and which group uses which.
 pub struct DpdkEndpoint {
@@ -72,8 +70,9 @@ pub struct OnItsWay {
 impl OnItsWay {
     /// The endpoint, on the thread that uses it.
     pub fn arrive(self) -> Result<DpdkEndpoint, SetupError> {
-        let Self { eal, ports, port_of } = self;
+        let Self { eal, mut ports, port_of } = self;
         let _guard = eal.register_thread().map_err(|why| setup_error("transport.dpdk", &why))?;
+        ports.iter_mut().for_each(StackPort::enter);
         let now = Instant::now();
         let cipher = vec![0; CIPHER].into();
         Ok(DpdkEndpoint { ports, port_of, epoch: now, watched: now, cipher, _guard })
@@ -164,7 +163,7 @@ impl Endpoint for DpdkEndpoint {
         let begun = Instant::now();
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
-            let lost = self.ports.iter_mut().enumerate().find_map(|(i, port)| port.lost(i));
+            let lost = self.ports.iter_mut().enumerate().find_map(|(i, port)| port.lost(i, false));
             if let Some(lost) = lost {
                 return Err(lost);
             }
@@ -181,17 +180,8 @@ impl Endpoint for DpdkEndpoint {
 }
 
 impl Drop for DpdkEndpoint {
-    /// Connections that were closed say so, and hear the answer.
     fn drop(&mut self) {
-        let begun = Instant::now();
-        let mut events = Vec::new();
-        while begun.elapsed() < LINGER && self.ports.iter().any(|port| port.stack.closing() > 0) {
-            self.turn(&mut events);
-            events.clear();
-            std::thread::sleep(REST);
-        }
-        let now = self.now();
-        self.ports.iter_mut().for_each(|port| port.send(now));
-        self.ports.iter().for_each(StackPort::conclude);
+        let epoch = self.epoch;
+        StackPort::linger(&mut self.ports, || epoch.elapsed().as_nanos() as u64);
     }
 }

@@ -11,6 +11,7 @@ mod conn;
 mod datagram_server;
 mod datagrams;
 mod endpoint;
+mod exchange;
 mod link;
 mod open;
 mod polling;
@@ -38,18 +39,23 @@ pub struct DpdkDevices {
 }
 
 impl DpdkDevices {
-    /// One worker drives all ports.
+    /// Each worker drives its queue of each port.
     pub fn new(settings: &profile::Dpdk) -> Result<Self, SetupError> {
         if let Some(fault) = check::settings(settings).into_iter().next() {
             return Err(fault);
         }
-        let cores = workers::cores(&settings.placement, "transport.dpdk.placement")?;
+        let cores = if settings.placement.is_empty() {
+            workers::any_cores(check::workers(settings), "transport.dpdk.ports")?
+        } else {
+            workers::cores(&settings.placement, "transport.dpdk.placement")?
+        };
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
         Ok(Self { settings: settings.clone(), cores })
     }
 
-    /// Open the ports, and give each a stack for its groups.
-    fn open(&self, plan: &Plan, control: &Control) -> Result<OnItsWay, SetupError> {
+    /// Open the ports, and give each a stack for its groups, on each worker.
+    fn open(&self, plan: &Plan, control: &Control) -> Result<Vec<OnItsWay>, SetupError> {
+        let workers = check::workers(&self.settings);
         let port_of = groups(plan, &self.settings);
         let number = &port_of;
         let mine =
@@ -58,11 +64,12 @@ impl DpdkDevices {
             |index: usize| mine(index).flat_map(|group| group.sources.iter().copied()).collect::<Vec<_>>();
         let devices = |index: usize, streams: bool| -> usize {
             let alike = mine(index).filter(|group| (group.scheme.carrier == Carrier::Stream) == streams);
-            alike.map(|group| group.devices as usize).sum()
+            alike.map(|group| (group.devices as usize).div_ceil(workers)).sum()
         };
         let room = |index: usize| (devices(index, true), devices(index, false));
         let opened = open::open(&self.settings, control, plan.profile.seed, sources, room)?;
-        Ok(OnItsWay { eal: opened.eal, ports: opened.ports, port_of })
+        let endpoint = |ports| OnItsWay { eal: opened.eal, ports, port_of: port_of.clone() };
+        Ok(opened.workers.into_iter().map(endpoint).collect())
     }
 }
 
@@ -83,15 +90,23 @@ impl Transport for DpdkDevices {
         control: Arc<Control>,
         samples: Sender<Sample>,
     ) -> Result<Vec<JoinHandle<()>>, SetupError> {
-        let endpoint = self.open(&plan, &control)?;
-        // there is one worker, and its thread takes it
-        let place = Arc::new(Mutex::new(Some(endpoint)));
-        let take = move |_number| {
-            let taken = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let another = || {
-                SetupError::new("ND-92-05", "workers", "a second worker wants the ports", "Use one worker")
+        // each worker's thread takes its own
+        let places = self.open(&plan, &control)?.into_iter().map(Some).collect::<Vec<_>>();
+        let places = Arc::new(Mutex::new(places));
+        let take = move |number| {
+            let taken: Option<OnItsWay> = {
+                let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+                places.get_mut(number).and_then(Option::take)
             };
-            taken.ok_or_else(another)?.arrive()
+            let none = || {
+                SetupError::new(
+                    "ND-92-05",
+                    "workers",
+                    "a worker has no queue",
+                    "Use as many workers as queues",
+                )
+            };
+            taken.ok_or_else(none)?.arrive()
         };
         device::start(&self.cores, &plan, &control, &samples, take)
     }

@@ -1,5 +1,6 @@
-//! Opens the ports of a transport, each with a stack.
+//! Opens the ports of a transport, each with a stack for each worker.
 
+use crate::check::workers;
 use crate::port::StackPort;
 use dataplane::link_up;
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
@@ -8,19 +9,22 @@ use element::capture::Taps;
 use run::{Control, SetupError};
 use std::net::IpAddr;
 
-/// Packets in the pool that the ports of a NUMA node share, and their room.
+/// Packets in the pool that the ports of a NUMA node share, for one worker, and their room.
 const PACKETS: u32 = 16_383;
-const ROOM: u16 = 2_048;
+pub const ROOM: u16 = 2_048;
+/// Packets more for each other worker: its receive queues, and what it holds of them.
+const MORE: u32 = 8_192;
 
-/// Ports that are open, in the order of the settings.
+/// Ports that are open.
 #[derive(Debug)]
 pub struct Opened {
     pub eal: &'static Eal,
-    pub ports: Vec<StackPort>,
+    /// Of each worker the ports, in the order of the settings.
+    pub workers: Vec<Vec<StackPort>>,
 }
 
 /// Open the ports. `sources` gives the addresses that the port of a number has besides its own, `room` how many connections and
-/// datagram sockets it has at a time.
+/// datagram sockets each worker has there at a time.
 pub fn open(
     settings: &profile::Dpdk,
     control: &Control,
@@ -36,14 +40,21 @@ pub fn open(
     };
     has_memory("transport.dpdk.memory", settings.memory.0, settings.huge_pages)?;
     let eal = Eal::start(&options).map_err(|why| setup_error("transport.dpdk", &why))?;
+    let workers = workers(settings);
+    let packets = PACKETS + MORE * (workers as u32 - 1);
     let pools =
-        NodePools::new(eal, PACKETS, ROOM).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+        NodePools::new(eal, packets, ROOM).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let taps: Vec<Taps> = settings.ports.iter().map(|_| Taps::new(1)).collect();
     let mut order: Vec<usize> = (0..settings.ports.len()).collect();
     order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));
     let mut opened: Vec<OpenPort<'_>> = Vec::new();
     for index in order {
-        let needs = PortNeeds { sources: sources(index), steady: true, ..PortNeeds::default() };
+        let needs = PortNeeds {
+            sources: sources(index),
+            steady: true,
+            workers: Some(workers),
+            ..PortNeeds::default()
+        };
         let (port, taps) = (&settings.ports[index], &taps[index]);
         let attempt = || ports::open(eal, (index, port, taps), &pools, &needs);
         opened.push(link_up::open(port, control, attempt)?);
@@ -51,10 +62,11 @@ pub fn open(
     opened.sort_by_key(|port| port.index);
     link_up::links(&opened, control)?;
     opened.iter_mut().for_each(OpenPort::announce);
-    let stacks = opened.into_iter().map(|open| {
+    let mut all: Vec<Vec<StackPort>> = (0..workers).map(|_| Vec::new()).collect();
+    for open in opened {
         let room = room(open.index);
-        StackPort::new(open, room, seed)
-    });
-    let ports = stacks.collect::<Result<Vec<_>, _>>()?;
-    Ok(Opened { eal, ports })
+        let stacks = StackPort::among(open, eal, workers, room, seed)?;
+        all.iter_mut().zip(stacks).for_each(|(ports, stack)| ports.push(stack));
+    }
+    Ok(Opened { eal, workers: all })
 }

@@ -1,14 +1,21 @@
-//! One port with its stack: frames from the receive queue into the stack, and from the stack into the transmit queue.
+//! One worker's part of a port: its stack, and its queues. Frames from the receive queue go into the stack or to the worker whose they
+//! are, and from the stack into the transmit queue.
 
+use crate::exchange::Exchange;
+use crate::polling::REST;
 use dataplane::link_watch::Watch;
-use dataplane::ports::OpenPort;
-use dpdk::{Batch, Mempool, Port, RxQueue, TxQueue};
+use dataplane::ports::{OpenPort, setup_error};
+use dpdk::{Batch, Eal, Mbuf, Mempool, Port, RxQueue, TxQueue};
 use profile::parse_mac;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
-use stack::{Config, Drop, Network, Sent, SentTo, SocketHandle, Stack, TcpConfig, Transmit};
+use stack::{
+    Config, Drop, Network, Recipient, Sent, SentTo, Share, SocketHandle, Stack, TcpConfig, Transmit,
+};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bursts received before anything else is done: the kernel's queues are longer than the ring of a port.
 const BURSTS: usize = 32;
@@ -17,21 +24,34 @@ const PORTS: std::ops::RangeInclusive<u16> = 16_384..=65_535;
 /// 2 MSL, ns. What is remembered keeps no device from connecting: its place and its port are used again when they are needed.
 const TIME_WAIT: u64 = 10_000_000_000;
 
-/// A port, and the connections on it.
+/// How long connections may take to close when the run is over.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// A port, and a worker's connections on it.
 #[derive(Debug)]
 pub struct StackPort {
     pub stack: Stack,
     pub name: String,
     port: Port,
-    rx: RxQueue,
+    /// None: another worker receives for it.
+    rx: Option<RxQueue>,
     out: Outgoing,
     batch: Batch,
+    exchange: Exchange,
     addresses: Vec<IpAddr>,
     watch: Watch,
     before: Interface,
-    received_bytes: u64,
     /// The frame of several segments that was received last.
     whole: Vec<u8>,
+}
+
+/// Give a frame to the stack, whole. `whole`: memory for it.
+fn take(stack: &mut Stack, mbuf: &Mbuf, whole: &mut Vec<u8>, now: u64) -> Recipient {
+    if mbuf.is_whole() {
+        return stack.receive(mbuf.data(), now);
+    }
+    whole.resize(mbuf.len(), 0);
+    if mbuf.copy_to(whole) { stack.receive(whole, now) } else { Recipient::Here }
 }
 
 /// Frames on their way to the port.
@@ -70,51 +90,65 @@ impl Outgoing {
 }
 
 impl StackPort {
-    /// The stack of an open port, for so many devices with connections and with datagram sockets.
-    pub fn new(
+    /// The stacks of an open port, one for each of so many workers, and each for so many devices with connections and with
+    /// datagram sockets.
+    pub fn among(
         open: OpenPort<'_>,
-        (devices, sockets): (usize, usize),
+        eal: &'static Eal,
+        workers: usize,
+        room: (usize, usize),
         seed: u64,
-    ) -> Result<Self, SetupError> {
-        let settings = open.settings;
-        let at = |key: &str| format!("transport.dpdk.ports[{}].{key}", open.index);
-        let none = |what| SetupError::new("ND-92-12", at("device"), what, "Use another port");
-        let mut rng = SmallRng::seed_from_u64(seed.wrapping_add(open.index as u64));
-        let bare = open.addrs.bare();
+    ) -> Result<Vec<Self>, SetupError> {
+        let at = format!("transport.dpdk.ports[{}]", open.index);
+        if open.port.tx_rings().unwrap_or(open.tx.len()).min(open.tx.len()) < workers {
+            return Err(too_few_queues(&open, workers, &at));
+        }
+        let all = Exchange::among(eal, workers).map_err(|why| setup_error(&at, &why))?;
+        let OpenPort { settings, index, rx, tx, addrs, port, pool, link_mtu, .. } = open;
+        let bare = addrs.bare();
         let networks =
             settings.ip.0.iter().filter_map(|own| Some(Network { address: own.ip, prefix: own.prefix? }));
-        let config = Config {
-            mac: bare.mac,
-            tags: bare.tags,
-            addresses: open.addrs.all().to_vec(),
-            networks: networks.collect(),
-            gateways: settings.gateway.0.clone(),
-            peer: settings.peer_mac.as_deref().and_then(parse_mac),
-            mtu: open.link_mtu,
-            ports: PORTS,
-            connections: devices.saturating_mul(2) + 1024,
-            sockets,
-            secret: [rng.random(), rng.random()],
-            tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
-        };
-        let addresses = settings.ip.0.iter().map(|own| own.ip).collect();
-        let rx = open.rx.into_iter().next().ok_or_else(|| none("the port has no receive queue"))?;
-        let tx = open.tx.into_iter().next().ok_or_else(|| none("the port has no transmit queue"))?;
-        let mut this = Self {
-            stack: Stack::new(config),
-            name: settings.name.clone(),
-            rx,
-            out: Outgoing { tx, pool: open.pool, batch: Batch::new(), bytes: 0 },
-            batch: Batch::new(),
-            addresses,
-            watch: Watch::new(&open.port),
-            port: open.port,
-            before: Interface::default(),
-            received_bytes: 0,
-            whole: Vec::new(),
-        };
-        this.before = this.counters();
-        Ok(this)
+        let networks: Vec<Network> = networks.collect();
+        let mut rng = SmallRng::seed_from_u64(seed.wrapping_add(index as u64));
+        let mut rx = rx.into_iter();
+        let stacks = all.into_iter().zip(tx).map(|(exchange, tx)| {
+            let config = Config {
+                mac: bare.mac,
+                tags: bare.tags,
+                addresses: addrs.all().to_vec(),
+                networks: networks.clone(),
+                gateways: settings.gateway.0.clone(),
+                peer: settings.peer_mac.as_deref().and_then(parse_mac),
+                mtu: link_mtu,
+                ports: PORTS,
+                connections: room.0.saturating_mul(2) + 1024,
+                sockets: room.1,
+                share: exchange.share,
+                secret: [rng.random(), rng.random()],
+                tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
+            };
+            let mut this = Self {
+                stack: Stack::new(config),
+                name: settings.name.clone(),
+                rx: rx.next(),
+                out: Outgoing { tx, pool: pool.clone(), batch: Batch::new(), bytes: 0 },
+                batch: Batch::new(),
+                exchange,
+                addresses: settings.ip.0.iter().map(|own| own.ip).collect(),
+                watch: Watch::new(&port),
+                port: port.clone(),
+                before: Interface::default(),
+                whole: Vec::new(),
+            };
+            this.before = this.counters();
+            this
+        });
+        Ok(stacks.collect())
+    }
+
+    /// Its worker uses it from now on.
+    pub fn enter(&mut self) {
+        self.exchange.enter();
     }
 
     /// The port's own address towards `ip`.
@@ -126,23 +160,11 @@ impl StackPort {
     pub fn turn(&mut self, now: u64) -> bool {
         let mut any = false;
         for _ in 0..BURSTS {
-            self.rx.receive(&mut self.batch);
-            if self.batch.is_empty() {
+            let got = self.receive(now) | self.receive_from_others(now);
+            if !got {
                 break;
             }
             any = true;
-            for mbuf in self.batch.frames() {
-                self.received_bytes += mbuf.len() as u64;
-                if mbuf.is_whole() {
-                    self.stack.receive(mbuf.data(), now);
-                } else {
-                    self.whole.resize(mbuf.len(), 0);
-                    if mbuf.copy_to(&mut self.whole) {
-                        self.stack.receive(&self.whole, now);
-                    }
-                }
-            }
-            self.batch.clear();
             // acknowledgments leave before more is received
             self.send(now);
         }
@@ -151,10 +173,44 @@ impl StackPort {
         any
     }
 
+    /// A burst from the port: what is another worker's is handed on.
+    fn receive(&mut self, now: u64) -> bool {
+        let Some(rx) = &mut self.rx else { return false };
+        rx.receive(&mut self.batch);
+        if self.batch.is_empty() {
+            return false;
+        }
+        let passed = &self.exchange.passed;
+        passed.received_bytes.fetch_add(self.batch.bytes(), Ordering::Relaxed);
+        let Self { stack, whole, exchange, out, batch, .. } = self;
+        batch.filter_map(|mbuf| {
+            let recipient = take(stack, &mbuf, whole, now);
+            exchange.hand_on(mbuf, recipient, &out.pool)
+        });
+        batch.clear();
+        exchange.flush();
+        true
+    }
+
+    /// What other workers received for this one.
+    fn receive_from_others(&mut self, now: u64) -> bool {
+        let Self { stack, whole, exchange, batch, .. } = self;
+        exchange.receive(batch, |frames| {
+            for mbuf in frames.frames() {
+                // its flow is one of ours, or it is for all and was given to each
+                let _taken = take(stack, mbuf, whole, now);
+            }
+        })
+    }
+
     /// Send what the stack has to send, as far as the port takes it.
     pub fn send(&mut self, now: u64) {
         self.stack.transmit(now, &mut self.out);
         self.out.flush();
+        let bytes = std::mem::take(&mut self.out.bytes);
+        if bytes > 0 {
+            self.exchange.passed.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Send a datagram of a socket.
@@ -171,13 +227,15 @@ impl StackPort {
 
     fn counters(&self) -> Interface {
         let stats = self.port.stats();
+        let passed = &self.exchange.passed;
+        let own = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let or = |port: u64, own: u64| if port > 0 { port } else { own };
         Interface {
             rx_packets: stats.rx_packets,
-            rx_bytes: or(stats.rx_bytes, self.received_bytes),
+            rx_bytes: or(stats.rx_bytes, own(&passed.received_bytes)),
             tx_packets: stats.tx_packets,
-            tx_bytes: or(stats.tx_bytes, self.out.bytes),
-            rx_dropped: stats.rx_missed + stats.rx_no_memory,
+            tx_bytes: or(stats.tx_bytes, own(&passed.sent_bytes)),
+            rx_dropped: stats.rx_missed + stats.rx_no_memory + own(&passed.dropped),
             tx_dropped: stats.tx_unfit,
             rx_errors: stats.rx_errors,
             tx_errors: stats.tx_errors,
@@ -189,9 +247,9 @@ impl StackPort {
         into.insert(self.name.clone(), self.counters().since(&self.before));
     }
 
-    /// The port was lost, and why.
-    pub fn lost(&mut self, index: usize) -> Option<SetupError> {
-        let what = self.watch.lost(false)?;
+    /// The port was lost, and why. When `patient`, a link that is down is no loss: it may come again.
+    pub fn lost(&mut self, index: usize, patient: bool) -> Option<SetupError> {
+        let what = self.watch.lost(patient)?;
         let (name, device) = (&self.name, self.port.device());
         Some(SetupError::new(
             "ND-91-01",
@@ -201,14 +259,50 @@ impl StackPort {
         ))
     }
 
+    /// Let connections that were closed say so and hear the answer, and hand on what comes for workers that are not done yet.
+    /// `now` is the time of the run.
+    pub fn linger(ports: &mut [Self], now: impl Fn() -> u64) {
+        let begun = Instant::now();
+        let mut turn = || {
+            for port in &mut *ports {
+                port.turn(now());
+                while port.stack.event().is_some() {}
+            }
+            let closing = ports.iter().any(|port| port.stack.closing() > 0) && begun.elapsed() < LINGER;
+            if !closing {
+                ports.iter_mut().for_each(|port| port.exchange.leave());
+            }
+            closing || ports.iter().any(|port| port.exchange.is_used())
+        };
+        while turn() {
+            std::thread::sleep(REST);
+        }
+        ports.iter().for_each(Self::conclude);
+    }
+
     /// Say what went wrong below the connections.
-    pub fn conclude(&self) {
+    fn conclude(&self) {
         let counters = self.stack.counters();
         tracing::debug!(port = %self.name, ?counters, "connections over DPDK");
+        let Share { worker, workers } = self.exchange.share;
+        let (redirected, full) = self.exchange.redirected();
+        if workers > 1 && worker == 0 {
+            tracing::info!(port = %self.name, workers, redirected, full, "frames handed from worker to worker");
+        }
         let wrong = counters.dropped(Drop::BadChecksum);
         if wrong > 0 {
             let hint = "of a kernel's interface at the other end, turn them on: ethtool -K INTERFACE tx off";
             tracing::warn!(port = %self.name, wrong, "packets had wrong checksums; {hint}");
         }
     }
+}
+
+/// The port cannot have so many workers.
+fn too_few_queues(open: &OpenPort<'_>, workers: usize, at: &str) -> SetupError {
+    let (name, device) = (&open.settings.name, open.port.device());
+    let most = open.port.tx_rings().unwrap_or(open.info.max_tx_queues.into());
+    let what = format!("each of {workers} workers needs a queue of port {name} ({device}), which has {most}");
+    let fix = "Use fewer workers, or give the port more queues: qpairs=N of af_packet, queue_count=N of af_xdp, queues=N of \
+               vhost and virtio; at both ends of a memif as many";
+    SetupError::new("ND-92-12", format!("{at}.queues"), what, fix)
 }

@@ -1,10 +1,10 @@
 //! A port with its stack as the network of a server: connections that others open.
 
 use crate::check;
-use crate::open::{Opened, open};
-use crate::polling::{self, REST};
+use crate::open::open;
+use crate::polling;
 use crate::port::StackPort;
-use dpdk::ThreadGuard;
+use dpdk::{Eal, ThreadGuard};
 use run::{Control, SetupError};
 use service::listen::{Event, Network};
 use stack::{CloseReason, Handle, Received};
@@ -21,49 +21,46 @@ const HALF_OPEN: usize = 1 << 14;
 const DATAGRAMS: usize = 16 << 20;
 /// How often to look whether the port is there.
 const WATCH: Duration = Duration::from_millis(200);
-/// How long connections may take to close at the end.
-const LINGER: Duration = Duration::from_millis(500);
 
-/// A port that is open, on its way to the thread that serves.
+/// One worker's part of a port that is open, on its way to the thread that serves.
 #[derive(Debug)]
 pub struct ListeningPort {
-    opened: Opened,
+    eal: &'static Eal,
+    port: StackPort,
     local: SocketAddr,
 }
 
 impl ListeningPort {
-    /// Open the one port of `settings`, and listen at `local`, an address of it, for connections or for datagrams.
+    /// Open the one port of `settings`, and listen at `local`, an address of it, for connections or for datagrams: a part for each
+    /// worker, of which there is one for each queue.
     pub fn open(
         settings: &profile::Dpdk,
         local: SocketAddr,
         datagrams: bool,
-    ) -> std::result::Result<Self, SetupError> {
+    ) -> std::result::Result<Vec<Self>, SetupError> {
         if let Some(fault) = check::settings(settings).into_iter().next() {
             return Err(fault);
         }
         let forever = Control::new(0, u64::MAX, 0, u64::MAX);
-        let mut opened =
+        let opened =
             open(settings, &forever, 0, |_| Vec::new(), |_| (if datagrams { 0 } else { CONNECTIONS }, 0))?;
-        for port in &mut opened.ports {
+        let eal = opened.eal;
+        let parts = opened.workers.into_iter().flatten().map(|mut port| {
             if datagrams {
                 port.stack.listen_datagrams(local, DATAGRAMS);
             } else {
                 port.stack.listen(local.port(), HALF_OPEN);
             }
-        }
-        Ok(Self { opened, local })
-    }
-
-    /// Address and port.
-    pub fn local(&self) -> SocketAddr {
-        self.local
+            Self { eal, port, local }
+        });
+        Ok(parts.collect())
     }
 
     /// The port, on the thread that uses it.
     pub(crate) fn take(mut self) -> Result<(StackPort, ThreadGuard)> {
-        let guard = self.opened.eal.register_thread().map_err(Error::other)?;
-        let port = self.opened.ports.pop().ok_or_else(|| Error::other("there is no port"))?;
-        Ok((port, guard))
+        let guard = self.eal.register_thread().map_err(Error::other)?;
+        self.port.enter();
+        Ok((self.port, guard))
     }
 
     /// The network, on the thread that uses it.
@@ -180,7 +177,8 @@ impl Network for PortNetwork {
         let begun = Instant::now();
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
-            if let Some(lost) = self.port.lost(0) {
+            // the next client may come, over a memif or vhost port as another process
+            if let Some(lost) = self.port.lost(0, true) {
                 return Err(Error::other(lost.what));
             }
         }
@@ -252,17 +250,8 @@ impl Network for PortNetwork {
 }
 
 impl Drop for PortNetwork {
-    /// Connections that are closed say so, and hear the answer.
     fn drop(&mut self) {
-        let begun = Instant::now();
-        while begun.elapsed() < LINGER && self.port.stack.closing() > 0 {
-            let now = self.now();
-            self.port.turn(now);
-            while self.port.stack.event().is_some() {}
-            std::thread::sleep(REST);
-        }
-        let now = self.now();
-        self.port.send(now);
-        self.port.conclude();
+        let epoch = self.epoch;
+        StackPort::linger(std::slice::from_mut(&mut self.port), || epoch.elapsed().as_nanos() as u64);
     }
 }

@@ -172,6 +172,11 @@ impl Memif {
         self.shared.is_up()
     }
 
+    /// Rings to the other end that the connection has; `None`: it is down. Senders beyond them send nothing.
+    pub fn tx_rings(&self) -> Option<usize> {
+        self.shared.tx_rings()
+    }
+
     /// How many connections the other end has ended: by a word, by going, or by breaking the rules.
     pub fn losses(&self) -> u32 {
         self.shared.losses()

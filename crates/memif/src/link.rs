@@ -154,6 +154,12 @@ impl Shared {
         self.up.load(Ordering::Acquire)
     }
 
+    /// Rings to the other end, while there is a connection.
+    pub(crate) fn tx_rings(&self) -> Option<usize> {
+        let held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(|link| link.rings[usize::from(matches!(link.role, Role::Client))].len())
+    }
+
     pub(crate) fn losses(&self) -> u32 {
         self.losses.load(Ordering::Acquire)
     }

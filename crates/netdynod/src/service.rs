@@ -83,19 +83,23 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
         print(&json!({"ready": ready, "pid": std::process::id()}));
     };
     let counters = match dpdk {
-        Some(transport) => {
+        Some(mut transport) => {
             fits(&settings, &transport)?;
+            let queues = u16::try_from(settings.workers).unwrap_or(u16::MAX);
+            transport.ports.iter_mut().for_each(|port| port.queues = queues);
             let is_datagram = settings.protocol.is_datagram();
             let listening = ListeningPort::open(&transport, settings.listen, is_datagram)?;
-            ready(listening.local());
+            ready(settings.listen);
             let lost = |error: std::io::Error| {
                 SetupError::new("ND-91-01", "port", error.to_string(), "See what ended it")
             };
             if is_datagram {
-                let networks = vec![move || listening.arrive_datagrams()];
+                let arrive = |one: ListeningPort| move || one.arrive_datagrams();
+                let networks = listening.into_iter().map(arrive).collect();
                 listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(lost)?
             } else {
-                let networks = vec![move || listening.arrive()];
+                let arrive = |one: ListeningPort| move || one.arrive();
+                let networks = listening.into_iter().map(arrive).collect();
                 listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(lost)?
             }
         }
@@ -137,13 +141,6 @@ fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupE
 /// Whether a DPDK port can serve so: it has the address that is listened at.
 fn fits(settings: &Settings, transport: &Dpdk) -> Result<(), SetupError> {
     let conflict = |at: &str, what: &str, fix: &str| Err(SetupError::new("ND-104-07", at, what, fix));
-    if settings.workers > 1 {
-        return conflict(
-            "workers",
-            "one worker drives all connections of a DPDK port",
-            "Leave --workers out",
-        );
-    }
     if settings.listen.port() == 0 {
         return conflict("listen", "a DPDK port has no free port to pick", "Give --listen a port");
     }

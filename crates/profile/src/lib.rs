@@ -324,7 +324,8 @@ pub struct Port {
     #[serde(default)]
     pub role: Role,
     /// Queues in each direction, 1 to 16, each with elements of its own (`a.generator0`, `a.receiver1`) that can be
-    /// placed on workers of their own. Where the port cannot spread what it receives, an element does. Default 1.
+    /// placed on workers of their own. Where the port cannot spread what it receives, an element does. Of devices with
+    /// connections each worker has a queue of every port. Default 1.
     #[serde(default = "one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,

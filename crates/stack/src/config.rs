@@ -1,5 +1,6 @@
 //! Settings of a stack: its addresses, and how its TCP behaves.
 
+use crate::share::Share;
 use packet::Mac;
 use packet::ethernet::Tags;
 use std::net::IpAddr;
@@ -59,6 +60,8 @@ pub struct Config {
     pub connections: usize,
     /// Most datagram sockets at a time.
     pub sockets: usize,
+    /// Which flows are its own, where several stacks share the port.
+    pub share: Share,
     /// Seed of initial sequence numbers and of the table's hash.
     pub secret: [u64; 2],
     /// TCP.

@@ -147,8 +147,13 @@ impl Sockets {
         })
     }
 
-    /// A port for a new socket with these ends, of which `hash` makes the key.
-    pub fn port(&mut self, kind: SocketKind, tuple: &Tuple, hash: impl Fn(&Tuple) -> u32) -> Option<u16> {
+    /// A port for a new socket with these ends, of which `hash` makes the key; of none of another's flow.
+    pub fn port(
+        &mut self,
+        kind: SocketKind,
+        tuple: &Tuple,
+        hash: impl Fn(&Tuple) -> Option<u32>,
+    ) -> Option<u16> {
         let none = || Ports::new(0..=0);
         let mut ports = match kind {
             SocketKind::Udp => std::mem::replace(&mut self.udp, none()),
@@ -156,7 +161,7 @@ impl Sockets {
         };
         let found = ports.next(tuple.local, tuple.remote(), |local_port| {
             let tuple = Tuple { local_port, ..*tuple };
-            self.find(hash(&tuple), kind, &tuple).is_none()
+            hash(&tuple).is_some_and(|hash| self.find(hash, kind, &tuple).is_none())
         });
         match kind {
             SocketKind::Udp => self.udp = ports,

@@ -8,6 +8,7 @@ use crate::listening::Listening;
 use crate::neighbours::{Change, Neighbours, Reach, next_hop};
 use crate::ports::Ports;
 use crate::seq::Seq;
+use crate::share::Recipient;
 use crate::sockets::Sockets;
 use crate::table::Table;
 use crate::wire::{Link, Transmit, send_segment};
@@ -288,8 +289,12 @@ impl Stack {
         let mut old = None;
         let mut ports = std::mem::replace(&mut self.ports, Ports::new(0..=0));
         let tuple = |local_port| Tuple { local, remote: remote.ip(), local_port, remote_port: remote.port() };
+        let share = self.config.share;
         let port = ports.next(local, remote, |port| {
             let tuple = tuple(port);
+            if !share.has((local, remote.ip()), (port, remote.port())) {
+                return false;
+            }
             old = self.find(self.hash(&tuple), &tuple);
             // RFC 6191: a port that is only remembered may be used again, with a higher sequence number
             old.is_none_or(|index| {
@@ -526,10 +531,10 @@ impl Stack {
         }
     }
 
-    /// A frame arrived.
-    pub fn receive(&mut self, frame: &[u8], now: u64) {
+    /// A frame arrived. Who takes it, where several stacks share the port: to these it is to be given, once each.
+    pub fn receive(&mut self, frame: &[u8], now: u64) -> Recipient {
         self.counters.frames_received += 1;
-        self.take_frame(frame, now);
+        self.take_frame(frame, now)
     }
 
     /// A segment arrived, from Ethernet address `from`.

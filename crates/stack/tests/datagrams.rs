@@ -209,7 +209,7 @@ fn a_server_hears_everybody_and_answers_whoever_sent() {
             loop {
                 let (now, mut out) = (pair.now, Frames::default());
                 let sent = pair.sides[1].send_datagram_to(from, &buffer[..50], now, &mut out);
-                out.0.iter().for_each(|frame| pair.sides[0].receive(frame, now));
+                out.0.iter().for_each(|frame| _ = pair.sides[0].receive(frame, now));
                 match sent {
                     SentTo::Sent => break,
                     SentTo::Later => later += 1,

@@ -3,7 +3,7 @@
 use packet::ethernet::Tags;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Config, Handle, Network, Received, Stack, TcpConfig, Transmit};
+use stack::{Config, Handle, Network, Received, Share, Stack, TcpConfig, Transmit};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -59,6 +59,7 @@ pub fn config(side: u8, tcp: TcpConfig) -> Config {
         ports: 40_000..=40_099,
         connections: 200,
         sockets: 100,
+        share: Share::ALL,
         secret: [7 + u64::from(side), 11],
         tcp,
     }

@@ -5,4 +5,5 @@ mod datagrams;
 mod link;
 mod linux;
 mod scenarios;
+mod shared;
 mod transfer;

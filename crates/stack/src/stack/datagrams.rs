@@ -100,8 +100,12 @@ impl Stack {
         let neighbour = neighbour.ok_or(ConnectError::NoRoom)?;
         let remote_port = if kind == SocketKind::Udp { remote.port() } else { 0 };
         let tuple = Tuple { local, remote: remote.ip(), local_port: 0, remote_port };
-        let secret = self.config.secret;
-        let port = self.sockets.port(kind, &tuple, |tuple| hash(secret, tuple) as u32 ^ kind.salt());
+        let (secret, share) = (self.config.secret, self.config.share);
+        let key = |tuple: &Tuple| {
+            let own = share.has((tuple.local, tuple.remote), (tuple.local_port, tuple.remote_port));
+            own.then(|| hash(secret, tuple) as u32 ^ kind.salt())
+        };
+        let port = self.sockets.port(kind, &tuple, key);
         let tuple = Tuple { local_port: port.ok_or(ConnectError::NoPort)?, ..tuple };
         let hash = self.key(kind, &tuple);
         Ok(self.sockets.add((kind, tuple, hash), neighbour, owner, room))

@@ -6,6 +6,7 @@ use crate::connection::{CloseReason, Env, State, Tuple, flag};
 use crate::counters::{Counters, Drop};
 use crate::neighbours::{own_v4, own_v6};
 use crate::seq::Seq;
+use crate::share::Recipient;
 use crate::wire::{Link, Transmit, send_segment};
 use packet::arp::Arp;
 use packet::ethernet::{self, Ethernet, LEN, TAG, Tags, kind};
@@ -65,40 +66,58 @@ pub(super) fn solicit(
 }
 
 impl Stack {
-    pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) {
-        let Some(header) = Ethernet::parse(frame) else { return self.counters.drop(Drop::Malformed) };
+    pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) -> Recipient {
+        let Some(header) = Ethernet::parse(frame) else { return self.dropped(Drop::Malformed) };
         let group = header.destination[0] & 1 != 0;
         let tags = self.config.tags;
         if !(group || header.destination == self.config.mac)
             || (tags != Tags::NONE && !tags.same_vlans(&Tags::of(frame)))
         {
-            return self.counters.drop(Drop::OtherHost);
+            return self.dropped(Drop::OtherHost);
         }
         match ethernet::carried(frame) {
-            Some((kind::ARP, _)) => return self.take_arp(frame, now),
+            Some((kind::ARP, _)) => {
+                self.take_arp(frame, now);
+                return Recipient::All;
+            }
             Some((kind::IPV4 | kind::IPV6, _)) => {}
-            _ => return self.counters.drop(Drop::NotForUs),
+            _ => return self.dropped(Drop::NotForUs),
         }
         let layers = match Layers::find(frame) {
             Ok(layers) => layers,
-            Err(Fault::Fragment) if !group => return self.take_fragment(frame, header.source, now),
-            Err(Fault::Fragment) => return self.counters.drop(Drop::Fragment),
-            Err(Fault::BadChecksum) => return self.counters.drop(Drop::BadChecksum),
-            Err(_) => return self.counters.drop(Drop::Malformed),
+            // which flow it is of is known when it is whole
+            Err(Fault::Fragment) if !group => {
+                self.take_fragment(frame, header.source, now);
+                return Recipient::All;
+            }
+            Err(Fault::Fragment) => return self.dropped(Drop::Fragment),
+            Err(Fault::BadChecksum) => return self.dropped(Drop::BadChecksum),
+            Err(_) => return self.dropped(Drop::Malformed),
         };
         match layers.protocol {
-            protocol::TCP | protocol::UDP if group => self.counters.drop(Drop::NotForUs),
+            protocol::TCP | protocol::UDP if group => self.dropped(Drop::NotForUs),
             _ => self.take_packet(frame, &layers, header.source, now),
         }
     }
 
-    fn take_packet(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
+    fn dropped(&mut self, why: Drop) -> Recipient {
+        self.counters.drop(why);
+        Recipient::Here
+    }
+
+    fn take_packet(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) -> Recipient {
+        let Some(ips) = Self::destination(frame, layers) else { return Recipient::Here };
+        let recipient = self.config.share.recipient(frame, layers, ips);
+        if matches!(recipient, Recipient::Worker(_)) {
+            return recipient;
+        }
         match layers.protocol {
             protocol::TCP => self.take_tcp(frame, layers, from, now),
             protocol::UDP => self.take_udp(frame, layers),
             protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
             _ => self.counters.drop(Drop::NotForUs),
         }
+        recipient
     }
 
     /// A fragment arrived: with the last that was missing the packet is taken.
@@ -106,7 +125,8 @@ impl Stack {
         let mut whole = std::mem::take(&mut self.whole);
         match self.fragments.take(frame, now, &mut whole) {
             Ok(true) => match Layers::find(&whole) {
-                Ok(layers) => self.take_packet(&whole, &layers, from, now),
+                // each stack has the fragments: what is another's flow is taken there
+                Ok(layers) => _ = self.take_packet(&whole, &layers, from, now),
                 Err(_) => self.counters.drop(Drop::Malformed),
             },
             Ok(false) => {}
@@ -131,7 +151,7 @@ impl Stack {
     fn take_arp(&mut self, frame: &[u8], now: u64) {
         let Some(message) = Arp::parse(frame) else { return self.counters.drop(Drop::Malformed) };
         let (config, tags) = (&self.config, Tags::of(frame));
-        let owns = |ip| config.addresses.binary_search(&ip).is_ok();
+        let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
         let (change, answer) = self.neighbours.arp(&message, config.mac, owns, now);
         if let Some(answer) = answer
             && let Some(to) = self.reply(arp::FRAME + tags.bytes().len())
@@ -197,7 +217,7 @@ impl Stack {
         let Some((_, local)) = Self::destination(frame, layers) else { return };
         if let Some(message) = Nd::parse(frame) {
             let (config, tags) = (&self.config, Tags::of(frame));
-            let owns = |ip| config.addresses.binary_search(&ip).is_ok();
+            let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
             let (change, answer) = self.neighbours.nd(&message, config.mac, owns, now);
             if let Some(answer) = answer
                 && let Some(to) = self.reply(nd::FRAME + tags.bytes().len())
