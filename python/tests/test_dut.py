@@ -52,6 +52,7 @@ TUNABLES: dict[str, dict[str, Any]] = {
     "http-server": {"size": 64, "delay": 0.001},
     "mqtt-broker": {"drop_share": 0.5},
     "coap-server": {"notify": 0.5},
+    "script-server": {"steps": [{"send": "hello"}]},
     "stream-receiver": {"sink": True},
     "reflector-dpdk": {"device": "net_ring1"},
 }

@@ -7,10 +7,10 @@ mod compile;
 mod params;
 mod step;
 
+pub use self::compile::{DEPTH_MAX, KEPT_MAX, Op, Pattern};
 pub use self::params::Params;
 pub use self::step::{Repeat, Step};
 
-use self::compile::{DEPTH_MAX, KEPT_MAX, Op, Pattern};
 use crate::cause::{Cause, TLS_PORT, other_protocol};
 use crate::describe::{Confirmed, Delay, Description, Text};
 use crate::meter::Failure;

@@ -1,4 +1,4 @@
-//! HTTP, MQTT and CoAP servers and a receiver of streams, to test against.
+//! HTTP, MQTT and CoAP servers, a receiver of streams and a player of scripts, to test against.
 //!
 //! [`Service`] and [`DatagramService`] are the logic without I/O: bytes and the time go in, replies come out. [`listen`] runs
 //! one over the kernel's TCP or another network. A server counts what it received and sent, as a witness of a load; it can answer late, refuse a share of
@@ -10,6 +10,7 @@ pub mod http;
 pub mod listen;
 pub mod mqtt;
 mod output;
+pub mod script;
 mod settings;
 mod share;
 pub mod stream;

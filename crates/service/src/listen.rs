@@ -15,6 +15,7 @@ pub use tls::TlsNetwork;
 use crate::coap::Coap;
 use crate::http::Http;
 use crate::mqtt::Mqtt;
+use crate::script::ScriptServer;
 use crate::settings::Protocol;
 use crate::stream::StreamReceiver;
 use crate::{Counters, Settings};
@@ -107,7 +108,7 @@ pub fn serve_datagrams<N: DatagramNetwork>(
     let work = |network: N, number: usize, settings: &Settings, board: &Board| match settings.protocol {
         Protocol::Coap => datagrams::serve(network, Coap::new(settings), number, board),
         Protocol::Stream => datagrams::serve(network, StreamReceiver::new(settings), number, board),
-        Protocol::Http | Protocol::Mqtt => Err(io::Error::other("it is served over TCP")),
+        Protocol::Http | Protocol::Mqtt | Protocol::Script => Err(io::Error::other("it is served over TCP")),
     };
     on_threads(networks, settings, work, (stop, asked, every), told)
 }
@@ -160,6 +161,7 @@ fn work(number: usize, network: impl Network, settings: &Settings, board: &Board
     match settings.protocol {
         Protocol::Http => worker.run(&mut Http::new(settings), number, board),
         Protocol::Mqtt => worker.run(&mut Mqtt::new(settings), number, board),
+        Protocol::Script => worker.run(&mut ScriptServer::new(settings), number, board),
         Protocol::Coap | Protocol::Stream => Err(io::Error::other("it is served over UDP")),
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of a server.
 
+use crate::script::Script;
 use serde::Deserialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ const WORKERS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// `http`, `mqtt`, `coap` or `stream`.
+    /// `http`, `mqtt`, `coap`, `stream` or `script`.
     pub protocol: Protocol,
     /// Address and port; port 0 picks one.
     pub listen: SocketAddr,
@@ -32,7 +33,10 @@ pub struct Settings {
     /// HTTP: status of refused requests.
     #[serde(default = "unavailable")]
     pub error_status: u16,
-    /// Share of requests (HTTP, CoAP), of acknowledgements of messages (MQTT) or of datagrams (streams) that are not answered,
+    /// Script: what is played to each connection.
+    #[serde(default)]
+    pub script: Option<Script>,
+    /// Share of requests (HTTP, CoAP, script), of acknowledgements of messages (MQTT) or of datagrams (streams) that are not answered,
     /// 0 to 1.
     #[serde(default)]
     pub drop_share: f64,
@@ -59,6 +63,8 @@ pub enum Protocol {
     Coap,
     /// UDP streams, which are received and sent back.
     Stream,
+    /// A script over TCP.
+    Script,
 }
 
 impl Protocol {
@@ -117,6 +123,12 @@ impl Settings {
                 "workers",
                 "a receiver of streams has one: it compares delays of all of them".into(),
             );
+        }
+        match (&self.script, self.protocol) {
+            (Some(script), Protocol::Script) => script.check()?,
+            (None, Protocol::Script) => return wrong("script", "there are no steps to play".into()),
+            (Some(_), _) => return wrong("script", "only the protocol script has one".into()),
+            (None, _) => {}
         }
         if self.size > BODY_MAX {
             return wrong("size", format!("{} is over {BODY_MAX} bytes", self.size));

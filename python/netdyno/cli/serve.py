@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import CollectorRegistry
 
-from netdyno import files, units
+from netdyno import config, files, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.core.server import Server
@@ -16,7 +16,13 @@ from netdyno.errors import PASS, Error
 from netdyno.export import prometheus
 from netdyno.export.server_metrics import ServerMetrics
 
-PORTS = {"http": (8080, 8443), "mqtt": (1883, 8883), "coap": (5683, 0), "stream": (7, 0)}
+PORTS = {
+    "http": (8080, 8443),
+    "mqtt": (1883, 8883),
+    "coap": (5683, 0),
+    "stream": (7, 0),
+    "script": (9000, 9443),
+}
 """Default ports, without TLS and with it."""
 ONLY: dict[str, tuple[str, ...]] = {
     "--size": ("http", "coap"),
@@ -24,8 +30,9 @@ ONLY: dict[str, tuple[str, ...]] = {
     "--error-status": ("http",),
     "--notify": ("coap",),
     "--sink": ("stream",),
-    "--tls-cert": ("http", "mqtt"),
-    "--tls-self-signed": ("http", "mqtt"),
+    "--script": ("script",),
+    "--tls-cert": ("http", "mqtt", "script"),
+    "--tls-self-signed": ("http", "mqtt", "script"),
 }
 """Protocols of options that not all have."""
 
@@ -34,13 +41,16 @@ def serve(
     protocol: Annotated[
         str,
         typer.Argument(
-            help="http, mqtt, coap or stream.", metavar="PROTOCOL", parser=values.one_of("PROTOCOL", *PORTS)
+            help="http, mqtt, coap, stream or script.",
+            metavar="PROTOCOL",
+            parser=values.one_of("PROTOCOL", *PORTS),
         ),
     ],
     listen: Annotated[
         str | None,
         typer.Option(
-            help="Default 127.0.0.1 and 8080 (http), 1883 (mqtt), 5683 (coap), 7 (stream); TLS 8443, 8883.",
+            help="Default 127.0.0.1 and 8080 (http), 1883 (mqtt), 5683 (coap), 7 (stream), 9000 (script); "
+            "TLS 8443, 8883, 9443.",
             metavar="ADDRESS:PORT",
         ),
     ] = None,
@@ -65,7 +75,11 @@ def serve(
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(help="http, coap: threads.", metavar="N", parser=values.whole("--workers", 1, 64)),
+        typer.Option(
+            help="http, coap, script: threads; with --port each has a queue of it.",
+            metavar="N",
+            parser=values.whole("--workers", 1, 64),
+        ),
     ] = 1,
     size: Annotated[
         str | None,
@@ -111,6 +125,12 @@ def serve(
             parser=values.time("--notify"),
         ),
     ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            help="script: the steps to play to each connection (YAML or JSON). Default: none.", metavar="FILE"
+        ),
+    ] = None,
     sink: Annotated[bool, typer.Option("--sink", help="stream: send nothing back.")] = False,
     seed: Annotated[
         int, typer.Option(help="Seed of both shares.", metavar="N", parser=values.whole("--seed", 0))
@@ -152,10 +172,11 @@ def serve(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Serve HTTP, MQTT, CoAP or UDP streams to test against.
+    """Serve HTTP, MQTT, CoAP, UDP streams or a script to test against.
 
     http and coap answer any method; `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and 5.0,
     QoS 0 to 2. stream sends back the datagrams of udp:// groups, and says what was lost, late or twice.
+    script plays steps (send, expect, delay, repeat) to each TCP connection, as the model of that name does.
     All can answer late or leave a share unanswered. They count what they receive and send, as a witness
     of a load, and print that at their end. They serve until Ctrl-C or --duration.
 
@@ -166,6 +187,7 @@ def serve(
         netdyno serve http --tls-self-signed server.pem
         netdyno serve coap --delay 500ms --notify 2s
         netdyno serve stream --listen 192.0.2.1:9000 --sink
+        netdyno serve script --script examples/script-server.yaml
     """
     given = {
         "--size": size is not None,
@@ -173,6 +195,7 @@ def serve(
         "--error-status": error_status is not None,
         "--notify": notify is not None,
         "--sink": sink,
+        "--script": script is not None,
         "--tls-cert": tls_cert is not None,
         "--tls-self-signed": tls_self_signed is not None,
     }
@@ -180,6 +203,8 @@ def serve(
         if given[option] and protocol not in protocols:
             fix = f"Leave it out, or serve {' or '.join(protocols)}"
             raise Error("ND-104-74", f"{protocol} has no {option}", fix=fix)
+    if protocol == "script" and script is None:
+        raise Error("ND-104-74", "script has no steps to play", fix="Name their file with --script")
     tls = _tls(tls_cert, tls_key, tls_self_signed, tls_client_ca, tls_resumption)
     settings: dict[str, Any] = {
         "protocol": protocol,
@@ -194,6 +219,8 @@ def serve(
         "sink": sink,
         "seed": seed,
     }
+    if script:
+        settings["script"] = config.read(script)
     if tls:
         settings["tls"] = tls
     if port:

@@ -12,38 +12,48 @@ use std::time::Duration;
 /// Most steps, with those inside of repeats.
 pub(super) const STEPS_MAX: usize = 4096;
 /// Deepest repeat inside of repeats.
-pub(super) const DEPTH_MAX: usize = 4;
+pub const DEPTH_MAX: usize = 4;
 /// Most bytes kept for an `expect` that has not found its match.
-pub(super) const KEPT_MAX: usize = 64 * 1024;
+pub const KEPT_MAX: usize = 64 * 1024;
 /// Largest compiled regular expression.
 pub(super) const REGEX_MAX: usize = 1 << 20;
 /// A step, ready to play.
 #[derive(Debug)]
-pub(super) enum Op {
+pub enum Op {
+    /// Send this.
     Send(Template),
+    /// Wait for a match.
     Expect {
+        /// Of this.
         pattern: Pattern,
+        /// At most so long.
         within: Duration,
     },
+    /// Wait so long.
     Delay(Duration),
     /// End of a repeat: back to `start` until `count` rounds are played.
     Again {
+        /// The first step of a round.
         start: usize,
+        /// Repeats around it.
         depth: usize,
+        /// Rounds; 0: without end.
         count: u32,
     },
 }
 
 /// What an `expect` looks for.
 #[derive(Debug)]
-pub(super) enum Pattern {
+pub enum Pattern {
+    /// These bytes.
     Bytes(Box<Finder<'static>>),
+    /// What this matches.
     Regex(Box<Regex>),
 }
 
 impl Pattern {
     /// Where the first match ends, when the first `seen` bytes are known to hold none.
-    pub(super) fn find(&self, bytes: &[u8], seen: usize) -> Option<usize> {
+    pub fn find(&self, bytes: &[u8], seen: usize) -> Option<usize> {
         match self {
             Pattern::Bytes(finder) => {
                 let len = finder.needle().len();

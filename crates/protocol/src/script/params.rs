@@ -95,7 +95,8 @@ impl Params {
         any(&self.steps)
     }
 
-    fn ops(&self) -> Result<Vec<Op>, Problem> {
+    /// The steps, ready to play.
+    pub fn ops(&self) -> Result<Vec<Op>, Problem> {
         let waits = self.timeout > Interval::default();
         Problem::unless(waits, "timeout", || "is zero".into(), "use 5s")?;
         let mut ops = Vec::new();

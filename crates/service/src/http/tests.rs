@@ -15,6 +15,7 @@ fn settings() -> Settings {
         delay_ns: 0,
         size: 2,
         notify_ns: 1,
+        script: None,
         sink: false,
         error_share: 0.0,
         error_status: 503,

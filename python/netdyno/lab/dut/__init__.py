@@ -9,7 +9,7 @@ from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
-from netdyno.lab.dut.service import CoapService, HttpService, MqttService, StreamService
+from netdyno.lab.dut.service import CoapService, HttpService, MqttService, ScriptService, StreamService
 from netdyno.lazy import Lazy
 from netdyno.systems import named
 
@@ -23,6 +23,7 @@ DRIVERS: Mapping[str, type[Dut]] = Lazy(
         "nginx": Nginx,
         "reflector": Reflector,
         "reflector-dpdk": ReflectorDpdk,
+        "script-server": ScriptService,
         "stream-receiver": StreamService,
     },
     named("duts"),

@@ -34,11 +34,9 @@ class ServiceOptions(Settings):
         return {**same, "delay_ns": round(self.delay * 1e9)}
 
 
-class TcpOptions(ServiceOptions):
-    """Options of servers over TCP."""
+class TlsOptions(ServiceOptions):
+    """Options of servers over TCP, with TLS or without."""
 
-    error_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of requests (HTTP) or connections (MQTT) that are refused."""
     tls: bool = False
     """Serve TLS; without `tls_cert`, with a new self-signed certificate (groups: `tls: {insecure: true}`)."""
     tls_cert: str | None = None
@@ -67,6 +65,13 @@ class TcpOptions(ServiceOptions):
         named = {name: path for name, path in paths.items() if path}
         tls = {**named, "self_signed": self.tls_cert is None, "resumption": self.tls_resumption}
         return {**super().server(), "tls": tls}
+
+
+class TcpOptions(TlsOptions):
+    """Options of servers over TCP that can refuse."""
+
+    error_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of requests (HTTP) or connections (MQTT) that are refused."""
 
 
 class HttpOptions(TcpOptions):
@@ -115,6 +120,26 @@ class StreamOptions(ServiceOptions):
     """UDP port that it listens on."""
     sink: bool = False
     """Send nothing back."""
+
+
+class ScriptOptions(TlsOptions):
+    """Settings of the server that plays a script."""
+
+    port: int = Field(default=9000, ge=1, le=65535)
+    """TCP port that it listens on."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Threads that serve."""
+    steps: list[dict[str, Any]] = Field(
+        default_factory=lambda: [{"repeat": {"count": 0, "steps": [{"expect": "\\n"}, {"send": "ok\\n"}]}}]
+    )
+    """What is played to each connection, as in the model `script`. Default: answer each line with `ok`."""
+    timeout: str | None = None
+    """Longest wait for each `expect`, like `10s`; the connection is closed then. Default: no limit."""
+
+    def more(self) -> dict[str, Any]:
+        """With the script."""
+        limit = {"timeout": self.timeout} if self.timeout else {}
+        return {**super().more(), "script": {"steps": self.steps, **limit}}
 
 
 class Service(CountingServer):
@@ -173,6 +198,25 @@ class CoapService(Service):
     protocol: ClassVar[str] = "coap"
     counted: ClassVar[tuple[str, str]] = ("requests", "requests")
     kind: ClassVar[socket.SocketKind] = socket.SOCK_DGRAM
+
+
+class ScriptService(Service):
+    """The server that plays a script."""
+
+    driver: ClassVar[str] = "script-server"
+    Options = ScriptOptions
+    protocol: ClassVar[str] = "script"
+    counted: ClassVar[tuple[str, str]] = ("requests", "requests")
+
+    def targets(self) -> dict[str, str]:
+        scheme = "tls" if self.options.tls else "tcp"
+        return {scheme: f"{scheme}://{url_host(self.place.address)}:{self.options.port}"}
+
+    def witness(
+        self, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> dict[str, tuple[str, float]]:
+        """None: a script may take several sends of a client for one request."""
+        return {}
 
 
 class StreamService(Service):
