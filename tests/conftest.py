@@ -17,7 +17,7 @@ LIMIT = 240
 
 pytest_plugins = ["inconclusive", "sampled", "nat_hosts"]
 
-TOGETHER = ("test_failing_servers.py",)
+TOGETHER = ("test_failing_servers.py", "test_failing_servers_devices.py")
 """Files whose tests look at one and the same run of many groups."""
 POLLING = (
     "test_dpdk.py",
