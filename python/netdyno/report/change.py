@@ -31,16 +31,17 @@ def words(verdict: str) -> Msg:
 
 def shift(found: Found) -> str:
     """The change of a metric."""
-    return _of(found, found["effect"]["change"])
+    return of(found, found["effect"]["change"])
 
 
 def ends(found: Found) -> str:
     """The interval of a change; nothing where there is none."""
     interval = found["effect"]["interval"]
-    return units.span(*(_of(found, end) for end in interval)) if interval else ""
+    return units.span(*(of(found, end) for end in interval)) if interval else ""
 
 
-def _of(found: Found, value: float) -> str:
+def of(found: Found, value: float) -> str:
+    """A change of the metric."""
     if not found["effect"]["absolute"]:
         return ratio(value)
     unit = found["metric"]["unit"]

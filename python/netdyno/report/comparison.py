@@ -88,7 +88,9 @@ def mechanism(found: Mapping[str, Any]) -> list[Msg]:
     what = Data(", ".join(names))
     said = {
         "observed": M("Mechanism observed: {counters} moved.", counters=what),
-        "not observable": M("Mechanism not observable: no counter of it is known, or was read."),
+        "not observable": M(
+            "Mechanism not observable: no counter of it is known or was read, or too few pairs tell."
+        ),
         "contradicted": M("Mechanism contradicted: none of its counters moved ({counters}).", counters=what),
     }
     one = said.get(str(found.get("mechanism")))

@@ -49,7 +49,7 @@ class Mechanism(StrEnum):
     OBSERVED = "observed"
     """A counter of what was changed moved."""
     NOT_OBSERVABLE = "not observable"
-    """Something was changed of which no counter is known, or was read."""
+    """Something was changed of which no counter is known, or was read; or the pairs are too few to tell."""
     CONTRADICTED = "contradicted"
     """Counters of all that was changed were read, and none moved as would explain the difference."""
 
@@ -251,7 +251,10 @@ def mechanism_words(of: str, counters: str) -> str:
     return {
         Mechanism.OBSERVED: f"mechanism observed: {counters} moved",
         Mechanism.CONTRADICTED: f"mechanism contradicted: no counter moved as would explain it ({counters})",
-    }.get(Mechanism(of), "mechanism not observable: no counter of it is known, or was read")
+    }.get(
+        Mechanism(of),
+        "mechanism not observable: no counter of it is known or was read, or too few pairs tell",
+    )
 
 
 def _mechanism(
@@ -259,6 +262,8 @@ def _mechanism(
 ) -> Mechanism:
     if any(one.moved for one in moved):
         return Mechanism.OBSERVED
+    if any(one.doubtful for one in moved):
+        return Mechanism.NOT_OBSERVABLE
     families = {family(key) for key in seen}
     readable = [any(family(name) in families for name in counters) for counters in of.values()]
     return Mechanism.CONTRADICTED if readable and all(readable) else Mechanism.NOT_OBSERVABLE

@@ -38,6 +38,8 @@ class CounterChange:
     """Of the signed-rank test, one-sided where the claim has a direction, corrected for all counters."""
     moved: bool
     """Whether it moved, and as a limit does that binds less where B is better, more where it is worse."""
+    doubtful: bool = False
+    """By itself it moved; so few pairs can show none of so many counters."""
 
 
 def moved(
@@ -56,6 +58,7 @@ def moved(
         CounterChange(
             name, mean(a), mean(b), p := corrected.get(name, 1.0),
             _apart(a, b, wanted[name]) if few else p <= level,
+            not few and name not in corrected and raw[name] <= level,
         )
         for name, (a, b) in seen.items()
     )  # fmt: skip

@@ -161,3 +161,21 @@ def test_where_nothing_helps_something_is_seldom_recommended(runs: int, noise: f
         found = recommend(Experience({}, {s: {} for s in "abcd"}, contexts), features())
         proposed += bool(found.setting)
     assert proposed / runs <= 0.05 + error(0.05, runs)
+
+
+def test_too_few_pairs_to_tell_of_any_counter_contradict_nothing() -> None:
+    """Two counters of use that move in each of 7 pairs: none can be shown as one of two at this level."""
+    draw = random.Random(8)
+
+    def one(value: float, used: float) -> Observation:
+        counters = {"TcpExtTWRecycled": used, "TcpExtTW": 200 - used}
+        return Observation({}, {"rate": value * math.exp(draw.gauss(0, 0.01))}, counters)
+
+    for pairs, mechanism in ((7, Mechanism.NOT_OBSERVABLE), (8, Mechanism.OBSERVED)):
+        found = [(one(10, 0), one(30, 90 + n)) for n in range(pairs)]
+        made = judge(found, RATE, ["TcpExtTWRecycled", "TcpExtTW"], level=0.025)
+        assert (made.findings[0].verdict, made.mechanism) == (Verdict.BETTER, mechanism)
+    still = [(one(10, 5), one(30, 5)) for _ in range(7)]
+    assert (
+        judge(still, RATE, ["TcpExtTWRecycled", "TcpExtTW"], level=0.025).mechanism is Mechanism.CONTRADICTED
+    )

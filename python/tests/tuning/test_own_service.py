@@ -22,6 +22,7 @@ from netdyno.stats.observation import Observation
 from netdyno.stats.winner import winners
 from netdyno.tuning import slos
 from netdyno.tuning.bench import SERVER, Spec, topology
+from netdyno.tuning.pages import comparison
 from netdyno.tuning.slo_probe import SloProbe
 from netdyno.tuning.verbs import own_service
 
@@ -239,3 +240,16 @@ def test_trials_run_in_a_namespace_that_is_there(
     assert call([*command, "baseline", f"{SOMAXCONN}=3000"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["metrics"][0]["effect"]["b"] == 3000
+
+
+def test_a_page_tells_slos_and_likely_sizes_in_both_languages() -> None:
+    found = {"slo": [{"slo": "p99 <= 50ms", "trials": 8, "a": 8, "b": 0}]}
+    (one,) = comparison.slos(found, ("baseline", "mine"))
+    effect = {"absolute": False}
+    rows = [{"metric": {"name": "p99", "unit": "ms"}, "likely": -0.25, "effect": effect}, {"likely": None}]
+    (size,) = comparison.likely(rows)
+    catalogue = (Path(comparison.__file__).parents[1] / "locale" / "ko.po").read_text()
+    for said in (one, size):
+        assert f'msgid "{said.id}"' in catalogue
+    assert (one.args["a"], one.args["b"], one.args["n"]) == ("8", "0", "8")
+    assert "25.0" in str(size.args["change"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.report import units
-from netdyno.report.change import MARKS, least, measured, shift, words
+from netdyno.report.change import MARKS, least, measured, of, shift, words
 from netdyno.report.comparison import Block, Row, effects, lost, mechanism, pairs_csv
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Column, Table, data, number
@@ -51,6 +51,8 @@ def _compared(study: Study) -> Comparison:
     if found["dropped"]:
         said.append(M("{n} more pairs were discarded.", n=str(found["dropped"])))
     said += lost(found)
+    said += slos(found, sides)
+    said += likely(row.found for row in rows if row.found)
     said += mechanism(found)
     said += looks(found)
     said += [
@@ -68,6 +70,25 @@ def _compared(study: Study) -> Comparison:
         [document(study), pairs_csv(study["name"], sides, rows)], [block], _noise(found["calibration"]),
         _race(found.get("race", [])), winning=won, copies=copies,
     )  # fmt: skip
+
+
+def slos(found: Mapping[str, Any], sides: tuple[str, str]) -> list[Msg]:
+    """In how many trials each setting broke each service level objective."""
+    return [
+        M("SLO {slo}: broken in {a} of {n} trials with {first}, in {b} of {n} with {second}.",
+          slo=Data(one["slo"]), a=str(one["a"]), b=str(one["b"]), n=str(one["trials"]),
+          first=Data(sides[0]), second=Data(sides[1]))
+        for one in found.get("slo", [])
+    ]  # fmt: skip
+
+
+def likely(rows: Iterable[Mapping[str, Any]]) -> list[Msg]:
+    """The size of each difference that was shown, corrected for selection by significance."""
+    return [
+        M("{metric}: likely change {change}, corrected for selection by significance.",
+          metric=Data(one["metric"]["name"]), change=of(one, one["likely"]))
+        for one in rows if one.get("likely") is not None
+    ]  # fmt: skip
 
 
 def looks(found: Mapping[str, Any]) -> list[Msg]:

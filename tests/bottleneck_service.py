@@ -1,0 +1,146 @@
+"""Services with a bottleneck in the kernel, and clients that load them and print what they got.
+
+serve-accept | serve-close | serve-datagrams | serve-bulk
+burst ADDRESS COUNT      connects at once: `answered`, of COUNT
+datagrams ADDRESS COUNT  a burst of datagrams: the share that the server read
+connects ADDRESS SECONDS connections one after the other, each from a new port: how many a second
+bulk ADDRESS SECONDS     what the server sends: Mbit/s
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import sys
+import time
+
+PORT = 7100
+ASK = b"how many?"
+
+
+def serve_accept() -> None:
+    """Accepts nothing for a quarter of a second, then all that wait."""
+    server = socket.create_server(("", PORT), backlog=65535)
+    server.setblocking(False)
+    while True:
+        time.sleep(0.25)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection, _ = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.sendall(b"ok")
+
+
+def serve_close() -> None:
+    """Closes each connection after its client has: the port stays in TIME_WAIT with the client."""
+    server = socket.create_server(("", PORT), backlog=1024)
+    while True:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(1)
+
+
+def serve_datagrams() -> None:
+    """Reads nothing for a fifth of a second after the first of a burst, then all that was kept."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", PORT))
+    count = 0
+    while True:
+        data, peer = server.recvfrom(2048)
+        if data == ASK:
+            server.sendto(str(count).encode(), peer)
+            count = 0
+            continue
+        if not count:
+            time.sleep(0.2)
+        count += 1
+
+
+def serve_bulk() -> None:
+    """Sends for as long as it is read."""
+    server = socket.create_server(("", PORT))
+    while True:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            while True:
+                connection.sendall(bytes(1 << 18))
+
+
+def burst(address: str, count: int) -> str:
+    """How many of so many clients that connect at once have an answer within 0.9 s: no SYN is sent again by then."""
+    waiting = {}
+    for _ in range(count):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex((address, PORT))
+        waiting[one.fileno()] = one
+    poll, end, answered = select.poll(), time.monotonic() + 0.9, 0
+    for number in waiting:
+        poll.register(number, select.POLLIN)
+    while waiting and (left := end - time.monotonic()) > 0:
+        for number, _ in poll.poll(left * 1000):
+            with waiting.pop(number) as one, contextlib.suppress(OSError):
+                answered += one.recv(2) == b"ok"
+            poll.unregister(number)
+    for one in waiting.values():
+        one.close()
+    return f"answered {answered}"
+
+
+def datagrams(address: str, count: int) -> str:
+    """The share of a burst that the server read."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.connect((address, PORT))
+        for number in range(count):
+            one.send(bytes(200))
+            if number % 200 == 199:
+                # slower than the path, which must not be what drops
+                time.sleep(0.002)
+        time.sleep(0.5)
+        one.settimeout(0.5)
+        for _ in range(10):
+            one.send(ASK)
+            with contextlib.suppress(TimeoutError):
+                return f"share {int(one.recv(64)) / count:.4f}"
+    raise SystemExit("the server does not answer")
+
+
+def connects(address: str, seconds: float) -> str:
+    """Connections one after the other; where there is no port left, the next try is a moment later."""
+    end, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        one = socket.socket()
+        try:
+            one.connect((address, PORT))
+            count += 1
+        except OSError:
+            time.sleep(0.001)
+        finally:
+            one.close()
+    return f"rate {count / seconds:.2f}"
+
+
+def bulk(address: str, seconds: float) -> str:
+    """What arrives after the first half second."""
+    with socket.create_connection((address, PORT)) as one:
+        begin, got = time.monotonic(), 0
+        while (now := time.monotonic()) < begin + 0.5 + seconds:
+            size = len(one.recv(1 << 20))
+            got += size if now > begin + 0.5 else 0
+    return f"mbits {got * 8 / 1e6 / seconds:.3f}"
+
+
+SERVERS = {
+    "serve-accept": serve_accept, "serve-close": serve_close, "serve-datagrams": serve_datagrams,
+    "serve-bulk": serve_bulk,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    verb, *rest = sys.argv[1:]
+    if verb in SERVERS:
+        SERVERS[verb]()
+    elif verb in ("burst", "datagrams"):
+        print({"burst": burst, "datagrams": datagrams}[verb](rest[0], int(rest[1])))
+    else:
+        print({"connects": connects, "bulk": bulk}[verb](rest[0], float(rest[1])))
