@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import socket
 import struct
 import threading
@@ -19,6 +21,9 @@ from netdyno.sip.failover.client import Attempt
 from netdyno.sip.failover.report import report
 from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.manual.message import SipMessage
+from netdyno.sip.server import SipServer
+
+from .served import DOMAIN, USERS, server
 
 
 @contextmanager
@@ -204,3 +209,88 @@ def test_the_longest_time_without_service_is_the_outage() -> None:
     late = report("x", [], attempts, 0.1, 0.5, [(0.2, 0.6), (1.39, 2.0)])
     assert late.outage and late.outage.length == 0.79
     assert report("x", [], [], 0.1, None).reasons
+
+
+def naptr(order: int, service: str, target: str) -> bytes:
+    strings = b"".join(bytes([len(one)]) + one.encode() for one in ("s", service, ""))
+    return struct.pack("!HH", order, 50) + strings + name(target)
+
+
+def test_naptr_records_choose_the_transport() -> None:
+    records = {
+        ("example.net", dns.NAPTR): [
+            naptr(90, "SIP+D2U", "_sip._udp.example.net"),
+            naptr(50, "SIP+D2T", "_sip._tcp.example.net"),
+            naptr(10, "SIPS+D2T", "_sips._tcp.example.net"),
+        ],
+        ("_sip._tcp.example.net", dns.SRV): [srv(20, 5062, name("a")), srv(10, 5061, name("a"))],
+        ("_sip._udp.example.net", dns.SRV): [srv(5, 5070, name("a"))],
+        ("a", dns.A): [socket.inet_aton("192.0.2.1")],
+    }
+
+    def found(asked: str | None = None) -> list[str]:
+        with answering(zone(records)) as port:
+            located = servers.locate("example.net", [], dns.Resolver("127.0.0.1", port), asked)
+        return list(map(str, order(located, random.Random(1), lambda _: False)))
+
+    first = ["192.0.2.1:5061;transport=tcp", "192.0.2.1:5062;transport=tcp"]
+    # the other transport behind it, whatever its priorities are; TLS is not among those that can be used
+    assert found() == [*first, "192.0.2.1:5070"]
+    assert found("tcp") == first
+    del records["example.net", dns.NAPTR]
+    records["_sip._udp.example.net", dns.SRV] *= 2
+    records["_sip._udp.example.net", dns.SRV][1] = srv(1, 5071, name("a"))
+    assert found() == ["192.0.2.1:5071", "192.0.2.1:5070"]
+    del records["_sip._udp.example.net", dns.SRV]
+    assert found() == first
+
+
+def test_a_naptr_record_that_is_cut_off_is_refused() -> None:
+    for bad in (b"", b"\0\1\0\2\1s", b"\0\1\0\2\xffs", b"\0\1\0\2\1s\7SIP+D2U\0"):
+        with answering(zone({("x", dns.NAPTR): [bad]})) as port, pytest.raises(Error, match="cannot be read"):
+            dns.Resolver("127.0.0.1", port).naptr("x")
+
+
+def pid(one: SipServer) -> int:
+    assert one._process
+    return one._process.pid
+
+
+@pytest.mark.parametrize(("act", "least"), [("STOP", 0.3), ("KILL", 0.0)])
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+@pytest.mark.parametrize("asked", ["register", "call"])
+def test_registrations_and_calls_fail_over(
+    act: str,
+    least: float,
+    transport: str,
+    asked: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Half a second later the first server freezes or dies: all are served, and the second counts the rest."""
+    monkeypatch.setenv("WORD", USERS["alice"])
+    words = ["--request", asked, "--transport", transport, "--user", "alice", "--password", "env:WORD"]
+    with server("uas") as first, server("uas") as second:
+        ports = [one.address.rpartition(":")[2] for one in (first, second)]
+        table = [f"{n}0 0 {port} 127.0.0.1" for n, port in enumerate(ports)]
+        words += ["--srv", table[0], "--srv", table[1], "--command", f"kill -{act} {pid(first)}"]
+        words += ["--after", "500ms", "--rate", "50/s", "--duration", "1500ms", "--timeout", "400ms"]
+        code = app.call(["sip", "failover", DOMAIN, *words, "--json"])
+        os.kill(pid(first), signal.SIGKILL)
+        counted = second.stop()
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    assert code == 0 and (found["served"], found["rejected"], found["failed"]) == (75, 0, 0), found
+    by_server, outage, names = found["by_server"], found["outage"], found["servers"]
+    assert isinstance(by_server, dict) and isinstance(names, list)
+    ours, theirs = by_server[names[0]], by_server[names[1]]
+    assert ours > 0 and theirs > 0 and ours + theirs == 75
+    name_ = "registrations" if asked == "register" else "calls_answered"
+    assert counted[name_] == theirs, counted
+    if asked == "register":
+        # each registration answers the challenge of the server that it went to
+        assert isinstance(counted["challenges"], int) and counted["challenges"] >= theirs, counted
+    else:
+        ended = counted["calls_ended"]
+        assert counted["calls_acknowledged"] == theirs and isinstance(ended, int) and ended >= theirs, counted
+    if least:
+        assert isinstance(outage, dict) and outage["length"] > least

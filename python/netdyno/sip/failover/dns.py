@@ -1,4 +1,4 @@
-"""Questions to a DNS server: SRV, A and AAAA records, over UDP (RFC 1035, RFC 2782)."""
+"""Questions to a DNS server: NAPTR, SRV, A and AAAA records, over UDP (RFC 1035, RFC 2782, RFC 3403)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from netdyno.errors import Error
 
-A, AAAA, SRV = 1, 28, 33
-_NAMES = {A: "A", AAAA: "AAAA", SRV: "SRV"}
+A, AAAA, SRV, NAPTR = 1, 28, 33, 35
+_NAMES = {A: "A", AAAA: "AAAA", SRV: "SRV", NAPTR: "NAPTR"}
 _RECORDS_MAX = 256
 _HOPS_MAX = 64
 """Compression pointers of one name."""
@@ -26,6 +26,18 @@ class Srv:
     weight: int
     port: int
     host: str
+
+
+@dataclass(frozen=True)
+class Naptr:
+    """A NAPTR record that leads to SRV records: flag `s`."""
+
+    order: int
+    preference: int
+    service: str
+    """Like `SIP+D2T`."""
+    name: str
+    """Of the SRV records."""
 
 
 class Resolver:
@@ -42,6 +54,22 @@ class Resolver:
                 raise self._malformed(name)
             priority, weight, port = struct.unpack_from("!HHH", message, at)
             found.append(Srv(priority, weight, port, _name(message, at + 6)[0]))
+        return found
+
+    def naptr(self, name: str) -> list[Naptr]:
+        """The NAPTR records of a name that lead to SRV records."""
+        found = []
+        for message, at, length in self._ask(name, NAPTR):
+            try:
+                order, preference = struct.unpack_from("!HH", message, at)
+                flags, behind = _string(message, at + 4, at + length)
+                service, behind = _string(message, behind, at + length)
+                _, behind = _string(message, behind, at + length)
+                target = _name(message, behind)[0]
+            except (struct.error, IndexError, ValueError) as e:
+                raise self._malformed(name) from e
+            if flags.lower() == "s":
+                found.append(Naptr(order, preference, service, target))
         return found
 
     def addresses(self, name: str) -> list[str]:
@@ -117,6 +145,14 @@ def _name(message: bytes, at: int) -> tuple[str, int]:
         labels.append(label.decode("ascii", "replace"))
         at += 1 + size
     return ".".join(labels), end or at + 1
+
+
+def _string(message: bytes, at: int, end: int) -> tuple[str, int]:
+    """A character string, and where what follows it begins."""
+    behind = at + 1 + message[at]
+    if behind >= end:
+        raise ValueError("a string is cut off")
+    return message[at + 1 : behind].decode("ascii", "replace"), behind
 
 
 def _answers(message: bytes, kind: int) -> list[tuple[bytes, int, int]]:

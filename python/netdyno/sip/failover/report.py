@@ -39,6 +39,8 @@ class Report(BaseModel):
     """Answered otherwise, 503 excluded."""
     failed: int
     """No server answered."""
+    dropped: int
+    """Calls that were answered, and whose BYE no server took; no verdict."""
     moved: int
     """Answered by another server than the one tried first."""
     by_server: dict[str, int]
@@ -97,6 +99,7 @@ def report(
         served=len(served),
         rejected=rejected,
         failed=failed,
+        dropped=sum(one.dropped for one in attempts),
         moved=sum(len(one.tried) > 1 for one in served),
         by_server=dict(Counter(str(one.tried[-1]) for one in served)),
         slowest=max(delays, default=None),

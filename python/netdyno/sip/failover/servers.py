@@ -12,6 +12,9 @@ from itertools import groupby
 from netdyno.errors import Error
 from netdyno.sip.failover.dns import Resolver, Srv
 
+TRANSPORTS = ("udp", "tcp")
+SERVICES = {"SIP+D2U": "udp", "SIP+D2T": "tcp"}
+"""Services of NAPTR records (RFC 3263 section 4.1); those over TLS are left out."""
 _SRV = re.compile(r"(\d{1,5})\s+(\d{1,5})\s+(\d{1,5})\s+(\S+?)\.?")
 
 
@@ -23,9 +26,13 @@ class Server:
     port: int
     priority: int = 0
     weight: int = 0
+    transport: str = "udp"
+    rank: int = 0
+    """Place of the transport among those of NAPTR records; the lowest is tried first."""
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}" + ("" if self.transport == "udp" else f";transport={self.transport}")
 
 
 def written(text: str) -> Srv:
@@ -38,23 +45,51 @@ def written(text: str) -> Srv:
     return Srv(numbers[0], numbers[1], numbers[2], found[4])
 
 
-def locate(domain: str, table: Sequence[Srv], resolver: Resolver | None) -> list[Server]:
-    """The servers of a domain: by a table, or by DNS (SRV, else A and AAAA with port 5060)."""
-    records = list(table)
-    if not records and resolver:
-        records = resolver.srv(f"_sip._udp.{domain}")
-    if not records:
-        records = [Srv(0, 0, 5060, domain)]
+def locate(
+    domain: str, table: Sequence[Srv], resolver: Resolver | None, transport: str | None = None
+) -> list[Server]:
+    """The servers of a domain (RFC 3263 section 4): by a table, or by DNS.
+
+    Without a `transport` NAPTR records say which, else SRV of UDP and then of TCP. Without SRV records it is
+    the addresses of the domain, with port 5060.
+    """
+    found = _services(domain, table, resolver, transport)
+    if not found:
+        found = [(transport or "udp", [Srv(0, 0, 5060, domain)])]
     servers: list[Server] = []
-    for one in records:
-        addresses = _addresses(one.host, resolver)
-        servers += [Server(address, one.port, one.priority, one.weight) for address in addresses]
+    for rank, (name, records) in enumerate(found):
+        for one in records:
+            addresses = _addresses(one.host, resolver)
+            servers += [Server(at, one.port, one.priority, one.weight, name, rank) for at in addresses]
     servers = list(dict.fromkeys(servers))
     if len(servers) < 2:
         what = f"{domain} has {len(servers)} server{'' if len(servers) == 1 else 's'}: none can take over"
         fix = "Give SRV records of two servers by --dns, or as --srv '10 0 5060 192.0.2.1'"
         raise Error("ND-104-26", what, at="DOMAIN", fix=fix)
     return servers
+
+
+def _services(
+    domain: str, table: Sequence[Srv], resolver: Resolver | None, transport: str | None
+) -> list[tuple[str, list[Srv]]]:
+    """SRV records by transport, the most wanted one first."""
+    if table:
+        return [(transport or "udp", list(table))]
+    if resolver is None:
+        return []
+    if transport is None:
+        offered = sorted(resolver.naptr(domain), key=lambda one: (one.order, one.preference))
+        known = [
+            (SERVICES[one.service.upper()], one.name) for one in offered if one.service.upper() in SERVICES
+        ]
+        found = [(name, resolver.srv(at)) for name, at in known]
+        if found := [one for one in found if one[1]]:
+            return found
+    # without NAPTR a client takes a transport that has SRV records
+    for name in (transport,) if transport else TRANSPORTS:
+        if records := resolver.srv(f"_sip._{name}.{domain}"):
+            return [(name, records)]
+    return []
 
 
 def _addresses(host: str, resolver: Resolver | None) -> list[str]:
@@ -70,9 +105,13 @@ def _addresses(host: str, resolver: Resolver | None) -> list[str]:
 
 
 def order(servers: Iterable[Server], rng: random.Random, avoided: Callable[[Server], bool]) -> list[Server]:
-    """The order of one request: by priority, drawn by weight (RFC 2782); those that failed come last."""
+    """The order of one request: by transport, priority and weight (RFC 2782); those that failed are last."""
+
+    def place(one: Server) -> tuple[int, int]:
+        return one.rank, one.priority
+
     drawn: list[Server] = []
-    for _, group in groupby(sorted(servers, key=lambda one: one.priority), key=lambda one: one.priority):
+    for _, group in groupby(sorted(servers, key=place), key=place):
         left = list(group)
         while left:
             # a weight of 0 has a small chance too

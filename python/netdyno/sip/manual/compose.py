@@ -43,16 +43,20 @@ def via(transport: str, local: str, value: str) -> str:
     return f"SIP/2.0/{transport.upper()} {local};branch={value};rport"
 
 
+def contact(sender: str, transport: str, local: str) -> str:
+    """Our Contact."""
+    user = sender.partition(":")[2].partition("@")[0] or "netdyno"
+    # of WebSocket over TLS too (RFC 7118 section 5.2.2)
+    name = "ws" if transport == "wss" else transport
+    return f"<sip:{user}@{local}{'' if transport == 'udp' else f';transport={name}'}>"
+
+
 def request(draft: Draft, transport: str, local: str) -> SipMessage:
     """The request as it leaves."""
     if not _TOKEN.fullmatch(draft.method):
         raise Error(
             "ND-104-04", f"{draft.method!r} is no method", at="--method", fix="Like OPTIONS or INVITE"
         )
-    user = draft.sender.partition(":")[2].partition("@")[0] or "netdyno"
-    # of WebSocket over TLS too (RFC 7118 section 5.2.2)
-    name = "ws" if transport == "wss" else transport
-    parameter = "" if transport == "udp" else f";transport={name}"
     fields = [
         ("Via", via(transport, local, branch())),
         ("Max-Forwards", "70"),
@@ -62,7 +66,7 @@ def request(draft: Draft, transport: str, local: str) -> SipMessage:
         ("CSeq", f"1 {draft.method}"),
     ]
     if draft.method in _CONTACT:
-        fields.append(("Contact", f"<sip:{user}@{local}{parameter}>"))
+        fields.append(("Contact", contact(draft.sender, transport, local)))
     if draft.expires is not None:
         fields.append(("Expires", str(draft.expires)))
     fields.append(("User-Agent", "netdyno"))

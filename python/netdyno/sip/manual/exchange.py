@@ -64,16 +64,10 @@ class Exchange:
         for _ in range(TRIES):
             if final is None or final.status not in (401, 407) or not self.account:
                 break
-            proxy = final.status == 407
-            asks = "Proxy-Authenticate" if proxy else "WWW-Authenticate"
-            answers = "Proxy-Authorization" if proxy else "Authorization"
-            challenge = digest.choose(final.all(asks), proxy)
-            if challenge is None or (request.get(answers) and not challenge.stale):
+            again = answered(request, final, self.account, self.wire.transport, self.wire.local)
+            if again is None:
                 break
-            request = _next(request, request.method, self.wire)
-            given = self.account.user, self.account.password, request.method, request.uri, request.body
-            request.drop(answers)
-            request.fields.insert(-1, (answers, challenge.answer(*given)))
+            request = again
             final = self._transaction(request)
         return final, request
 
@@ -103,13 +97,13 @@ class Exchange:
                 again = float("inf") if invite or self.wire.reliable else time.monotonic() + self.t2
                 continue
             if invite and message.status >= 300:
-                self._say(_ack_failure(request, message).data())
+                self._say(ack_failure(request, message).data())
             return message
         return None
 
     def _call(self, invite: SipMessage, answer: SipMessage) -> None:
         """ACK, and BYE once the call has lasted."""
-        ack = _in_dialog(invite, answer, "ACK", self.wire)
+        ack = in_dialog(invite, answer, "ACK", self.wire.transport, self.wire.local)
         self._say(ack.data())
         until = time.monotonic() + self.hold
         ended = False
@@ -118,7 +112,8 @@ class Exchange:
                 self._say(ack.data())  # a 2xx again: its ACK was lost (section 13.2.2.4)
             ended = message.start.startswith("BYE ")
         if not ended:
-            self._transaction(_in_dialog(invite, answer, "BYE", self.wire))
+            bye = in_dialog(invite, answer, "BYE", self.wire.transport, self.wire.local)
+            self._transaction(bye)
 
     def _listen(self, until: float) -> None:
         while self._hear(until) is not None:
@@ -152,11 +147,22 @@ def _is_to(message: SipMessage, request: SipMessage) -> bool:
     return bool(message.status) and same and message.method == request.method
 
 
-def _next(request: SipMessage, method: str, wire: Wire) -> SipMessage:
-    """The same request with the next sequence number and another branch."""
+def answered(
+    request: SipMessage, response: SipMessage, account: Account, transport: str, local: str
+) -> SipMessage | None:
+    """The request again, with the answer to a challenge; none where there is none, or it was given before."""
+    proxy = response.status == 407
+    asks = "Proxy-Authenticate" if proxy else "WWW-Authenticate"
+    answers = "Proxy-Authorization" if proxy else "Authorization"
+    challenge = digest.choose(response.all(asks), proxy)
+    if challenge is None or (request.get(answers) and not challenge.stale):
+        return None
     made = SipMessage(request.start, list(request.fields), request.body)
-    made.put("CSeq", f"{request.number + 1} {method}")
-    made.put("Via", via(wire.transport, wire.local, branch()))
+    made.put("CSeq", f"{request.number + 1} {request.method}")
+    made.put("Via", via(transport, local, branch()))
+    made.drop(answers)
+    value = challenge.answer(account.user, account.password, made.method, made.uri, made.body)
+    made.fields.insert(-1, (answers, value))
     return made
 
 
@@ -176,7 +182,8 @@ def _derived(request: SipMessage, method: str, to: str) -> SipMessage:
     return SipMessage(f"{method} {request.uri} SIP/2.0", fields)
 
 
-def _ack_failure(request: SipMessage, response: SipMessage) -> SipMessage:
+def ack_failure(request: SipMessage, response: SipMessage) -> SipMessage:
+    """ACK to a final response from 300 up."""
     return _derived(request, "ACK", response.get("To"))
 
 
@@ -184,7 +191,7 @@ def _cancel(request: SipMessage) -> SipMessage:
     return _derived(request, "CANCEL", request.get("To"))
 
 
-def _in_dialog(invite: SipMessage, answer: SipMessage, method: str, wire: Wire) -> SipMessage:
+def in_dialog(invite: SipMessage, answer: SipMessage, method: str, transport: str, local: str) -> SipMessage:
     """A request of the dialog that a 2xx made (section 12.2.1.1)."""
     routes = list(reversed(answer.all("Record-Route")))
     target = uri_of(answer.get("Contact")) or invite.uri
@@ -193,7 +200,7 @@ def _in_dialog(invite: SipMessage, answer: SipMessage, method: str, wire: Wire) 
         one for one in invite.fields if method == "ACK" and one[0] in ("Authorization", "Proxy-Authorization")
     ]
     fields = [
-        ("Via", via(wire.transport, wire.local, branch())),
+        ("Via", via(transport, local, branch())),
         *(("Route", one) for one in routes),
         ("Max-Forwards", "70"),
         ("From", invite.get("From")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Annotated, Any
 
@@ -12,21 +13,61 @@ from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.sip.failover import servers
-from netdyno.sip.failover.client import Client, Setting
+from netdyno.sip.failover.client import REQUESTS, Client, Setting
 from netdyno.sip.failover.dns import Resolver
 from netdyno.sip.failover.report import Report, report
+from netdyno.sip.verbs.send import account
+
+_USER = re.compile(r"[A-Za-z0-9_.!~*'()&=+$,-]{1,64}")
 
 
 def failover(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Domain of the servers, like example.net.")],
     dns: Annotated[
         str | None,
-        typer.Option(help="DNS server to ask for SRV, A and AAAA.", metavar="ADDRESS[:PORT]"),
+        typer.Option(help="DNS server to ask for NAPTR, SRV, A and AAAA.", metavar="ADDRESS[:PORT]"),
     ] = None,
     srv: Annotated[
         list[str] | None,
         typer.Option(help="In place of DNS: a server of the domain.", metavar="'PRIORITY WEIGHT PORT HOST'"),
     ] = None,
+    request: Annotated[
+        str,
+        typer.Option(
+            help="What is asked for: options, register (a registration) or call (INVITE, ACK, BYE).",
+            metavar="WHAT",
+            parser=values.one_of("--request", *REQUESTS),
+        ),
+    ] = "options",
+    transport: Annotated[
+        str | None,
+        typer.Option(
+            help="udp or tcp. Default: as NAPTR records say, else udp where it has SRV records, else tcp.",
+            metavar="NAME",
+            parser=values.one_of("--transport", *servers.TRANSPORTS),
+        ),
+    ] = None,
+    user: Annotated[str, typer.Option(help="User who asks, and is registered.", metavar="NAME")] = "netdyno",
+    to: Annotated[
+        str | None, typer.Option(help="User who is called. Default: as --user.", metavar="NAME")
+    ] = None,
+    auth_user: Annotated[
+        str | None,
+        typer.Option(help="User name that challenges are answered with. Default: as --user.", metavar="NAME"),
+    ] = None,
+    password: Annotated[
+        str | None,
+        typer.Option(
+            help="Password: env:NAME or file:PATH. Default: none, so that a challenge is a rejection.",
+            metavar="PLACE",
+        ),
+    ] = None,
+    hold: Annotated[
+        str,
+        typer.Option(
+            help="How long a call lasts, from ACK to BYE.", metavar="TIME", parser=values.time("--hold")
+        ),
+    ] = "0s",
     rate: Annotated[str, typer.Option(help="Requests per second.", metavar="RATE")] = "20/s",
     duration: Annotated[
         str,
@@ -69,14 +110,16 @@ def failover(
 ) -> None:
     """Measure the outage when one of several SIP servers of a domain fails.
 
-    A client sends OPTIONS by UDP and fails over as RFC 3263 says: servers are tried by priority and weight
-    of their SRV records, and the next one is tried where one refuses, answers 503 or is silent for --timeout.
+    A client sends OPTIONS, registers or calls, over UDP or TCP, and fails over as RFC 3263 says: NAPTR
+    records choose the transport, servers are tried by priority and weight of their SRV records, and the
+    next one is tried where one refuses, closes the connection, answers 503 or is silent for --timeout.
     The outage is the longest time without a 2xx, from the last answer before to the first after.
 
     Exit code: 0, 99 where requests failed, or the outage was longer than --max-outage.
 
         netdyno sip failover example.net --dns 192.0.2.53 --duration 60s
         netdyno sip failover example.net --srv '10 0 5060 192.0.2.1' --srv '20 0 5060 192.0.2.2'
+        netdyno sip failover example.net --dns 192.0.2.53 --request register --password env:SIP_PASSWORD
         netdyno sip failover example.net --dns 192.0.2.53 --command 'ssh 192.0.2.1 systemctl stop kamailio'
     """
     per_second = units.RATE.value(rate, "--rate")
@@ -84,15 +127,30 @@ def failover(
         raise Error(
             "ND-104-05", f"{rate} cannot be measured", at="--rate", fix="Use more than 0/s, at most 1000/s"
         )
-    times = {"--duration": duration, "--timeout": timeout, "--avoid": avoid, "--after": after}
+    times = {"--duration": duration, "--timeout": timeout, "--avoid": avoid, "--after": after, "--hold": hold}
     length = {name: units.TIME.value(text, name) / 1e9 for name, text in times.items()}
     for name in ("--duration", "--timeout"):
         if length[name] <= 0:
             raise Error("ND-104-05", "it is zero", at=name, fix="Use 2s")
     limit = None if max_outage is None else units.TIME.value(max_outage, "--max-outage") / 1e9
     table = [servers.written(text) for text in srv or ()]
-    found = servers.locate(domain, table, _resolver(dns) if dns else None)
-    setting = Setting(domain, per_second, length["--duration"], length["--timeout"], length["--avoid"])
+    found = servers.locate(domain, table, _resolver(dns) if dns else None, transport)
+    for option, part in (("--user", user), ("--to", to)):
+        if part is not None and not _USER.fullmatch(part):
+            fix = "Use letters, digits and -_.!~*'()&=+$,"
+            raise Error("ND-104-04", f"{part!r} cannot stand in a SIP URI", at=option, fix=fix)
+    setting = Setting(
+        domain,
+        per_second,
+        length["--duration"],
+        length["--timeout"],
+        length["--avoid"],
+        request=request,
+        user=user,
+        to=to,
+        account=account(password, auth_user or user),
+        hold=length["--hold"],
+    )
     client = Client(setting, found, seed, source)
     children: list[subprocess.Popen[bytes]] = []
 
@@ -131,6 +189,8 @@ def _show(done: Report) -> None:
     console.line("")
     told = f"{done.served:,} served ({done.moved:,} by another server than the first)"
     console.line(f"{done.requests:,} requests: {told}, {done.rejected:,} rejected, {done.failed:,} failed")
+    if done.dropped:
+        console.note(f"{done.dropped:,} calls were up when their server failed: no server took their BYE")
     if done.slowest is not None:
         console.line(f"slowest request: {done.slowest * 1e3:,.0f} ms")
     if done.outage is None:

@@ -133,7 +133,7 @@ def send(
         transport,
         as_written(reading.content(raw, BODY), str(raw)) if raw else None,
     )
-    account = _account(password, auth_user, wanted.origin)
+    credentials = account(password, account_name(auth_user, wanted.origin))
     if dry_run:
         shown = wanted.preview()
         console.note(f"Sent from {PREVIEWED} in this preview; nothing was sent")
@@ -148,7 +148,7 @@ def send(
     found = sending.send(
         wanted,
         times,
-        account,
+        credentials,
         ca=cacert,
         insecure=insecure,
         source=source,
@@ -182,13 +182,14 @@ def _body(given: str | None) -> bytes:
     return reading.content(Path(given[1:]), BODY) if given.startswith("@") else given.encode()
 
 
-def _account(password: str | None, user: str | None, sender: str) -> Account | None:
+def account(password: str | None, name: str) -> Account | None:
+    """Name and password, which is named by its place."""
     if password is None:
         return None
     if password.partition(":")[0] not in ("env", "file"):
         fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
         raise Error("ND-104-60", "a password is not written on the command line", at="--password", fix=fix)
-    return Account(account_name(user, sender), secret.given(password, "--password"))
+    return Account(name, secret.given(password, "--password"))
 
 
 def _wanted(text: str) -> range:
