@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.sip import limits, uri
+from netdyno.sip import info_keys, limits, uri
 from netdyno.sip.uri import Server
 
 SOCKETS = ("own", "shared")
@@ -43,6 +43,8 @@ class Options:
     ring: float = 0.0
     early_media: bool = False
     """Whether callees answer with a reliable 183 and audio before they answer the call."""
+    info_keys: str | None = None
+    """Keys that callers press in each call, as INFO requests."""
     sdp_size: str | None = None
     media: Mapping[str, Any] | None = None
     """Audio of calls, as the model `sip` has it."""
@@ -77,22 +79,29 @@ def call(options: Options) -> dict[str, Any]:
     users = options.users or max(10, math.ceil(at_once))
     register = max(0.5, users / REGISTRATIONS_PER_SECOND)
     calls, answers = ("early_media", "answer_early_media") if options.early_media else ("call", "answer")
-    callers = _group(CALLERS, options, {"preset": calls}, users) | {"load": _open(options, register + SETTLE)}
+    scenarios: list[dict[str, Any]] = [{"preset": calls}, {"preset": answers}]
+    if keys := options.info_keys:
+        steps = info_keys.caller(keys, options.hold), info_keys.callee(keys, options.ring)
+        scenarios = [{"steps": one} for one in steps]
+    callers = _group(CALLERS, options, scenarios[0], users) | {"load": _open(options, register + SETTLE)}
     groups, thresholds = (
         [callers],
         [
             limits.success(CALLERS, "ser", options.success),
             limits.success(CALLERS, "scr", options.success),
+            *([{"metric": f"{CALLERS}.errors", "max": "0"}] if options.info_keys else []),
             *limits.delays(CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
             *limits.audio(CALLERS, options.media),
         ],
     )
     warmup = options.warmup
     if options.callee is None:
-        callees = _group(CALLEES, options, {"preset": answers}, users, CALLEES)
+        callees = _group(CALLEES, options, scenarios[1], users, CALLEES)
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
+        if options.info_keys:
+            thresholds.append({"metric": f"{CALLEES}.errors", "max": "0"})
         thresholds += limits.audio(CALLEES, _media(options, True))
         warmup += register + SETTLE
     else:

@@ -104,14 +104,19 @@ def call(
         netdyno sip call sip:192.0.2.1 --early-media --media --ring 2s --hold 5s
     """
     audio, callee_audio = options.media(given)
-    least = options.pressed(given["keys"])
+    least = options.pressed(given["keys"], given["dtmf_mode"])
     if options.seconds(hold, "--hold") < least:
         what = f"pressing {given['keys']} takes {least:.1f} s, and calls last {hold}"
         raise Error("ND-104-07", what, at="--dtmf", fix=f"Use --hold {least:.1f}s or longer")
+    in_info = given["keys"] if given["dtmf_mode"] == "info" else None
+    if in_info and early_media:
+        what = "calls with early media send no keys by INFO"
+        raise Error("ND-104-07", what, at="--dtmf-mode", fix="Leave one of them out")
     read = options.read(
         server,
         given,
         callee=callee,
+        info_keys=in_info,
         media=audio,
         callee_media=callee_audio,
         hold=options.seconds(hold, "--hold"),

@@ -13,7 +13,7 @@ from netdyno import units
 from netdyno.cli import values
 from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
-from netdyno.sip import profile, uri
+from netdyno.sip import info_keys, profile, uri
 from netdyno.sip.manual.sending import header_fields
 
 USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
@@ -252,12 +252,24 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
             str | None,
             typer.Option(
                 "--dtmf",
-                help="Keys that callers press, as telephone events (RFC 4733), like 1234#. Default: none.",
+                help="Keys that callers press, like 1234#. Default: none.",
                 metavar="KEYS",
                 rich_help_panel=AUDIO,
             ),
         ],
         None,
+    ),
+    "dtmf_mode": (
+        Annotated[
+            str,
+            typer.Option(
+                help="How keys are sent: rfc4733 (telephone events) or info (INFO, application/dtmf-relay).",
+                metavar="MODE",
+                parser=values.one_of("--dtmf-mode", "rfc4733", "info"),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        "rfc4733",
     ),
     "playout_buffer": (
         Annotated[
@@ -284,7 +296,9 @@ def with_media(verb: Callable[..., None]) -> Callable[..., None]:
 
 def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Audio of callers, and of callees where theirs is another; None: calls have none."""
-    if not any(given.get(name) for name in _MEDIA):
+    keys = checked_keys(given.get("keys"))
+    in_audio = keys if given.get("dtmf_mode") != "info" else None
+    if not in_audio and not any(given.get(name) for name in _MEDIA if name not in ("keys", "dtmf_mode")):
         return None, None
     found: dict[str, Any] = {key: given[key] for key in ("codec", "playout_buffer") if given[key] is not None}
     if (audio := given["audio"]) is not None:
@@ -292,17 +306,24 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
         found["source"] = {"tone": int(tone[1])} if tone else {"file": str(Path(audio).absolute())}
     modes = (given["media_mode"], given["callee_media_mode"])
     caller, callee = (found | ({"mode": mode} if mode else {}) for mode in modes)
-    if (keys := given.get("keys")) is not None:
-        if not _MEDIA_KEYS.fullmatch(keys):
-            fix = "Use up to 64 of 0 to 9, *, #, A to D"
-            raise Error("ND-104-04", f"{keys!r} are no keys of a telephone", at="--dtmf", fix=fix)
-        caller, callee = caller | {"keys": keys}, callee | {"expected_keys": keys}
+    if in_audio:
+        caller, callee = caller | {"keys": in_audio}, callee | {"expected_keys": in_audio}
     return caller, callee
 
 
-def pressed(keys: str | None) -> float:
+def checked_keys(keys: str | None) -> str | None:
+    """Keys of a telephone."""
+    if keys is not None and not _MEDIA_KEYS.fullmatch(keys):
+        fix = "Use up to 64 of 0 to 9, *, #, A to D"
+        raise Error("ND-104-04", f"{keys!r} are no keys of a telephone", at="--dtmf", fix=fix)
+    return keys
+
+
+def pressed(keys: str | None, mode: str) -> float:
     """Seconds that a call needs for its keys."""
-    return 0.6 + 0.2 * len(keys) if keys else 0.0
+    if not keys:
+        return 0.0
+    return info_keys.lasts(keys) if mode == "info" else 0.6 + 0.2 * len(keys)
 
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:
