@@ -133,7 +133,9 @@ def send(
         transport,
         as_written(reading.content(raw, BODY), str(raw)) if raw else None,
     )
-    credentials = account(password, account_name(auth_user, wanted.origin))
+    credentials = None
+    if password is not None:
+        credentials = account(password, account_name(auth_user, wanted.origin))
     if dry_run:
         shown = wanted.preview()
         console.note(f"Sent from {PREVIEWED} in this preview; nothing was sent")
