@@ -125,6 +125,8 @@ class ChainLab:
             stack.callback(vnf.teardown)
             vnf.setup()
             self.vnfs[host] = vnf
+        for vnf in self.vnfs.values():
+            vnf.await_ready()
         for of in known:
             self._routes(of)
         for host in self.chain.switches():

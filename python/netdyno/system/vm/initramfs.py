@@ -17,12 +17,14 @@ from netdyno.system.vm.kernel import Kernel, module
 FOLDERS = ("bin", "dev", "proc", "sys", "lower", "upper", "new", "modules")
 
 
-def build(kernel: Kernel, busybox: Path, scripts: Mapping[str, str]) -> bytes:
-    """Its archive. Scripts are by their path within."""
+def build(
+    kernel: Kernel, busybox: Path, scripts: Mapping[str, str], modules: Iterable[Path] | None = None
+) -> bytes:
+    """Its archive. Scripts are by their path within; modules are by default those that a root needs."""
     files: dict[str, tuple[int, bytes]] = {"bin/busybox": (0o755, busybox.read_bytes())}
     files |= {str(one).lstrip("/"): (0o755, one.read_bytes()) for one in libraries(busybox)}
     order = []
-    for path in kernel.early:
+    for path in kernel.early if modules is None else modules:
         order.append(f"{module(path.name)}.ko")
         files[f"modules/{order[-1]}"] = (0o644, plain(path))
     files["modules/order"] = (0o644, "".join(f"{name}\n" for name in order).encode())

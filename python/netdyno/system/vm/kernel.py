@@ -27,6 +27,10 @@ class Kernel:
     @property
     def early(self) -> list[Path]:
         """Files of the modules to load before there is a root, each after those that it needs."""
+        return self.files(*NEEDED, *USEFUL)
+
+    def files(self, *names: str) -> list[Path]:
+        """Files of modules, each after those that it needs; those that are in the kernel are left out."""
         known, builtin = _known(self.modules)
         order: list[str] = []
 
@@ -38,7 +42,7 @@ class Kernel:
                 order.append(file)
 
         files = {module(file): file for file in known}
-        for name in (*NEEDED, *USEFUL):
+        for name in names:
             if name in files and name not in builtin:
                 add(files[name])
         return [self.modules / file for file in order]

@@ -65,6 +65,12 @@ class Vnf(ABC):
     def setup(self) -> None:
         """Make it forward. What it makes goes with its namespace, programs excepted."""
 
+    def await_ready(self) -> None:  # noqa: B027 - most have nothing to wait for
+        """Wait until it forwards, if `setup` has only begun that. All functions are set up before.
+
+        Raises Error.
+        """
+
     def alive(self) -> bool:
         """Whether its program, if it has one, runs."""
         return self.process is None or self.process.exited() is None
