@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from lab import NETDYNO, ROOT, Lab, Wire, group, profile, root, sh, until
+from lab import NETDYNO, ROOT, Lab, Wire, experiment, group, profile, root, sh, until
 
 pytestmark = root
 
@@ -92,3 +92,21 @@ def test_a_plain_client_is_answered_once_it_asks_right(lab: Lab, cable: Wire) ->
     assert sh(*cable.at_near, "python3", "-c", client) == "b'220 ready\\r\\n'\n16\n"
     counters = served.counters()
     assert (counters["requests"], counters["responses"], counters["connections"]) == (1, 2, 1)
+
+
+def test_an_experiment_has_it_as_its_device_under_test(lab: Lab) -> None:
+    steps = [{"repeat": {"count": 0, "steps": [{"expect": "ask\\n"}, {"send": "told\\n"}]}}]
+    client = [
+        {"repeat": {"count": 0, "steps": [{"send": "ask\\n"}, {"expect": "told\\n"}, {"delay": "20ms"}]}}
+    ]
+    load = group("talk", "server", {"script": {"steps": client, "timeout": "60s"}}, 4)
+    document = experiment(
+        profile(load),
+        server={"driver": "script-server", "host": "srv", "options": {"steps": steps, "timeout": "60s"}},
+    )
+    done = lab.run("run", lab.write("e.json", document))
+    assert done.folder is not None, done.text
+    total = done.trial.groups[0].total
+    report = done.trial.dut["server"]
+    served = report.counters_after["requests"] - report.counters_before.get("requests", 0)
+    assert total.messages_sent == total.messages_delivered == served > 50, done.text

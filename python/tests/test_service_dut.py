@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from netdyno.lab.dut.base import DutSite
-from netdyno.lab.dut.service import CoapService, HttpService, MqttService, Service, StreamService
+from netdyno.lab.dut.service import (
+    CoapService,
+    HttpService,
+    MqttService,
+    ScriptService,
+    Service,
+    StreamService,
+)
 
 VALUES: dict[str, Any] = {
     "delay": 0.5,
@@ -20,6 +27,8 @@ VALUES: dict[str, Any] = {
     "seed": 7,
     "sink": True,
     "size": 99,
+    "steps": [{"send": "hello"}],
+    "timeout": "9s",
     "tls": True,
     "workers": 3,
 }
@@ -33,7 +42,7 @@ def settings(kind: type[Service], **options: Any) -> str:
     return one.command()[-1]
 
 
-@pytest.mark.parametrize("kind", [HttpService, MqttService, CoapService, StreamService])
+@pytest.mark.parametrize("kind", [HttpService, MqttService, CoapService, StreamService, ScriptService])
 def test_each_option_reaches_the_server(kind: type[Service], fake: Path) -> None:
     for name in kind.Options.model_fields:
         if name in TLS:

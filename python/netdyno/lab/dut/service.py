@@ -136,10 +136,13 @@ class ScriptOptions(TlsOptions):
     timeout: str | None = None
     """Longest wait for each `expect`, like `10s`; the connection is closed then. Default: no limit."""
 
-    def more(self) -> dict[str, Any]:
+    def server(self) -> dict[str, Any]:
         """With the script."""
-        limit = {"timeout": self.timeout} if self.timeout else {}
-        return {**super().more(), "script": {"steps": self.steps, **limit}}
+        common = super().server()
+        script = {"steps": common.pop("steps")}
+        if limit := common.pop("timeout"):
+            script["timeout"] = limit
+        return {**common, "script": script}
 
 
 class Service(CountingServer):
