@@ -148,6 +148,8 @@ def mutants(lab: ChainLab) -> Iterator[str]:
             yield f"no WireGuard peer at {host}"
         finally:
             lab.gateways.connect(host)
+            # WireGuard asks for a handshake once in 5 s
+            lab.switch.await_joined()
 
 
 class _Probe:
