@@ -34,7 +34,7 @@ NATS = (
     "test_nat_sites.py",
 )
 """Files of NATs that stand all the time, whose workers look for packets all the time."""
-TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
+TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py", "test_bottlenecks.py")
 """Files that look for what limits a transfer, which beside another one is that."""
 SCOPES = {"polling": (*POLLING, *TOGETHER), "nats": NATS, "transfers": TRANSFERS}
 """Files whose tests run one after the other: servers of many groups lose datagrams where polling takes their CPU time."""

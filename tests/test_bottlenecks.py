@@ -79,6 +79,7 @@ def write(space: str, values: dict[str, str]) -> None:
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.limit(500)
 @pytest.mark.parametrize("case", BOTTLENECKS, ids=lambda case: case.name)
 def test_what_limits_a_service_is_found_proven_and_applied(
     lab: Lab, case: Bottleneck, verdict: Verdict
