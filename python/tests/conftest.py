@@ -38,7 +38,7 @@ TOGETHER = {
 """Files and tests that share what there is one of, like the machine's parameters (a watch leaves all alone once
 somebody else sets one), or what takes long to make."""
 FIRST = (
-    "test_tune_apply.py::test_killed_at_every_point",
+    "tuning/test_apply.py::test_killed_at_every_point",
     "test_trust.py::test_a_full_disk",
     "test_trust.py::test_killed_at_every_step",
     "test_search.py::test_it_gets_from_the_defaults",

@@ -24,10 +24,10 @@ from netdyno.tuning.trial_setting import applied
 from netdyno.tuning.verbs import restore as tune_restore
 from netdyno.tuning.watchdog import Watchdog
 
-from . import spaces
-from .command import start
-from .conftest import root
-from .spaces import somaxconn, wait_for
+from .. import spaces
+from ..command import start
+from ..conftest import root
+from ..spaces import somaxconn, wait_for
 
 pytestmark = root
 SPACE = f"ndt-apply-{os.getpid()}"
@@ -148,7 +148,7 @@ while True:
 # before each line of the journal, each write, and each write that undoes: after one is before the next
 @pytest.mark.parametrize(("what", "least"), [("applying", 4 * STEPS), ("restoring", STEPS)])
 def test_killed_at_every_point(space: str, what: str, least: int, tmp_path: Path) -> None:
-    tests = str(Path(__file__).resolve().parents[1])
+    tests = str(Path(__file__).resolve().parents[2])
     first, stride = points(4)
     arguments = (space, json.dumps(SETTING), str(tmp_path / "journal"), tests, what, str(first), str(stride))
     done = subprocess.run(

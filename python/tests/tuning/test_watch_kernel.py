@@ -19,9 +19,9 @@ from netdyno.lab.workload import connects as connects_module
 from netdyno.system import journal, namespace, sysctl
 from netdyno.tuning import access, live_sockets
 
-from . import spaces
-from .command import start
-from .conftest import root
+from .. import spaces
+from ..command import start
+from ..conftest import root
 
 NAME = "net.core.somaxconn"
 STALLED = """

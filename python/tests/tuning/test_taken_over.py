@@ -17,10 +17,10 @@ from netdyno.tuning import access
 from netdyno.tuning.apply import apply, setting_in_force
 from netdyno.tuning.plan import plan
 
-from . import spaces
-from .command import start
-from .conftest import root
-from .spaces import somaxconn, wait_for
+from .. import spaces
+from ..command import start
+from ..conftest import root
+from ..spaces import somaxconn, wait_for
 
 pytestmark = root
 

@@ -17,7 +17,7 @@ from netdyno.tuning import access
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 
-from .conftest import root
+from ..conftest import root
 
 pytestmark = root
 SETTING = {

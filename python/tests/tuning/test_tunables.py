@@ -15,8 +15,8 @@ from netdyno.tuning.access import ethtool
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import check, device_of, load, registry
 
-from . import spaces
-from .conftest import root
+from .. import spaces
+from ..conftest import root
 
 PAPER = [
     "net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_tw_reuse",
