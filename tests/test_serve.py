@@ -144,6 +144,8 @@ def test_an_experiment_has_it_as_its_witness(lab: Lab) -> None:
 def test_an_address_that_is_taken_is_told(lab: Lab, cable: Wire) -> None:
     Served(lab, cable, "http", "--workers", "3")
     done = lab.run("serve", "http", "--listen", f"{FAR}:80", prefix=cable.at_far)
-    assert done.code == 92 and "ND-92-51: " in done.err and "in use" in done.err and "ND-92-10" not in done.err
+    assert (
+        done.code == 92 and "ND-92-51: " in done.err and "in use" in done.err and "ND-92-10" not in done.err
+    )
     done = lab.run("serve", "mqtt", "--workers", "2")
     assert done.code == 104 and "ND-104-74" in done.err and "workers" in done.err

@@ -2,7 +2,7 @@
 
 A system is a folder below `netdyno/`. The platform never imports it, and no system another (`./do lint` says
 so): what stands here is `module:attribute`, and loaded when it is asked for. Without its folder and its entry
-here, and its line in `netdyno/__init__.py` where scripts have functions of it, a system is gone; what is left are
+here, and its line in `netdyno/__init__.py` where scripts have functions of it, a system is gone; left are
 its error codes (`errors.py`) and advice for its causes (`core/causes.py`).
 """
 

@@ -87,7 +87,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Marks that both trees of tests know."""
     config.addinivalue_line("markers", "root: makes network namespaces, which needs root")
     config.addinivalue_line("markers", "browser: drives a browser")
-    config.addinivalue_line("markers", "slow: starts programs or computes for seconds; `./do test quick` leaves it out")
+    config.addinivalue_line(
+        "markers", "slow: starts programs or computes for seconds; `./do test quick` leaves it out"
+    )
     config.addinivalue_line("markers", "daemon: needs netdynod, which `./do test quick` does not build")
 
 

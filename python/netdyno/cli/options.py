@@ -19,7 +19,6 @@ OUTPUT = "Output"
 """Panel of the help."""
 
 
-
 def _strategy(text: str) -> str:
     """The name of a strategy; they are loaded only where one is named."""
     from netdyno.search.strategies import STRATEGIES
