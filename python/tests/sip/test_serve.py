@@ -201,7 +201,11 @@ def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
         ({"fault": "X1"}, "ND-104-72", "X1"),
         ({"drop_share": 2.0}, "ND-104-72", "drop_share"),
         ({"nonsense": 1}, "ND-104-72", "nonsense"),
-        ({"tls": {"listen": "127.0.0.1:0", "cert": "/dev/null"}}, "ND-104-72", "cannot be used"),
+        (
+            {"tls": {"listen": "127.0.0.1:0", "identity": {"cert": "/dev/null"}}},
+            "ND-104-72",
+            "cannot be used",
+        ),
         ({"listen": "192.0.2.1:5060"}, "ND-92-49", "192.0.2.1"),
     ],
 )

@@ -1,9 +1,9 @@
 //! `netdynod sip-serve`: a SIP server to test against.
 
 use run::SetupError;
-use run::tls::{ServerIdentity, ServerTls};
+use run::tls::ServerIdentity;
 use serde_json::json;
-use sip_server::{Secure, Server, Settings, Transport, listen::Listener};
+use sip_server::{Server, Settings, TlsListener, Transport, listen::Listener};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,10 +64,8 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
 }
 
 /// TLS by its settings.
-fn tls(secure: &Secure) -> Result<ServerIdentity, SetupError> {
-    let Secure { listen, cert, key, self_signed, client_ca } = secure.clone();
-    let settings = ServerTls { cert, key, self_signed, client_ca, resumption: true };
-    settings.build(listen.ip(), None).map_err(|(key, what, fix)| {
+fn tls(secure: &TlsListener) -> Result<ServerIdentity, SetupError> {
+    secure.identity.build(secure.listen.ip(), None).map_err(|(key, what, fix)| {
         let option = match key {
             "key" => "--tls-key",
             "client_ca" => "--tls-client-ca",

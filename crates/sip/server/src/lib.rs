@@ -14,4 +14,4 @@ mod settings;
 pub use counters::Counters;
 pub use peer::{Broken, Peer, Transport};
 pub use server::{Out, Server};
-pub use settings::{Account, Role, Secure, Settings, SettingsError};
+pub use settings::{Account, Role, Settings, SettingsError, TlsListener};

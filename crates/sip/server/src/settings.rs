@@ -1,6 +1,7 @@
 //! Settings of the server: role, domain, users, times and faults.
 
 use crate::peer::Transport;
+use run::tls::ServerTls;
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -20,21 +21,11 @@ pub enum Role {
 /// TLS.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Secure {
+pub struct TlsListener {
     /// Address and port.
     pub listen: SocketAddr,
-    /// File of the certificate and those of the CAs between (PEM).
-    #[serde(default)]
-    pub cert: Option<String>,
-    /// File of its key (PEM, without a passphrase). Default: the file of the certificate.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// Make a certificate in place of `cert`.
-    #[serde(default)]
-    pub self_signed: bool,
-    /// File of CA certificates (PEM): clients show a certificate of one of them. Default: none is asked for.
-    #[serde(default)]
-    pub client_ca: Option<String>,
+    /// Certificate of the server, and whose certificates it asks for.
+    pub identity: ServerTls,
 }
 
 /// A user.
@@ -61,7 +52,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// TLS, at a port of its own.
     #[serde(default)]
-    pub tls: Option<Secure>,
+    pub tls: Option<TlsListener>,
     /// Address and port of WebSocket.
     #[serde(default)]
     pub ws: Option<SocketAddr>,

@@ -236,7 +236,8 @@ def _tls(
         raise Error("ND-104-07", f"no port is above {port}", at="--listen", fix="Add --tls-listen")
     named = {"cert": cert, "key": key, "client_ca": client_ca}
     given: dict[str, Any] = {name: str(path.absolute()) for name, path in named.items() if path}
-    return {"listen": at or f"{host}:{above}", "self_signed": self_signed is not None, **given}
+    identity = {"self_signed": self_signed is not None, **given}
+    return {"listen": at or f"{host}:{above}", "identity": identity}
 
 
 def _user(text: str) -> dict[str, str]:

@@ -1,4 +1,5 @@
 use super::*;
+use run::tls::ServerTls;
 
 const LISTEN: &str = "192.0.2.1:5060";
 const UAC: &str = "192.0.2.9:5060";
@@ -77,12 +78,10 @@ fn a_call_is_forked_and_the_others_are_cancelled() {
 
 #[test]
 fn who_registered_over_tls_is_called_over_the_same_connection() {
-    let secure = |listen: &str| crate::settings::Secure {
+    let identity = ServerTls { cert: None, key: None, self_signed: true, client_ca: None, resumption: true };
+    let secure = |listen: &str| crate::settings::TlsListener {
         listen: listen.parse().expect("address"),
-        cert: None,
-        key: None,
-        self_signed: true,
-        client_ca: None,
+        identity: identity.clone(),
     };
     let mut server = server(|settings| settings.tls = Some(secure("192.0.2.1:5061")));
     let alice = Peer { transport: Transport::Tls, address: "192.0.2.7:40000".parse().expect("address") };
