@@ -17,6 +17,14 @@ from netdyno.sip import info_keys, profile, uri
 from netdyno.sip.manual.sending import header_fields
 
 USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
+SRTP_SUITES = (
+    "AES_CM_128_HMAC_SHA1_80",
+    "AES_CM_128_HMAC_SHA1_32",
+    "AES_256_CM_HMAC_SHA1_80",
+    "AES_256_CM_HMAC_SHA1_32",
+    "AEAD_AES_256_GCM",
+    "AEAD_AES_128_GCM",
+)
 MEDIA_MODES = ("send-receive", "echo", "send-only", "receive-only")
 
 Rate = Annotated[
@@ -259,6 +267,29 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "srtp": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--srtp",
+                help="Protect audio: SRTP with keys in SDP (RFC 4568); calls without it fail. Default: RTP.",
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        False,
+    ),
+    "srtp_suite": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help=f"Suite of SRTP, most wanted first; repeatable: {', '.join(SRTP_SUITES)}. Default: all.",
+                metavar="NAME",
+                parser=values.one_of("--srtp-suite", *SRTP_SUITES),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        None,
+    ),
     "dtmf_mode": (
         Annotated[
             str,
@@ -304,6 +335,8 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
     if (audio := given["audio"]) is not None:
         tone = _TONE.fullmatch(audio.strip())
         found["source"] = {"tone": int(tone[1])} if tone else {"file": str(Path(audio).absolute())}
+    if (suites := given.get("srtp_suite")) or given.get("srtp"):
+        found["srtp"] = {"suites": list(dict.fromkeys(suites))} if suites else {}
     modes = (given["media_mode"], given["callee_media_mode"])
     caller, callee = (found | ({"mode": mode} if mode else {}) for mode in modes)
     if in_audio:
