@@ -225,18 +225,18 @@ class Phone(threading.Thread):
         kept = [f"{x};tag=t" if x.startswith("To:") and ";tag=" not in x else x for x in kept]
         body = ""
         if text.startswith("INVITE"):
-            port, form = (
-                (0, "0") if self.does == "declines" else (6000, "18" if self.does == "codec" else "0")
-            )
-            body = (
-                f"v=0\r\no=- 1 1 IN IP4 {Wire.FAR}\r\ns=-\r\nc=IN IP4 {Wire.FAR}\r\nt=0 0\r\n"
-                f"m=audio {port} RTP/AVP {form}\r\n"
-            )
+            session = f"v=0\r\no=- 1 1 IN IP4 {Wire.FAR}\r\ns=-\r\nc=IN IP4 {Wire.FAR}\r\nt=0 0\r\n"
+            body = session + self.audio(text)
         head = ["SIP/2.0 200 OK", *kept, f"Contact: <sip:{Wire.FAR}>"]
         if body:
             head.append("Content-Type: application/sdp")
         answer = "\r\n".join([*head, f"Content-Length: {len(body)}", "", body])
         self.signalling.sendto(answer.encode(), peer)
+
+    def audio(self, offer: str) -> str:
+        """The medium that answers an offer."""
+        port = 0 if self.does == "declines" else 6000
+        return f"m=audio {port} RTP/AVP {18 if self.does == 'codec' else 0}\r\n"
 
     def packet(self, data: bytes, peer: tuple[str, int]) -> None:
         host, port = peer
@@ -300,7 +300,7 @@ def tone(path: Path, frequency: float, seconds: float = 4.0) -> None:
 
 
 @contextmanager
-def baresip(cable: Wire, folder: Path) -> Iterator[str]:
+def baresip(cable: Wire, folder: Path, *more: str, account: str = "") -> Iterator[str]:
     """baresip in the far namespace: it answers at once, plays 700 Hz and records what it hears."""
     program = shutil.which("baresip")
     if program is None:
@@ -314,11 +314,12 @@ def baresip(cable: Wire, folder: Path) -> Iterator[str]:
         "ausrc_srate 8000\nauplay_srate 8000\nausrc_channels 1\nauplay_channels 1\n"
         f"net_interface w1\nmodule_path {modules}\nmodule g711.so\nmodule aufile.so\n"
         f"module aubridge.so\nmodule sndfile.so\nsnd_path {folder}\n"
-        "module_app account.so\nmodule_app menu.so\n"
+        "module srtp.so\nmodule_app account.so\nmodule_app menu.so\n"
     )
-    (folder / "accounts").write_text(f"<sip:service@{Wire.FAR}>;regint=0;answermode=auto;audio_codecs=pcmu\n")
+    settings = f"regint=0;answermode=auto;audio_codecs=pcmu{account}"
+    (folder / "accounts").write_text(f"<sip:service@{Wire.FAR}>;{settings}\n")
     (folder / "contacts").touch()
-    command = [*cable.at_far, program, "-f", str(folder)]
+    command = [*cable.at_far, program, "-f", str(folder), *more]
     with (folder / "log").open("w") as log:
         child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -326,6 +327,16 @@ def baresip(cable: Wire, folder: Path) -> Iterator[str]:
         finally:
             child.terminate()
             child.wait()
+
+
+def hears_our_tone(folder: Path) -> None:
+    """baresip's record of a call is the tone of 440 Hz and nothing else, for a second from its middle."""
+    found = next(iter(folder.glob("dump-*-dec.wav")), None)
+    assert found is not None, (sorted(folder.iterdir()), (folder / "log").read_text())
+    with wave.open(str(found)) as heard:
+        samples = array("h", heard.readframes(heard.getnframes()))
+    middle = samples[len(samples) // 2 - 4000 : len(samples) // 2 + 4000]
+    assert len(middle) == 8000 and goertzel(middle, 440) > 0.9, len(samples)
 
 
 def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path) -> None:
@@ -341,13 +352,7 @@ def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path) -
     keys = "".join(re.findall(r"received event: '(.)' \(end=1\)", log))
     assert keys and keys == "15#" * (len(keys) // 3), log
     assert total["keys_sent"] >= 3 and total["keys_refused"] == 0, total
-    heard_by = next(iter(tmp_path.glob("dump-*-dec.wav")), None)
-    assert heard_by is not None, (sorted(tmp_path.iterdir()), log)
-    with wave.open(str(heard_by)) as heard:
-        samples = array("h", heard.readframes(heard.getnframes()))
-    # one second from the middle: the tone of 440 Hz, and nothing else
-    middle = samples[len(samples) // 2 - 4000 : len(samples) // 2 + 4000]
-    assert len(middle) == 8000 and goertzel(middle, 440) > 0.9, (len(samples), log)
+    hears_our_tone(tmp_path)
 
 
 def mos(rating: float) -> float:

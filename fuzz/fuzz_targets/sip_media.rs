@@ -3,6 +3,7 @@
 
 use protocol::media::{Channel, MediaOutbox, MediaPacket};
 use protocol::time::Time;
+use sip_media::srtp::{Keys, Suite};
 use sip_media::{Agreed, Clip, Config, Law, Mode, PTIME, Session};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         concealment: false,
         reports: Some(Duration::from_secs(1)),
         keys: vec![1, 11],
+        srtp: choice & 8 != 0,
     };
     let mut session = Session::new(Arc::new(config), choice.into(), None);
     let peer = SocketAddr::from(([192, 0, 2, 1], 4000));
@@ -32,7 +34,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         send: true,
         receive: true,
     };
-    session.agree(agreed, Time::ZERO);
+    let suite = Suite::ALL[usize::from(choice >> 4) % Suite::ALL.len()];
+    let key = vec![7; suite.key_length()];
+    let keys = Keys { suite, local: key.clone(), remote: key };
+    session.agree(agreed, (choice & 8 != 0).then_some(keys), Time::ZERO);
     session.begin(Time::ZERO);
     let mut now = Time::ZERO;
     while let [op, length, more @ ..] = rest {

@@ -44,11 +44,16 @@ KEYS = ("keys_refused", "keys_unsent_calls", "keys_wrong_calls")
 """Calls whose keys the other side does not take, that ended before all were pressed, that had other keys."""
 
 
+SRTP = ("srtp_unauthenticated", "srtp_wrong_key_calls")
+"""Packets that are not authentic, and calls in which none was."""
+
+
 def audio(group: str, media: Mapping[str, Any] | None) -> list[dict[str, str]]:
     """Thresholds of a profile for the audio of a group, where its calls have any: each call is heard."""
     if media is None:
         return []
     names = AUDIO + (KEYS if media.keys() & {"keys", "expected_keys"} else ())
+    names += SRTP if media.get("srtp") is not None else ()
     return [{"metric": f"{group}.counts.{name}", "max": "0"} for name in names]
 
 

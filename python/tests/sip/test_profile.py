@@ -181,12 +181,28 @@ def given(**more: object) -> dict[str, object]:
             {"codec": "pcma", "mode": "send-only"},
             {"codec": "pcma"},
         ),
+        (given(srtp=True), {"srtp": {}}, {"srtp": {}}),
+        (
+            given(srtp_suite=["AES_CM_128_HMAC_SHA1_32"] * 2),
+            {"srtp": {"suites": ["AES_CM_128_HMAC_SHA1_32"]}},
+            {"srtp": {"suites": ["AES_CM_128_HMAC_SHA1_32"]}},
+        ),
+        (given(keys="1", dtmf_mode="info"), None, None),
     ],
 )
 def test_options_of_audio(
     options_given: dict[str, object], caller: dict[str, object] | None, callee: dict[str, object] | None
 ) -> None:
     assert media(options_given) == (caller, callee)
+
+
+def test_packets_of_srtp_must_be_authentic() -> None:
+    made = profile.call(options(media={"srtp": {}}))
+    limits = {one["metric"] for one in made["thresholds"]}
+    names = ("srtp_unauthenticated", "srtp_wrong_key_calls", "audio_refused")
+    assert {f"{side}.counts.{name}" for side in ("callers", "callees") for name in names} <= limits
+    without = profile.call(options(media={}))
+    assert not any("srtp" in one["metric"] for one in without["thresholds"])
 
 
 def test_calls_with_audio_must_be_heard() -> None:

@@ -17,6 +17,7 @@ mod keys;
 mod loss_pattern;
 mod rtcp;
 mod session;
+pub mod srtp;
 mod stream;
 
 pub use clip::{Clip, ClipError, PCAP_MAX};

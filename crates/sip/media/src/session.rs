@@ -1,11 +1,14 @@
 //! Audio of one call: sends RTP by a schedule, listens, exchanges reports, and sums up what was heard.
 
+mod summary;
+
+pub use summary::{PeerView, Quality, Summary};
+
 use crate::clip::Clip;
-use crate::e_model::{self, G711_CONCEALED, G711_ROBUSTNESS, Impairments};
 use crate::g711::{Law, RATE};
 use crate::keys::Keys;
-use crate::loss_pattern::LossPattern;
 use crate::rtcp::{Reports, Sent};
+use crate::srtp::{Keys as SrtpKeys, Srtp};
 use crate::stream::{Arrival, Stream};
 use protocol::media::{Channel, MediaOutbox, MediaPacket};
 use protocol::time::Time;
@@ -22,10 +25,8 @@ pub const PTIME: Duration = Duration::from_millis(20);
 const CATCH_UP: u64 = 25;
 /// Sources of one call whose packets are kept apart; more are an attack.
 const SOURCES_MAX: usize = 4;
-/// A call is judged that lasted as long: in a shorter one audio may still have been on its way.
-const JUDGED: Duration = Duration::from_secs(1);
-/// Silence at the end of a call is loss from this length on.
-const SILENCE: Duration = Duration::from_millis(500);
+/// Protected packets that wait for their key: those of a third of a second.
+const EARLY_MAX: usize = 16;
 /// A sample louder than this is heard: −50 dBm0.
 const LOUD: u16 = 70;
 /// Samples of each packet that are listened to.
@@ -68,6 +69,8 @@ pub struct Config {
     pub reports: Option<Duration>,
     /// Events of the keys that are pressed (RFC 4733).
     pub keys: Vec<u8>,
+    /// Whether packets are protected (RFC 3711), so that none is taken before its key is known.
+    pub srtp: bool,
 }
 
 /// Result of the SDP negotiation.
@@ -91,6 +94,25 @@ pub struct Agreed {
     pub receive: bool,
 }
 
+/// A protected packet that waits for its key.
+#[derive(Debug)]
+struct EarlyPacket {
+    channel: Channel,
+    from: SocketAddr,
+    at: Time,
+    bytes: Vec<u8>,
+}
+
+impl EarlyPacket {
+    fn of(channel: Channel, packet: &MediaPacket<'_>) -> Self {
+        Self { channel, from: packet.from, at: packet.at, bytes: packet.bytes.to_vec() }
+    }
+
+    fn with<'a>(&self, bytes: &'a [u8]) -> MediaPacket<'a> {
+        MediaPacket { channel: self.channel, from: self.from, at: self.at, bytes }
+    }
+}
+
 /// One received source.
 #[derive(Debug)]
 struct Source {
@@ -100,79 +122,6 @@ struct Source {
     loud: bool,
     /// Its first timestamp, for an echo.
     timestamp: u32,
-}
-
-/// Quality of what one side heard.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Quality {
-    /// Rating factor of listening alone: loss without delay.
-    pub listening: f64,
-    /// The same with delay; none where that was not measured.
-    pub conversational: Option<f64>,
-}
-
-/// What the peer heard, as its reports say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerView {
-    /// There was no report that would tell.
-    Unknown,
-    /// It has received some.
-    Heard,
-    /// It has received none.
-    Unheard,
-}
-
-/// Audio of a call, summed up.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
-    /// RTP packets sent, and those that fell due and were given up.
-    pub sent: u64,
-    /// Given up.
-    pub skipped: u64,
-    /// RTP packets received, each once.
-    pub received: u64,
-    /// Packets that never came.
-    pub lost: u64,
-    /// Packets too late to be played.
-    pub late: u64,
-    /// Packets that came behind a later one.
-    pub reordered: u64,
-    /// Packets that came again.
-    pub duplicated: u64,
-    /// Packets that belong to no stream of the call, or are no RTP.
-    pub unrelated: u64,
-    /// Packets from another address than was agreed on.
-    pub other_address: u64,
-    /// Whether the call is judged: it lasted long enough.
-    pub judged: bool,
-    /// Whether this side was to hear, and to be heard.
-    pub listens: bool,
-    /// To be heard.
-    pub speaks: bool,
-    /// Whether audio came with the codec agreed on.
-    pub heard: bool,
-    /// Whether it was silence only.
-    pub silent: bool,
-    /// What the peer heard.
-    pub peer: PeerView,
-    /// From the answer to the first audio, ns.
-    pub first_audio: Option<u64>,
-    /// Mean interarrival jitter, ns.
-    pub jitter: Option<f64>,
-    /// Shortest round-trip time, ns.
-    pub round_trip: Option<u64>,
-    /// Losses and how they follow one another.
-    pub pattern: LossPattern,
-    /// How good it was; none where too little came to tell.
-    pub quality: Option<Quality>,
-    /// Reports sent and received.
-    pub reports: (u32, u32),
-    /// Keys whose tones were sent.
-    pub pressed: usize,
-    /// Keys that were heard.
-    pub keys: Vec<u8>,
-    /// Whether telephone events were agreed on.
-    pub takes_keys: bool,
 }
 
 /// Audio of one call.
@@ -203,6 +152,10 @@ pub struct Session {
     reports: Reports,
     report_due: Time,
     keys: Keys,
+    srtp: Option<Srtp>,
+    /// Protected packets that came before their key, and how many of them were given up.
+    waiting: Vec<EarlyPacket>,
+    early: u64,
     /// State of a small random number generator.
     random: u64,
 }
@@ -212,6 +165,8 @@ impl Session {
     pub fn new(config: Arc<Config>, random: u64, stale: Option<u32>) -> Self {
         let mut random = random | 1;
         let (ssrc, sequence, timestamp) = (next(&mut random), next(&mut random) as u16, next(&mut random));
+        // RFC 4568 section 6.4: a listener that joins late must not miss that the numbers have begun anew
+        let sequence = if config.srtp { sequence >> 1 } else { sequence };
         Self {
             config,
             ssrc,
@@ -235,6 +190,9 @@ impl Session {
             reports: Reports::default(),
             report_due: Time::NEVER,
             keys: Keys::default(),
+            srtp: None,
+            waiting: Vec::new(),
+            early: 0,
             random,
         }
     }
@@ -260,9 +218,21 @@ impl Session {
         self.sources.last().map(|source| source.stream.ssrc)
     }
 
-    /// SDP is agreed on, or has changed: a peer on hold is sent nothing.
-    pub fn agree(&mut self, agreed: Agreed, now: Time) {
+    /// SDP is agreed on, or has changed: a peer on hold is sent nothing. `keys`: those of SRTP.
+    pub fn agree(&mut self, agreed: Agreed, keys: Option<SrtpKeys>, now: Time) {
         self.agreed = Some(agreed);
+        match (keys, &mut self.srtp) {
+            (Some(keys), Some(srtp)) => srtp.change(keys),
+            (keys, _) => self.srtp = keys.and_then(Srtp::new),
+        }
+        for packet in std::mem::take(&mut self.waiting) {
+            let opened = self.srtp.as_mut().and_then(|srtp| srtp.try_open(packet.channel, &packet.bytes));
+            match opened {
+                // an echo begins with the call
+                Some(bytes) => self.take(&packet.with(&bytes), &mut MediaOutbox::default()),
+                None => self.early += 1,
+            }
+        }
         if self.began.is_some() {
             self.schedule(now);
         }
@@ -338,7 +308,7 @@ impl Session {
                 .sequence_number(self.sequence)
                 .timestamp(event.timestamp)
                 .ssrc(self.ssrc);
-            out.push(Channel::Rtp, agreed.rtp, |bytes| {
+            push(out, Channel::Rtp, self.srtp.as_mut(), agreed.rtp, |bytes| {
                 header.write_into_vec_unchecked(bytes);
                 bytes.extend_from_slice(&event.payload);
             });
@@ -353,7 +323,7 @@ impl Session {
             .timestamp(self.timestamp)
             .ssrc(self.ssrc);
         let mut at = self.at;
-        out.push(Channel::Rtp, agreed.rtp, |bytes| {
+        push(out, Channel::Rtp, self.srtp.as_mut(), agreed.rtp, |bytes| {
             header.write_into_vec_unchecked(bytes);
             let mut left = samples;
             while left > 0 {
@@ -386,7 +356,9 @@ impl Session {
         let heard =
             self.sources.iter().rfind(|source| source.stream.received > 1).map(|source| &source.stream);
         let reports = &mut self.reports;
-        out.push(Channel::Rtcp, agreed.rtcp, |bytes| reports.write(sent, heard, now, goodbye, bytes));
+        push(out, Channel::Rtcp, self.srtp.as_mut(), agreed.rtcp, |bytes| {
+            reports.write(sent, heard, now, goodbye, bytes);
+        });
         // section 6.3.1: half the interval for the second, and between half and one and a half of it
         let mean = if self.reports.sent == 1 { interval / 2 } else { interval };
         let factor = 0.5 + f64::from(next(&mut self.random)) / f64::from(u32::MAX);
@@ -395,6 +367,32 @@ impl Session {
 
     /// A datagram came. An echo is sent at once.
     pub fn receive(&mut self, packet: &MediaPacket<'_>, out: &mut MediaOutbox) {
+        if !self.config.srtp {
+            return self.take(packet, out);
+        }
+        let is_report = packet.channel == Channel::Rtcp || is_rtcp(packet.bytes);
+        let channel = if is_report { Channel::Rtcp } else { Channel::Rtp };
+        let at = if is_report { 4 } else { 8 };
+        // the source is in the clear; that of the call before had another key
+        let source =
+            packet.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+        if source.is_some() && source == self.stale && source != Some(self.ssrc) {
+            self.unrelated += 1;
+            return;
+        }
+        match &mut self.srtp {
+            None if self.waiting.len() < EARLY_MAX => self.waiting.push(EarlyPacket::of(channel, packet)),
+            None => self.early += 1,
+            Some(srtp) => {
+                if let Some(bytes) = srtp.open(channel, packet.bytes) {
+                    self.take(&MediaPacket { bytes: &bytes, ..*packet }, out);
+                }
+            }
+        }
+    }
+
+    /// A datagram in the clear.
+    fn take(&mut self, packet: &MediaPacket<'_>, out: &mut MediaOutbox) {
         if packet.channel == Channel::Rtcp || is_rtcp(packet.bytes) {
             self.reports.read(packet.bytes, self.ssrc, packet.at);
             return;
@@ -477,7 +475,7 @@ impl Session {
             .sequence_number(self.sequence)
             .timestamp(self.timestamp.wrapping_add(offset))
             .ssrc(self.ssrc);
-        out.push(Channel::Rtp, agreed.rtp, |bytes| {
+        push(out, Channel::Rtp, self.srtp.as_mut(), agreed.rtp, |bytes| {
             header.write_into_vec_unchecked(bytes);
             bytes.extend_from_slice(rtp.payload());
         });
@@ -496,99 +494,28 @@ impl Session {
         self.ended_by_us = by_us;
         (self.due, self.report_due) = (Time::NEVER, Time::NEVER);
     }
-
-    /// Packets that the peer sent behind the last that came.
-    fn missing(&self, stream: &Stream, agreed: &Agreed) -> u64 {
-        // what came just now may still wait to be read
-        let silent = self.ended.map_or(0, |ended| ended.since(stream.last));
-        if silent < SILENCE.as_nanos() as u64 {
-            return 0;
-        }
-        if self.reports.goodbye && self.sources.len() == 1 {
-            let sent = u64::from(self.reports.peer_sent.unwrap_or(0));
-            return sent.saturating_sub(stream.expected());
-        }
-        // the peer may have stopped before we heard that it hung up; when we did it was still to speak
-        if self.ended_by_us { silent / agreed.ptime.as_nanos().max(1) as u64 } else { 0 }
-    }
-
-    /// What the peer heard of this side.
-    fn peer(&self, ended: Time, began: Time) -> PeerView {
-        match (self.reports.peer, self.reports.peer_at) {
-            (Some(report), _) if report.lost as u64 <= self.sent || report.highest > 0 => PeerView::Heard,
-            // a report of the first second could not know
-            (None, Some(at)) if self.sent > 0 && at.min(ended) >= began + JUDGED => PeerView::Unheard,
-            _ if self.returned.is_some() => PeerView::Heard,
-            _ => PeerView::Unknown,
-        }
-    }
-
-    /// Sum up; none where there was no audio to be.
-    pub fn summary(&self, now: Time) -> Option<Summary> {
-        let (agreed, began) = (self.agreed?, self.began?);
-        let ended = self.ended.unwrap_or(now);
-        // one packet is no source yet (RFC 3550 appendix A.1)
-        let valid = || self.sources.iter().filter(|source| source.stream.received > 1);
-        let sum = |count: fn(&Stream) -> u64| valid().map(|source| count(&source.stream)).sum::<u64>();
-        let last = valid().next_back();
-        let missing = last.map_or(0, |source| self.missing(&source.stream, &agreed));
-        let mut pattern = LossPattern::default();
-        for source in valid() {
-            let behind =
-                if last.is_some_and(|last| last.stream.ssrc == source.stream.ssrc) { missing } else { 0 };
-            pattern.merge(&source.stream.pattern(behind));
-        }
-        let heard = valid().any(|source| source.audio > 0);
-        let strays = self.sources.len() - valid().count();
-        let round_trip = self.reports.round_trip.or(self.returned);
-        let jitters: Vec<f64> = valid().filter_map(|source| source.stream.mean_jitter()).collect();
-        Some(Summary {
-            sent: self.sent,
-            skipped: self.skipped,
-            received: sum(|stream| stream.received),
-            lost: sum(Stream::lost) + missing,
-            late: sum(|stream| stream.late),
-            reordered: sum(|stream| stream.reordered),
-            duplicated: sum(|stream| stream.duplicates),
-            unrelated: self.unrelated + strays as u64,
-            other_address: self.other_address,
-            judged: ended.since(began) >= JUDGED.as_nanos() as u64,
-            listens: agreed.receive,
-            speaks: agreed.send,
-            heard,
-            silent: heard && !valid().any(|source| source.loud),
-            peer: self.peer(ended, began),
-            first_audio: self.first_audio.filter(|_| heard).map(|at| at.since(began)),
-            jitter: (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64),
-            round_trip,
-            quality: (heard && pattern.packets > 1).then(|| self.quality(&pattern, round_trip, &agreed)),
-            pattern,
-            reports: (self.reports.sent, self.reports.received),
-            pressed: self.keys.pressed(),
-            keys: self.keys.heard().to_vec(),
-            takes_keys: agreed.events.is_some(),
-        })
-    }
-
-    fn quality(&self, pattern: &LossPattern, round_trip: Option<u64>, agreed: &Agreed) -> Quality {
-        let listening = Impairments {
-            loss: pattern.percent(),
-            burst_ratio: pattern.burst_ratio(),
-            robustness: if self.config.concealment { G711_CONCEALED } else { G711_ROBUSTNESS },
-            ..Impairments::default()
-        };
-        // half the round trip, a packet's time until it is full, and the playout buffer
-        let fixed = (agreed.ptime + self.config.buffer).as_nanos() as f64;
-        let delay = |round_trip: u64| (round_trip as f64 / 2.0 + fixed) / 1e6;
-        let conversational =
-            round_trip.map(|time| e_model::rating(&Impairments { delay: delay(time), ..listening }));
-        Quality { listening: e_model::rating(&listening), conversational }
-    }
 }
 
 /// Whether a datagram at a port that carries both is RTCP (RFC 5761 section 4).
 fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|kind| (192..=223).contains(kind))
+}
+
+/// Send what `write` writes, protected where the call is.
+fn push(
+    out: &mut MediaOutbox,
+    channel: Channel,
+    srtp: Option<&mut Srtp>,
+    to: SocketAddr,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    out.push(channel, to, |bytes| {
+        let start = bytes.len();
+        write(bytes);
+        if let Some(srtp) = srtp {
+            srtp.protect(channel, start, bytes);
+        }
+    });
 }
 
 /// The next number of a small generator (xorshift64*).

@@ -165,6 +165,13 @@ pub(crate) mod counter {
     pub const KEYS_REFUSED: usize = 51;
     pub const KEYS_UNSENT_CALLS: usize = 52;
     pub const KEYS_WRONG_CALLS: usize = 53;
+    pub const SRTP_PLAIN_CALLS: usize = 54;
+    pub const SRTP_SUITE_REFUSED: usize = 55;
+    pub const SRTP_WRONG_KEY_CALLS: usize = 56;
+    pub const SRTP_UNAUTHENTICATED: usize = 57;
+    pub const SRTP_REPLAYED: usize = 58;
+    pub const SRTP_EARLY: usize = 59;
+    pub const SRTCP_UNAUTHENTICATED: usize = 60;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -356,6 +363,48 @@ const COUNTERS: &[Counter] = &[
         "Calls in which other keys were heard than expected_keys.",
         Better::Less,
     ),
+    counts(
+        "srtp_plain_calls",
+        Unit::Sessions,
+        "Of audio_refused: SRTP was wanted, and the other side offered or answered RTP without it.",
+        Better::Less,
+    ),
+    counts(
+        "srtp_suite_refused",
+        Unit::Sessions,
+        "Of audio_refused: SRTP was wanted, and the other side named no suite and key (RFC 4568) that fit.",
+        Better::Less,
+    ),
+    counts(
+        "srtp_wrong_key_calls",
+        Unit::Sessions,
+        "Calls in which packets came and none was authentic: they had another key than SDP said, or were not protected.",
+        Better::Less,
+    ),
+    counts(
+        "srtp_unauthenticated",
+        Unit::Datagrams,
+        "Packets of SRTP whose authentication failed: they are lost to the listener.",
+        Better::Less,
+    ),
+    counts(
+        "srtp_replayed",
+        Unit::Datagrams,
+        "Authentic or not, packets of SRTP and SRTCP that had come before, or were over 128 packets late.",
+        Better::Less,
+    ),
+    counts(
+        "srtp_early",
+        Unit::Datagrams,
+        "Packets of SRTP that came before the answer with their key, and were given up: more than 16, or with another key.",
+        Better::Neither,
+    ),
+    counts(
+        "srtcp_unauthenticated",
+        Unit::Messages,
+        "Reports (SRTCP) whose authentication failed: they are not read.",
+        Better::Less,
+    ),
 ];
 
 const fn ratio(
@@ -475,7 +524,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::KEYS_WRONG_CALLS + 1);
+        assert_eq!(COUNTERS.len(), counter::SRTCP_UNAUTHENTICATED + 1);
         assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");

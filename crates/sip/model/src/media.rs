@@ -4,7 +4,8 @@ use protocol::problem::Problem;
 use protocol::unit::Interval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sip_core::sdp::{Audio, Codec, Direction};
+use sip_core::sdp::{Audio, Codec, Crypto, Direction};
+use sip_media::srtp::{Keys, Suite};
 use sip_media::{Clip, Law, Mode, PCAP_MAX};
 use std::io::Read;
 use std::net::SocketAddr;
@@ -35,6 +36,22 @@ pub struct Media {
     pub keys: Option<String>,
     /// Keys that the other side presses in each call: another sequence is counted in `keys_wrong_calls`. Default: none are expected.
     pub expected_keys: Option<String>,
+    /// SRTP: calls offer and take RTP/SAVP alone, with keys in SDP (RFC 4568). Default: none.
+    pub srtp: Option<Srtp>,
+}
+
+/// Protection of audio (RFC 3711).
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Srtp {
+    /// Suites, most wanted first. Default: all, AES_CM_128_HMAC_SHA1_80 first.
+    pub suites: Vec<Suite>,
+}
+
+impl Default for Srtp {
+    fn default() -> Self {
+        Self { suites: Suite::ALL.to_vec() }
+    }
 }
 
 /// What a call plays, again from its start when it is over.
@@ -62,6 +79,7 @@ impl Default for Media {
             rtcp: Interval::secs(5),
             keys: None,
             expected_keys: None,
+            srtp: None,
         }
     }
 }
@@ -82,6 +100,7 @@ pub(crate) struct MediaConfig {
     /// Keys that the other side is to press.
     pub expected: Option<Vec<u8>>,
     law: Law,
+    suites: Vec<Suite>,
 }
 
 impl Media {
@@ -130,6 +149,16 @@ impl Media {
         let speaks = self.keys.is_none() || matches!(self.mode, Mode::SendReceive | Mode::SendOnly);
         let fix = "use the mode send-receive or send-only";
         Problem::unless(speaks, "media.keys", || format!("are not sent in the mode {:?}", self.mode), fix)?;
+        if let Some(Srtp { suites }) = &self.srtp {
+            let distinct = suites.iter().enumerate().all(|(at, suite)| !suites[..at].contains(suite));
+            let fix = "name each suite once, or leave the list out";
+            Problem::unless(
+                !suites.is_empty() && distinct,
+                "media.srtp.suites",
+                || "are none, or one of them twice".into(),
+                fix,
+            )?;
+        }
         let seldom = self.rtcp == Interval::default() || self.rtcp >= RTCP_MIN;
         let fix = format!("use 0s for none, or at least {RTCP_MIN}");
         Problem::unless(seldom, "media.rtcp", || "is too short".into(), fix)
@@ -149,9 +178,11 @@ impl Media {
             concealment: self.concealment,
             reports,
             keys: self.keys.iter().flat_map(|keys| keys.chars()).filter_map(sip_media::key_event).collect(),
+            srtp: self.srtp.is_some(),
         };
         let expected = self.expected_keys.as_ref().map(|keys| keys.to_ascii_uppercase().into_bytes());
-        Ok(MediaConfig { session: Arc::new(session), expected, law: self.codec })
+        let suites = self.srtp.iter().flat_map(|srtp| srtp.suites.clone()).collect();
+        Ok(MediaConfig { session: Arc::new(session), expected, law: self.codec, suites })
     }
 }
 
@@ -201,8 +232,17 @@ impl MediaConfig {
         !self.session.keys.is_empty() || self.expected.is_some()
     }
 
+    /// Lines `a=crypto` of a call, each with a key of its own (RFC 4568 section 6.1); none: RTP is not protected.
+    pub fn crypto(&self) -> Vec<Crypto> {
+        let line = |(tag, suite): (u32, &Suite)| {
+            // a side without random numbers has no key that fits: its calls are refused, and never sent in the clear
+            Crypto { tag, suite: suite.name().to_owned(), key: suite.new_key().unwrap_or_default() }
+        };
+        (1..).zip(&self.suites).map(line).collect()
+    }
+
     /// This side, for session descriptions.
-    pub fn audio(&self, at: SocketAddr) -> Audio {
+    pub fn audio(&self, at: SocketAddr, crypto: &[Crypto]) -> Audio {
         let codec = |law: Law| if law == Law::Mu { Codec::pcmu() } else { Codec::pcma() };
         let other = if self.law == Law::Mu { Law::A } else { Law::Mu };
         let (send, receive) = self.session.mode.directions();
@@ -213,16 +253,24 @@ impl MediaConfig {
             telephone_event: self.takes_keys().then_some(EVENTS),
             ptime: Some(sip_media::PTIME.as_millis() as u32),
             direction: Direction::new(send, receive),
+            crypto: crypto.to_vec(),
         }
     }
 }
 
-/// The negotiation's result for a session; none where the peer's host is no address.
-pub(crate) fn agreed(agreement: &sip_core::sdp::Agreement) -> Option<sip_media::Agreed> {
+/// The negotiation's result for a session, and its keys; none where the peer's host is no address.
+pub(crate) fn agreed(agreement: &sip_core::sdp::Agreement) -> Option<(sip_media::Agreed, Option<Keys>)> {
     let ip = agreement.host.parse().ok()?;
     let law = if agreement.codec.name.eq_ignore_ascii_case("PCMA") { Law::A } else { Law::Mu };
     let asked = agreement.ptime.filter(|ptime| (10..=60).contains(ptime) && ptime.is_multiple_of(10));
-    Some(sip_media::Agreed {
+    let keys = match &agreement.crypto {
+        Some((ours, theirs)) => {
+            let suite = Suite::of(&ours.suite)?;
+            Some(Keys { suite, local: ours.key.clone(), remote: theirs.key.clone() })
+        }
+        None => None,
+    };
+    let agreed = sip_media::Agreed {
         rtp: SocketAddr::new(ip, agreement.port),
         rtcp: SocketAddr::new(ip, agreement.rtcp_port),
         law,
@@ -231,7 +279,8 @@ pub(crate) fn agreed(agreement: &sip_core::sdp::Agreement) -> Option<sip_media::
         ptime: asked.map_or(sip_media::PTIME, |ptime| Duration::from_millis(ptime.into())),
         send: agreement.send,
         receive: agreement.receive,
-    })
+    };
+    Some((agreed, keys))
 }
 
 #[cfg(test)]
@@ -261,6 +310,10 @@ mod tests {
         assert!(bad(keys("12E")).contains("no keys of a telephone") && bad(keys("")).contains("no keys"));
         assert!(keys(&"1".repeat(64)).check().is_ok() && bad(keys(&"1".repeat(65))).contains("too many"));
         assert!(bad(Media { mode: Mode::Echo, ..keys("1") }).contains("not sent in the mode"));
+        let srtp = |suites: Vec<Suite>| Media { srtp: Some(Srtp { suites }), ..Media::default() };
+        assert!(srtp(vec![Suite::Aes128Sha32]).check().is_ok());
+        assert!(bad(srtp(Vec::new())).starts_with("media.srtp.suites"));
+        assert!(bad(srtp(vec![Suite::Aes128Sha32; 2])).contains("twice"));
         assert!(bad(Media { playout_buffer: Interval::ms(2001), ..Media::default() }).contains("too long"));
     }
 }

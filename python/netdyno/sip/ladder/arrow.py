@@ -11,7 +11,7 @@ _SECRETS = re.compile(
     rb"|(\bresponse\s*=\s*)(?!\")[^\s,;]+"
     rb"|(^(?:Proxy-)?Authorization\s*:\s*(?!Digest\b)\S+)[^\r\n]+"
     rb"|(\bsips?:[^@\s:;>]+:)[^@\s>]+(?=@)"
-    rb"|(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n|]+",
+    rb"|(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n]+",
     re.IGNORECASE | re.MULTILINE,
 )
 _CSEQ = re.compile(rb"^CSeq\s*:\s*\d+\s+(\S+)", re.IGNORECASE | re.MULTILINE)

@@ -3,9 +3,11 @@
 //! A description keeps every `m=` line, of whatever media and protocol: an answer has as many as its offer (RFC 3264 section 6).
 //! Of the attributes it keeps those that an audio call needs.
 
+mod crypto;
 mod negotiate;
 mod parse;
 
+pub use crypto::Crypto;
 pub use negotiate::{Agreement, Audio, Codec, NegotiationError, answer, check_answer, offer};
 
 use std::fmt;
@@ -16,6 +18,8 @@ pub const MAX_LENGTH: usize = 64 * 1024;
 pub const MAX_MEDIA: usize = 32;
 /// Most formats, and mappings of formats, of a medium.
 pub const MAX_FORMATS: usize = 128;
+/// Most lines `a=crypto` of a medium; further ones are left out.
+pub const MAX_CRYPTO: usize = 32;
 
 /// Why a description cannot be read, and the number of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +182,8 @@ pub struct Media {
     pub rtcp: Option<u16>,
     /// `a=rtcp-mux` (RFC 5761).
     pub rtcp_mux: bool,
+    /// `a=crypto`, most wanted first.
+    pub crypto: Vec<Crypto>,
 }
 
 /// A session description.
@@ -263,6 +269,9 @@ impl fmt::Display for Media {
         }
         if self.rtcp_mux {
             f.write_str("a=rtcp-mux\r\n")?;
+        }
+        for crypto in &self.crypto {
+            write!(f, "a=crypto:{crypto}\r\n")?;
         }
         match self.direction {
             Some(direction) => write!(f, "a={}\r\n", direction.as_str()),

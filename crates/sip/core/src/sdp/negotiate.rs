@@ -1,4 +1,4 @@
-use super::{Direction, Media, Rtpmap, Session};
+use super::{Crypto, Direction, Media, Rtpmap, Session};
 
 /// An audio codec.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,6 +46,14 @@ pub struct Audio {
     pub ptime: Option<u32>,
     /// Direction.
     pub direction: Direction,
+    /// Keys of SRTP (RFC 4568), one for each suite, most wanted first: with any, audio is RTP/SAVP and no other is taken.
+    pub crypto: Vec<Crypto>,
+}
+
+impl Audio {
+    fn protocol(&self) -> &'static str {
+        if self.crypto.is_empty() { "RTP/AVP" } else { "RTP/SAVP" }
+    }
 }
 
 /// Result of a negotiation, as one side sees it.
@@ -67,14 +75,22 @@ pub struct Agreement {
     pub send: bool,
     /// This side receives.
     pub receive: bool,
+    /// Keys of SRTP: this side's and the other's; none: RTP is not protected.
+    pub crypto: Option<(Crypto, Crypto)>,
 }
 
 /// Why there is no agreement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NegotiationError {
-    /// There is no audio over RTP/AVP with a port.
-    #[error("the description has no audio over RTP/AVP")]
+    /// There is no audio with a port over the protocol that this side wants.
+    #[error("the description has no audio over RTP/AVP, or over RTP/SAVP where SRTP is wanted")]
     NoAudio,
+    /// SRTP is wanted, and the description has audio over RTP without it.
+    #[error("the description has audio over RTP without SRTP")]
+    Unprotected,
+    /// SRTP is wanted, and no `a=crypto` has a suite and a key that this side can use.
+    #[error("no suite of SRTP is common to both sides")]
+    NoSuite,
     /// No codec is common: the request gets a 488.
     #[error("no codec is common to both sides")]
     NoCodec,
@@ -94,6 +110,8 @@ impl NegotiationError {
     pub fn name(self) -> &'static str {
         match self {
             Self::NoAudio => "sdp_no_audio",
+            Self::Unprotected => "sdp_unprotected",
+            Self::NoSuite => "sdp_no_suite",
             Self::NoCodec => "sdp_no_codec",
             Self::MediaCount => "sdp_media_count",
             Self::MediaChanged => "sdp_media_changed",
@@ -106,7 +124,8 @@ impl NegotiationError {
 pub fn offer(audio: &Audio, id: u64, version: u64) -> Session {
     let maps = audio.codecs.iter().map(|codec| codec.map(codec.payload));
     let maps = maps.chain(audio.telephone_event.map(telephone_event)).collect();
-    session(audio, id, version, vec![medium(audio, maps, audio.direction)])
+    let medium = Media { crypto: audio.crypto.clone(), ..medium(audio, maps, audio.direction) };
+    session(audio, id, version, vec![medium])
 }
 
 /// The answer to an offer (RFC 3264 section 6): the first audio that fits is taken, any other medium refused.
@@ -116,24 +135,27 @@ pub fn answer(
     id: u64,
     version: u64,
 ) -> Result<(Session, Agreement), NegotiationError> {
-    let usable = |media: &&Media| media.kind == "audio" && media.protocol == "RTP/AVP" && media.port != 0;
+    let is_audio = |media: &Media| media.kind == "audio" && media.port != 0;
     let mut error = NegotiationError::NoAudio;
     let mut chosen = None;
-    for (at, media) in offer.media.iter().enumerate().filter(|(_, media)| usable(media)) {
-        match common(media, audio) {
-            Some(found) => {
+    for (at, media) in offer.media.iter().enumerate().filter(|(_, media)| is_audio(media)) {
+        match taken(media, audio) {
+            Ok(found) => {
                 chosen = Some((at, media, found));
                 break;
             }
-            None => error = NegotiationError::NoCodec,
+            // what fits best says most
+            Err(why) if error == NegotiationError::NoAudio => error = why,
+            Err(_) => {}
         }
     }
-    let (at, media, (codec, event)) = chosen.ok_or(error)?;
+    let (at, media, (codec, event, crypto)) = chosen.ok_or(error)?;
     let theirs = offer.direction(media);
     let send = audio.direction.sends() && theirs.receives();
     let receive = audio.direction.receives() && theirs.sends();
     let maps = [codec.map(codec.payload)].into_iter().chain(event.map(telephone_event)).collect();
-    let taken = medium(audio, maps, Direction::new(send, receive));
+    let ours = crypto.iter().map(|(ours, _)| ours.clone()).collect();
+    let taken = Media { crypto: ours, ..medium(audio, maps, Direction::new(send, receive)) };
     let media: Vec<_> = offer
         .media
         .iter()
@@ -141,7 +163,7 @@ pub fn answer(
         .map(|(place, media)| if place == at { taken.clone() } else { refused(media) })
         .collect();
     let agreed = agreed(offer, &offer.media[at], codec, event, (send, receive))?;
-    Ok((session(audio, id, version, media), agreed))
+    Ok((session(audio, id, version, media), Agreement { crypto, ..agreed }))
 }
 
 /// Reads the answer to an offer that [`offer`] made.
@@ -150,6 +172,10 @@ pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<
         return Err(NegotiationError::MediaCount);
     }
     for (ours, theirs) in offer.media.iter().zip(&answer.media) {
+        let plain = theirs.protocol == "RTP/AVP" && theirs.port != 0;
+        if ours.kind == theirs.kind && ours.protocol == "RTP/SAVP" && plain {
+            return Err(NegotiationError::Unprotected);
+        }
         if ours.kind != theirs.kind || ours.protocol != theirs.protocol {
             return Err(NegotiationError::MediaChanged);
         }
@@ -158,11 +184,45 @@ pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<
         offer.media.iter().zip(&answer.media).find(|(_, theirs)| theirs.kind == "audio" && theirs.port != 0);
     let (ours, media) = pair.ok_or(NegotiationError::NoAudio)?;
     let (codec, event) = common(media, audio).ok_or(NegotiationError::NoCodec)?;
+    let crypto = answered_crypto(ours, media)?;
     let (mine, theirs) = (offer.direction(ours), answer.direction(media));
     if theirs.sends() && !mine.receives() || theirs.receives() && !mine.sends() {
         return Err(NegotiationError::Direction);
     }
-    agreed(answer, media, codec, event, (theirs.receives(), theirs.sends()))
+    let agreed = agreed(answer, media, codec, event, (theirs.receives(), theirs.sends()))?;
+    Ok(Agreement { crypto, ..agreed })
+}
+
+type Taken = (Codec, Option<u8>, Option<(Crypto, Crypto)>);
+
+/// Codec, telephone-event and keys of an offered medium that fits.
+fn taken(media: &Media, audio: &Audio) -> Result<Taken, NegotiationError> {
+    if media.protocol != audio.protocol() {
+        let plain = media.protocol == "RTP/AVP";
+        return Err(if plain { NegotiationError::Unprotected } else { NegotiationError::NoAudio });
+    }
+    let (codec, event) = common(media, audio).ok_or(NegotiationError::NoCodec)?;
+    if audio.crypto.is_empty() {
+        return Ok((codec, event, None));
+    }
+    // RFC 4568 section 6.1.2: the first that can be used, with its tag and a key of our own
+    let pair = media.crypto.iter().find_map(|theirs| {
+        let ours = audio.crypto.iter().find(|ours| ours.fits(theirs))?;
+        Some((Crypto { tag: theirs.tag, ..ours.clone() }, theirs.clone()))
+    });
+    Ok((codec, event, Some(pair.ok_or(NegotiationError::NoSuite)?)))
+}
+
+/// The keys that an answer agrees on: its line has the tag and suite of one of the offer.
+fn answered_crypto(ours: &Media, theirs: &Media) -> Result<Option<(Crypto, Crypto)>, NegotiationError> {
+    if ours.crypto.is_empty() {
+        return Ok(None);
+    }
+    let pair = theirs.crypto.first().and_then(|theirs| {
+        let ours = ours.crypto.iter().find(|ours| ours.tag == theirs.tag && ours.fits(theirs))?;
+        Some((ours.clone(), theirs.clone()))
+    });
+    pair.map(Some).ok_or(NegotiationError::NoSuite)
 }
 
 fn agreed(
@@ -182,6 +242,7 @@ fn agreed(
         ptime: media.ptime,
         send,
         receive,
+        crypto: None,
     })
 }
 
@@ -222,7 +283,7 @@ fn medium(audio: &Audio, rtpmaps: Vec<Rtpmap>, direction: Direction) -> Media {
     Media {
         kind: "audio".to_owned(),
         port: audio.port,
-        protocol: "RTP/AVP".to_owned(),
+        protocol: audio.protocol().to_owned(),
         formats: rtpmaps.iter().map(|map| map.payload.to_string()).collect(),
         // Digits, star and number sign, A to D.
         fmtp: event.map(|map| (map.payload, "0-15".to_owned())).into_iter().collect(),

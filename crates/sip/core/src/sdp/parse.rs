@@ -1,4 +1,7 @@
-use super::{Direction, MAX_FORMATS, MAX_LENGTH, MAX_MEDIA, Media, Rtpmap, SdpError, SdpFault, Session};
+use super::{
+    Crypto, Direction, MAX_CRYPTO, MAX_FORMATS, MAX_LENGTH, MAX_MEDIA, Media, Rtpmap, SdpError, SdpFault,
+    Session,
+};
 
 pub(super) fn session(body: &[u8]) -> Result<Session, SdpError> {
     let whole = |fault| SdpError { fault, line: 0 };
@@ -155,6 +158,11 @@ fn attribute(media: &mut Media, attribute: &str) -> Result<(), SdpFault> {
             let port = value.split(' ').next().unwrap_or_default();
             number(port).map(|port| media.rtcp = Some(port))
         }
+        "crypto" => Crypto::parse(value).map(|crypto| {
+            if media.crypto.len() < MAX_CRYPTO {
+                media.crypto.push(crypto);
+            }
+        }),
         "rtcp-mux" => {
             media.rtcp_mux = true;
             Some(())

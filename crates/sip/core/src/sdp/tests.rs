@@ -9,6 +9,7 @@ fn audio() -> Audio {
         telephone_event: Some(101),
         ptime: Some(20),
         direction: Direction::SendRecv,
+        crypto: Vec::new(),
     }
 }
 
@@ -180,7 +181,7 @@ proptest! {
     ) {
         let directions = [Direction::SendRecv, Direction::SendOnly, Direction::RecvOnly, Direction::Inactive];
         let direction = directions[direction];
-        let ours = Audio { host: host.to_owned(), port, codecs, telephone_event: event, ptime, direction };
+        let ours = Audio { host: host.to_owned(), port, codecs, telephone_event: event, ptime, direction, crypto: Vec::new() };
         let made = offer(&ours, id, version);
         let text = made.to_string();
         prop_assert_eq!(Session::parse(text.as_bytes()), Ok(made.clone()));
@@ -204,4 +205,53 @@ proptest! {
             let _ = answer(&session, &audio(), 1, 1);
         }
     }
+}
+
+fn crypto(tag: u32, suite: &str, byte: u8) -> Crypto {
+    Crypto { tag, suite: suite.to_owned(), key: vec![byte; 30] }
+}
+
+/// Audio over SRTP of a side whose keys are all `byte`.
+fn protected(byte: u8) -> Audio {
+    let suites = ["AES_CM_128_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32"];
+    Audio { crypto: (1..).zip(suites).map(|(tag, suite)| crypto(tag, suite, byte)).collect(), ..audio() }
+}
+
+#[test]
+fn keys_are_offered_and_answered_with_the_tag_of_the_line_that_is_taken() {
+    let made = offer(&protected(1), 7, 1);
+    let text = made.to_string();
+    let line = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB\r\n";
+    assert!(text.contains("m=audio 4000 RTP/SAVP 0 8 101\r\n") && text.contains(line), "{text}");
+    assert_eq!(Session::parse(text.as_bytes()), Ok(made.clone()));
+    let mut only = protected(2);
+    only.crypto.remove(0);
+    only.crypto[0].tag = 9;
+    let (answered, theirs) = answer(&made, &only, 1, 1).unwrap();
+    let short = |byte| crypto(2, "AES_CM_128_HMAC_SHA1_32", byte);
+    assert_eq!(answered.media[0].crypto, [short(2)]);
+    assert_eq!(theirs.crypto, Some((short(2), short(1))));
+    let ours = check_answer(&made, &protected(1), &answered).unwrap();
+    assert_eq!(ours.crypto, Some((short(1), short(2))));
+}
+
+#[test]
+fn audio_without_srtp_or_a_common_suite_is_no_agreement() {
+    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB";
+    let line = |tag: u32, suite: &str| format!("m=audio 5 RTP/SAVP 0\na=crypto:{tag} {suite} inline:{key}\n");
+    let fails = |media: &str| answer(&with(media), &protected(1), 1, 1).map(|_| ()).unwrap_err();
+    assert_eq!(fails("m=audio 5 RTP/AVP 0\n"), NegotiationError::Unprotected);
+    assert_eq!(fails("m=audio 5 RTP/SAVP 0\n"), NegotiationError::NoSuite);
+    assert_eq!(fails(&line(1, "F8_128_HMAC_SHA1_80")), NegotiationError::NoSuite);
+    assert_eq!(fails("m=audio 5 UDP/TLS/RTP/SAVP 0\n"), NegotiationError::NoAudio);
+    let both = format!("m=audio 5 RTP/AVP 0\n{}", line(4, "AES_CM_128_HMAC_SHA1_80"));
+    assert!(answer(&with(&both), &protected(1), 1, 1).is_ok(), "the second medium fits");
+    assert_eq!(answer(&with(&line(1, "X")), &audio(), 1, 1).map(|_| ()), Err(NegotiationError::NoAudio));
+    let made = offer(&protected(1), 1, 1);
+    let check = |media: &str| check_answer(&made, &protected(1), &with(media)).map(|_| ());
+    assert_eq!(check("m=audio 5 RTP/AVP 0\n"), Err(NegotiationError::Unprotected));
+    assert_eq!(check(&line(2, "AES_CM_128_HMAC_SHA1_80")), Err(NegotiationError::NoSuite), "another's tag");
+    assert_eq!(check("m=audio 5 RTP/SAVP 0\n"), Err(NegotiationError::NoSuite));
+    assert_eq!(check(&line(1, "AES_CM_128_HMAC_SHA1_80")), Ok(()));
+    assert_eq!(check("m=audio 0 RTP/SAVP 0\n"), Err(NegotiationError::NoAudio));
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::e_model::{self, Impairments};
 
 const MS: u64 = 1_000_000;
 
@@ -14,6 +15,7 @@ fn config(mode: Mode) -> Arc<Config> {
         concealment: false,
         reports: Some(Duration::from_secs(5)),
         keys: Vec::new(),
+        srtp: false,
     })
 }
 
@@ -52,7 +54,7 @@ impl Call {
                 send: send && hears,
                 receive: receive && speaks,
             };
-            session.agree(agreed, Time(0));
+            session.agree(agreed, None, Time(0));
             session.begin(Time(0));
             session
         };
@@ -190,7 +192,7 @@ fn packets_that_come_back_as_they_were_give_the_round_trip() {
     let (law, payload_type, ptime) = (Law::A, 8, PTIME);
     let (rtp, rtcp) = (address(1), address(2));
     let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
-    session.agree(agreed, Time(0));
+    session.agree(agreed, None, Time(0));
     session.begin(Time(0));
     for n in 0..100u64 {
         let mut out = MediaOutbox::default();
@@ -214,7 +216,7 @@ fn a_late_generator_catches_up_and_gives_up_what_is_too_old() {
     let (law, payload_type, ptime) = (Law::A, 8, PTIME);
     let (rtp, rtcp) = (address(1), address(2));
     let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
-    session.agree(agreed, Time(0));
+    session.agree(agreed, None, Time(0));
     session.begin(Time(0));
     let mut out = MediaOutbox::default();
     let mut late = Vec::new();
@@ -231,7 +233,7 @@ fn the_last_packets_of_the_call_before_and_noise_are_not_heard() {
     let (law, payload_type, ptime) = (Law::Mu, 0, PTIME);
     let (rtp, rtcp) = (address(1), address(2));
     let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
-    session.agree(agreed, Time(0));
+    session.agree(agreed, None, Time(0));
     session.begin(Time(0));
     let mut out = MediaOutbox::default();
     let mut hear = |bytes: &[u8], n: u64| {
@@ -266,7 +268,7 @@ fn keys_are_heard_through_loss_and_do_not_count_as_jitter() {
             Call::new([Mode::SendReceive; 2], [Way { delay: 10, loss }, Way { delay: 10, loss: 0 }]);
         for side in &mut call.sides {
             let agreed = Agreed { events: Some(101), ..side.agreed.expect("an agreement") };
-            side.agree(agreed, Time(0));
+            side.agree(agreed, None, Time(0));
         }
         let pressing = Config { keys: vec![1, 1, 11, 13], ..(*config(Mode::SendReceive)).clone() };
         call.sides[0].config = Arc::new(pressing);
@@ -277,4 +279,52 @@ fn keys_are_heard_through_loss_and_do_not_count_as_jitter() {
         assert_eq!((callee.late, callee.jitter.map(|jitter| jitter < 1e6)), (0, Some(true)), "{loss}");
         assert!(loss > 0 || callee.lost == 0);
     }
+}
+
+/// A protected call of six seconds; the second side has keys of its own.
+fn protected(second: crate::srtp::Keys, early: bool) -> [Summary; 2] {
+    use crate::srtp::{Keys as SrtpKeys, Suite};
+    let suite = Suite::Aes128Sha80;
+    let first = SrtpKeys { suite, local: vec![1; 30], remote: vec![2; 30] };
+    let mut call = Call::new([Mode::SendReceive; 2], [Way { delay: 5, loss: 0 }; 2]);
+    for (side, keys) in call.sides.iter_mut().zip([first, second]) {
+        let config = Config { srtp: true, ..(*side.config).clone() };
+        let agreed = side.agreed.expect("agreed");
+        *side = Session::new(Arc::new(config), keys.local[0].into(), None);
+        if early {
+            let mut out = MediaOutbox::default();
+            let packet =
+                MediaPacket { channel: Channel::Rtp, from: address(1), at: Time(0), bytes: &[0x80; 50] };
+            side.receive(&packet, &mut out);
+        }
+        side.agree(agreed, Some(keys), Time(0));
+        side.begin(Time(0));
+    }
+    call.run(6_000);
+    let mut out = MediaOutbox::default();
+    call.sides.each_mut().map(|side| {
+        side.end(call.now, true, &mut out);
+        side.summary(call.now).expect("audio")
+    })
+}
+
+fn keys_of(local: u8, remote: u8) -> crate::srtp::Keys {
+    let suite = crate::srtp::Suite::Aes128Sha80;
+    crate::srtp::Keys { suite, local: vec![local; 30], remote: vec![remote; 30] }
+}
+
+#[test]
+fn a_protected_call_is_heard_and_its_reports_are_read() {
+    for audio in protected(keys_of(2, 1), true) {
+        assert!(audio.heard && audio.peer == PeerView::Heard && audio.lost == 0, "{audio:?}");
+        assert!(audio.reports.1 > 0 && audio.round_trip.is_some() && !audio.wrong_key);
+        assert_eq!((audio.refused.unauthenticated, audio.refused.replayed, audio.refused.early), (0, 0, 1));
+    }
+}
+
+#[test]
+fn a_side_with_another_key_is_not_heard_and_named() {
+    let [caller, callee] = protected(keys_of(3, 1), false);
+    assert!(!caller.heard && caller.wrong_key && caller.refused.unauthenticated > 90, "{caller:?}");
+    assert!(callee.heard && !callee.wrong_key && callee.refused.unauthenticated == 0, "{callee:?}");
 }

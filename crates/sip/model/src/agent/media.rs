@@ -10,7 +10,7 @@ use protocol::meter::{Failure, record};
 use protocol::model::Cx;
 use protocol::time::Time;
 use rand::Rng;
-use sip_core::sdp::{Direction, Session as Sdp, answer, check_answer, offer};
+use sip_core::sdp::{Crypto, Direction, NegotiationError, Session as Sdp, answer, check_answer, offer};
 use sip_media::{PeerView, Session, Summary, e_model};
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub(crate) struct CallMedia {
     /// Our answer to the offer of the INVITE under way.
     answer: Option<Sdp>,
     version: u64,
+    /// Our keys of SRTP, which stay for the call.
+    crypto: Vec<Crypto>,
 }
 
 impl UserAgent {
@@ -75,8 +77,17 @@ impl UserAgent {
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
             let (leg, asked) = (self.leg, self.due);
-            let call =
-                CallMedia { session, leg, asked, called: calls, offer: None, answer: None, version: 0 };
+            let crypto = media.crypto();
+            let call = CallMedia {
+                session,
+                leg,
+                asked,
+                called: calls,
+                offer: None,
+                answer: None,
+                version: 0,
+                crypto,
+            };
             self.media = Some(Box::new(call));
         }
         let Some(call) = &mut self.media else { return };
@@ -84,7 +95,7 @@ impl UserAgent {
         if call.offer.is_none() {
             call.version += 1;
         }
-        let mut audio = media.audio(at);
+        let mut audio = media.audio(at, &call.crypto);
         if hold {
             audio.direction = Direction::new(audio.direction.sends(), false);
         }
@@ -108,22 +119,25 @@ impl UserAgent {
             };
         };
         let version = self.media.as_ref().map_or(1, |call| call.version + 1);
-        let made = answer(&offered, &media.audio(at), cx.device.into(), version);
+        let crypto = self.media.as_ref().map_or_else(|| media.crypto(), |call| call.crypto.clone());
+        let made = answer(&offered, &media.audio(at, &crypto), cx.device.into(), version);
+        let why = made.as_ref().err().copied();
         let negotiated =
             made.ok().and_then(|(description, agreement)| Some((description, agreed(&agreement)?)));
-        let Some((description, agreement)) = negotiated else {
-            cx.count(cx.now, counter::AUDIO_REFUSED);
+        let Some((description, (agreement, keys))) = negotiated else {
+            count_refusal(cx, cx.now, why);
             return session_description(cx.device, self.local.ip(), config.sdp_size, out);
         };
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
             let (leg, asked) = (self.leg, cx.now);
-            let call = CallMedia { session, leg, asked, called: false, offer: None, answer: None, version };
+            let call =
+                CallMedia { session, leg, asked, called: false, offer: None, answer: None, version, crypto };
             self.media = Some(Box::new(call));
         }
         if let Some(call) = &mut self.media {
             call.version = version;
-            call.session.agree(agreement, cx.now);
+            call.session.agree(agreement, keys, cx.now);
         }
         append(&description, config.sdp_size, out);
         if let Some(call) = &mut self.media {
@@ -142,16 +156,16 @@ impl UserAgent {
         let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) else { return };
         let Some(sent) = call.offer.as_ref().filter(|_| last || !body.is_empty()) else { return };
         let read =
-            Sdp::parse(body).ok().and_then(|answer| check_answer(sent, &config.audio(at), &answer).ok());
-        match read.as_ref().and_then(agreed) {
-            Some(agreement) => {
-                call.session.agree(agreement, cx.now);
+            Sdp::parse(body).ok().map(|answer| check_answer(sent, &config.audio(at, &call.crypto), &answer));
+        match read.as_ref().and_then(|read| agreed(read.as_ref().ok()?)) {
+            Some((agreement, keys)) => {
+                call.session.agree(agreement, keys, cx.now);
                 call.offer = call.offer.take().filter(|_| !last);
             }
             None if last => {
                 call.offer = None;
                 if !call.session.is_agreed() {
-                    cx.count(call.asked, counter::AUDIO_REFUSED);
+                    count_refusal(cx, call.asked, read.and_then(Result::err));
                 }
             }
             None => {}
@@ -232,6 +246,16 @@ impl UserAgent {
     }
 }
 
+/// Count a call without usable audio, and apart from that one without usable SRTP.
+fn count_refusal(cx: &mut Cx<'_>, asked: Time, why: Option<NegotiationError>) {
+    cx.count(asked, counter::AUDIO_REFUSED);
+    match why {
+        Some(NegotiationError::Unprotected) => cx.count(asked, counter::SRTP_PLAIN_CALLS),
+        Some(NegotiationError::NoSuite) => cx.count(asked, counter::SRTP_SUITE_REFUSED),
+        _ => {}
+    }
+}
+
 /// Append a description, padded to `size`.
 fn append(description: &Sdp, size: usize, out: &mut Vec<u8>) {
     let start = out.len();
@@ -258,6 +282,11 @@ fn count(cx: &mut Cx<'_>, asked: Time, called: bool, audio: &Summary) {
     add(counter::RTCP_SENT, audio.reports.0.into());
     add(counter::RTCP_RECEIVED, audio.reports.1.into());
     add(counter::AUDIO_SILENT_CALLS, u64::from(audio.silent));
+    add(counter::SRTP_UNAUTHENTICATED, audio.refused.unauthenticated);
+    add(counter::SRTCP_UNAUTHENTICATED, audio.refused.unauthenticated_reports);
+    add(counter::SRTP_REPLAYED, audio.refused.replayed);
+    add(counter::SRTP_EARLY, audio.refused.early);
+    add(counter::SRTP_WRONG_KEY_CALLS, u64::from(audio.wrong_key));
     let here = !audio.listens || audio.heard;
     let there = !audio.speaks || audio.peer != PeerView::Unheard;
     if audio.judged {
