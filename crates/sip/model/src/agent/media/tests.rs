@@ -179,3 +179,53 @@ fn keys_are_offered_pressed_and_counted_as_refused_where_they_are_not_taken() {
         assert_eq!(counted.map(|name| counter(&bench, name)), result, "{expected:?}");
     }
 }
+
+/// A call that offers SRTP, and its INVITE.
+fn protected_call(answer: impl FnOnce(&str) -> String) -> (Bench<UserAgent>, String) {
+    let media = Media { srtp: Some(crate::media::Srtp::default()), ..Media::default() };
+    let mut bench = bench_of(0, Params { media: Some(media), ..params(Preset::Call) });
+    bench.media = Some("10.0.0.1:16384".parse().expect("address"));
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    let body = answer(&invite);
+    receive(&mut bench, &with_body(&response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"), &body));
+    one(&mut bench);
+    (bench, invite)
+}
+
+fn hang_up(bench: &mut Bench<UserAgent>) {
+    bench.run_to_ms(2_000);
+    let bye = one(bench);
+    receive(bench, &response(&bye, 200, "", ""));
+}
+
+#[test]
+fn srtp_is_offered_with_a_key_for_each_suite_and_no_plain_answer_is_taken() {
+    let (mut bench, invite) = protected_call(|_| ANSWER.into());
+    let keys: std::collections::BTreeSet<_> =
+        invite.lines().filter_map(|line| line.strip_prefix("a=crypto:")?.split("inline:").nth(1)).collect();
+    assert!(invite.contains("m=audio 16384 RTP/SAVP 0 8\r\n") && keys.len() == 6, "{invite}");
+    assert_eq!(talk(&mut bench, 1_990, true), 0, "nothing is sent in the clear");
+    hang_up(&mut bench);
+    let counted = ["audio_refused", "srtp_plain_calls", "srtp_suite_refused", "rtp_sent"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [1, 1, 0, 0]);
+}
+
+#[test]
+fn a_protected_call_is_heard_and_one_with_another_key_is_not() {
+    for (right, counts) in [(true, [1, 0, 0, 0]), (false, [1, 1, 1, 99])] {
+        let (mut bench, _) = protected_call(|invite| {
+            let line = invite.lines().find(|line| line.starts_with("a=crypto:1 ")).expect("a key");
+            // with our own key what is sent back as it came is authentic
+            let (start, key) = line.split_once("inline:").expect("a key");
+            let key = if right { key.to_owned() } else { "A".repeat(40) };
+            let answer = ANSWER.replace("RTP/AVP", "RTP/SAVP");
+            format!("{answer}{start}inline:{key}\r\n")
+        });
+        assert_eq!(talk(&mut bench, 1_990, true), 99);
+        hang_up(&mut bench);
+        let names =
+            ["audio_judged_calls", "one_way_audio_calls", "srtp_wrong_key_calls", "srtp_unauthenticated"];
+        assert_eq!(names.map(|name| counter(&bench, name)), counts, "{right}");
+    }
+}
