@@ -84,17 +84,14 @@ def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path, s
     assert total["audio_judged_calls"] >= 1 and total["one_way_audio_calls"] == 0, total
     assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 100, total
     assert total["srtp_unauthenticated"] == total["srtp_replayed"] == 0, total
-    if suite == "AES_CM_128_HMAC_SHA1_32":
-        # baresip protects reports with 32 bits there, where RFC 4568 section 6.2.2 has 80
-        assert total["srtcp_unauthenticated"] > 0 and total["rtcp_received"] == 0, total
     hears_our_tone(tmp_path)
 
 
 def test_baresip_calls_us_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path) -> None:
-    called_at = options(f"sip:{Wire.FAR}", users=2, duration=6.0, media=SECURE, listen=(Wire.NEAR, 5070))
+    called_at = options(f"sip:{Wire.FAR}", users=2, duration=16.0, media=SECURE, listen=(Wire.NEAR, 5070))
     document = patient(profile.scenario(called_at, {"preset": "uas"}, "uas"))
     path = lab.write("sip.json", json.dumps(document))
-    dials = ("-e", f"/dial sip:netdyno@{Wire.NEAR}:5070", "-t", "4")
+    dials = ("-e", f"/dial sip:netdyno@{Wire.NEAR}:5070", "-t", "13")
     with baresip(cable, tmp_path, *dials, account=";mediaenc=srtp-mand"):
         done = lab.run("run", path, "--quiet", prefix=tuple(cable.at_near))
     assert done.code == 0, done.text + (tmp_path / "log").read_text()
