@@ -70,6 +70,7 @@ def plain(lines: list[str]) -> list[str]:
 
 
 @root
+@pytest.mark.drawn
 @kinds
 def test_flows_are_those_that_the_switch_would_get_without(
     kind: str, switch: tuple[OvsNetdev, Network], tmp_path: Path
@@ -98,6 +99,7 @@ def test_flows_are_those_that_the_switch_would_get_without(
 
 
 @root
+@pytest.mark.drawn
 @kinds
 def test_a_chain_is_steered_and_a_wrong_rule_is_named(kind: str) -> None:
     if why := OvsNetdev.missing():
@@ -119,6 +121,7 @@ def test_a_chain_is_steered_and_a_wrong_rule_is_named(kind: str) -> None:
 
 
 @root
+@pytest.mark.drawn
 @kinds
 def test_faults_of_a_controller_are_told(
     kind: str, switch: tuple[OvsNetdev, Network], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

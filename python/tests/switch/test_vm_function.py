@@ -67,6 +67,7 @@ def test_a_chain_of_virtual_machines_is_proved_and_one_that_ends_is_told(possibl
 
 
 @root
+@pytest.mark.drawn
 def test_one_that_does_not_start_is_told(possible: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its console has the reason, and all is taken away."""
     monkeypatch.setattr(machine, "_INIT", "#!/bin/busybox sh\necho no bridge here\n")
