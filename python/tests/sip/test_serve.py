@@ -95,9 +95,9 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def secure(identity: Path, **more: str) -> dict[str, str]:
+def secure(identity: Path, **more: str) -> dict[str, object]:
     names = {"cert": str(identity / "certificate.pem"), "key": str(identity / "key.pem")}
-    return {"listen": "127.0.0.1:0"} | names | more
+    return {"listen": "127.0.0.1:0", "identity": names | more}
 
 
 def options_by_openssl(address: str, *more: str) -> str:
