@@ -1,11 +1,12 @@
 //! Frames that one worker of a port received and another one takes, over rings between each two workers.
 
-use crate::open::ROOM;
 use dpdk::{Batch, Eal, Mbuf, Mempool, Ring, RingRx, RingTx};
 use stack::{Recipient, Share};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// Bytes that a packet of the ports' memory has room for.
+pub const ROOM: u16 = 2_048;
 /// Frames that wait for a worker, from each other one.
 const CAPACITY: u32 = 4095;
 

@@ -1,6 +1,7 @@
 //! Opens the ports of a transport, each with a stack for each worker.
 
 use crate::check::workers;
+use crate::exchange::ROOM;
 use crate::port::StackPort;
 use dataplane::link_up;
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
@@ -9,9 +10,8 @@ use element::capture::Taps;
 use run::{Control, SetupError};
 use std::net::IpAddr;
 
-/// Packets in the pool that the ports of a NUMA node share, for one worker, and their room.
+/// Packets in the pool that the ports of a NUMA node share, for one worker.
 const PACKETS: u32 = 16_383;
-pub const ROOM: u16 = 2_048;
 /// Packets more for each other worker: its receive queues, and what it holds of them.
 const MORE: u32 = 8_192;
 
