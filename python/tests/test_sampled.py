@@ -76,9 +76,9 @@ def test_what_is_promised_is_found() -> None:
     assert all((SHARED.parents[1] / file).is_file() for file, _ in promises)
 
 
-def test_other_commits_draw_other_cases_and_in_the_long_run_all() -> None:
+def test_other_days_draw_other_cases_and_in_the_long_run_all() -> None:
     cases = [f"case[{number}]" for number in range(20)]
-    samples = [drawn(cases, 3, f"{commit:040x}") for commit in range(200)]
+    samples = [drawn(cases, 3, f"day {day}") for day in range(200)]
     assert all(len(sample) == 3 for sample in samples)
     assert drawn(cases[::-1], 3, "a") == drawn(cases, 3, "a")
     assert set().union(*samples) == set(cases)

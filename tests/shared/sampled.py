@@ -1,12 +1,12 @@
-"""What of the tests one `./do test` runs: samples, drawn by the commit that is tested. `./do test full` runs all.
+"""What of the tests one `./do test` runs: samples, drawn by the day of the commit that is tested. `./do test full` runs all.
 
 - `@pytest.mark.sampled(N)` on a parametrized test runs N of its cases, and with `of="NAME"` N of all tests that say so.
 - `@pytest.mark.full` leaves a test to `./do test full` altogether.
-- `@pytest.mark.drawn` on a test, a class or a file runs it for one commit of SHARE; the whole-system tests all have it. Sampled ones are drawn as they say.
+- `@pytest.mark.drawn` on a test, a class or a file runs it on one day of SHARE; the whole-system tests all have it. Sampled ones are drawn as they say.
 - Tests that SPECIFICATION.md names keep a promise to users: these run each time.
 - `points(STEP)` draws the first point of a sweep within one test.
 
-Each run of one commit draws the same. Whoever names files, tests or cases gets those.
+Commits of one day draw the same, so that what failed is tried again with its fix. Whoever names files, tests or cases gets those.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"drawn: one of {SHARE} such tests is run, and all in ./do test full")
 
 
-def commit() -> str:
-    """The commit that is tested; empty outside a repository."""
-    command = ("git", "-c", f"safe.directory={TOP}", "-C", str(TOP), "rev-parse", "HEAD")
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+def day() -> str:
+    """The day of the commit that is tested (UTC); empty outside a repository."""
+    command = ("git", "-c", f"safe.directory={TOP}", "-C", str(TOP), "log", "-1", "--format=%cd")
+    local = {**os.environ, "TZ": "UTC"}
+    done = subprocess.run(
+        (*command, "--date=format-local:%Y-%m-%d"), capture_output=True, text=True, check=False, env=local
+    )
+    return done.stdout.strip()
 
 
 def drawn(cases: list[str], count: int, seed: str) -> set[str]:
@@ -52,7 +56,7 @@ def points(step: int) -> tuple[int, int]:
     """Where a sweep within one test begins, from 1 on, and its step: every `step`-th point, and all in `./do test full`."""
     if FULL:
         return 1, 1
-    return 1 + int(hashlib.sha256(commit().encode()).hexdigest(), 16) % step, step
+    return 1 + int(hashlib.sha256(day().encode()).hexdigest(), 16) % step, step
 
 
 def promised() -> set[tuple[str, str]]:
@@ -69,7 +73,7 @@ def test_of(item: pytest.Item) -> tuple[str, str]:
 
 
 def undrawn(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
-    """Those with the mark `drawn` that this commit leaves out, each with all of its cases."""
+    """Those with the mark `drawn` that this day leaves out, each with all of its cases."""
     keep = promised()
     marked = {
         item: test_of(item)
@@ -101,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("sampled"):
             sweeps[sweep(item)].append(item)
     left_out = {item for item in items if item.get_closest_marker("full")}
-    seed = commit()
+    seed = day()
     for cases in sweeps.values():
         marker = cases[0].get_closest_marker("sampled")
         assert marker is not None
