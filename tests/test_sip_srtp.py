@@ -82,7 +82,7 @@ def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path, s
     assert done.code == 0, done.text + (tmp_path / "log").read_text()
     total = group(done).total.own
     assert total["audio_judged_calls"] >= 1 and total["one_way_audio_calls"] == 0, total
-    assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 100, total
+    assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 20, total
     assert total["srtp_unauthenticated"] == total["srtp_replayed"] == 0, total
     hears_our_tone(tmp_path)
 
@@ -97,6 +97,6 @@ def test_baresip_calls_us_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path
     assert done.code == 0, done.text + (tmp_path / "log").read_text()
     total = group(done, "phones").total.own
     assert total["audio_judged_calls"] == 1 and total["one_way_audio_calls"] == 0, total
-    assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 100, total
+    assert total["audio_silent_calls"] == 0 and total["rtp_received"] > 20, total
     assert total["srtp_unauthenticated"] == total["srtp_replayed"] == 0, total
     hears_our_tone(tmp_path)
