@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inconclusive import Verdict
 from lab import Done, Lab, Wire, experiment, root
 
 from netdyno.sip import profile
@@ -41,6 +42,10 @@ def measured(lab: Lab, document: dict[str, Any], **settings: Any) -> Done:
     dut = {"driver": "kamailio", "host": "srv", "options": settings}
     wanted = experiment(document, server=dut)
     return lab.run("run", lab.write("sip.json", json.dumps(wanted)), "--quiet")
+
+
+# Kamailio 5.6 with OpenSSL 3: what one of its processes leaves in the error queue breaks a connection of another
+BROKEN_TLS = "digital envelope routines::unsupported algorithm"
 
 
 def moved(done: Done, name: str) -> float:
@@ -74,10 +79,12 @@ def test_registrations_are_what_kamailio_counted(lab: Lab, uri: str) -> None:
     "uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp", f"ws://{SERVER}:5060", f"wss://{SERVER}:5061"]
 )
 @pytest.mark.parametrize("role", ["proxy", "stateless-proxy"])
-def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str) -> None:
+def test_calls_are_what_kamailio_counted(lab: Lab, uri: str, role: str, verdict: Verdict) -> None:
     document = profile.call(options(uri, hold=0.2, insecure=uri.startswith("wss")))
     by_web = {"websocket": uri.startswith("ws"), "tls": uri.startswith("wss")}
     done = measured(lab, document, role=role, call_auth=role == "proxy", **by_web)
+    assert done.folder, done.text
+    verdict.peer_is_sound(done.folder / "dut-server.log", BROKEN_TLS)
     assert done.code == 0, done.text
     callers, callees = group(done, "callers"), group(done, "callees")
     count = callers.measured.own

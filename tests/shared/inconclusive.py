@@ -68,6 +68,11 @@ class Verdict:
         if found:
             raise Inconclusive(f"{found[0].code}: {found[0].what} (steal {self.steal():.0%})")
 
+    def peer_is_sound(self, log: Path, words: str) -> None:
+        """Go on if a server that is not ours does not tell in its log of this fault of its own."""
+        if found := [line for line in log.read_text(errors="replace").splitlines() if words in line]:
+            raise Inconclusive(f"{len(found)} × a known fault of the peer: {found[0].strip()}")
+
     def lost_to_steal(self, trials: dict[str, int]) -> None:
         """Go on if tuning lost no trial to steal, as it counts them by what they were lost to."""
         if lost := trials.get("steal", 0):
