@@ -259,6 +259,7 @@ def pid(one: SipServer) -> int:
 @pytest.mark.parametrize(("act", "least"), [("STOP", 0.3), ("KILL", 0.0)])
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @pytest.mark.parametrize("asked", ["register", "call"])
+@pytest.mark.slow
 def test_registrations_and_calls_fail_over(
     act: str,
     least: float,

@@ -39,6 +39,7 @@ def played(folder: Path, address: str, heard: str) -> int:
 
 
 @pytest.mark.parametrize(("heard", "code"), [("1*#", 0), ("1*2", 99)])
+@pytest.mark.slow
 def test_keys_are_heard_in_their_order_and_others_fail_the_run(tmp_path: Path, heard: str, code: int) -> None:
     with server("proxy", call_auth=False, users=[]) as served:
         assert played(tmp_path, served.address, heard) == code
@@ -48,6 +49,7 @@ def test_keys_are_heard_in_their_order_and_others_fail_the_run(tmp_path: Path, h
         assert counted["INFO"] == 3 * counted["INVITE"] == 3 * counted["BYE"], counted
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_info_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with server("redirect", call_auth=False, users=[]) as served:
         words = ["--rate", "5/s", "--duration", "300ms", "--dtmf", "5", "--dtmf-mode", "info", "--hold", "1s"]
