@@ -6,6 +6,7 @@ A value that is only known while the load runs, such as a token, is a mark withi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,10 @@ OPEN, CLOSE = "\ue000", "\ue001"
 """Around the name of a value of a response: characters of private use, which no script has."""
 DEEPEST = 200
 """Nodes in each other."""
+LONGEST = 1 << 20
+"""Characters of a text."""
+MOST = 50_000
+"""Values in one that becomes a text."""
 
 
 class UnknownError(Exception):
@@ -106,6 +111,14 @@ class Constants:
 
     def value(self, node: Node, depth: int = 0) -> Any:
         """The value of an expression. Raises `UnknownError`."""
+        found = self._value(node, depth)
+        if isinstance(found, str) and len(found) > LONGEST:
+            raise UnknownError(node, f"`{short(node)}` is longer than {LONGEST} characters")
+        if isinstance(found, float) and not math.isfinite(found):
+            raise UnknownError(node, f"`{short(node)}` is no finite number")
+        return found
+
+    def _value(self, node: Node, depth: int) -> Any:
         if depth > DEEPEST:
             raise UnknownError(node, "expressions are too deep in each other")
 
@@ -254,12 +267,16 @@ def in_text(value: Any) -> str:
     return json.dumps(_plain(value)) if isinstance(value, dict | list) else str(value)
 
 
-def _plain(value: Any) -> Any:
-    """Numbers as JavaScript writes them: whole ones without a point."""
+def _plain(value: Any, left: list[int] | None = None) -> Any:
+    """Numbers as JavaScript writes them, whole ones without a point. `ValueError`: too many."""
+    left = left or [MOST]
+    left[0] -= 1
+    if left[0] <= 0:
+        raise ValueError("it has too many values")
     if isinstance(value, dict):
-        return {key: _plain(inside) for key, inside in value.items()}
+        return {key: _plain(inside, left) for key, inside in value.items()}
     if isinstance(value, list):
-        return [_plain(inside) for inside in value]
+        return [_plain(inside, left) for inside in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote_plus
 
+from netdyno import reading
+from netdyno.errors import Error
 from netdyno.importer.plan import CODE, ORIGIN, Faults, Plan, Step, Users, names
 from netdyno.importer.texts import constants, template
 from netdyno.importer.xml import Element, Kind, read
 
+TABLE = 256 << 20
+"""Bytes of a CSV file."""
 KIND = Kind(CODE, "jmeterTestPlan", "JMeter plan", deepest=64, most=100_000)
 LOOPS = 100
 """Requests that a loop controller may stand for."""
@@ -97,10 +102,13 @@ class _Reader:
     def _number(self, element: Element, name: str, default: float) -> float:
         text = self._text(element, name)
         try:
-            return float(text) if text else default
+            value = float(text) if text else default
+            if math.isfinite(value):
+                return value
         except ValueError:
-            self._faults.add(element.line, f"{name} is {text!r}, and no number")
-            return default
+            pass
+        self._faults.add(element.line, f"{name} is {text!r}, and no number")
+        return default
 
     def _arguments(self, element: Element, inside: str | None) -> None:
         """User-defined variables."""
@@ -131,9 +139,12 @@ class _Reader:
             self._faults.add(element.line, "users end after the last row; here the first row follows", fix)
         where = self._path.parent / named
         try:
-            text = where.read_text(encoding=self._text(element, "fileEncoding") or "utf-8")
+            if Path(named).is_absolute() or ".." in Path(named).parts:
+                raise ValueError("it is not beside the plan")
+            data = reading.content(where, TABLE)
+            text = data.decode(self._text(element, "fileEncoding") or "utf-8")
             rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
-        except (OSError, ValueError, LookupError, csv.Error) as e:
+        except (Error, ValueError, LookupError, csv.Error) as e:
             self._faults.add(element.line, f"{named}: {e}", "Paths are relative to the plan")
             return
         if not columns and rows:

@@ -32,6 +32,8 @@ from netdyno.importer.javascript import (
 from netdyno.importer.plan import CODE, Faults, Plan, Ramp, Step, Users, names
 from netdyno.importer.texts import escaped
 
+CALLS = 1000
+"""Of functions of a script."""
 METHODS = {
     "get": "GET", "post": "POST", "put": "PUT", "patch": "PATCH", "del": "DELETE", "head": "HEAD",
     "options": "OPTIONS",
@@ -64,9 +66,19 @@ class _Flow:
 def load(data: bytes, name: str, environment: Mapping[str, str], faults: Faults) -> Plan:
     """The plan of a script."""
     root = parse(data)
-    if (wrong := broken(root)) is not None:
+    try:
+        wrong = broken(root)
+    except RecursionError as e:
+        raise Error(CODE, "it is too deep in itself", at=name) from e
+    if wrong is not None:
         raise Error(CODE, f"it is no JavaScript: {short(wrong)!r}", at=f"{name}:{line(wrong)}")
-    return _Script(Path(name).stem, environment, faults).plan(root)
+    try:
+        return _Script(Path(name).stem, environment, faults).plan(root)
+    except (RecursionError, OverflowError, ValueError) as e:
+        what = (
+            "functions or values are in each other without end" if isinstance(e, RecursionError) else str(e)
+        )
+        raise Error(CODE, what, at=name, fix="Write them out") from e
 
 
 class _Script:
@@ -77,6 +89,7 @@ class _Script:
         self._functions: dict[str, Node] = {}
         self._options: dict[str, Any] = {}
         self._options_line = 1
+        self._calls = 0
 
     def plan(self, root: Node) -> Plan:
         for node in root.named_children:
@@ -165,7 +178,7 @@ class _Script:
             self._faults.add(at, f"{key} begins later than the others", "All users begin together")
         try:
             users = _users(line(function), title, steps, scenario)
-        except (ValueError, TypeError, KeyError) as e:
+        except (ValueError, TypeError, KeyError, OverflowError) as e:
             self._faults.add(
                 at, f"the scenario {key}: {e}", "See https://grafana.com/docs/k6/latest/using-k6/scenarios"
             )
@@ -272,6 +285,9 @@ class _Script:
         elif called.startswith("console."):
             return
         elif called in self._functions and called != "default" and not given:
+            self._calls += 1
+            if self._calls > CALLS:
+                raise ValueError(f"functions are called more than {CALLS} times")
             self._block(_field(self._functions[called], "body"), flow)
         else:
             raise UnknownError(node, f"`{short(node)}` has no counterpart")

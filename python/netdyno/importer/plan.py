@@ -26,7 +26,7 @@ class Faults:
     """All faults of one file; they are told together."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._found: list[Fault] = []
 
     def add(self, line: int, what: str, fix: str = "") -> None:
@@ -39,8 +39,7 @@ class Faults:
         """Raise what was found, in the order of the file."""
         found = sorted(self._found, key=lambda one: one.line)
         every = [
-            {"code": CODE, "at": f"{self._name}:{one.line}", "what": one.what, "fix": one.fix}
-            for one in found
+            {"code": CODE, "at": f"{self.name}:{one.line}", "what": one.what, "fix": one.fix} for one in found
         ]
         if every:
             raise Error(**every[0], all=every)
@@ -142,6 +141,8 @@ class Plan:
 
 def seconds(value: float) -> str:
     """As a quantity with a unit."""
+    if not 0 <= value < 1e9:
+        raise ValueError(f"{value:g} seconds are out of range")
     if value == int(value):
         return f"{int(value)}s"
     return f"{round(value * 1e6) / 1e3:g}ms"
@@ -149,6 +150,15 @@ def seconds(value: float) -> str:
 
 def profile(plan: Plan, faults: Faults, longest: float) -> dict[str, Any]:
     """The profile; `longest` is how long those who end by themselves may take, in seconds."""
+    try:
+        return _profile(plan, faults, longest)
+    except (ValueError, OverflowError, ZeroDivisionError) as e:
+        faults.check()
+        fix = "Check its times, rates and numbers of users"
+        raise Error(CODE, f"it has a number that cannot be: {e}", at=faults.name, fix=fix) from e
+
+
+def _profile(plan: Plan, faults: Faults, longest: float) -> dict[str, Any]:
     durations = [_duration(users, longest) for users in plan.users]
     measure = max(durations, default=longest)
     found: dict[str, Any] = {"name": plan.name, "phases": {"warmup": "0s", "measure": seconds(measure)}}

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from netdyno.errors import Error
+from netdyno.importer.plan import CODE
+
+LONGEST = 1 << 20
+"""Characters of a text with all constants put in."""
 PLACE = re.compile(r"\$\{([^{}]*)\}")
 RANDOM = re.compile(r"__Random\((\d+),(\d+)(?:,[^)]*)?\)")
 PROPERTY = re.compile(r"__(?:P|property)\(([^,)]+)(?:,,?([^)]*))?\)")
@@ -29,6 +34,8 @@ def constants(text: str, values: Mapping[str, str], properties: Mapping[str, str
 
     for _ in range(8):  # a value may name others
         done = PLACE.sub(put, text)
+        if len(done) > LONGEST:
+            raise Error(CODE, "constants name each other again and again", fix="Write their values out")
         if done == text:
             break
         text = done

@@ -136,3 +136,22 @@ def test_a_plan_that_is_damaged_is_refused_or_converted() -> None:
             made("\n".join(lines))
         except Error as e:
             assert e.code == "ND-104-75"
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../secret.csv", "/etc/hostname", "absent.csv"])
+def test_a_table_that_is_not_beside_the_plan_is_not_read(name: str) -> None:
+    table = f'<CSVDataSet testname="x"><stringProp name="filename">{name}</stringProp></CSVDataSet>'
+    assert name in refused(table)
+
+
+def test_constants_without_end_and_numbers_that_are_none() -> None:
+    argument = """<elementProp name="a{0}" elementType="Argument"><stringProp name="Argument.name">a{0}</stringProp>
+        <stringProp name="Argument.value">{1}</stringProp></elementProp>"""
+    bomb = "".join(argument.format(i, f"${{a{i + 1}}}" * 100) for i in range(8))
+    text = SHOP.read_text().replace('<elementProp name="port"', f'{bomb}<elementProp name="port"')
+    with pytest.raises(Error) as raised:
+        made(text.replace(">/item<", ">/${a0}<"))
+    assert raised.value.code == "ND-104-75"
+    with pytest.raises(Error) as raised:
+        made(SHOP.read_text().replace("${__P(users,4)}", "inf"))
+    assert "no number" in raised.value.what

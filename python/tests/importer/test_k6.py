@@ -222,3 +222,27 @@ def test_a_script_that_is_cut_off_or_damaged_is_refused_or_converted() -> None:
                 made(script)
             except Error as e:
                 assert e.code == "ND-104-75", script
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "function f() { f(); }\nexport default function () { f(); }",
+        "".join(f"function f{i}() {{ f{i + 1}(); f{i + 1}(); }}\n" for i in range(40))
+        + "function f40() {}\nexport default function () { f0(); }",
+        "const a0 = 'xxxxxxxx';\n" + "".join(f"const a{i + 1} = a{i} + a{i};\n" for i in range(60)),
+        "const a0 = [1];\n"
+        + "".join(f"const a{i + 1} = [a{i}, a{i}];\n" for i in range(60))
+        + "const t = JSON.stringify(a60);",
+        "const a = " + "(" * 5000 + "1" + ")" * 5000 + ";",
+        "export const options = {vus: 1e999, duration: '1s'};\nexport default function () {}",
+        "export default function () { http.get('http://h/'); sleep(1e308 * 1e308); }",
+        "export default function () { http.get('http://h/'); sleep(-1); }",
+        "export const options = {scenarios: {a: {executor: 'constant-arrival-rate', rate: 0, duration: '1s',"
+        " preAllocatedVUs: 1}}};\nexport default function () { http.get('http://h/'); }",
+    ],
+)
+def test_a_script_without_end_is_refused_soon(text: str) -> None:
+    with pytest.raises(Error) as raised:
+        made(HEAD + text)
+    assert raised.value.code == "ND-104-75"
