@@ -103,7 +103,10 @@ mod tests {
         assert_eq!(of("mqtt")["secrets"], serde_json::json!({"password": true}));
         assert_eq!(
             of("http")["secrets"],
-            serde_json::json!({"before.headers": "names", "before.path": "query", "headers": "names", "path": "query"})
+            serde_json::json!({
+                "before.headers": "names", "before.path": "query", "headers": "names", "path": "query",
+                "then.headers": "names", "then.path": "query",
+            })
         );
         assert_eq!(all["counters"].as_array().map(Vec::len), Some(COUNTERS.len()));
         assert_eq!(all["failures"][2]["name"], "timeout");

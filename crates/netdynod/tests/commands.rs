@@ -45,8 +45,9 @@ fn graphs_are_validated_and_nothing_is_opened() {
     let validated = |burst: &str| {
         let graph = json!({
             "ports": {"in": {"device": "net_tap0,iface=nd-none"}, "out": {"device": "null"}},
-            "elements": {"police": {"kind": "police", "limit": {"rate": "10Mbit/s", burst: 100_000}}},
-            "edges": ["in.rx -> police -> out.tx"],
+            "elements": {"police": {"kind": "police", "limit": {"rate": "10Mbit/s", burst: "100kB"}},
+                "rest": {"kind": "discard"}},
+            "edges": ["in.rx -> police -> out.tx", "out.rx -> rest"],
         });
         std::fs::write(&path, graph.to_string()).unwrap();
         let (code, out, _) = run(&["validate", "--graph", "--json", path.to_str().unwrap()]);
