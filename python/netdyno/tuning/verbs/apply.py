@@ -19,8 +19,8 @@ from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.apply import apply as put
 from netdyno.tuning.plan import Change, Plan, plan
 from netdyno.tuning.registry import registry
-from netdyno.tuning.verbs import completion
-from netdyno.tuning.verbs.params import need_namespace, need_root
+from netdyno.tuning.verbs import completion, place
+from netdyno.tuning.verbs.params import need_root
 from netdyno.units import seconds
 
 
@@ -58,7 +58,7 @@ def apply(
     ] = False,
     where: Annotated[
         str | None,
-        typer.Option(help="In a network namespace, as of a device under test.", metavar="NAMESPACE"),
+        typer.Option(help=f"Apply it there: {place.HELP}; default: here.", metavar=place.METAVAR),
     ] = None,
     allow_global: Annotated[
         bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
@@ -103,7 +103,7 @@ def apply(
         raise Error(
             "ND-104-07", "a persistent setting has no end", at="--keep and --for", fix="Leave one out"
         )
-    need_namespace(where)
+    where = place.namespace_of(where)
     if not dry:
         need_root("setting kernel parameters")
         put_back()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +10,9 @@ import typer
 from netdyno.errors import Error
 from netdyno.lab.workload import printed
 from netdyno.lab.workload.command import CommandLoad
-from netdyno.system import namespace
 from netdyno.tuning import bench
 from netdyno.tuning.benches import OwnService
+from netdyno.tuning.verbs import place
 
 Load = Annotated[
     str | None,
@@ -47,9 +46,8 @@ Where = Annotated[
     str | None,
     typer.Option(
         "--where",
-        help="Run the trials of --load there, not in new namespaces: host, a network namespace, or the "
-        "number of a process.",
-        metavar="PLACE",
+        help=f"Run the trials of --load there, not in new namespaces: {place.HELP}.",
+        metavar=place.METAVAR,
     ),
 ]
 
@@ -75,7 +73,8 @@ def chosen(
     options: dict[str, Any] = {"load": load, "metrics": defined, "better": list(better), "slo": list(slo)}
     if server is not None:
         options["server"] = server
-    return OwnService({k: v for k, v in options.items() if v}, place(where))
+    at = None if where is None else place.resolved(where) or bench.HOST
+    return OwnService({k: v for k, v in options.items() if v}, at)
 
 
 def named(metric: Sequence[str], own: OwnService | None) -> list[str]:
@@ -92,19 +91,3 @@ def bench_name(name: str | None, own: OwnService | None) -> str:
         fix = "Leave one of them out"
         raise Error("ND-104-04", f"both the bench {name!r} and --load are given", at="BENCH", fix=fix)
     return name or CommandLoad.name
-
-
-def place(where: str | None) -> str | None:
-    """A place as `Spec.where` has it: `host`, a namespace by its name, or that of a process by its number."""
-    if where is None or where == bench.HOST or where in namespace.names():
-        return where
-    if where.isascii() and where.isdigit():
-        path = Path(f"/proc/{where}/ns/net")
-        if path.exists():
-            return str(path)
-        raise Error(
-            "ND-104-04", f"there is no process {where}", at="--where", fix="Look with `pgrep -a NAME`"
-        )
-    known = ", ".join(namespace.names()) or "none"
-    what = f"{where!r} is neither host, nor a network namespace, nor a process"
-    raise Error("ND-104-04", what, at="--where", fix=f"Network namespaces here: {known}")

@@ -11,12 +11,11 @@ from rich.text import Text
 
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.system import namespace
 from netdyno.tuning import host_state, service
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
-from netdyno.tuning.verbs import completion
+from netdyno.tuning.verbs import completion, place
 
 
 def params(
@@ -33,7 +32,7 @@ def params(
         ),
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="Values in a network namespace.", metavar="NAMESPACE")
+        str | None, typer.Option(help=f"Values there: {place.HELP}.", metavar=place.METAVAR)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also parameters that this kernel lacks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that is known as JSON.")] = False,
@@ -47,7 +46,7 @@ def params(
 
         netdyno tune params --class latency --json
     """
-    need_namespace(where)
+    where = place.namespace_of(where)
     known = registry()
     wanted = host_state.names(known, host_state.devices(where))
     if service_class:
@@ -72,17 +71,6 @@ def params(
     console.table(heads, rows, right=("here",), spare=("may be",))
     if len(shown) < len(found):
         console.note(f"{len(found) - len(shown)} more are missing here; --all shows them")
-
-
-def need_namespace(where: str | None) -> None:
-    """Refuse a namespace that there is not, or that may not be looked into."""
-    if where is None:
-        return
-    if where not in namespace.names():
-        known = ", ".join(namespace.names()) or "none"
-        what = f"there is no network namespace {where!r}"
-        raise Error("ND-104-04", what, at="--where", fix=f"There are: {known}")
-    need_root("looking into a network namespace")
 
 
 def need_root(why: str) -> None:

@@ -25,16 +25,17 @@ from netdyno.tuning.recommend import LISTED, Experience, Judgement, Proposal, ju
 from netdyno.tuning.recommend import recommend as propose
 from netdyno.tuning.recommend_run import ListedProofOutcome, ListedProofRequest
 from netdyno.tuning.recommend_run import prove as prove_listed
+from netdyno.tuning.verbs import place
 from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Name, Seed, Spare
 from netdyno.tuning.verbs.own_service import Better, MetricOf, Server, SloText, bench_name, chosen
-from netdyno.tuning.verbs.params import need_namespace
 from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable, times
 from netdyno.tuning.verbs.search import show_proofs
 
 
 def recommend(
     where: Annotated[
-        str | None, typer.Option(help="Namespace of the service; default: this one.", metavar="NAMESPACE")
+        str | None,
+        typer.Option(help=f"Where the service is: {place.HELP}; default: here.", metavar=place.METAVAR),
     ] = None,
     seconds: Annotated[
         float,
@@ -134,7 +135,7 @@ def recommend(
         else:
             show_judgement(found)
         return
-    need_namespace(where)
+    where = place.namespace_of(where)
     features = sample(where, seconds)
     features |= {"rtt": units.seconds(rtt)} if rtt else {}
     features |= {"rate": rate} if rate is not None else {}

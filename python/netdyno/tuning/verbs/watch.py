@@ -21,9 +21,9 @@ from netdyno.lab.workload.command import CommandLoad
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import watch as core
 from netdyno.tuning.slo_probe import SloProbe
-from netdyno.tuning.verbs import own_service
+from netdyno.tuning.verbs import own_service, place
 from netdyno.tuning.verbs.own_service import Better, Load, MetricOf, SloText
-from netdyno.tuning.verbs.params import need_namespace, need_root
+from netdyno.tuning.verbs.params import need_root
 from netdyno.tuning.watch_run import NamespaceWatch, document, recorded, words
 from netdyno.units import seconds
 
@@ -35,7 +35,7 @@ def _complete(incomplete: str) -> Iterator[str]:
 
 def watch(
     where: Annotated[
-        str | None, typer.Option(help="A network namespace, as of a service.", metavar="NAMESPACE")
+        str | None, typer.Option(help=f"Watch there: {place.HELP}; default: here.", metavar=place.METAVAR)
     ] = None,
     load: Load = None,
     metric: MetricOf = None,
@@ -91,7 +91,7 @@ def watch(
         sudo netdyno tune watch --where web --load 'wrk -d3s --latency http://127.0.0.1/' --metric \\
         'p99[ms]=99% +(\\S+)' --slo 'p99 <= 50ms'
     """
-    need_namespace(where)
+    where = place.namespace_of(where)
     own = own_service.chosen(load, metric or [], better or [], None, slo or [], None)
     if own is not None and not slo:
         fix = "Add --slo, like --slo 'p99 <= 50ms'"
