@@ -1,7 +1,6 @@
 //! The one-pass scan and the full grammar of SIP must agree, and nothing that comes may break what is made of it.
 #![no_main]
 
-use sip_core::dialog::{Dialog, Forks, Id, Reference, SessionPolicy, accept_offer};
 use sip_core::message::Message;
 use sip_core::transaction::{ack, cancel};
 
@@ -13,9 +12,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     let response = Message::response(&message, 180, "Ringing", Some("t"));
     let _ = (ack(&message, &response), cancel(&message));
-    let _ = (Reference::of(&message), accept_offer(&message, &SessionPolicy::default()));
-    let _ = (Id::of_request(&message), Forks::new(response).on_response(&message));
-    if let Ok(mut dialog) = Dialog::server(&message, 200, "t") {
-        let _ = dialog.on_request(&message);
-    }
 });

@@ -5,12 +5,9 @@
 //! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,
-//! [`dialog`] the state of calls, [`locate`] the targets of requests,
 //! [`sdp`] audio offers and answers. Nothing here knows a socket or a clock.
 
-pub mod dialog;
 pub mod digest;
-pub mod locate;
 pub mod message;
 mod method;
 pub mod sdp;

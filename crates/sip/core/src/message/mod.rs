@@ -18,7 +18,6 @@ pub use field::{Field, Fields};
 pub use frame::{Framer, frame};
 pub use name::Name;
 pub use owned::{Header, Message, StartLine};
-pub(crate) use scan::scan_status;
 pub use scan::{CSeq, Challenges, MAX_CHALLENGES, Party, Scanned, Start, TopVia, leading_crlf, scan};
 
 /// Longest header field and start line, bytes.

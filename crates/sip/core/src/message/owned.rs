@@ -260,12 +260,6 @@ impl Message {
         self.all(Name::Contact)
     }
 
-    /// Whether an option tag is among those of Require, Supported or Unsupported.
-    pub fn has_option(&self, name: Name, tag: &str) -> bool {
-        let tags = self.values(name).flat_map(|value| value.split(','));
-        tags.map(str::trim_ascii).any(|known| known.eq_ignore_ascii_case(tag))
-    }
-
     /// The message as it is sent. Content-Length is as it was set.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.emit(false)

@@ -199,15 +199,6 @@ pub(super) fn start_line(bytes: &[u8]) -> Result<(Start<'_>, usize), Error> {
     Ok((start, end + 2))
 }
 
-/// Status code of a body that begins with a status line (`message/sipfrag`, RFC 3420).
-pub(crate) fn scan_status(body: &[u8]) -> Option<u16> {
-    let end = memchr::memmem::find(body, b"\r\n").unwrap_or(body.len());
-    match status_line(body.get(..end)?) {
-        Ok(Start::Response { code, .. }) => Some(code),
-        _ => None,
-    }
-}
-
 fn status_line(line: &[u8]) -> Result<Start<'_>, (Fault, usize)> {
     if line.len() < 7 || !line[..7].eq_ignore_ascii_case(b"SIP/2.0") {
         return Err((Fault::Version, 4));

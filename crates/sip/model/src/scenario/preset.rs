@@ -156,9 +156,4 @@ impl Preset {
             Self::NoAnswer => callee(vec![request("INVITE"), answer(180, false), request("CANCEL")]),
         }
     }
-
-    /// Whether its user agents wait to be called.
-    pub fn waits_for_calls(self) -> bool {
-        matches!(self, Self::Answer | Self::AnswerEarlyMedia | Self::Uas | Self::Busy | Self::NoAnswer)
-    }
 }
