@@ -20,7 +20,7 @@ from netdyno.stats.observation import Value
 from netdyno.system import device, namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import access, owners
-from netdyno.tuning.plan import Change, Plan, Step, plan
+from netdyno.tuning.plan import Change, Plan, Step
 from netdyno.tuning.watchdog import Watchdog
 
 
@@ -96,17 +96,6 @@ def apply(
             notes.became(made)
         undo.pop_all()
     return applied
-
-
-def setting_in_force(
-    setting: Mapping[str, Value],
-    where: str | None = None,
-    *,
-    allow_global: bool = False,
-    watched: bool = False,
-) -> AppliedSetting:
-    """A setting in force for as long as a `with` lasts."""
-    return apply(plan(setting, where, allow_global=allow_global), watched=watched)
 
 
 def _note(step: Step, notes: Journal) -> int:

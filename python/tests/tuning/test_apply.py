@@ -18,7 +18,7 @@ from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import access, owners, persist
 from netdyno.tuning.access import Target
-from netdyno.tuning.apply import apply, setting_in_force
+from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 from netdyno.tuning.trial_setting import applied
 from netdyno.tuning.verbs import restore as tune_restore
@@ -182,8 +182,9 @@ def test_without_watchdog_the_next_start_puts_it_back(space: str, state: Path) -
     before = somaxconn(space)
     script = f"""
 import os, signal
-from netdyno.tuning.apply import setting_in_force
-setting_in_force({{"net.core.somaxconn": 777}}, {space!r})
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+apply(plan({{"net.core.somaxconn": 777}}, {space!r}))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
@@ -227,7 +228,7 @@ def test_nothing_is_changed_that_nobody_would_put_back(
     monkeypatch.setattr(sys, "executable", "/bin/true")
     descriptors = open_files()
     with pytest.raises(Error, match="did not start"):
-        setting_in_force({"net.core.somaxconn": 777}, space, watched=True)
+        apply(plan({"net.core.somaxconn": 777}, space), watched=True)
     assert somaxconn(space) == before
     assert not list((state / "journal").glob("*.jsonl"))
     assert open_files() <= descriptors  # what tests before this one left open may be closed meanwhile
@@ -283,7 +284,7 @@ def test_what_others_ask_for_is_written_first(space: str) -> None:
     assert order(tcp_reordering=400 // 2, tcp_max_reordering=500) == [
         "net.ipv4.tcp_reordering", "net.ipv4.tcp_max_reordering"
     ]  # fmt: skip
-    with setting_in_force({"net.ipv4.tcp_max_reordering": 10}, space):
+    with apply(plan({"net.ipv4.tcp_max_reordering": 10}, space)):
         up = order(tcp_reordering=200, tcp_max_reordering=500)
         assert up == ["net.ipv4.tcp_max_reordering", "net.ipv4.tcp_reordering"]
     # what makes queues anew comes before what is set of queues
@@ -325,9 +326,9 @@ def test_a_queue_discipline_that_somebody_made_is_left_alone(space: str) -> None
     with pytest.raises(Error, match="ND-104-43"):
         plan({"dev.v1.qdisc": "bfifo"}, space)
     subprocess.run(f"tc -n {space} qdisc del dev v1 root".split(), check=True)
-    applied = setting_in_force({"dev.v1.qdisc": "bfifo"}, space)
+    applied = apply(plan({"dev.v1.qdisc": "bfifo"}, space))
     # ours may be changed further, and one that somebody puts in its place stays
-    with setting_in_force({"dev.v1.qdisc": "pfifo"}, space):
+    with apply(plan({"dev.v1.qdisc": "pfifo"}, space)):
         pass
     shown = f"tc -n {space} qdisc show dev v1".split()
     assert "bfifo" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
@@ -344,7 +345,7 @@ def test_another_process_of_ours_is_not_fought(space: str) -> None:
     with pytest.raises(Error, match="ND-92-40") as caught:
         apply(plan({"net.core.somaxconn": 1000}, space))
     assert str(child.pid) in caught.value.what
-    with setting_in_force({"net.ipv4.tcp_fin_timeout": 15}, space):  # what it does not hold is free
+    with apply(plan({"net.ipv4.tcp_fin_timeout": 15}, space)):  # what it does not hold is free
         pass
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=120)

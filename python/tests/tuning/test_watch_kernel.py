@@ -208,8 +208,9 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
 import os, signal
 from netdyno.system.journal import journal
 from netdyno.tuning import access, live_sockets
-from netdyno.tuning.apply import setting_in_force
-setting_in_force({{"net.core.somaxconn": 256}}, {space!r})
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+apply(plan({{"net.core.somaxconn": 256}}, {space!r}))
 (one,) = live_sockets.limiting(live_sockets.sockets("backlog", {space!r}), 128)
 print([one.size, live_sockets.resize(one, 256, journal()) is not None])
 os.kill(os.getpid(), signal.SIGKILL)
