@@ -140,7 +140,7 @@ def main(seconds: float, record: Path, seed: int) -> int:
     return status
 
 
-class Asked(dict[str, float]):
+class NotedRates(dict[str, float]):
     """Rates that note which of them are asked for."""
 
     names: ClassVar[set[str]] = set()
@@ -156,9 +156,9 @@ def reduced(text: str) -> str:
     windows = [json.loads(line) for line in text.splitlines()]
     watcher = Watcher({n: r for n, r in rules().items() if r.tunable in windows[0]["values"]}, {})
     for one in windows:
-        watcher.step(Sample(one["time"], Asked(one["rates"]), one["values"]))
+        watcher.step(Sample(one["time"], NotedRates(one["rates"]), one["values"]))
     table = io.StringIO()
-    rates = sorted(Asked.names & {name for one in windows for name in one["rates"]})
+    rates = sorted(NotedRates.names & {name for one in windows for name in one["rates"]})
     writer = csv.DictWriter(table, ["time", *rates, *windows[0]["values"]], lineterminator="\n")
     writer.writeheader()
     known: dict[str, object] = {}

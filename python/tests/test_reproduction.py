@@ -15,7 +15,7 @@ from netdyno.cli.app import call
 from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.core.wire import Counts, Distribution, Validity
 from netdyno.errors import Error
-from netdyno.reproduction import iot, kept, page, run, words
+from netdyno.reproduction import iot, page, part_result, run, words
 from netdyno.reproduction.part import Part
 from netdyno.reproduction.part import Summary as Found
 from netdyno.reproduction.texts import KOREAN
@@ -171,7 +171,7 @@ def _request(tmp_path: Path, *parts: PlannedPart, **more: Any) -> run.Request:
     return run.Request(parts, tmp_path / "kept", program=(sys.executable, str(program)), **more)
 
 
-def _measure(request: run.Request, notes: list[str]) -> list[kept.KeptPart]:
+def _measure(request: run.Request, notes: list[str]) -> list[part_result.PartResult]:
     return list(run.measure(request, notes.append, Interrupts()))
 
 
@@ -207,7 +207,7 @@ def test_a_part_that_would_end_too_late_is_named_and_left_out(tmp_path: Path) ->
     )
     found = _measure(request, [])
     assert [one.state for one in found] == ["measured", "no time"] and "1 min" in found[1].why
-    assert kept.read(request.folder, "iot", "invalid") is None
+    assert part_result.read(request.folder, "iot", "invalid") is None
 
 
 DRIVER = """
@@ -238,7 +238,9 @@ def test_an_interrupt_ends_the_command_and_keeps_what_is_finished(tmp_path: Path
             if line.strip() == "trial 1 of 2":
                 process.send_signal(signal.SIGINT)
         assert process.wait() == 105
-    assert kept.read(tmp_path / "kept", "iot", "good") and not kept.read(tmp_path / "kept", "iot", "waits")
+    assert part_result.read(tmp_path / "kept", "iot", "good") and not part_result.read(
+        tmp_path / "kept", "iot", "waits"
+    )
     assert (tmp_path / "calls").read_text().split() == ["good", "waits"]
 
 
@@ -247,8 +249,8 @@ def test_a_damaged_file_is_measured_again(tmp_path: Path) -> None:
     request = _request(tmp_path, _part("good", calls))
     _measure(request, [])
     for text in ("{", '{"format": "else"}', "[]"):
-        kept.path(request.folder, "iot", "good").write_text(text)
-        assert kept.read(request.folder, "iot", "good") is None
+        part_result.path(request.folder, "iot", "good").write_text(text)
+        assert part_result.read(request.folder, "iot", "good") is None
     _measure(request, [])
     assert calls.read_text().split() == ["good", "good"]
 

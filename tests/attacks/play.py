@@ -25,7 +25,7 @@ PASSING = 60
 """Seconds that an attack may take on a busy machine."""
 
 
-class Place:
+class Sandbox:
     """Where the attack is played: everything below one folder, which the victim owns."""
 
     def __init__(self, base: Path, case: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def parameters() -> dict[str, str]:
     return found
 
 
-def command(place: Place) -> dict[str, Any]:
+def command(place: Sandbox) -> dict[str, Any]:
     """What a command says, how it ends, and what it took."""
     words = [place.filled(word) for word in place.case["command"]]
     child = subprocess.Popen(
@@ -152,7 +152,7 @@ def command(place: Place) -> dict[str, Any]:
     }
 
 
-def rpc(place: Place) -> dict[str, Any]:
+def rpc(place: Sandbox) -> dict[str, Any]:
     """What a daemon answers to lines, and whether it answers a good one after them."""
     path = place.base / "core.sock"
     daemon = subprocess.Popen(
@@ -202,7 +202,7 @@ def _talk(path: Path, lines: list[str]) -> list[str]:
 
 def main(base: Path, case: dict[str, Any]) -> dict[str, Any]:
     """Play the case."""
-    place = Place(base, case)
+    place = Sandbox(base, case)
     before = place.seen()
     told = rpc(place) if "rpc" in case else command(place)
     time.sleep(0.05)

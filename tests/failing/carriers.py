@@ -259,7 +259,7 @@ class Later:
 LATER = Later()
 
 
-class Place:
+class Sender:
     """Where datagrams come from."""
 
     def __init__(self, server: Udp, address: Any, number: int):
@@ -316,21 +316,21 @@ class Udp(Running):
         return data
 
     def _serve(self) -> None:
-        self.places: dict[Any, Place] = {}
+        self.senders: dict[Any, Sender] = {}
         self.sock.settimeout(0.2)
         with self.sock, self.other:
             while not self._over.is_set():
                 try:
-                    data, sender = self.sock.recvfrom(65536)
+                    data, address = self.sock.recvfrom(65536)
                 except TimeoutError:
                     continue
                 found = self.dialect(self.message(data))
                 if found is None:
                     continue
-                place = self.places.setdefault(sender, Place(self, sender, len(self.places) + 1))
+                sender = self.senders.setdefault(address, Sender(self, address, len(self.senders) + 1))
                 self.messages += 1
-                place.messages += 1
-                self.behaviour.answer(place, found[0])
+                sender.messages += 1
+                self.behaviour.answer(sender, found[0])
 
 
 class Icmp(Udp):

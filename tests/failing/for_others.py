@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from failing.behaviour import Behaviour, Message, Peer
-from failing.carriers import Place
+from failing.carriers import Sender
 from failing.dialects import summed
 
 
@@ -45,7 +45,7 @@ class OtherAddress(Behaviour):
 
     def answer(self, peer: Peer, message: Message) -> None:
         """Through the other socket."""
-        assert isinstance(peer, Place)
+        assert isinstance(peer, Sender)
         peer.send(message.answer, elsewhere=True)
 
 

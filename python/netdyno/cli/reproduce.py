@@ -12,7 +12,7 @@ from netdyno import files, paths
 from netdyno.cli import console, values
 from netdyno.errors import ENVIRONMENT, EXITS, INTERRUPTED, INVALID, PASS, THRESHOLD, Error
 from netdyno.lazy import loaded
-from netdyno.reproduction.kept import KeptPart
+from netdyno.reproduction.part_result import PartResult
 from netdyno.reproduction.words import ALL, REPRODUCTIONS, planned
 from netdyno.system.interrupt import Interrupts
 
@@ -118,7 +118,7 @@ def _measure(
     files.make_folder(folder)
     wait = sum(one.part.seconds for one in request.planned if not one.part.missing)
     console.note(f"{len(request.planned)} parts, about {wait / 60:.0f} min where none is kept; in {folder}")
-    found: list[KeptPart] = []
+    found: list[PartResult] = []
     with Interrupts().installed() as interrupts:
         try:
             for one in run.measure(request, console.note, interrupts):
@@ -143,13 +143,13 @@ def _measure(
     return _code(found)
 
 
-def _said(one: KeptPart) -> str:
+def _said(one: PartResult) -> str:
     if one.state != "measured":
         return f"not measured: {one.why}"
     return one.finding if one.valid else f"{one.finding} (not valid)"
 
 
-def _code(found: list[KeptPart]) -> int:
+def _code(found: list[PartResult]) -> int:
     """The exit code: of the worst part."""
     if failed := [one.exit for one in found if one.state == "failed"]:
         return next((code for code in failed if code in EXITS and code != PASS), ENVIRONMENT)

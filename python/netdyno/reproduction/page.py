@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from netdyno.reproduction.kept import KeptPart
+from netdyno.reproduction.part_result import PartResult
 from netdyno.reproduction.texts import KOREAN
 
 WORDS = {
@@ -23,7 +23,7 @@ WORDS = {
 """States as the page counts them."""
 
 
-def render(parts: Sequence[KeptPart], machine: Mapping[str, Any], quick: bool) -> str:
+def render(parts: Sequence[PartResult], machine: Mapping[str, Any], quick: bool) -> str:
     """The page as HTML; it loads nothing and runs no script."""
     made = Environment(loader=PackageLoader("netdyno.reproduction", "template"), autoescape=True)
     made.filters["base64"] = lambda text: base64.b64encode(text.encode()).decode()
@@ -45,14 +45,14 @@ def translated(text: str) -> Markup:
     )
 
 
-def numbers(parts: Sequence[KeptPart]) -> dict[str, int]:
+def numbers(parts: Sequence[PartResult]) -> dict[str, int]:
     """How many parts are in each state, and how many are not valid."""
     found = Counter(WORDS[one.state] for one in parts)
     found["not valid"] = sum(one.state == "measured" and not one.valid for one in parts)
     return {word: found[word] for word in (*WORDS.values(), "not valid") if found[word]}
 
 
-def counts(parts: Sequence[KeptPart]) -> str:
+def counts(parts: Sequence[PartResult]) -> str:
     """How many parts were measured, in a sentence."""
     found = numbers(parts)
     doubtful = found.pop("not valid", 0)

@@ -17,9 +17,9 @@ from typing import Any
 
 from netdyno import __version__, files, reading
 from netdyno.errors import INTERRUPTED
-from netdyno.reproduction import kept
-from netdyno.reproduction.kept import MEASURED, KeptPart
+from netdyno.reproduction import part_result
 from netdyno.reproduction.part import FOLDER, Part
+from netdyno.reproduction.part_result import MEASURED, PartResult
 from netdyno.reproduction.words import PlannedPart
 from netdyno.system import environment, python
 from netdyno.system.interrupt import Interrupts, interrupted
@@ -55,7 +55,7 @@ class Request:
     clock: Callable[[], float] = time.monotonic
 
 
-def measure(request: Request, note: Note, interrupts: Interrupts) -> Iterator[KeptPart]:
+def measure(request: Request, note: Note, interrupts: Interrupts) -> Iterator[PartResult]:
     """Measure what is not kept yet, and yield each part. An interrupt raises; what is kept stays."""
     begun = request.clock()
     commit = _commit()
@@ -66,7 +66,7 @@ def measure(request: Request, note: Note, interrupts: Interrupts) -> Iterator[Ke
             note(f"{place}: not measured: {part.missing}")
             yield _left_out(request, one, "missing", part.missing)
             continue
-        there = kept.read(request.folder, one.word, part.name)
+        there = part_result.read(request.folder, one.word, part.name)
         if there and not request.fresh and there.same(part.command, __version__, commit):
             note(f"{place}: kept from {there.started}")
             yield there
@@ -79,7 +79,7 @@ def measure(request: Request, note: Note, interrupts: Interrupts) -> Iterator[Ke
             continue
         note(f"{place}: {part.title}; netdyno {' '.join(part.command)}")
         found = _measured(request, one, commit, note, interrupts)
-        kept.write(request.folder, found)
+        part_result.write(request.folder, found)
         yield found
 
 
@@ -98,13 +98,13 @@ def _base(request: Request, one: PlannedPart, state: Any, why: str = "") -> dict
     }  # fmt: skip
 
 
-def _left_out(request: Request, one: PlannedPart, state: str, why: str) -> KeptPart:
-    return KeptPart.model_validate(_base(request, one, state, why))
+def _left_out(request: Request, one: PlannedPart, state: str, why: str) -> PartResult:
+    return PartResult.model_validate(_base(request, one, state, why))
 
 
 def _measured(
     request: Request, one: PlannedPart, commit: str, note: Note, interrupts: Interrupts
-) -> KeptPart:
+) -> PartResult:
     started, begun = datetime.now().astimezone().isoformat(timespec="seconds"), time.monotonic()
     folder = files.make_folder(request.folder / one.word)
     with tempfile.TemporaryDirectory(prefix="netdyno-reproduce-") as own:
@@ -124,18 +124,18 @@ def _measured(
     if code not in MEASURED:
         why = "; ".join(said[-3:]) or f"its exit code is {code}"
         note(f"{one.id} failed: {why}")
-        return KeptPart.model_validate(_base(request, one, "failed", why) | times)
+        return PartResult.model_validate(_base(request, one, "failed", why) | times)
     try:
         document = reading.parsed(output, "the command's output")
         found = _summary(one.part, document, folder / one.part.name)
     except (KeyError, ValueError, TypeError, IndexError, StopIteration) as e:
         why = f"its output is not as expected: {type(e).__name__} {e}"
-        return KeptPart.model_validate(_base(request, one, "failed", why) | times)
+        return PartResult.model_validate(_base(request, one, "failed", why) | times)
     about = {
         "finding": found.finding, "heads": [*found.heads], "rows": [[*row] for row in found.rows],
         "plots": [*found.plots], "notes": [*found.notes], "run": found.run, "trusted": found.valid,
     }  # fmt: skip
-    return KeptPart.model_validate(_base(request, one, "measured") | times | about)
+    return PartResult.model_validate(_base(request, one, "measured") | times | about)
 
 
 def _summary(part: Part, document: Any, folder: Path) -> Any:
@@ -182,7 +182,7 @@ def _pass_on(log: Path, told: int, note: Note) -> int:
     return told
 
 
-def document(request: Request, found: Sequence[KeptPart]) -> dict[str, Any]:
+def document(request: Request, found: Sequence[PartResult]) -> dict[str, Any]:
     """The whole reproduction as one document."""
     return {
         "format": "netdyno-reproduction/1",

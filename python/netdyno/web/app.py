@@ -29,7 +29,7 @@ from netdyno.report import runs as comparison
 from netdyno.stats import runs as differences
 from netdyno.store import Store, trusted
 from netdyno.systems import SYSTEMS
-from netdyno.web import assets, experiments, profiles, shown, start
+from netdyno.web import assets, experiments, profiles, run_views, start
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.guard import Guard, address, failure
 from netdyno.web.hub import Hub, Stream
@@ -109,7 +109,7 @@ class Dashboard:
             text = await asyncio.to_thread(_document, run)
             return Response(text, media_type="application/json", headers=_attached(f"{run}.json"))
         folder = await asyncio.to_thread(_folder, run)
-        if name not in {one["name"] for one in shown.files(folder, operator)}:
+        if name not in {one["name"] for one in run_views.files(folder, operator)}:
             raise Error("ND-104-25", "the run has no such file", at=name[:200])
         kind = {"csv": "text/csv", "json": "application/json"}.get(name.rpartition(".")[2])
         return FileResponse(
@@ -211,10 +211,10 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
         row = next((one for one in store.rows() if one.id == run), None)
     if row is None:
         raise Error("ND-104-25", f"there is no run {run!r}", fix="It may have been removed")
-    found = {"row": shown.row(row), "files": shown.files(Path(row.folder), operator), "run": None}
+    found = {"row": run_views.row(row), "files": run_views.files(Path(row.folder), operator), "run": None}
     if row.state != "running":
         with trusted(run):
-            found["run"] = shown.run(_result(run), leg, trial)
+            found["run"] = run_views.run(_result(run), leg, trial)
     elif row.trials:
         with trusted(run):
             found["legs"] = experiments.so_far(_result(run))

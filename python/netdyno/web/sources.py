@@ -8,7 +8,7 @@ from typing import Any
 
 from netdyno.store import Store
 from netdyno.system import proc
-from netdyno.web import shown
+from netdyno.web import run_views
 from netdyno.web.follow import Follower
 
 MOST = 500
@@ -37,7 +37,7 @@ class RunList:
 
     def _read(self) -> list[dict[str, Any]]:
         with Store() as store:
-            return [shown.row(one) for one in store.rows(MOST)]
+            return [run_views.row(one) for one in store.rows(MOST)]
 
 
 class RunSource:

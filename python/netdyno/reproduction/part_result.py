@@ -17,7 +17,7 @@ MEASURED = (PASS, INVALID, THRESHOLD)
 """Exit codes of commands that have figures; others are tried again."""
 
 
-class KeptPart(Model):
+class PartResult(Model):
     """A part that was measured, or why it was not."""
 
     format: Literal["netdyno-reproduction-part/1"] = "netdyno-reproduction-part/1"
@@ -83,7 +83,7 @@ def path(folder: Path, system: str, name: str) -> Path:
     return folder / system / f"{name}.json"
 
 
-def write(folder: Path, part: KeptPart) -> None:
+def write(folder: Path, part: PartResult) -> None:
     """Keep a part. Raises Error."""
     to = path(folder, part.system, part.name)
     files.make_folder(to.parent)
@@ -92,12 +92,12 @@ def write(folder: Path, part: KeptPart) -> None:
     )
 
 
-def read(folder: Path, system: str, name: str) -> KeptPart | None:
+def read(folder: Path, system: str, name: str) -> PartResult | None:
     """The kept part; None where there is none, or none of this format."""
     file = path(folder, system, name)
     if not file.is_file():
         return None
     try:
-        return KeptPart.model_validate(reading.record(file))
+        return PartResult.model_validate(reading.record(file))
     except (Error, ValueError):
         return None
