@@ -2,7 +2,7 @@
 
 use crate::queue_pairs::QueuePairs;
 use dpdk::{Device, Offloads, PortInfo, TxWork};
-use packet::frame::{Carried, Left, Segmentation};
+use packet::frame::{Carried, ChecksumOffload, Segmentation};
 use profile::{Offload, Port, Role};
 use run::SetupError;
 use std::collections::BTreeMap;
@@ -73,11 +73,11 @@ pub fn segments_in_port(
 }
 
 /// Which checksums of frames are left to the port; `segmented`: which it may segment.
-pub fn left(does: Offloads, segmented: bool) -> Left {
+pub fn left(does: Offloads, segmented: bool) -> ChecksumOffload {
     match (does.tx_checksum || segmented && does.tso, does.tx_ipv4_checksum) {
-        (true, true) => Left::All,
-        (true, false) => Left::Transport,
-        (false, _) => Left::Nothing,
+        (true, true) => ChecksumOffload::All,
+        (true, false) => ChecksumOffload::Transport,
+        (false, _) => ChecksumOffload::None,
     }
 }
 
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), true), with);
         assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), false), not);
         let does = Offloads { tso: true, tx_ipv4_checksum: true, ..Offloads::default() };
-        assert_eq!((left(does, true), left(does, false)), (Left::All, Left::Nothing));
-        assert_eq!(left(Offloads { tx_ipv4_checksum: false, ..does }, true), Left::Transport);
+        assert_eq!((left(does, true), left(does, false)), (ChecksumOffload::All, ChecksumOffload::None));
+        assert_eq!(left(Offloads { tx_ipv4_checksum: false, ..does }, true), ChecksumOffload::Transport);
     }
 
     #[test]

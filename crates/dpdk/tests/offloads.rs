@@ -4,7 +4,8 @@
 use crate::common::{alone, eal, ip, write_pcap};
 use dpdk::{Batch, Checked, Headers, Mempool, Offloads, Port, PortConfig, RxQueue, TxQueue, TxWork};
 use packet::frame::{
-    Devices, Fill, Layer, Left, PayloadLayer, Recipe, Segmentation, Sizes, TcpLayer, compose, compose_for,
+    ChecksumOffload, Devices, Fill, Layer, PayloadLayer, Recipe, Segmentation, Sizes, TcpLayer, compose,
+    compose_for,
 };
 use packet::signature::Signature;
 use packet::udp::Datagram;
@@ -161,7 +162,7 @@ fn tags(ours: &mut Open, peer: &mut Open, pool: &Mempool, all: &[&[u8]]) {
 }
 
 /// A frame of TCP with `payload` bytes, to be segmented into packets of `segment`, whose checksums are left; and how.
-fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Segmentation) {
+fn large(v6: bool, payload: usize, segment: u16, left: ChecksumOffload) -> (Vec<u8>, Segmentation) {
     let address =
         |last: u8| if v6 { format!("[fd00::{last}]:{last}") } else { format!("10.0.0.{last}:{last}") };
     let flow = Flow {
@@ -189,8 +190,12 @@ fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Segmen
 fn segments(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(usize, u16)]) {
     let ipv4 = ours.does.tx_ipv4_checksum && !v6;
     for (payload, segment) in sizes {
-        let (frame, segmentation) =
-            large(v6, *payload, *segment, if ipv4 { Left::All } else { Left::Transport });
+        let (frame, segmentation) = large(
+            v6,
+            *payload,
+            *segment,
+            if ipv4 { ChecksumOffload::All } else { ChecksumOffload::Transport },
+        );
         let headers = Headers { l2: 14, l3: if v6 { 40 } else { 20 }, l4: 20, v6, tcp: true };
         let mut mbuf = pool.packet(&frame).unwrap();
         mbuf.request_tx_offload(&TxWork::segments(&headers, ipv4, *segment));
@@ -303,7 +308,7 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
     up(&vhost, &virtio);
     assert!(virtio.does.tso, "{:?}", virtio.does);
     for v6 in [false, true] {
-        let (mut frame, segmentation) = large(v6, 60_000, 1460, Left::Transport);
+        let (mut frame, segmentation) = large(v6, 60_000, 1460, ChecksumOffload::Transport);
         let (l3, l4) = (if v6 { 40 } else { 20 }, 20);
         let mut mbuf = pool.packet(&frame).unwrap();
         mbuf.request_tx_offload(&TxWork::segments(&Headers { l2: 14, l3, l4, v6, tcp: true }, false, 1460));

@@ -143,9 +143,9 @@ impl Client {
     }
 }
 
-/// What a server is asked for.
+/// A request of the client.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Request {
     /// To be the other end of an interface; it must be the right one.
     Interface(Init),
     /// To map a region, then to acknowledge.
@@ -193,9 +193,9 @@ impl Server {
     }
 
     /// What a message that so many files came with asks for; an error is the reason to give with DISCONNECT.
-    pub(crate) fn receive(&mut self, message: Message, files: usize) -> Result<Asked, &'static str> {
+    pub(crate) fn receive(&mut self, message: Message, files: usize) -> Result<Request, &'static str> {
         match message {
-            Message::Disconnect { reason, .. } => Ok(Asked::Ended(reason)),
+            Message::Disconnect { reason, .. } => Ok(Request::Ended(reason)),
             _ if self.up => Err(OUT_OF_TURN),
             Message::Init(init) if !self.begun => {
                 if init.version != VERSION {
@@ -205,7 +205,7 @@ impl Server {
                     return Err("unsupported mode");
                 }
                 self.begun = true;
-                Ok(Asked::Interface(init))
+                Ok(Request::Interface(init))
             }
             _ if !self.begun => Err(OUT_OF_TURN),
             Message::AddRegion { index, size } => {
@@ -219,7 +219,7 @@ impl Server {
                     return Err("too many regions");
                 }
                 self.regions += 1;
-                Ok(Asked::Region(size))
+                Ok(Request::Region(size))
             }
             Message::AddRing(ring) => {
                 if files != 1 {
@@ -239,11 +239,11 @@ impl Server {
                     return Err("too many rings");
                 }
                 *rings += 1;
-                Ok(Asked::Ring(ring))
+                Ok(Request::Ring(ring))
             }
             Message::Connect { .. } => {
                 self.up = true;
-                Ok(Asked::Connect)
+                Ok(Request::Connect)
             }
             _ => Err(OUT_OF_TURN),
         }
@@ -294,7 +294,7 @@ mod tests {
                     let files = usize::from(attach != Attach::Nothing);
                     asked.push(server.receive(said, files).unwrap());
                     message = match asked.last() {
-                        Some(Asked::Connect) => Server::connected(7),
+                        Some(Request::Connect) => Server::connected(7),
                         _ => Message::Ack,
                     };
                 }
@@ -307,21 +307,21 @@ mod tests {
         let layout = client.layout().unwrap();
         assert_eq!((layout.to_server, layout.to_client, layout.ring_size_log2), (2, 2, 10));
         let ring = |to_server, index| {
-            Asked::Ring(AddRing { offset: layout.ring(to_server, index) as u32, ..ring(to_server, index) })
+            Request::Ring(AddRing { offset: layout.ring(to_server, index) as u32, ..ring(to_server, index) })
         };
         let expected = [
-            Asked::Interface(init()),
-            Asked::Region(layout.size()),
+            Request::Interface(init()),
+            Request::Region(layout.size()),
             ring(true, 0),
             ring(true, 1),
             ring(false, 0),
             ring(false, 1),
-            Asked::Connect,
+            Request::Connect,
         ];
         assert_eq!(asked, expected);
         let end = || Message::Disconnect { code: 0, reason: "bye".into() };
         assert_eq!(client.receive(end()), Ok(Next::Ended("bye".into())));
-        assert_eq!(server.receive(end(), 0), Ok(Asked::Ended("bye".into())));
+        assert_eq!(server.receive(end(), 0), Ok(Request::Ended("bye".into())));
         assert_eq!(client.receive(Message::Ack), Err(OUT_OF_TURN));
         assert_eq!(server.receive(Message::AddRegion { index: 1, size: 4096 }, 1), Err(OUT_OF_TURN));
     }

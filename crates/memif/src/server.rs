@@ -3,7 +3,7 @@
 use crate::control::{self, PATIENCE, PAUSE};
 use crate::error::Error;
 use crate::link::{Link, Shared};
-use crate::negotiation::{self, Asked, admits};
+use crate::negotiation::{self, Request, admits};
 use crate::protocol::{Init, Message};
 use crate::region::Region;
 use crate::socket::{Address, Channel, Listening, Received, check_interrupt};
@@ -232,28 +232,28 @@ impl Connection {
             Received::Unfit(why) => return Err(End::Here(why)),
             Received::Ended => return Err(End::There("client closed the connection".into())),
         };
-        let asked = self.negotiation.receive(message, files.len()).map_err(End::Here)?;
-        let answer = self.answer(common, asked, files)?;
+        let request = self.negotiation.receive(message, files.len()).map_err(End::Here)?;
+        let answer = self.answer(common, request, files)?;
         let sent = self.channel.send(&answer, None);
         sent.map_err(|cause| End::There(format!("cannot answer the client: {}", cause.desc())))
     }
 
-    fn answer(&mut self, common: &Common, asked: Asked, files: Vec<OwnedFd>) -> Result<Message, End> {
+    fn answer(&mut self, common: &Common, request: Request, files: Vec<OwnedFd>) -> Result<Message, End> {
         let file = files.into_iter().next();
-        match asked {
-            Asked::Ended(why) => return Err(End::There(format!("client ended the connection: {why}"))),
-            Asked::Interface(init) => self.port = Some(find(common, &init).map_err(End::Here)?),
-            Asked::Region(size) => {
+        match request {
+            Request::Ended(why) => return Err(End::There(format!("client ended the connection: {why}"))),
+            Request::Interface(init) => self.port = Some(find(common, &init).map_err(End::Here)?),
+            Request::Region(size) => {
                 let file = file.ok_or(End::Here("region without its file"))?;
                 let region = Region::map(file.as_fd(), size).map_err(End::Here)?;
                 self.link()?.regions.push(region);
             }
-            Asked::Ring(ring) => {
+            Request::Ring(ring) => {
                 let interrupt = file.ok_or(End::Here("ring without its interrupt"))?;
                 check_interrupt(&interrupt).map_err(End::Here)?;
                 self.link()?.add(ring, interrupt).map_err(End::Here)?;
             }
-            Asked::Connect => {
+            Request::Connect => {
                 let State::Negotiating(link, _) = std::mem::replace(&mut self.state, State::Over) else {
                     return Err(End::Here("unexpected message"));
                 };

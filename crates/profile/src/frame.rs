@@ -5,7 +5,7 @@ use crate::ceiling::{LAYERS, VARIED};
 use crate::error::{BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::text::capital;
 use crate::{Error, Group, Profile, Role, Transport};
-use packet::frame::{Devices, FrameError, Layer, Left, Program, Recipe, Sizes, Vary, compose_for};
+use packet::frame::{ChecksumOffload, Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose_for};
 use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
 use protocol::unit::{BitRate, Interval, Rate, Share, Size};
 use schemars::JsonSchema;
@@ -243,14 +243,14 @@ pub fn sizes(group: &Group, ipv6: bool) -> Result<Sizes, String> {
     Ok(Sizes::Cycle(vec![size.saturating_add(plain_headers(ipv6))]))
 }
 
-/// What writes a group's frames, for a port that makes the checksums `left` to it; where it cannot be made, the fault's place below the group is named.
+/// What writes a group's frames, for a port that makes the checksums of `offload`; where it cannot be made, the fault's place below the group is named.
 pub fn program(
     group: &Group,
     sizes: &Sizes,
     flow: &Flow,
     devices: Devices<'_>,
     seed: u64,
-    left: Left,
+    offload: ChecksumOffload,
 ) -> Result<Program, FrameError> {
     let frame = group.frame.as_ref();
     let plain = Layer::udp(flow.destination.is_ipv6());
@@ -264,7 +264,7 @@ pub fn program(
         devices,
         seed,
     };
-    compose_for(&recipe, left).map_err(|why| {
+    compose_for(&recipe, offload).map_err(|why| {
         let at = match (frame.map(|frame| &frame.size), why.at.as_str()) {
             (None | Some(None), "size") => "model.stream.size".to_owned(),
             (_, at) => format!("frame.{at}"),
@@ -302,7 +302,7 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
             }
         };
         let devices = Devices { count: group.devices.min(2), ports: 2, sources: &sources };
-        program(group, &sizes, &flow, devices, 0, Left::Nothing).map_err(|why| (CONFLICT, why))
+        program(group, &sizes, &flow, devices, 0, ChecksumOffload::None).map_err(|why| (CONFLICT, why))
     };
     let composed = match target.host.parse() {
         Ok(address) => composed(address),

@@ -5,9 +5,9 @@
 //! dropped. Without a delay a response is in the acknowledgement; with one it is a message of its own (section 5.2.2).
 
 mod observers;
+mod recent_requests;
 mod reply;
 mod request;
-mod seen;
 #[cfg(test)]
 mod tests;
 mod transmission;
@@ -16,9 +16,9 @@ use crate::share::Share;
 use crate::{Counters, DatagramService, Datagrams, Settings};
 use observers::Observers;
 use protocol::coap::wire::{Block, Code, Header, MessageType, Writer};
+use recent_requests::{Outcome, RecentRequests};
 use reply::{Reply, Token};
 use request::Request;
-use seen::{Outcome, Seen};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use transmission::{Due, Transmissions};
@@ -44,7 +44,7 @@ pub struct Coap {
     delay: u64,
     errors: Share,
     drops: Share,
-    seen: Seen,
+    recent: RecentRequests,
     /// Where the next block of a body begins, by who sends it and to which resource.
     uploads: HashMap<(SocketAddr, u64), u32>,
     /// In the order of their times, since the delay is the same for all.
@@ -87,7 +87,7 @@ impl Coap {
             delay: settings.delay_ns,
             errors: Share::new(settings.error_share, settings.seed),
             drops: Share::new(settings.drop_share, settings.seed.wrapping_add(1)),
-            seen: Seen::default(),
+            recent: RecentRequests::default(),
             uploads: HashMap::new(),
             delayed: VecDeque::new(),
             transmissions: Transmissions::new(settings.seed),
@@ -209,7 +209,7 @@ impl Coap {
     fn answer(&mut self, from: SocketAddr, request: &Request<'_>, out: &mut Datagrams) {
         let Header { kind, id, .. } = request.header;
         let (token, is_confirmable) = (Token::new(request.token), kind == MessageType::Con);
-        if let Some(outcome) = self.seen.find(from, id, token, out.now) {
+        if let Some(outcome) = self.recent.find(from, id, token, out.now) {
             self.counts.duplicates += 1;
             match outcome {
                 Outcome::Answered(code) if is_confirmable => {
@@ -224,13 +224,13 @@ impl Coap {
             return;
         }
         let Some(code) = self.take(from, request, out.now) else {
-            return self.seen.add(from, id, token, Outcome::Dropped, out.now);
+            return self.recent.add(from, id, token, Outcome::Dropped, out.now);
         };
         let reply = self.reply(from, request, code);
         self.counts.responses += u64::from(request.is_whole());
         let outcome =
             if self.delay == 0 && is_confirmable { Outcome::Answered(code) } else { Outcome::Separate };
-        self.seen.add(from, id, token, outcome, out.now);
+        self.recent.add(from, id, token, outcome, out.now);
         match (is_confirmable, self.delay) {
             (true, 0) => self.send(&reply, MessageType::Ack, id, false, out),
             (false, 0) => {

@@ -2,7 +2,7 @@
 
 use crate::expected::{PlainUdp, SOURCE_PORTS};
 use crate::schedule::Timing;
-use packet::frame::{Devices, Layer, Left, Program, Sizes};
+use packet::frame::{ChecksumOffload, Devices, Layer, Program, Sizes};
 use packet::{FCS, Flow};
 use profile::ceiling::RATE;
 use profile::frame::Replay;
@@ -119,7 +119,7 @@ pub fn program(
     group: &GroupPlan,
     plan: &Plan,
     flow: &Flow,
-    left: Left,
+    left: ChecksumOffload,
 ) -> Result<(Program, usize), SetupError> {
     let frame = frame(plan, index);
     if let Some(replay) = frame.and_then(|frame| frame.replay.as_ref()) {

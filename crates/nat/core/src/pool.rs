@@ -1,7 +1,7 @@
 //! Outside addresses, their port blocks, and the ports in them.
 
 mod change;
-mod kept;
+mod restore;
 mod ports;
 mod usage;
 

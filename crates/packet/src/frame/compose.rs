@@ -19,10 +19,10 @@ const LONGEST: usize = 16_380;
 
 /// Which checksums the port makes that sends the frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Left {
+pub enum ChecksumOffload {
     /// None.
     #[default]
-    Nothing,
+    None,
     /// Those of UDP and TCP in the outermost IP.
     Transport,
     /// And that of this IP's header.
@@ -31,7 +31,7 @@ pub enum Left {
 
 /// Make the program.
 pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
-    compose_for(recipe, Left::Nothing)
+    compose_for(recipe, ChecksumOffload::None)
 }
 
 impl Program {
@@ -45,18 +45,22 @@ impl Program {
 }
 
 /// Make the program for a port that makes checksums. Of frames that it does not support, none is left to it:
-/// [`Program::left`] says so.
-pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameError> {
+/// [`Program::offloaded`] says so.
+pub fn compose_for(recipe: &Recipe<'_>, offload: ChecksumOffload) -> Result<Program, FrameError> {
     let placed = headers::place(recipe.layers)?;
     let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
     let steady = !selected.iter().any(|one| one.field.name == "protocol");
     let carried = headers::carried(&placed).filter(|_| steady);
     let segmentation = Segmentation::of(recipe, &placed, &selected, carried.filter(|carried| carried.tcp))?;
     // What is segmented gets its checksums then.
-    let left = if segmentation.is_some() && left == Left::Nothing { Left::Transport } else { left };
-    let carried = carried.filter(|_| left != Left::Nothing);
+    let offload = if segmentation.is_some() && offload == ChecksumOffload::None {
+        ChecksumOffload::Transport
+    } else {
+        offload
+    };
+    let carried = carried.filter(|_| offload != ChecksumOffload::None);
     let makes = carried.map_or([None; 2], |carried| {
-        let ip = (left == Left::All && !carried.v6).then_some(carried.ip + 10);
+        let ip = (offload == ChecksumOffload::All && !carried.v6).then_some(carried.ip + 10);
         [Some(carried.l4 + if carried.tcp { 16 } else { 6 }), ip]
     });
     select::devices(&mut selected, &placed, recipe.flow, &recipe.devices);
@@ -98,7 +102,7 @@ pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameErro
     let targets = targets.into_iter().map(|(target, _)| target).collect();
     let program = Program::new(variants.into(), order, steps.into(), targets);
     Ok(match carried {
-        Some(carried) => program.leaving(carried, segmentation),
+        Some(carried) => program.offloading(carried, segmentation),
         None => program,
     })
 }

@@ -23,7 +23,7 @@ mod vary;
 
 pub use address::MacAddress;
 pub use carried::Carried;
-pub use compose::{Left, compose, compose_for};
+pub use compose::{ChecksumOffload, compose, compose_for};
 pub use error::FrameError;
 pub use flow::Flow;
 pub use headers::tags;

@@ -167,7 +167,7 @@ pub struct Program {
     /// The same for what is put into a window, and for the values of one field.
     scratch: Box<[[u64; ROWS]; 2]>,
     /// Where the checksums are that the port or the segmenter fills in.
-    left: Option<Carried>,
+    offloaded: Option<Carried>,
     /// How frames are segmented.
     segmentation: Option<Segmentation>,
 }
@@ -204,14 +204,14 @@ impl Program {
             targets,
             sums,
             scratch,
-            left: None,
+            offloaded: None,
             segmentation: None,
         }
     }
 
-    /// The same, whose checksums there are left to the port, and which are segmented so.
-    pub(super) fn leaving(self, left: Carried, segmentation: Option<Segmentation>) -> Self {
-        Self { left: Some(left), segmentation, ..self }
+    /// The same, whose checksums there the port makes, and which are segmented so.
+    pub(super) fn offloading(self, offloaded: Carried, segmentation: Option<Segmentation>) -> Self {
+        Self { offloaded: Some(offloaded), segmentation, ..self }
     }
 
     /// How frames are to be segmented, by the port or by the generator.
@@ -220,8 +220,8 @@ impl Program {
     }
 
     /// The headers whose checksums are left to the port that sends the frames.
-    pub fn left(&self) -> Option<Carried> {
-        self.left
+    pub fn offloaded(&self) -> Option<Carried> {
+        self.offloaded
     }
 
     /// Frames as they are, one after the other and again, such as those of a recording; at most 65,536.
@@ -250,7 +250,7 @@ impl Program {
             step.rest = step.rest.filter(|_| step.at > AT || step.at + usize::from(step.width) <= AT);
         }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
-        self.left = self.left.map(|left| Carried { ip: moved(left.ip), l4: moved(left.l4), ..left });
+        self.offloaded = self.offloaded.map(|at| Carried { ip: moved(at.ip), l4: moved(at.l4), ..at });
         self.segmentation = self.segmentation.map(|segmentation| segmentation.moved(more.len()));
         self
     }

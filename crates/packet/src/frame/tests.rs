@@ -418,15 +418,15 @@ proptest! {
         let (flow, sizes) = (flow(), Sizes::Random(size, size + 3));
         let recipe = Recipe { layers: &layers, vary: &vary, sizes: &sizes, measured: true, flow: &flow, devices: Devices::default(), seed: seed.into() };
         let mut program = compose(&recipe).expect("a program");
-        let mut leaving = compose_for(&recipe, Left::All).expect("a program");
+        let mut leaving = compose_for(&recipe, ChecksumOffload::All).expect("a program");
         for _ in 0..20 {
             let frame = next(&mut program);
             judge(&frame);
             // What is left to the port is all that is missing.
             let mut unfinished = next(&mut leaving);
             let found = Layers::find(&frame).expect("whole");
-            prop_assert_eq!(leaving.left().is_some(), matches!(found.protocol, 6 | 17));
-            if let Some(left) = leaving.left() {
+            prop_assert_eq!(leaving.offloaded().is_some(), matches!(found.protocol, 6 | 17));
+            if let Some(left) = leaving.offloaded() {
                 prop_assert_eq!((left.ip, left.l4, left.v6, left.tcp), (found.ip, found.l4, found.is_v6(), found.protocol == 6));
                 let transport = left.l4 + if left.tcp { 16 } else { 6 };
                 for at in [Some(transport), (!left.v6).then_some(left.ip + 10)].into_iter().flatten() {
@@ -499,14 +499,14 @@ fn only_what_a_port_knows_how_to_make_is_left_to_it() {
             devices,
             seed: 1,
         };
-        assert_eq!(compose(&recipe).expect("a program").left(), None);
-        let program = compose_for(&recipe, Left::Transport).expect("a program");
-        let tagged = program.clone().tagged(&Tags::vlans(&[5]).expect("one")).left();
+        assert_eq!(compose(&recipe).expect("a program").offloaded(), None);
+        let program = compose_for(&recipe, ChecksumOffload::Transport).expect("a program");
+        let tagged = program.clone().tagged(&Tags::vlans(&[5]).expect("one")).offloaded();
         assert_eq!(
-            program.left().map(|left| (left.ip + 4, left.l4 + 4)),
+            program.offloaded().map(|left| (left.ip + 4, left.l4 + 4)),
             tagged.map(|left| (left.ip, left.l4))
         );
-        program.left().map(|left| (left.ip, left.l4))
+        program.offloaded().map(|left| (left.ip, left.l4))
     };
     assert_eq!(left(v4_udp(), json!([])), Some((14, 34)));
     let tagged = json!([{"ethernet": {}}, {"vlan": {"id": 3}}, {"ipv6": {"source": "::1", "destination": "::2"}}, {"tcp": {}}]);

@@ -5,7 +5,7 @@ use crate::config::{Config, Resource};
 use crate::description::{DESCRIPTION, is_websocket};
 use crate::media::Media;
 use crate::method::Method;
-use crate::scenario::{self, Compiled, Op, Scenario, Step, Wanted, headers_of, line};
+use crate::scenario::{self, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity, ModelParams};
 use protocol::problem::Problem;
@@ -122,9 +122,9 @@ fn registers_first(ops: &[Op]) -> bool {
     let registers =
         |op: &Op| matches!(op, Op::Send(one) if one.method == Method::Register && one.expires != Some(0));
     let calls = |op: &Op| match op {
-        Op::Expect(all) => all.iter().any(|one| match &one.wanted {
-            Wanted::Request(method) => *method == Method::Invite,
-            Wanted::AnyRequest | Wanted::Response { .. } => false,
+        Op::Expect(all) => all.iter().any(|one| match &one.message {
+            ExpectedMessage::Request(method) => *method == Method::Invite,
+            ExpectedMessage::AnyRequest | ExpectedMessage::Response { .. } => false,
         }),
         _ => false,
     };

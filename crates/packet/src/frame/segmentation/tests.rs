@@ -1,5 +1,5 @@
 use super::super::tests::{flow, judge};
-use super::super::{Devices, Left, Program, Sizes, Vary, compose, compose_for};
+use super::super::{ChecksumOffload, Devices, Program, Sizes, Vary, compose, compose_for};
 use super::*;
 use crate::Layers;
 use crate::ethernet::Tags;
@@ -145,10 +145,12 @@ fn a_port_that_segments_gets_the_frame_whole() {
     let (flow, sizes, devices) = (flow(), Sizes::Cycle(vec![304]), Devices::default());
     let recipe =
         Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: false, flow: &flow, devices, seed: 1 };
-    for (left, ip_checksum) in [(Left::Nothing, true), (Left::Transport, true), (Left::All, false)] {
+    for (left, ip_checksum) in
+        [(ChecksumOffload::None, true), (ChecksumOffload::Transport, true), (ChecksumOffload::All, false)]
+    {
         let mut program = compose_for(&recipe, left).expect("a program");
         let segmentation = program.segmentation().expect("it is segmented");
-        assert_eq!(program.left(), Some(segmentation.carried));
+        assert_eq!(program.offloaded(), Some(segmentation.carried));
         assert_eq!((segmentation.whole(), segmentation.packets(), segmentation.headers()), (304, 3, 54));
         let mut frame = vec![0; program.next_len()];
         program.write(&mut frame, 0, &Signature { stream: 0, sequence: 0, sent_ns: 0 });

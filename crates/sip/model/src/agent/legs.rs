@@ -145,6 +145,6 @@ impl UserAgent {
                 _ => None,
             })
             .flatten();
-        alternatives.find(|one| one.wanted.is_request(method)).map(|one| one.leg)
+        alternatives.find(|one| one.message.is_request(method)).map(|one| one.leg)
     }
 }

@@ -5,6 +5,7 @@
 //! came again, and those answered that no step waits for.
 
 mod called;
+mod expected;
 mod fork;
 mod legs;
 mod media;
@@ -15,7 +16,6 @@ mod send;
 mod tests;
 mod timers;
 mod unacknowledged;
-mod wanted;
 mod websocket;
 
 use crate::auth::Auth;
@@ -24,8 +24,9 @@ use crate::config::Config;
 use crate::dialog::Dialog;
 use crate::measure;
 use crate::method::Method;
-use crate::scenario::{Alternative, DEPTH_MAX, Op, Wanted, When, rejected};
+use crate::scenario::{Alternative, DEPTH_MAX, ExpectedMessage, Op, When, rejected};
 use crate::transaction::{Client, Server};
+use expected::{is_other_response, matches};
 use fork::Fork;
 use legs::Leg;
 use media::CallMedia;
@@ -42,7 +43,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use unacknowledged::PendingAck;
-use wanted::{is_told_to, is_wanted};
 
 /// Messages that wait for the step that expects them, at most.
 const INBOX_MAX: usize = 16;
@@ -295,7 +295,8 @@ impl UserAgent {
 
     /// A user agent that waits to be called and is in no call has nothing to finish.
     fn is_waiting_for_calls(&self, alternatives: &[Alternative]) -> bool {
-        let requests = alternatives.iter().all(|one| !matches!(one.wanted, Wanted::Response { .. }));
+        let requests =
+            alternatives.iter().all(|one| !matches!(one.message, ExpectedMessage::Response { .. }));
         let in_call =
             self.in_any_session() || self.invited.as_ref().is_some_and(|invited| invited.status < 200);
         requests && !in_call
@@ -340,7 +341,7 @@ impl UserAgent {
     fn expect(&mut self, cx: &mut Cx<'_>, alternatives: &[Alternative]) -> bool {
         let found = self.inbox.iter().enumerate().find_map(|(place, (leg, event))| {
             let last = self.last_of(*leg);
-            let one = alternatives.iter().find(|one| is_wanted(one, *leg, event, last))?;
+            let one = alternatives.iter().find(|one| matches(one, *leg, event, last))?;
             Some((place, *leg, *event, one.then))
         });
         if let Some((place, leg, event, then)) = found {
@@ -358,7 +359,8 @@ impl UserAgent {
             }
             return true;
         }
-        let told = |(leg, event): &(u8, Event)| is_told_to(alternatives, *leg, event, self.last_of(*leg));
+        let told =
+            |(leg, event): &(u8, Event)| is_other_response(alternatives, *leg, event, self.last_of(*leg));
         let Some((leg, event)) = self.inbox.iter().copied().find(told) else { return false };
         if alternatives.iter().all(|one| one.optional) {
             self.at += 1;
@@ -581,12 +583,12 @@ impl UserAgent {
     /// Whether it waits for a call and is in none.
     pub(crate) fn is_free(&self) -> bool {
         let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
-        let calls = |one: &Alternative| match &one.wanted {
-            Wanted::Request(method) => {
+        let calls = |one: &Alternative| match &one.message {
+            ExpectedMessage::Request(method) => {
                 !matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack)
             }
-            Wanted::AnyRequest => true,
-            Wanted::Response { .. } => false,
+            ExpectedMessage::AnyRequest => true,
+            ExpectedMessage::Response { .. } => false,
         };
         self.stage == Stage::Running
             && self.inbox.is_empty()

@@ -1,7 +1,7 @@
 //! What comes to a user agent: responses to its transactions, requests, and what is neither.
 
+use super::expected::matches;
 use super::reliable::names_100rel;
-use super::wanted::is_wanted;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::Auth;
 use crate::description::counter;
@@ -9,7 +9,7 @@ use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
 use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
-use crate::scenario::{Alternative, Op, Wanted, When, reason};
+use crate::scenario::{Alternative, ExpectedMessage, Op, When, reason};
 use crate::transaction::{Client, Server};
 use protocol::cause::{Cause, other_protocol};
 use protocol::meter::Failure;
@@ -222,9 +222,9 @@ impl UserAgent {
     /// Whether a step waits for this response as it is: then a challenge is not answered.
     fn is_expected(&self, method: Method, code: u16) -> bool {
         let Some(Op::Expect(alternatives)) = self.config.ops.get(usize::from(self.at)) else { return false };
-        alternatives.iter().filter(|one| one.leg == self.leg).any(|one| match &one.wanted {
-            Wanted::Response { status, of } => of.unwrap_or(self.last) == method && status.has(code),
-            Wanted::Request(_) | Wanted::AnyRequest => false,
+        alternatives.iter().filter(|one| one.leg == self.leg).any(|one| match &one.message {
+            ExpectedMessage::Response { status, of } => of.unwrap_or(self.last) == method && status.has(code),
+            ExpectedMessage::Request(_) | ExpectedMessage::AnyRequest => false,
         })
     }
 
@@ -293,7 +293,7 @@ impl UserAgent {
                 _ => None,
             })
             .flatten();
-        let Some(taker) = alternatives.find(|one| is_wanted(one, self.leg, event, self.last)) else {
+        let Some(taker) = alternatives.find(|one| matches(one, self.leg, event, self.last)) else {
             return true;
         };
         for capture in &taker.captures {
@@ -443,7 +443,7 @@ impl UserAgent {
         let steps = self.config.ops[usize::from(self.at).min(self.config.ops.len())..].iter();
         let ahead =
             steps.take_while(|op| !matches!(op, Op::Jump { when: When::Always, .. } | Op::Again { .. }));
-        let wants = |one: &Alternative| one.leg == self.leg && one.wanted.is_request(method);
+        let wants = |one: &Alternative| one.leg == self.leg && one.message.is_request(method);
         let mut next = ahead.filter_map(|op| match op {
             Op::Expect(alternatives) => Some(alternatives),
             _ => None,

@@ -1,7 +1,6 @@
 //! Timers of a user agent: what is sent again, what is given up, and the wait of a step.
 
 use super::UserAgent;
-use super::wanted::told;
 use crate::description::counter;
 use crate::measure;
 use crate::scenario::{Op, reason};
@@ -157,7 +156,7 @@ impl UserAgent {
             }
             return false;
         }
-        let what = alternatives.iter().map(|one| told(&one.wanted)).collect::<Vec<_>>().join(" or ");
+        let what = alternatives.iter().map(|one| one.message.to_string()).collect::<Vec<_>>().join(" or ");
         let step = self.at;
         self.fail(cx, Failure::Timeout, || format!("step {step}: {what} did not come in time"));
         true

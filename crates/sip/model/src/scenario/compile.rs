@@ -86,7 +86,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Alternative {
     pub leg: u8,
-    pub wanted: Wanted,
+    pub message: ExpectedMessage,
     pub optional: bool,
     pub within: Option<Duration>,
     pub then: Option<u16>,
@@ -97,7 +97,7 @@ pub(crate) struct Alternative {
 
 /// Which message.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum ExpectedMessage {
     Response {
         status: StatusSet,
         of: Option<Method>,
@@ -107,11 +107,11 @@ pub(crate) enum Wanted {
     AnyRequest,
 }
 
-impl Wanted {
+impl ExpectedMessage {
     /// Whether it is a request of this method.
     pub fn is_request(&self, method: Method) -> bool {
         match self {
-            Self::Request(wanted) => *wanted == method,
+            Self::Request(expected) => *expected == method,
             Self::AnyRequest => !matches!(method, Method::Ack | Method::Cancel),
             Self::Response { .. } => false,
         }
@@ -384,15 +384,15 @@ impl Compiler<'_> {
     }
 
     fn alternative(&mut self, expect: &ExpectStep, at: &str, index: usize) -> Result<Alternative, Problem> {
-        let wanted = match (&expect.status, &expect.request) {
+        let message = match (&expect.status, &expect.request) {
             (Some(status), None) => {
                 let of =
                     expect.of.as_deref().map(|of| method(of, "of").map_err(|p| p.under(at))).transpose()?;
-                Wanted::Response { status: status.clone(), of }
+                ExpectedMessage::Response { status: status.clone(), of }
             }
-            (None, Some(request)) if request == "any" => Wanted::AnyRequest,
+            (None, Some(request)) if request == "any" => ExpectedMessage::AnyRequest,
             (None, Some(request)) => {
-                Wanted::Request(method(request, "request").map_err(|problem| problem.under(at))?)
+                ExpectedMessage::Request(method(request, "request").map_err(|problem| problem.under(at))?)
             }
             _ => {
                 let fix = "set `status` for a response, or `request` for a request";
@@ -415,7 +415,7 @@ impl Compiler<'_> {
         let leg = self.leg(&expect.dialog);
         Ok(Alternative {
             leg,
-            wanted,
+            message,
             optional: expect.optional,
             within,
             then: None,

@@ -9,8 +9,8 @@ mod status;
 mod step;
 
 pub(crate) use compile::{
-    Alternative, Answer, Compiled, DEPTH_MAX, Header, Op, Request, Wanted, When, compile, headers_of, line,
-    seconds,
+    Alternative, Answer, Compiled, DEPTH_MAX, ExpectedMessage, Header, Op, Request, When, compile,
+    headers_of, line, seconds,
 };
 pub use preset::Preset;
 pub(crate) use reason::{reason, rejected};

@@ -30,12 +30,12 @@ struct Entry {
 
 /// What was done with the latest requests, by who sent them and their message ID.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RecentRequests {
     all: HashMap<(SocketAddr, u16), Entry>,
     order: VecDeque<(u64, (SocketAddr, u16))>,
 }
 
-impl Seen {
+impl RecentRequests {
     /// What was done with this message. One of another token is another message: a fast client runs out of identifiers.
     pub fn find(&self, from: SocketAddr, id: u16, token: Token, now: u64) -> Option<Outcome> {
         let entry = self.all.get(&(from, id))?;
