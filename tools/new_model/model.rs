@@ -3,8 +3,8 @@
 //! A reply carries the transmit timestamp of its request as origin timestamp; that is how replies find their requests.
 
 use crate::describe::{
-    Better, Confirmed, Counter, Delay, Description, FlowLength, ModelParams, SendRate, SizeOption, Unit,
-    UrlMapping,
+    Better, Confirmed, Counter, Delay, Description, FlowLength, ModelKind, ModelParams, SendRate, SizeOption,
+    Unit, UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -95,9 +95,24 @@ pub struct Config {
     timeout: Duration,
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
+
+    fn compile(&self, _target: &Target) -> Result<Config, Problem> {
+        self.check()?;
+        Ok(Config { pace: Pace::every(self.interval), count: self.count.into(), timeout: self.timeout.0 })
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
 
     fn check(&self) -> Result<(), Problem> {
         let waits = self.timeout > Interval::default();
@@ -109,15 +124,6 @@ impl ModelParams for Params {
             || format!("allows {outstanding} requests without a reply; the limit is {OUTSTANDING_MAX}"),
             "use a shorter timeout or a longer interval",
         )
-    }
-
-    fn compile(&self, _target: &Target) -> Result<Config, Problem> {
-        self.check()?;
-        Ok(Config { pace: Pace::every(self.interval), count: self.count.into(), timeout: self.timeout.0 })
-    }
-
-    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
-        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

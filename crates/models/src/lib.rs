@@ -1,6 +1,6 @@
 //! Every model by name: the one list that profiles, transports, the schema and all that shows results are made from.
 //!
-//! A model is a module with `Params` (what a profile says; implements [`ModelParams`]), `Config` (compiled once per group,
+//! A model is a module with `Params` (what a profile says; implements [`ModelKind`]), `Config` (compiled once per group,
 //! shared) and `Device` (one virtual device; implements [`Model`]). This crate stands above those that provide models,
 //! so that one may come from any of them. A device is an enum, not a `dyn`: thousands lie side by side, and a call costs
 //! a jump.
@@ -9,20 +9,18 @@ mod catalogue;
 
 pub use catalogue::{Catalogue, FailureKind, ModelDescription};
 
-use protocol::data::Data;
-use protocol::describe::{
-    Description, FlowLength, Identity, ModelParams, Replies, SendRate, StatelessStream,
-};
+use protocol::describe::{Description, ModelKind, ModelParams};
 use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
 use protocol::rate_timeline::RateTimeline;
-use protocol::shared_socket::{Recipient, SharedSocket};
-use protocol::target::{Carrier, Scheme, Target};
+use protocol::shared_socket::Recipient;
+use protocol::target::{Scheme, Target};
 use protocol::time::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 macro_rules! registry {
@@ -35,23 +33,18 @@ macro_rules! registry {
         }
 
         /// What each model says about itself, in the order of the list.
-        pub const ALL: &[&Description] = &[$( <$($module)::+::Params as ModelParams>::DESCRIPTION ),+];
+        pub const ALL: &[&Description] = &[$( <$($module)::+::Params as ModelKind>::DESCRIPTION ),+];
 
         impl Params {
             /// The name of every model.
-            pub const NAMES: &[&str] = &[$( <$($module)::+::Params as ModelParams>::DESCRIPTION.name ),+];
+            pub const NAMES: &[&str] = &[$( <$($module)::+::Params as ModelKind>::DESCRIPTION.name ),+];
 
             /// The model's parameters when a profile says nothing about them.
             pub fn default_of(name: &str) -> Option<Self> {
-                $( if <$($module)::+::Params as ModelParams>::DESCRIPTION.name == name {
+                $( if <$($module)::+::Params as ModelKind>::DESCRIPTION.name == name {
                     return Some(Self::$name(Default::default()));
                 } )+
                 None
-            }
-
-            /// What the model says about itself.
-            pub fn about(&self) -> &'static Description {
-                match self { $( Self::$name(_) => <$($module)::+::Params as ModelParams>::DESCRIPTION, )+ }
             }
 
             /// Check, and prepare everything that is the same for all devices of the group.
@@ -60,95 +53,20 @@ macro_rules! registry {
                     $( Self::$name(params) => Config::$name(Arc::new(params.compile(target)?)), )+
                 })
             }
+        }
 
-            /// What cannot be said in the schema: whether the values make sense, and make sense together.
-            pub fn check(&self) -> Result<(), Problem> {
-                match self { $( Self::$name(params) => params.check(), )+ }
+        /// What follows from the parameters.
+        impl Deref for Params {
+            type Target = dyn ModelParams;
+
+            fn deref(&self) -> &Self::Target {
+                match self { $( Self::$name(params) => params, )+ }
             }
+        }
 
-            /// Whether every message is to be confirmed, so that silence is loss.
-            pub fn confirmed(&self) -> bool {
-                match self { $( Self::$name(params) => params.confirmed(), )+ }
-            }
-
-            /// Whether devices wait for answers, or for connections.
-            pub fn waits(&self, carrier: Carrier) -> bool {
-                match self { $( Self::$name(params) => params.waits(carrier), )+ }
-            }
-
-            /// Whether every byte of a reply is compared with what was sent.
-            pub fn compares(&self) -> bool {
-                match self { $( Self::$name(params) => params.compares(), )+ }
-            }
-
-            /// How often a device sends, where that is fixed.
-            pub fn paced(&self) -> Option<SendRate> {
-                match self { $( Self::$name(params) => params.paced(), )+ }
-            }
-
-            /// How many messages a flow has and how far apart they are, where that is fixed.
-            pub fn repeats(&self) -> Option<FlowLength> {
-                match self { $( Self::$name(params) => params.repeats(), )+ }
-            }
-
-            /// Bytes of payload that the group keeps ready, filled up to a size.
-            pub fn filled(&self) -> u64 {
-                match self { $( Self::$name(params) => params.filled(), )+ }
-            }
-
-            /// How many regular expressions have to be compiled, and the key that they stand under.
-            pub fn expressions(&self) -> Option<(&'static str, usize)> {
-                match self { $( Self::$name(params) => params.expressions(), )+ }
-            }
-
-            /// What may come back to one device without a pause.
-            pub fn replies(&self) -> Option<Replies> {
-                match self { $( Self::$name(params) => params.replies(), )+ }
-            }
-
-            /// Whether a device keeps its connection from one flow to the next.
-            pub fn keeps_connection(&self) -> bool {
-                match self { $( Self::$name(params) => params.keeps_connection(), )+ }
-            }
-
-            /// Whether a device has media sockets in addition to its connection.
-            pub fn has_media(&self) -> bool {
-                match self { $( Self::$name(params) => params.has_media(), )+ }
-            }
-
-            /// How devices share a datagram socket; `None`: each has its own.
-            pub fn shared_socket(&self) -> Option<SharedSocket> {
-                match self { $( Self::$name(params) => params.shared_socket(), )+ }
-            }
-
-            /// What the path of a target's URL would stand for; `None`: a URL has no path.
-            pub fn path(&self) -> Option<&str> {
-                match self { $( Self::$name(params) => params.path(), )+ }
-            }
-
-            /// Take the path of the target's URL.
-            pub fn set_path(&mut self, path: &str) {
-                match self { $( Self::$name(params) => params.set_path(path), )+ }
-            }
-
-            /// Take the profile's tables, which templates may name.
-            pub fn set_data(&mut self, data: &Data) {
-                match self { $( Self::$name(params) => params.set_data(data), )+ }
-            }
-
-            /// Take the credentials of the target's URL.
-            pub fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
-                match self { $( Self::$name(params) => params.set_credentials(name, password), )+ }
-            }
-
-            /// Tell the sessions of this group's devices from all others'.
-            pub fn identify(&mut self, identity: Identity) {
-                match self { $( Self::$name(params) => params.identify(identity), )+ }
-            }
-
-            /// The datagrams that a device sends, where they depend on nothing but the clock.
-            pub fn stateless(&self) -> Option<StatelessStream> {
-                match self { $( Self::$name(params) => params.stateless(), )+ }
+        impl DerefMut for Params {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self { $( Self::$name(params) => params, )+ }
             }
         }
 
@@ -166,13 +84,13 @@ macro_rules! registry {
 
             /// The rate at which each device of this group sends, which may be changed while the run goes on.
             pub fn timeline(&self) -> Option<&Arc<RateTimeline>> {
-                match self { $( Self::$name(config) => <$($module)::+::Params as ModelParams>::timeline(config), )+ }
+                match self { $( Self::$name(config) => <$($module)::+::Params as ModelKind>::timeline(config), )+ }
             }
 
             /// The highest rate of a device, a second, at which replies can be told apart; `None`: any.
             pub fn most_per_second(&self) -> Option<f64> {
                 match self {
-                    $( Self::$name(config) => <$($module)::+::Params as ModelParams>::most_per_second(config), )+
+                    $( Self::$name(config) => <$($module)::+::Params as ModelKind>::most_per_second(config), )+
                 }
             }
 
@@ -182,7 +100,7 @@ macro_rules! registry {
             pub fn recipient(&self, datagram: &[u8], own: bool) -> Recipient {
                 match self {
                     $( Self::$name(config) => {
-                        <$($module)::+::Params as ModelParams>::recipient(config, datagram, own)
+                        <$($module)::+::Params as ModelKind>::recipient(config, datagram, own)
                     } )+
                 }
             }
@@ -258,7 +176,7 @@ macro_rules! registry {
         /// run in `cargo test`.
         #[cfg(any(test, feature = "testing"))]
         pub fn fuzz(name: &str, data: &[u8]) {
-            $( if <$($module)::+::Params as ModelParams>::DESCRIPTION.name == name {
+            $( if <$($module)::+::Params as ModelKind>::DESCRIPTION.name == name {
                 let params = $($module)::+::Params::default();
                 return protocol::testing::noise(params, |config| Arc::new(config).device(0), data);
             } )+

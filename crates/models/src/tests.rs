@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
-use protocol::describe::{Confirmed, SizeOption, Unit};
+use protocol::describe::{Confirmed, Identity, SendRate, SizeOption, Unit};
 use protocol::meter::COUNTERS;
+use protocol::target::Carrier;
 use protocol::unit::Interval;
 use std::collections::BTreeSet;
 

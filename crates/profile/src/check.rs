@@ -225,7 +225,7 @@ fn check_target(
     }
     let mut params = group.model.clone();
     let default = Params::default_of(group.model.name());
-    let default = default.as_ref().and_then(Params::path);
+    let default = default.as_ref().and_then(|params| params.path());
     if let Some(path) = &target.path {
         params.set_path(path);
         match (group.model.path(), params.path()) {

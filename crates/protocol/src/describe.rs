@@ -287,23 +287,50 @@ pub struct Identity {
     pub trial: u64,
 }
 
-/// The parameters of a model, as in a profile. A method says what follows from them, in place of a list elsewhere of
-/// models for which it does; each default is what most models want.
-pub trait ModelParams: Default {
-    /// The model that they are of.
+/// A model: the parameters that a profile gives it, and what a group's devices share, which is prepared from them.
+pub trait ModelKind: ModelParams + Default {
+    /// What the model says about itself.
     const DESCRIPTION: &'static Description;
     /// What is the same for all devices of a group.
     type Config;
 
-    /// What cannot be said in the schema: whether the values make sense, and make sense together.
-    fn check(&self) -> Result<(), Problem>;
-
     /// Check, and prepare everything that is the same for all devices of the group.
     fn compile(&self, target: &Target) -> Result<Self::Config, Problem>;
 
+    /// The rate at which each of the group's devices sends, which may be changed while the run goes on; `None`: devices do
+    /// not send at a rate. A model that has one takes a call of [`Model::timer`](crate::model::Model::timer) at any time, and
+    /// sets its timer again.
+    fn timeline(config: &Self::Config) -> Option<&Arc<RateTimeline>> {
+        let _waits_for_answers = config;
+        None
+    }
+
+    /// The highest rate of a device, a second, at which replies can be told apart; `None`: any.
+    fn most_per_second(config: &Self::Config) -> Option<f64> {
+        let _any = config;
+        None
+    }
+
+    /// Whose a datagram is that came to a shared socket. `own`: it is one that a device sent and that came back with an error,
+    /// perhaps cut short.
+    fn recipient(config: &Self::Config, datagram: &[u8], own: bool) -> Recipient {
+        let _each_has_its_own = (config, datagram, own);
+        Recipient::Stray
+    }
+}
+
+/// The parameters of a model, as in a profile. A method says what follows from them, in place of a list elsewhere of
+/// models for which it does; each default is what most models want.
+pub trait ModelParams {
+    /// What the model that they are of says about itself.
+    fn about(&self) -> &'static Description;
+
+    /// What cannot be said in the schema: whether the values make sense, and make sense together.
+    fn check(&self) -> Result<(), Problem>;
+
     /// Whether every message is to be confirmed, so that silence is loss. As [`Description::confirmed`] says.
     fn confirmed(&self) -> bool {
-        !matches!(Self::DESCRIPTION.confirmed, Confirmed::Never)
+        !matches!(self.about().confirmed, Confirmed::Never)
     }
 
     /// Whether devices wait for answers, or for connections.
@@ -357,27 +384,6 @@ pub trait ModelParams: Default {
         None
     }
 
-    /// The rate at which each of the group's devices sends, which may be changed while the run goes on; `None`: devices do
-    /// not send at a rate. A model that has one takes a call of [`Model::timer`](crate::model::Model::timer) at any time, and
-    /// sets its timer again.
-    fn timeline(config: &Self::Config) -> Option<&Arc<RateTimeline>> {
-        let _waits_for_answers = config;
-        None
-    }
-
-    /// The highest rate of a device, a second, at which replies can be told apart; `None`: any.
-    fn most_per_second(config: &Self::Config) -> Option<f64> {
-        let _any = config;
-        None
-    }
-
-    /// Whose a datagram is that came to a shared socket. `own`: it is one that a device sent and that came back with an error,
-    /// perhaps cut short.
-    fn recipient(config: &Self::Config, datagram: &[u8], own: bool) -> Recipient {
-        let _each_has_its_own = (config, datagram, own);
-        Recipient::Stray
-    }
-
     /// What the path of a target's URL would stand for; `None`: a URL has no path.
     fn path(&self) -> Option<&str> {
         None
@@ -397,7 +403,7 @@ pub trait ModelParams: Default {
     /// others.
     fn set_credentials(&mut self, name: &str, password: Option<&str>) -> Result<(), Problem> {
         let _has_none = (name, password);
-        let what = format!("{} sends no credentials, and the URL has some", Self::DESCRIPTION.name);
+        let what = format!("{} sends no credentials, and the URL has some", self.about().name);
         Err(Problem::new("", what, "leave out what is before the @"))
     }
 

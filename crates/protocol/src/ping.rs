@@ -3,7 +3,8 @@
 //! A flow is a series of echo requests, each with its number; the other side returns them as they are.
 
 use crate::describe::{
-    Confirmed, Delay, Description, FlowLength, ModelParams, Replies, SendRate, SizeOption, UrlMapping,
+    Confirmed, Delay, Description, FlowLength, ModelKind, ModelParams, Replies, SendRate, SizeOption,
+    UrlMapping,
 };
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
@@ -101,9 +102,30 @@ pub struct Config {
     timeout: Duration,
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
+
+    fn compile(&self, target: &Target) -> Result<Config, Problem> {
+        self.check()?;
+        Ok(Config {
+            ipv6: target.ipv6,
+            payload: (0..self.size.bytes()).map(|i| i as u8).collect(),
+            pace: Pace::every(self.interval),
+            count: u64::from(self.count),
+            timeout: self.timeout.0,
+        })
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
 
     fn check(&self) -> Result<(), Problem> {
         let Params { size, interval, timeout, .. } = *self;
@@ -119,23 +141,8 @@ impl ModelParams for Params {
         )
     }
 
-    fn compile(&self, target: &Target) -> Result<Config, Problem> {
-        self.check()?;
-        Ok(Config {
-            ipv6: target.ipv6,
-            payload: (0..self.size.bytes()).map(|i| i as u8).collect(),
-            pace: Pace::every(self.interval),
-            count: u64::from(self.count),
-            timeout: self.timeout.0,
-        })
-    }
-
     fn compares(&self) -> bool {
         true
-    }
-
-    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
-        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -6,8 +6,8 @@
 mod replies;
 
 use crate::describe::{
-    Confirmed, Delay, Description, FlowLength, ModelParams, Replies, SendRate, SizeOption, StatelessStream,
-    UrlMapping,
+    Confirmed, Delay, Description, FlowLength, ModelKind, ModelParams, Replies, SendRate, SizeOption,
+    StatelessStream, UrlMapping,
 };
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
@@ -125,22 +125,9 @@ pub struct Config {
     window: u64,
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.pace().map(drop)?;
-        let size_ok = (Size(signature::LEN as u64)..=SIZE_MAX).contains(&self.size);
-        Problem::unless(
-            size_ok,
-            "size",
-            || format!("{} is out of range", self.size),
-            "use 18B (the signature) to 65507B",
-        )?;
-        let burst_ok = (1..=65_536).contains(&self.burst);
-        Problem::unless(burst_ok, "burst", || format!("{} is out of range", self.burst), "use 1 to 65536")
-    }
 
     fn compile(&self, _target: &Target) -> Result<Config, Problem> {
         self.check()?;
@@ -158,6 +145,34 @@ impl ModelParams for Params {
         })
     }
 
+    fn most_per_second(config: &Config) -> Option<f64> {
+        let most = config.window as f64 / config.timeout.as_secs_f64().max(1e-9);
+        config.echo.then_some(most)
+    }
+
+    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
+        Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.pace().map(drop)?;
+        let size_ok = (Size(signature::LEN as u64)..=SIZE_MAX).contains(&self.size);
+        Problem::unless(
+            size_ok,
+            "size",
+            || format!("{} is out of range", self.size),
+            "use 18B (the signature) to 65507B",
+        )?;
+        let burst_ok = (1..=65_536).contains(&self.burst);
+        Problem::unless(burst_ok, "burst", || format!("{} is out of range", self.burst), "use 1 to 65536")
+    }
+
     fn confirmed(&self) -> bool {
         self.echo
     }
@@ -168,15 +183,6 @@ impl ModelParams for Params {
 
     fn compares(&self) -> bool {
         self.echo
-    }
-
-    fn most_per_second(config: &Config) -> Option<f64> {
-        let most = config.window as f64 / config.timeout.as_secs_f64().max(1e-9);
-        config.echo.then_some(most)
-    }
-
-    fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
-        Some(config.pace.timeline())
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -1,7 +1,7 @@
 //! A test that plays the server: drives one device with made-up time and shows what it does.
 
 use crate::cause::Cause;
-use crate::describe::{Description, ModelParams, bit};
+use crate::describe::{Description, ModelKind, bit};
 use crate::media::{Channel, MediaPacket};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
 use crate::model::{Cx, FlowEnd, Link, Model, Outbox};
@@ -331,7 +331,7 @@ fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
 
 /// Noise for a device with these parameters, of which the first byte of `data` picks some: see [`assault`]. What the
 /// device knows of each message that it sent is checked.
-pub fn noise<P: ModelParams, M: Model>(mut params: P, device: impl Fn(P::Config) -> M, data: &[u8]) {
+pub fn noise<P: ModelKind, M: Model>(mut params: P, device: impl Fn(P::Config) -> M, data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let mut scheme = P::DESCRIPTION.schemes[0];
     let hoard = params.for_noise(choice, &mut scheme);

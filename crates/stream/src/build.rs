@@ -148,8 +148,10 @@ pub fn build(
             )
         });
         let segments = by_port.map(|segmentation| offloads::segments(&segmentation, does));
-        let work =
-            program.offloaded().filter(|_| segmentation.is_none()).map(|carried| offloads::work(&carried, does));
+        let work = program
+            .offloaded()
+            .filter(|_| segmentation.is_none())
+            .map(|carried| offloads::work(&carried, does));
         let share = &mut ports[on].share;
         share.groups += 1;
         share.checksums += usize::from(work.or(segments).is_some());

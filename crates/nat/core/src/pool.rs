@@ -1,8 +1,8 @@
 //! Outside addresses, their port blocks, and the ports in them.
 
 mod change;
-mod restore;
 mod ports;
+mod restore;
 mod usage;
 
 pub use change::PoolChange;

@@ -4,7 +4,7 @@ use super::request::{BLOCK_MAX, Request};
 use super::wire::{Block, Code};
 use super::{Config, DESCRIPTION};
 use crate::data::Data;
-use crate::describe::{Description, FlowLength, ModelParams, SendRate};
+use crate::describe::{Description, FlowLength, ModelKind, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::rate_timeline::RateTimeline;
@@ -141,13 +141,9 @@ const MAX_RETRANSMIT_MAX: u8 = 20;
 const NON_TIMEOUT: Interval = Interval::secs(2);
 const DEFAULT_INTERVAL: Interval = Interval::secs(1);
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.config(None).map(drop)
-    }
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.config(Some(target))
@@ -155,6 +151,16 @@ impl ModelParams for Params {
 
     fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
         Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.config(None).map(drop)
     }
 
     fn paced(&self) -> Option<SendRate> {

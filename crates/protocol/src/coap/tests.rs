@@ -1,7 +1,7 @@
 //! Ladders as the RFCs draw them: `>` is what the device sends, `<` what the server does, `@` moves the time.
 
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::meter::Phase;
 use crate::model::{FlowEnd, Link};
 use crate::target::Target;

@@ -3,7 +3,7 @@
 use super::description::SCHEMES;
 use super::*;
 use crate::data::Data;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::model::FlowEnd;
 use crate::target::Target;
 use crate::testing::Bench;

@@ -1,7 +1,7 @@
 //! Responses that end too early or are cut in pieces: how they are counted, and what is said of them.
 
 use crate::cause::Cause;
-use crate::describe::ModelParams;
+use crate::describe::ModelKind;
 use crate::http::description::{self, DESCRIPTION, SCHEMES};
 use crate::http::{Device, Params};
 use crate::meter::Failure;

@@ -2,7 +2,7 @@
 
 use super::description::SCHEMES;
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::ModelKind;
 use crate::meter::Phase;
 use crate::model::{FlowEnd, Link};
 use crate::target::Target;

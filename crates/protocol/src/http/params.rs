@@ -5,7 +5,7 @@ use super::config::Exchange;
 use super::request::{LENGTH_BLANK, Request, is_token};
 use super::{Config, DESCRIPTION, wire};
 use crate::data::Data;
-use crate::describe::{Description, FlowLength, ModelParams, SendRate};
+use crate::describe::{Description, FlowLength, ModelKind, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::rate_timeline::RateTimeline;
@@ -134,21 +134,9 @@ impl Default for Params {
     }
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.with_captures(|params| {
-            for (key, steps) in [("before", &params.before), ("then", &params.then)] {
-                for (i, step) in steps.iter().enumerate() {
-                    params.step(step).check_request().map_err(|p| p.under(&format!("{key}[{i}]")))?;
-                }
-            }
-            params.check_request()?;
-            params.check_pauses()
-        })
-    }
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.check()?;
@@ -175,6 +163,24 @@ impl ModelParams for Params {
 
     fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
         Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.with_captures(|params| {
+            for (key, steps) in [("before", &params.before), ("then", &params.then)] {
+                for (i, step) in steps.iter().enumerate() {
+                    params.step(step).check_request().map_err(|p| p.under(&format!("{key}[{i}]")))?;
+                }
+            }
+            params.check_request()?;
+            params.check_pauses()
+        })
     }
 
     fn paced(&self) -> Option<SendRate> {

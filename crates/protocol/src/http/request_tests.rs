@@ -2,7 +2,7 @@
 
 use super::description::SCHEMES;
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::target::Target;
 use crate::testing::Bench;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 use super::description::{RETRIED, SCHEMES};
 use super::wire::HEAD_MAX;
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::meter::{Phase, Window};
 use crate::model::{FlowEnd, Link};
 use crate::target::Scheme;

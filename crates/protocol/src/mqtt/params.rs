@@ -3,7 +3,7 @@
 use super::version::Version;
 use super::{Config, DESCRIPTION, Message, field};
 use crate::data::Data;
-use crate::describe::{Description, FlowLength, Identity, ModelParams, SendRate};
+use crate::describe::{Description, FlowLength, Identity, ModelKind, ModelParams, SendRate};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::rate_timeline::RateTimeline;
@@ -209,24 +209,30 @@ const DATUM_MAX: usize = 65_535;
 /// Largest remaining length and fixed header.
 const PACKET_MAX: Size = Size(field::REMAINING_MAX as u64 + 5);
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.config().map(drop)
-    }
 
     fn compile(&self, _target: &Target) -> Result<Config, Problem> {
         self.config()
     }
 
-    fn confirmed(&self) -> bool {
-        self.qos > 0
-    }
-
     fn timeline(config: &Config) -> Option<&Arc<RateTimeline>> {
         Some(config.pace.timeline())
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.config().map(drop)
+    }
+
+    fn confirmed(&self) -> bool {
+        self.qos > 0
     }
 
     fn paced(&self) -> Option<SendRate> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::meter::Phase;
 use crate::model::{FlowEnd, Link};
 use crate::target::Target;

@@ -4,7 +4,7 @@ use super::compile::{Op, STEPS_MAX, compile};
 use super::step::Step;
 use super::{Config, DESCRIPTION};
 use crate::data::Data;
-use crate::describe::{Description, ModelParams};
+use crate::describe::{Description, ModelKind, ModelParams};
 use crate::problem::Problem;
 use crate::target::{Carrier, Target};
 use crate::unit::Interval;
@@ -31,17 +31,23 @@ impl Default for Params {
     }
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.ops().map(drop)
-    }
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         let datagrams = target.scheme.carrier == Carrier::Datagram;
         Ok(Config { ops: self.ops()?.into(), timeout: self.timeout.0, datagrams })
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.ops().map(drop)
     }
 
     fn set_data(&mut self, data: &Data) {

@@ -1,6 +1,6 @@
 use super::compile::STEPS_MAX;
 use super::*;
-use crate::describe::ModelParams;
+use crate::describe::{ModelKind, ModelParams};
 use crate::meter::Phase;
 use crate::model::{FlowEnd, Link};
 use crate::target::Target;

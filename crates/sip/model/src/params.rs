@@ -7,7 +7,7 @@ use crate::media::Media;
 use crate::method::Method;
 use crate::scenario::{self, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
-use protocol::describe::{Description, Identity, ModelParams};
+use protocol::describe::{Description, Identity, ModelKind, ModelParams};
 use protocol::problem::Problem;
 use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Target};
@@ -163,41 +163,9 @@ impl Params {
     }
 }
 
-impl ModelParams for Params {
+impl ModelKind for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
     type Config = Config;
-
-    fn check(&self) -> Result<(), Problem> {
-        self.ops()?;
-        self.part(&self.user, "user")?;
-        self.part(&self.callee, "callee")?;
-        self.domain.as_deref().map(|domain| self.part(domain, "domain")).transpose()?;
-        headers_of(&self.headers, self.data.as_ref())?;
-        let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
-        Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
-        self.media.as_ref().map_or(Ok(()), Media::check)?;
-        let (t1, t2) = (self.t1, self.t2);
-        Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
-        Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
-        let shares = self.port.is_none() || self.sockets == AgentSockets::Shared;
-        Problem::unless(
-            shares,
-            "port",
-            || "is for shared sockets".into(),
-            "leave it out, or use {\"sockets\": \"shared\"}",
-        )?;
-        let is_path =
-            |path: &str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic() && b != b'#');
-        Problem::unless(
-            self.websocket_path.as_deref().is_none_or(is_path),
-            "websocket_path",
-            || "is no path of a URL".into(),
-            "write it like /ws",
-        )?;
-        Problem::unless(self.port != Some(0), "port", || "is zero".into(), "leave it out, or use 5060")?;
-        let waits = self.timeout.is_none_or(|timeout| timeout > Interval::default());
-        Problem::unless(waits, "timeout", || "is zero".into(), "use 32s")
-    }
 
     fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.check()?;
@@ -266,6 +234,48 @@ impl ModelParams for Params {
         })
     }
 
+    fn recipient(config: &Config, datagram: &[u8], own: bool) -> Recipient {
+        crate::recipient::recipient(config, datagram, own)
+    }
+}
+
+impl ModelParams for Params {
+    fn about(&self) -> &'static Description {
+        &DESCRIPTION
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.ops()?;
+        self.part(&self.user, "user")?;
+        self.part(&self.callee, "callee")?;
+        self.domain.as_deref().map(|domain| self.part(domain, "domain")).transpose()?;
+        headers_of(&self.headers, self.data.as_ref())?;
+        let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
+        Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
+        self.media.as_ref().map_or(Ok(()), Media::check)?;
+        let (t1, t2) = (self.t1, self.t2);
+        Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
+        Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;
+        let shares = self.port.is_none() || self.sockets == AgentSockets::Shared;
+        Problem::unless(
+            shares,
+            "port",
+            || "is for shared sockets".into(),
+            "leave it out, or use {\"sockets\": \"shared\"}",
+        )?;
+        let is_path =
+            |path: &str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic() && b != b'#');
+        Problem::unless(
+            self.websocket_path.as_deref().is_none_or(is_path),
+            "websocket_path",
+            || "is no path of a URL".into(),
+            "write it like /ws",
+        )?;
+        Problem::unless(self.port != Some(0), "port", || "is zero".into(), "leave it out, or use 5060")?;
+        let waits = self.timeout.is_none_or(|timeout| timeout > Interval::default());
+        Problem::unless(waits, "timeout", || "is zero".into(), "use 32s")
+    }
+
     fn set_data(&mut self, data: &Data) {
         self.data = Some(data.clone());
     }
@@ -293,10 +303,6 @@ impl ModelParams for Params {
 
     fn shared_socket(&self) -> Option<SharedSocket> {
         (self.sockets == AgentSockets::Shared).then_some(SharedSocket { listen: self.port })
-    }
-
-    fn recipient(config: &Config, datagram: &[u8], own: bool) -> Recipient {
-        crate::recipient::recipient(config, datagram, own)
     }
 
     fn identify(&mut self, identity: Identity) {

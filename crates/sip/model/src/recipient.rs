@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::Params;
     use crate::message::branch;
-    use protocol::describe::ModelParams;
+    use protocol::describe::ModelKind;
     use protocol::target::Target;
 
     fn config() -> Config {

@@ -11,7 +11,7 @@ mod websocket;
 use super::UserAgent;
 use crate::scenario::{Preset, Scenario, Step};
 use crate::{DESCRIPTION, Params};
-use protocol::describe::ModelParams;
+use protocol::describe::{ModelKind, ModelParams};
 use protocol::meter::{Failure, Phase};
 use protocol::model::{FlowEnd, Link, Model};
 use protocol::target::Target;
