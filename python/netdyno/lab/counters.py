@@ -42,6 +42,13 @@ GAUGES = frozenset(
 SOFTNET = {0: "processed", 1: "dropped", 2: "time_squeeze", 9: "received_rps", 10: "flow_limit"}
 """Columns of softnet_stat that count, by place; the others are unused or no counters."""
 
+DEVICE = (
+    "rx_bytes", "rx_packets", "rx_errors", "rx_dropped", "rx_fifo", "rx_frame", "rx_compressed",
+    "multicast", "tx_bytes", "tx_packets", "tx_errors", "tx_dropped", "tx_fifo", "collisions",
+    "tx_carrier", "tx_compressed",
+)  # fmt: skip
+"""Columns of /proc/net/dev."""
+
 CONNTRACK = ("insert_failed", "drop", "early_drop")
 """Columns of stat/nf_conntrack, of each namespace: connections that found no room in the table."""
 NEIGHBOURS = ("table_fulls",)
@@ -125,20 +132,24 @@ def parse_sockstat(text: str) -> Counters:
     return found
 
 
-def parse_devices(text: str) -> Counters:
+def parse_devices(text: str) -> dict[str, Counters]:
     """/proc/net/dev: what each interface received, sent and dropped."""
-    names = (
-        "rx_bytes", "rx_packets", "rx_errors", "rx_dropped", "rx_fifo", "rx_frame", "rx_compressed",
-        "multicast", "tx_bytes", "tx_packets", "tx_errors", "tx_dropped", "tx_fifo", "collisions",
-        "tx_carrier", "tx_compressed",
-    )  # fmt: skip
-    found: Counters = {}
+    found: dict[str, Counters] = {}
     for line in text.splitlines():
         device, colon, rest = line.rpartition(":")
         if colon and "|" not in device:
-            for name, value in zip(names, rest.split(), strict=False):
-                _put(found, f"dev.{device.strip()}.{name}", value)
+            of = found.setdefault(device.strip(), {})
+            for name, value in zip(DEVICE, rest.split(), strict=False):
+                _put(of, name, value)
     return found
+
+
+def devices() -> dict[str, Counters]:
+    """Counters of each interface of the namespace that the thread is in.
+
+    /sys would show those of the namespace in which it was mounted.
+    """
+    return parse_devices(_text(NET / "dev"))
 
 
 def parse_pressure(text: str, what: str) -> Counters:
@@ -210,7 +221,7 @@ def read(where: CounterSource) -> Counters:
             found.update(parse_pairs(_text(NET / name)))
         found.update(parse_columns(_text(NET / "snmp6")))
         found.update(parse_sockstat(_text(NET / "sockstat")))
-        found.update(parse_devices(_text(NET / "dev")))
+        found.update({f"dev.{of}.{k}": v for of, every in devices().items() for k, v in every.items()})
         found.update(parse_table(_text(NET / "stat/nf_conntrack"), "conntrack", CONNTRACK))
         for device in where.devices:
             found.update(parse_ethtool(_ethtool(device), device))

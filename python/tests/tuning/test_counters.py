@@ -73,8 +73,8 @@ def test_the_other_files() -> None:
     }
     assert counters.parse_sockstat("sockets: used 9\nTCP: inuse 2 tw 500\n")["sockets.TCP.tw"] == 500
     devices = counters.parse_devices(DEVICES)
-    assert (devices["dev.eth0.rx_dropped"], devices["dev.eth0.tx_dropped"]) == (22, 11)
-    assert len(devices) == 32
+    assert (devices["eth0"]["rx_dropped"], devices["eth0"]["tx_dropped"]) == (22, 11)
+    assert [len(one) for one in devices.values()] == [16, 16]
     nic = counters.parse_ethtool(ETHTOOL, "eth0")
     assert nic == {
         "nic.eth0.peer_ifindex": 3,

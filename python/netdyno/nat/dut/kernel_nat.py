@@ -12,6 +12,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from netdyno.errors import Error
+from netdyno.lab.counters import devices
 from netdyno.lab.dut.base import Dut, Settings, url_host
 from netdyno.nat.access import kernel_nat
 from netdyno.nat.dut.sessions import KeepsSessions
@@ -129,18 +130,10 @@ class KernelNat(Dut, KeepsSessions):
     def counters(self) -> dict[str, float]:
         """Its sessions, and what its interfaces passed on."""
         found: dict[str, float] = {"sessions": float(self.sessions()), **self.cleared}
-        text = namespace.inside(self.place.namespace, Path("/proc/thread-self/net/dev").read_text)
-        for line in text.splitlines()[2:]:
-            name, _, rest = line.partition(":")
-            if name.strip() in (self.options.inside, self.options.outside):
-                words = rest.split()
-                for key, column in (
-                    ("rx_packets", 1),
-                    ("rx_dropped", 3),
-                    ("tx_packets", 9),
-                    ("tx_dropped", 11),
-                ):
-                    found[f"{name.strip()}.{key}"] = float(words[column])
+        there = namespace.inside(self.place.namespace, devices)
+        for name in {self.options.inside, self.options.outside} & set(there):
+            for key in ("rx_packets", "rx_dropped", "tx_packets", "tx_dropped"):
+                found[f"{name}.{key}"] = there[name][key]
         return found
 
     def sessions(self) -> int:

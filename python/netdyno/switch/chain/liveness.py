@@ -17,9 +17,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
+from netdyno.lab.counters import devices
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.vnf.base import IN, OUT
@@ -298,6 +298,4 @@ def _running(interface: str) -> bool:
 
 def _frames_out() -> dict[str, int]:
     """Frames that came out of the functions at each interface of this namespace."""
-    lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
-    split = (line.partition(":") for line in lines)
-    return {name.strip(): int(rest.split()[1]) for name, _, rest in split}
+    return {name: int(of["rx_packets"]) for name, of in devices().items()}

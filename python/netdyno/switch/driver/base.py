@@ -11,12 +11,12 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
 from netdyno.errors import Error
+from netdyno.lab.counters import devices
 from netdyno.lab.dut.base import Dut, DutSite, Settings
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
@@ -83,6 +83,11 @@ class Switch(Dut):
     @property
     def segments(self) -> bool:
         """Whether it carries segments of TCP beyond the MTU, with checksums left to be filled in."""
+        return False
+
+    @property
+    def vhost_user(self) -> bool:
+        """Whether its ports are of virtual machines, over vhost-user, in place of interfaces."""
         return False
 
     @classmethod
@@ -217,14 +222,5 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _statistics(ports: Sequence[str]) -> dict[str, float]:
-    # of the namespace that the thread is in; /sys shows that in which it was mounted
-    columns = {"rx_bytes": 0, "rx_packets": 1, "rx_dropped": 3, "tx_bytes": 8, "tx_packets": 9,
-               "tx_dropped": 11}  # fmt: skip
-    wanted = set(ports)
-    found: dict[str, float] = {}
-    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
-        name, _, rest = line.partition(":")
-        if (name := name.strip()) in wanted:
-            words = rest.split()
-            found |= {f"{name}.{key}": float(words[at]) for key, at in columns.items()}
-    return found
+    there = devices()
+    return {f"{port}.{key}": there[port][key] for port in ports if port in there for key in STATISTICS}
