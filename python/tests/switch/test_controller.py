@@ -14,6 +14,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.lab.dut import DutSite
 from netdyno.lab.network import Network
+from netdyno.switch.chain import takeover as takeovers
 from netdyno.switch.chain.connections import ConnectionReport
+from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.takeover import TakeoverReport
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.base import ControllerSite, entries
@@ -34,6 +37,7 @@ from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
 from netdyno.switch.openflow import message as of
 from netdyno.switch.openflow.action import DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
 from netdyno.switch.openflow.message import OpenFlowError
+from netdyno.switch.tunnel import REMOTE, SWITCH
 from netdyno.system import namespace, proc
 from netdyno.system.journal import journal
 
@@ -373,6 +377,44 @@ def test_connections_outlive_the_master(capfd: pytest.CaptureFixture[str]) -> No
     assert (
         call(["chain", "takeover", str(EXAMPLES / "chain.yaml"), "--controllers", "2", "--kills", "2"]) == 104
     )
+
+
+@root
+@pytest.mark.drawn
+@pytest.mark.parametrize("how", ["kill", "partition"])
+def test_the_other_switch_outlives_its_master(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Over a tunnel, controllers of the server's switch: those of the client's keep their master."""
+    if why := OvsNetdev.missing():
+        pytest.skip(why)
+    masters: list[list[dict[str, str]]] = []
+    run = takeovers.run
+
+    def watched(lab: ChainLab, *rest: Any) -> TakeoverReport:
+        def now() -> dict[str, str]:
+            return {host: one.master() for host, one in lab.controllers.items() if isinstance(one, Embedded)}
+
+        masters.append([now()])
+        found = run(lab, *rest)
+        masters[-1].append(now())
+        return found
+
+    monkeypatch.setattr(takeovers, "run", watched)
+    words = ["chain", "takeover", str(EXAMPLES / "chain-tunnel.yaml"), "--controllers", "2", "--connections",
+             "2", "--how", how, "--json"]  # fmt: skip
+    assert call([*words, "--switch", "server"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert not found["lost"] and len(found["takeovers"]) == 1
+    before, after = masters[0]
+    (taken,) = found["takeovers"]
+    assert before[REMOTE] == taken["killed"] != taken["master"] == after[REMOTE]
+    assert before[SWITCH] == after[SWITCH]
+
+
+def test_a_chain_with_one_switch_has_no_other_controllers(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(["chain", "takeover", str(EXAMPLES / "chain.yaml"), "--switch", "server"]) == 104
+    assert "--switch" in capfd.readouterr().err
 
 
 def test_what_a_takeover_loses_is_told() -> None:

@@ -15,6 +15,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.embedded import Embedded, Takeover
+from netdyno.switch.tunnel import SWITCH
 
 How = Literal["kill", "partition"]
 CONNECTIONS = 8
@@ -60,13 +61,14 @@ def run(
     kills: int,
     connections: int = CONNECTIONS,
     how: How = "kill",
+    switch: str = SWITCH,
     told: Callable[[Takeover], None] = lambda _: None,
 ) -> TakeoverReport:
-    """Kill the master so many times, one after the other, or cut it off and connect it again.
+    """Kill the master of a switch's controllers so many times, or cut it off and connect it again.
 
     Raises Error if the chain does not work before, has too few controllers, or none takes over.
     """
-    controller = lab.controller
+    controller = lab.controllers[switch]
     least = kills if how == "kill" else 1
     if not isinstance(controller, Embedded) or controller.count <= least:
         fix = f"Use --controllers {least + 1} or more"

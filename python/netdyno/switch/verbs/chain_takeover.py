@@ -16,8 +16,12 @@ from netdyno.switch.chain import takeover as takeovers
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.takeover import How, TakeoverReport
 from netdyno.switch.controller.embedded import MOST
+from netdyno.switch.tunnel import REMOTE, SWITCH
 from netdyno.switch.verbs.chain import ChainFile, TunnelText, loaded, report
 from netdyno.system.interrupt import Interrupts
+
+SIDES = {"client": SWITCH, "server": REMOTE}
+"""Host of a switch by the end of the chain that it is at."""
 
 
 def takeover(
@@ -56,6 +60,15 @@ def takeover(
         ),
     ] = "kill",
     tunnel: TunnelText = None,
+    side: Annotated[
+        str,
+        typer.Option(
+            "--switch",
+            help="With a tunnel: whose switch's controllers, the client's or the server's.",
+            metavar="SIDE",
+            parser=values.one_of("--switch", *SIDES),
+        ),
+    ] = "client",
     as_json: Json = False,
 ) -> None:
     """Kill the master of a chain's controllers or cut it off, and check that nothing is lost.
@@ -70,15 +83,20 @@ def takeover(
         sudo netdyno chain takeover examples/chain.yaml --controllers 5 --kills 3
 
         sudo netdyno chain takeover examples/chain.yaml --how partition
+
+        sudo netdyno chain takeover examples/chain-tunnel.yaml --switch server
     """
     if how == "kill" and kills >= controllers:
         fix = f"Use --controllers {kills + 1} or more"
         raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
     chain = loaded(file, f"embedded:{controllers}", tunnel)
+    if side == "server" and chain.tunnel is None:
+        what = "client and server are at one switch"
+        raise Error("ND-104-83", what, at="--switch", fix="Give the chain a tunnel, or leave --switch out")
     need_root()
     put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
-        found = takeovers.run(lab, kills, connections, cast(How, how))
+        found = takeovers.run(lab, kills, connections, cast(How, how), SIDES[side])
     if as_json:
         console.document(found.document())
     else:
