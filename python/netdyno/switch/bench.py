@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,15 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch import guests
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.switch.guests import Endpoints, Guest
 from netdyno.switch.tunnel import REMOTE, SWITCH, Tunnel, TunnelEnd
 from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
+from netdyno.system.process import find
 
 CLIENT, SERVER = "client", "server"
 """Hosts of the bench, beside those of switches."""
@@ -69,11 +73,15 @@ class Spec(Config):
     """Largest packet, bytes."""
     tunnel: Tunnel | None = None
     """A tunnel between two switches, one at each host; default: both hosts are on one switch."""
+    endpoints: Endpoints = "namespace"
+    """Whether both hosts are network namespaces or virtual machines in them."""
 
     @property
     def label(self) -> str:
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
+        if self.endpoints == "vm":
+            shown.append("between virtual machines")
         if self.path:
             shown.append(f"over {self.path if isinstance(self.path, str) else path_words(self.path)}")
         if self.tunnel:
@@ -112,6 +120,12 @@ def workload(spec: Spec) -> Workload:
         fix = f"There are: {', '.join(WORKLOADS)}"
         raise Error("ND-104-31", f"there is no workload {spec.workload!r}", at="--workload", fix=fix)
     return WORKLOADS[spec.workload](spec.options)
+
+
+def tell_endpoints(spec: Spec, note: Callable[[str], None]) -> None:
+    """Say how virtual machines run, if they are client and server. Raises Error if they cannot."""
+    if spec.endpoints == "vm":
+        note(guests.told(guests.check(WORKLOADS[spec.workload], spec.segments)))
 
 
 def topology(spec: Spec) -> Topology:
@@ -158,6 +172,9 @@ class SwitchBench:
     network: Network | None = None
     gateways: WireGuard | None = None
     """Between both switches, if their tunnel is encrypted."""
+    machines: dict[bool, tuple[Guest, Guest]] = field(default_factory=dict)
+    """Virtual machines that were booted, by whether they share memory with the switch (vhost-user)."""
+    _macs: Mapping[str, str] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -173,7 +190,7 @@ class SwitchBench:
                 self.folder = Path(made)
             token = f"w{secrets.token_hex(3)}"
             network = Network(topology(self.spec), token, self.notes, self.folder / "links.jsonl")
-            stack.enter_context(network)
+            self.network = stack.enter_context(network)
             for host in (CLIENT, SERVER):
                 network.nodes[host].address("eth0", [], self.spec.host_mtu, None)
             if self.spec.tunnel and self.spec.tunnel.wireguard:
@@ -181,7 +198,8 @@ class SwitchBench:
                 stack.callback(gateways.teardown)
                 gateways.setup()
                 self.gateways = gateways
-            self.network = network
+            if self.spec.endpoints == "vm":
+                self._macs = {host: guests.mac(network.namespace(host)) for host in ADDRESSES}
             self._stack = stack.pop_all()
         return self
 
@@ -189,6 +207,7 @@ class SwitchBench:
         with self.shield():
             self._stack.close()
         self.network = None
+        self.machines.clear()
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial: the switch up, load, the switch down."""
@@ -204,8 +223,10 @@ class SwitchBench:
         started, network = time.time(), self.network
         spaces = {host: network.namespace(host) for host in network.nodes}
         switches = self._switches(stack, setting)
-        namespace.inside(spaces[CLIENT], lambda: self._forwards(switches))
-        site = Site(spaces[CLIENT], spaces[SERVER], ADDRESSES[SERVER], self.folder, self.notes)
+        both = self._guests(switches[0]) if self.spec.endpoints == "vm" else None
+        namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
+        ends = spaces[CLIENT], spaces[SERVER]
+        site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both)
         load = workload(self.spec)
         load.serve(site)
         stack.callback(load.stop)
@@ -225,6 +246,7 @@ class SwitchBench:
             if e.code != "ND-91-25":
                 raise
             why = str(e)
+            guests.must_answer(both or ())
         seconds = time.monotonic() - begin
         counters |= sampler.stop()
         if self.gateways and (gone := self.gateways.dead()):
@@ -251,6 +273,8 @@ class SwitchBench:
             place = DutSite(host, "", self.network.namespace(host), log=log, notes=self.notes)
             given = {**options, "ports": [PORTS[behind]]} if self.spec.tunnel else options
             one = kind(place, given)
+            if one.vhost_user:
+                one = kind(place, {**given, "sockets": str(self.folder)})
             self._offloads(one)
             stack.callback(one.teardown)
             one.setup()
@@ -260,6 +284,22 @@ class SwitchBench:
         for one in made:
             one.await_joined()
         return made
+
+    def _guests(self, switch: Switch) -> tuple[Guest, Guest]:
+        """Virtual machines that the switch can reach; they boot when they are first needed."""
+        assert self.network is not None and self.folder is not None, "the bench is set up"
+        shared = switch.vhost_user
+        if shared not in self.machines:
+            made = guests.check(WORKLOADS[self.spec.workload], self.spec.segments)
+            programs = [find(*one) for one in workload(self.spec).programs.items()]
+            space, mtu = self.network.namespace, self.spec.host_mtu
+            both = [
+                Guest(host, space(host), f"{address}/24", mtu, self.folder, self.notes, programs,
+                      self.folder / f"{PORTS[host]}.vhost" if shared else None)
+                for host, address in ADDRESSES.items()
+            ]  # fmt: skip
+            self.machines[shared] = guests.boot(both, made, self._macs, self._stack)
+        return self.machines[shared]
 
     def _offloads(self, one: Switch) -> None:
         """Frames as the switch can carry them."""
@@ -271,11 +311,12 @@ class SwitchBench:
             switch = self.network.nodes[self.spec.switches()[host]]
             switch.offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
 
-    def _forwards(self, switches: Sequence[Switch]) -> None:
-        """Wait until a datagram to a port where nobody listens is answered: it has passed both ways."""
+    def _forwards(self, switches: Sequence[Switch], both: tuple[Guest, Guest] | None) -> None:
+        """Wait until a packet is answered: it has passed both ways."""
         until = time.monotonic() + PATIENCE
-        if self._answered(switches, 0, until):
-            if not self.spec.tunnel or self._answered(switches, self.spec.host_mtu, until):
+        tell = partial(_pinged, both) if both else self._answered
+        if tell(switches, 0, until):
+            if not self.spec.tunnel or tell(switches, self.spec.host_mtu, until):
                 return
             size, room = self.spec.host_mtu, self.spec.tunnel.room()
             what = f"the tunnel carries packets of up to {room:,} bytes, and hosts send up to {size:,}"
@@ -290,7 +331,8 @@ class SwitchBench:
         raise Error("ND-92-60", what, at=switches[0].place.at, fix=SEE)
 
     def _answered(self, switches: Sequence[Switch], size: int, until: float) -> bool:
-        """Whether a packet of so many bytes, or a small one, is answered while the switches live."""
+        """Whether a datagram of so many bytes, or a small one, to a port where nobody listens is answered
+        while the switches live."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.settimeout(0.2)
             probe.setsockopt(socket.IPPROTO_IP, tunnels.IP_MTU_DISCOVER, tunnels.PROBE)
@@ -318,6 +360,20 @@ class SwitchBench:
             for way in impairment.WAYS
             for name in UNASKED
         )
+
+
+def _pinged(both: Sequence[Guest], switches: Sequence[Switch], size: int, until: float) -> bool:
+    """Whether a ping of so many bytes, or a small one, from the client's virtual machine is answered."""
+    if size:
+        until = min(until, time.monotonic() + LARGE)
+    command = ["/bin/busybox", "ping", "-c", "1", "-W", "1", "-s", str(max(8, size - 28)), ADDRESSES[SERVER]]
+    while time.monotonic() < until and all(one.alive() for one in switches):
+        if both[0].run(command, 5)[0] == 0:
+            return True
+        if any(one.dead() for one in both):
+            break
+    guests.must_answer(both)
+    return False
 
 
 SEE = "`netdyno switch list` shows which switches work here"

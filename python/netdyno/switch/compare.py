@@ -15,7 +15,7 @@ from netdyno.experiment.study import Study
 from netdyno.lab.dut.base import DutSite
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting, Value
-from netdyno.switch.bench import Spec, SwitchBench, driver_of
+from netdyno.switch.bench import Spec, SwitchBench, driver_of, tell_endpoints
 
 KIND = "switch-compare"
 MOST_ARMS = 12
@@ -70,6 +70,7 @@ def compare(
         raise Error("ND-104-52", f"the workload measures no {unknown[0]!r}", at="--metric", fix=fix)
     chosen = [setting(text) for text in request.switches]
     sides = arms.named([(name(one), one) for one in chosen])
+    tell_endpoints(request.bench, note)
     versions = {side.name: usable(side, request.bench) for side in sides}
     least = arms.least_blocks(len(sides), len(metrics), request.level)
     count = max(request.repeat, least)
@@ -134,7 +135,12 @@ def usable(side: Arm, bench: Spec) -> str:
     if bench.tunnel and bench.segments:
         fix = "Leave out --segments or --tunnel"
         raise Error("ND-104-80", "tunnels carry no segments beyond the MTU", at="--segments", fix=fix)
-    return kind(DutSite("switch", "", None), options).version()
+    made = kind(DutSite("switch", "", None), options)
+    if made.vhost_user and (bench.endpoints != "vm" or bench.path or bench.tunnel):
+        what = f"{side.name} has virtual machines in place of links, without a path or a tunnel"
+        fix = "Give it --endpoints vm, and leave out --path and --tunnel"
+        raise Error("ND-104-80", what, at=side.name, fix=fix)
+    return made.version()
 
 
 def finding(judged: Sequence[Contrast], sides: Sequence[Arm]) -> str:

@@ -28,7 +28,11 @@ PLAIN: dict[str, Any] = {"format": studies.FORMAT, "title": "t", "switches": ["l
 
 def test_the_studies_are_the_figures_of_the_paper() -> None:
     found = studies.chosen([])
-    assert set(found) == {"lan", "wan", "chain-lan", "chain-wan", "longest"} == set(studies.all_studies())
+    assert (
+        set(found)
+        == {"lan", "lan-vms", "wan", "chain-lan", "chain-wan", "longest"}
+        == set(studies.all_studies())
+    )
     for name, one in found.items():
         assert (
             one.repeat == 10
@@ -37,6 +41,7 @@ def test_the_studies_are_the_figures_of_the_paper() -> None:
         if one.chain is not None:
             assert lengths(one.made_chain(name)) == [0, 1, 2, 3, 4]
     assert found["wan"].path and not found["lan"].path
+    assert {name for name, one in found.items() if one.bench(True).endpoints == "vm"} == {"lan-vms"}
     with pytest.raises(Error) as wrong:
         studies.chosen(["figure-5"])
     assert wrong.value.code == "ND-104-22"
@@ -52,6 +57,7 @@ def test_the_studies_are_the_figures_of_the_paper() -> None:
         ({"switches": [], "chain": {"vnfs": {}, "chain": ["x"]}}, "not in vnfs"),
         ({"target": "1Gbit/s"}, "a target needs a chain"),
         ({"switches": [], "chain": {}, "target": "fast"}, "fast"),
+        ({"endpoints": "container"}, "endpoints"),
         ({"colour": 1}, "colour"),
     ],
 )

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from netdyno import config
 from netdyno.errors import Error
@@ -25,9 +25,16 @@ from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, find
 
 
+class Guest(Protocol):
+    """A virtual machine in which programs of a workload run."""
+
+    def run(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        """Run a program to its end, at most so long: its exit status and what it printed."""
+
+
 @dataclass(frozen=True)
 class Site:
-    """Where a workload runs: two namespaces joined by a path."""
+    """Where a workload runs: two namespaces joined by a path, or virtual machines there."""
 
     client: str | None
     server: str | None
@@ -39,6 +46,8 @@ class Site:
     notes: Journal = field(default_factory=journal)
     patience: float = math.inf
     """Seconds after which a load generator is ended, whatever its own limit."""
+    guests: tuple[Guest, Guest] | None = None
+    """Virtual machines that are client and server in place of the namespaces."""
 
     def place(self, name: str) -> DutSite:
         """For a server that is a device under test."""
@@ -69,6 +78,8 @@ class Workload(ABC):
     """By name; of one kind of load the same, unless its options define them."""
     slos: tuple[Slo, ...] = ()
     """Bounds on metrics that no setting may break."""
+    in_guests: ClassVar[bool] = False
+    """Whether its programs run in virtual machines, too."""
     programs: ClassVar[Mapping[str, str]] = {}
     """Programs that it needs, and the packages that they come from."""
 
@@ -122,6 +133,11 @@ def start_server(site: Site, command: Sequence[str], name: str, stack: contextli
 def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
     """Run a load generator to its end, at most so long; what it printed."""
     seconds = min(seconds, site.patience)
+    if site.guests:
+        code, text = site.guests[0].run(command, seconds)
+        if code:
+            raise _failed(command, code, text.strip()[-300:])
+        return text
     name = Path(command[0]).name
     log = site.folder / f"{name}-client.log"
     process = Process(command, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
@@ -138,9 +154,12 @@ def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
         process.stop()
     text = b"".join(printed).decode(errors="replace")
     if status:
-        words = process.tail(3) or text.strip()[-300:]
-        raise Error("ND-91-25", f"it ended with status {status}: {words}", at=" ".join(command))
+        raise _failed(command, status, process.tail(3) or text.strip()[-300:])
     return text
+
+
+def _failed(command: Sequence[str], status: int, words: str) -> Error:
+    return Error("ND-91-25", f"it ended with status {status}: {words}", at=" ".join(command))
 
 
 def unreadable(program: str, text: str) -> Error:

@@ -14,6 +14,7 @@ from netdyno.errors import Error
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.base import (
+    Guest,
     Site,
     Workload,
     WorkloadResult,
@@ -60,11 +61,15 @@ class UdpOptions(Settings):
 
 
 class _Iperf3(Workload):
+    in_guests = True
     programs: ClassVar[Mapping[str, str]] = {"iperf3": "iperf3"}
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and wait until it listens."""
         command = [find("iperf3", "iperf3"), "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
+        if site.guests:
+            _serve_in(site.guests[1], command, stack)
+            return
         server = start_server(site, command, "iperf3-server", stack)
         until = time.monotonic() + 10
         while time.monotonic() < until and server.exited() is None:
@@ -72,7 +77,7 @@ class _Iperf3(Workload):
             if listening(site.server, PORT):
                 return
             time.sleep(0.02)
-        raise Error("ND-92-25", f"iperf3 -s does not listen: {server.tail() or 'no log'}", at=site.address)
+        raise _deaf(server.tail() or "no log", site.address)
 
     def client(self, site: Site, *more: str) -> dict[str, Any]:
         """Run a client; its JSON."""
@@ -83,6 +88,21 @@ class _Iperf3(Workload):
         ]  # fmt: skip
         text = run_generator(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
         return document(text)
+
+
+def _serve_in(guest: Guest, command: list[str], stack: contextlib.ExitStack) -> None:
+    """A server in a virtual machine, in the background until the stack closes."""
+    status, said = guest.run([*command, "-D"], 10)
+    stack.callback(guest.run, ["/bin/busybox", "killall", "iperf3"], 10)
+    until = time.monotonic() + 20
+    while not status and time.monotonic() < until:
+        if listens(guest.run(["/bin/busybox", "cat", "/proc/net/tcp"], 10)[1], PORT):
+            return
+    raise _deaf(said.strip() or f"status {status}", "the server's virtual machine")
+
+
+def _deaf(words: str, at: str) -> Error:
+    return Error("ND-92-25", f"iperf3 -s does not listen: {words}", at=at)
 
 
 class Iperf3Tcp(_Iperf3):
@@ -154,13 +174,17 @@ def listening(space: str | None, port: int) -> bool:
     def look() -> bool:
         for name in ("tcp", "tcp6"):
             with contextlib.suppress(OSError):
-                for line in (NET / name).read_text().splitlines()[1:]:
-                    cells = line.split()
-                    if len(cells) > 3 and cells[3] == "0A" and cells[1].endswith(f":{port:04X}"):
-                        return True
+                if listens((NET / name).read_text(), port):
+                    return True
         return False
 
     return namespace.inside(space, look)
+
+
+def listens(text: str, port: int) -> bool:
+    """Whether /proc/net/tcp has a socket that listens on a port."""
+    rows = (line.split() for line in text.splitlines()[1:])
+    return any(len(row) > 3 and row[3] == "0A" and row[1].endswith(f":{port:04X}") for row in rows)
 
 
 def document(text: str) -> dict[str, Any]:

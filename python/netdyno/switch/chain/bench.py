@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.lab.counters import CounterSource, Sampler
-from netdyno.lab.workload import Site
+from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.switch import guests
 from netdyno.switch.bench import Spec, moved, workload
 from netdyno.switch.chain import layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
+from netdyno.switch.guests import Guest
 
 
 def lengths(chain: Chain) -> list[int]:
@@ -30,6 +33,8 @@ class ChainBench:
 
     lab: ChainLab
     spec: Spec
+    guests: tuple[Guest, Guest] | None = None
+    """Virtual machines in place of client and server."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -44,7 +49,8 @@ class ChainBench:
         folder = lab.folder
         assert folder is not None, "the lab is set up"
         spaces = {host: lab.network.namespace(host) for host in (CLIENT, SERVER)}
-        site = Site(spaces[CLIENT], spaces[SERVER], layout.addresses(lab.chain).server, folder, lab.notes)
+        address = layout.addresses(lab.chain).server
+        site = Site(spaces[CLIENT], spaces[SERVER], address, folder, lab.notes, guests=self.guests)
         load = workload(self.spec)
         load.serve(site)
         metrics: Mapping[str, float] = {}
@@ -62,6 +68,7 @@ class ChainBench:
                     if e.code != "ND-91-25":
                         raise
                     why = str(e)
+                    guests.must_answer(self.guests or ())
                 seconds = time.monotonic() - begin
                 counters |= sampler.stop()
         finally:
@@ -72,6 +79,24 @@ class ChainBench:
             counters["switch.cpu"] = lab.cpu() - cpu
             counters |= moved(before, lab.counters())
         return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+
+
+@contextlib.contextmanager
+def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
+    """The bench of a chain that was verified. Virtual machines take the place of client and server then."""
+    if spec.endpoints != "vm":
+        yield ChainBench(lab, spec)
+        return
+    assert lab.folder is not None, "the lab is set up"
+    known = layout.addresses(lab.chain)
+    prefix = layout.FORMS[4][2]
+    hosts, more = {}, {}
+    for host, address in ((CLIENT, known.client), (SERVER, known.server)):
+        hosts[host] = lab.network.namespace(host), f"{address}/{prefix}"
+        more[host] = [f"$b ip route add {to} via {by}" for to, by in known.routes[host].items()]
+    kind, mtu = WORKLOADS[spec.workload], layout.host_mtu(lab.chain)
+    with guests.in_place_of(hosts, kind, mtu, lab.folder, lab.notes, more) as both:
+        yield ChainBench(lab, spec, both)
 
 
 def shortened(chain: Chain, count: int) -> Chain:

@@ -13,10 +13,10 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
-from netdyno.switch.bench import Spec, path_words, workload
+from netdyno.switch.bench import Spec, path_words, tell_endpoints, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
-from netdyno.switch.chain.bench import ChainBench, lengths
+from netdyno.switch.chain.bench import bench_of, lengths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.verify import Verification
@@ -63,6 +63,7 @@ def measure(
 ) -> ChainOutcome:
     """Verify, measure, judge and store. Call again to resume after an interrupt."""
     chain, every = request.chain, workload(request.bench).metrics
+    tell_endpoints(request.bench, note)
     metrics = {k: m for k, m in every.items() if not request.metrics or k in request.metrics}
     if unknown := [one for one in request.metrics if one not in metrics]:
         fix = f"It measures: {', '.join(every)}"
@@ -86,8 +87,8 @@ def measure(
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
-            bench = ChainBench(lab, request.bench)
-            found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
+            with bench_of(lab, request.bench) as bench:
+                found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
             version = lab.switch.version()
         judged = arms.contrasts(found, metrics, level=request.level, matters=request.matters)
         about = DRIVERS[chain.switch].about

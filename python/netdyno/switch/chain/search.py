@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,8 +14,8 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.estimate import mean, t_interval
 from netdyno.stats.observation import Observation
-from netdyno.switch.bench import Spec, workload
-from netdyno.switch.chain.bench import ChainBench, lengths
+from netdyno.switch.bench import Spec, tell_endpoints, workload
+from netdyno.switch.chain.bench import ChainBench, bench_of, lengths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.measure import bench_label, proven, words
 from netdyno.switch.chain.spec import Chain
@@ -123,6 +123,7 @@ def search(
         what = f"the workload {request.bench.workload} measures no {METRIC}"
         raise Error("ND-104-52", what, at="--workload", fix=fix)
     there = lengths(chain)
+    tell_endpoints(request.bench, note)
     # the level is shared by all lengths that the search may measure
     confidence = 1 - request.level / steps(len(there))
     label = bench_label(request.bench, request.name, chain)
@@ -137,10 +138,9 @@ def search(
 
     with entry.open_entry(study, metrics, leg=leg, fresh=request.fresh) as kept:
         paths = {"client": request.bench.path} if request.bench.path else {}
-        with ChainLab(chain, paths, shield=shield) as lab:
+        with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
-            bench = ChainBench(lab, request.bench)
-
+            bench = stack.enter_context(bench_of(lab, request.bench))
             seen: dict[int, list[Observation]] = {}
 
             def measure(functions: int) -> LengthResult:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from netdyno.errors import Error
 from netdyno.switch.driver import ovs
 from netdyno.switch.driver.ovs import Ovs
 
@@ -18,9 +20,12 @@ PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 class Options(ovs.Options):
     """Settings of Open vSwitch over DPDK."""
 
-    over: Literal["af_xdp", "af_packet", "system"] = "af_xdp"
+    over: Literal["af_xdp", "af_packet", "system", "vhost-user"] = "af_xdp"
     """How it takes frames of an interface: by DPDK's port over AF_XDP or a packet socket, polled by a thread;
-    or by Open vSwitch's own packet socket (`system`), which can have `tso`."""
+    or by Open vSwitch's own packet socket (`system`), which can have `tso`. `vhost-user`: it shares memory
+    with a virtual machine in place of the interface."""
+    sockets: str = Field(default="", max_length=80)
+    """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`."""
     tso: bool = False
     """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
     huge_pages: bool = False
@@ -43,6 +48,11 @@ class OvsDpdk(Ovs):
         tso: bool = self.options.tso
         return tso
 
+    @property
+    def vhost_user(self) -> bool:
+        over: str = self.options.over
+        return over == "vhost-user"
+
     @classmethod
     def vswitchd(cls) -> Path | None:
         """The build with DPDK."""
@@ -58,12 +68,14 @@ class OvsDpdk(Ovs):
     def config(self) -> dict[str, str]:
         """DPDK's memory and the threads that poll: on the cores that it may use, else on the last."""
         o = self.options
+        if self.vhost_user and not o.sockets:
+            fix = "Compare it with --endpoints vm, or name the folder in sockets"
+            what = "no virtual machine listens for vhost-user"
+            raise Error("ND-104-07", what, at=self._at("over"), fix=fix)
         if o.tso and o.over != "system":
-            from netdyno.errors import Error
-
             what = f"a port by {o.over} takes no segments"
             fix = "Use tso with over=system, or leave it out"
-            raise Error("ND-104-07", what, at=f"duts.{self.place.name}.options.tso", fix=fix)
+            raise Error("ND-104-07", what, at=self._at("tso"), fix=fix)
         prefix = f"netdyno-{self.folder.name}"
         # root's DPDK keeps files by this name, which go with it
         self._dpdk = self.place.notes.write("dpdk", prefix=prefix)
@@ -73,13 +85,21 @@ class OvsDpdk(Ovs):
             "dpdk-init": "true",
             "dpdk-extra": f"{memory} --no-pci --file-prefix={prefix}",
             "pmd-cpu-mask": hex(sum(1 << core for core in cores)),
+            # else Open vSwitch asks for 0.6 GB at once where virtual machines are
+            **({"per-port-memory": "true"} if self.vhost_user else {}),
             **({"userspace-tso-enable": "true"} if o.tso else {}),
         }
+
+    def _at(self, option: str) -> str:
+        return f"duts.{self.place.name}.options.{option}"
 
     def interface(self, port: str) -> tuple[str, list[str]]:
         """A port over an interface has another name than that."""
         if self.options.over == "system":
             return port, []
+        if self.options.over == "vhost-user":
+            path = json.dumps(f"{self.options.sockets}/{port}.vhost")
+            return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
         number = self.ports.index(port)
         # the device is known by a number: names of interfaces may be of other signs
         device = f"net_{self.options.over}{number},iface={port}"

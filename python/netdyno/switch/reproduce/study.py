@@ -14,6 +14,7 @@ from netdyno.switch import compare
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import spec as chains
 from netdyno.switch.chain.spec import Chain
+from netdyno.switch.guests import Endpoints
 
 FORMAT = "netdyno-switch-study/1"
 FOLDER = "switches"
@@ -51,6 +52,8 @@ class SwitchStudy(config.Config):
     """Of the workload."""
     path: str | dict[str, Any] | None = None
     """How the link of the client treats packets, as in `netdyno impair`."""
+    endpoints: Endpoints = "namespace"
+    """Client and server: `namespace`, or `vm`."""
     repeat: int = Field(default=10, ge=2, le=1000)
     """Trials of each switch or length."""
     quick: Quick = Field(default_factory=Quick)
@@ -79,7 +82,7 @@ class SwitchStudy(config.Config):
     def bench(self, quick: bool) -> Spec:
         """The bench of its trials."""
         options = self.options | (self.quick.options if quick else {})
-        return Spec(workload=self.workload, options=options, path=self.path)
+        return Spec(workload=self.workload, options=options, path=self.path, endpoints=self.endpoints)
 
     def made_chain(self, name: str) -> Chain:
         """Its chain. Raises Error."""

@@ -18,7 +18,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded, report
-from netdyno.switch.verbs.compare import Progress, assignments, show_arms, way
+from netdyno.switch.verbs.compare import EndpointsKind, Progress, assignments, show_arms, way
 from netdyno.system.interrupt import Interrupts
 
 
@@ -33,6 +33,7 @@ def run(
         str | None,
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
     ] = None,
+    endpoints: EndpointsKind = "namespace",
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 1, 1000)),
@@ -67,7 +68,8 @@ def run(
 
         sudo netdyno chain run examples/chain-bridges.yaml --repeat 10 --html chain.html
     """
-    spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
+    given = assignments(options or (), "--set")
+    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints)
     wanted = ChainRequest(
         loaded(file, controller, tunnel),
         file.stem,

@@ -17,7 +17,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded
-from netdyno.switch.verbs.compare import assignments, way
+from netdyno.switch.verbs.compare import EndpointsKind, assignments, way
 from netdyno.system.interrupt import Interrupts
 
 
@@ -36,6 +36,7 @@ def search(
         str | None,
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
     ] = None,
+    endpoints: EndpointsKind = "namespace",
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
@@ -65,7 +66,8 @@ def search(
 
         sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
     """
-    spec = Spec(workload=workload, options=assignments(options or (), "--set"), path=way(path))
+    given = assignments(options or (), "--set")
+    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints)
     wanted = SearchRequest(
         loaded(file, controller, tunnel), file.stem, spec, target, repeat, level, seed, fresh
     )  # fmt: skip

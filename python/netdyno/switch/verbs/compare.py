@@ -27,7 +27,17 @@ from netdyno.switch import compare as comparing
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.bench import Spec
 from netdyno.switch.compare import ComparisonRequest
+from netdyno.switch.guests import Endpoints
 from netdyno.system.interrupt import Interrupts
+
+EndpointsKind = Annotated[
+    Endpoints,
+    typer.Option(
+        help="Client and server: network namespaces, or virtual machines by KVM, or by QEMU's emulation "
+        "where there is no KVM.",
+        metavar="namespace|vm",
+    ),
+]
 
 
 def compare(
@@ -57,6 +67,7 @@ def compare(
             metavar="TUNNEL",
         ),
     ] = None,
+    endpoints: EndpointsKind = "namespace",
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each switch.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
@@ -104,17 +115,19 @@ def compare(
 ) -> None:
     """Compare virtual switches under one load, in blocks of trials in randomised order.
 
-    Two hosts (network namespaces) are joined by one switch after the other. Every two switches are compared
-    by a signed-rank test over the blocks; the significance level is shared by all comparisons (Bonferroni)
-    and in each by all metrics (Holm). All switches get frames of the MTU unless --segments is given. A trial
-    that was disturbed (steal, pressure) or in which the switch ended is repeated. After an interrupt, the
-    same command resumes. Needs root.
+    Two hosts (network namespaces, or virtual machines) are joined by one switch after the other. Every two
+    switches are compared by a signed-rank test over the blocks; the significance level is shared by all
+    comparisons (Bonferroni) and in each by all metrics (Holm). All switches get frames of the MTU unless
+    --segments is given. A trial that was disturbed (steal, pressure) or in which the switch ended is
+    repeated. After an interrupt, the same command resumes. Needs root.
 
         sudo netdyno switch compare linux-bridge ovs-netdev ovs-dpdk
 
         sudo netdyno switch compare linux-bridge ovs-afxdp --set seconds=60 --repeat 10 --html report.html
 
         sudo netdyno switch compare ovs-netdev ovs-afxdp --tunnel vxlan,delay=20ms
+
+        sudo netdyno switch compare linux-bridge ovs-dpdk:over=vhost-user --endpoints vm
 
         sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
     """
@@ -132,6 +145,7 @@ def compare(
             segments=segments,
             mtu=mtu,
             tunnel=tunnels.checked(tunnel) if tunnel else None,
+            endpoints=endpoints,
         ),
         repeat=repeat, spare=spare, level=level, matters=matters, seed=seed, metrics=metric or (),
         name=name, fresh=fresh,

@@ -18,11 +18,20 @@ FOLDERS = ("bin", "dev", "proc", "sys", "lower", "upper", "new", "modules")
 
 
 def build(
-    kernel: Kernel, busybox: Path, scripts: Mapping[str, str], modules: Iterable[Path] | None = None
+    kernel: Kernel,
+    busybox: Path,
+    scripts: Mapping[str, str],
+    modules: Iterable[Path] | None = None,
+    programs: Iterable[Path] = (),
 ) -> bytes:
-    """Its archive. Scripts are by their path within; modules are by default those that a root needs."""
+    """Its archive. Scripts are by their path within; modules are by default those that a root needs.
+
+    Further programs are at their own paths, with the libraries that they are linked with.
+    """
+    programs = list(programs)
     files: dict[str, tuple[int, bytes]] = {"bin/busybox": (0o755, busybox.read_bytes())}
-    files |= {str(one).lstrip("/"): (0o755, one.read_bytes()) for one in libraries(busybox)}
+    for one in (*programs, *(library for of in (busybox, *programs) for library in libraries(of))):
+        files[str(one).lstrip("/")] = (0o755, one.read_bytes())
     order = []
     for path in kernel.early if modules is None else modules:
         order.append(f"{module(path.name)}.ko")

@@ -1,0 +1,180 @@
+"""Virtual machines as client and server: figures that counters of the switch confirm, and losses that are told."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.experiment.arms import Arm
+from netdyno.lab.workload import WORKLOADS, Site
+from netdyno.lab.workload.base import run_generator
+from netdyno.stats.observation import Observation
+from netdyno.switch import compare, guests
+from netdyno.switch.bench import Spec, SwitchBench, tell_endpoints
+from netdyno.switch.chain.bench import bench_of
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.verify import verify
+from netdyno.switch.driver import DRIVERS
+from netdyno.system import namespace, proc
+from netdyno.system.vm import setup
+from netdyno.system.vm.setup import MissingRequirement
+
+from ..conftest import root
+
+VMS = Spec(options={"seconds": 1}, endpoints="vm")
+SHORT = {"seconds": 1}
+
+
+@pytest.fixture
+def possible() -> None:
+    found = setup.find()
+    if isinstance(found, MissingRequirement):
+        pytest.skip(f"no virtual machine: {found.why}")
+    for name in ("ovs-netdev", "ovs-dpdk"):
+        if why := DRIVERS[name].missing():
+            pytest.skip(why)
+
+
+def confirmed(seen: Observation, port: str) -> None:
+    """The switch counted at least the bytes that iperf3 says the server received."""
+    assert seen.valid, seen.why
+    sent = seen.metrics["throughput"] * SHORT["seconds"] / 8
+    assert seen.counters[f"switch.{port}.rx_bytes"] > sent > 0, seen
+
+
+@root
+@pytest.mark.full
+def test_switches_are_measured_between_machines_that_boot_once(possible: None) -> None:
+    with SwitchBench(VMS) as bench:
+        assert bench.network is not None
+        spaces = {bench.network.namespace(host) for host in bench.network.nodes}
+        confirmed(bench.measure({"switch": "ovs-netdev"}, 1), "client")
+        first = bench.machines[False]
+        confirmed(bench.measure({"switch": "linux-bridge"}, 2), "client")
+        shared = {"switch": "ovs-dpdk", "over": "vhost-user"}
+        confirmed(bench.measure(shared, 3), "client")
+        # the switch is another one now, and the virtual machines are the same
+        confirmed(bench.measure(shared, 4), "client")
+        assert bench.machines[False] is first and set(bench.machines) == {False, True}
+        both = [*first, *bench.machines[True]]
+        assert all(one.process and one.process.exited() is None for one in both)
+        server = first[1].process
+        assert server
+        server.send_all(signal.SIGKILL)
+        server.wait(30.0)
+        with pytest.raises(Error) as wrong:
+            bench.measure({"switch": "linux-bridge"}, 5)
+        # the switch is not blamed
+        assert wrong.value.code == "ND-91-28"
+        assert "server" in wrong.value.what and "SIGKILL" in wrong.value.what
+    assert not spaces & set(namespace.names())
+    assert not any(list(proc.members(one.process.pid)) for one in both if one.process)
+
+
+@root
+@pytest.mark.full
+def test_a_chain_is_proved_and_then_measured_between_machines(
+    possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"vnfs": {"a": {"kind": "bridge"}, "n": {"kind": "nat"}}, "chain": ["a", "n"]}
+    with ChainLab(checked(plain, "x")) as lab:
+        found = verify(lab)
+        assert found.good, found.wrong
+        with bench_of(lab, VMS) as bench:
+            confirmed(bench.measure({"functions": 2}, 1), "p0")
+            assert bench.guests
+            client = bench.guests[0]
+            # one that hangs is told, and no part of the chain is blamed
+            assert client.process
+            client.process.send(signal.SIGSTOP)
+            monkeypatch.setattr(guests, "GRACE", 1.0)
+            with pytest.raises(Error) as wrong:
+                bench.measure({"functions": 2}, 2)
+            assert wrong.value.code == "ND-91-28" and "the client: it does not answer" in wrong.value.what
+            client.process.send(signal.SIGCONT)
+
+
+class Answers:
+    """A virtual machine that gives answers in order."""
+
+    def __init__(self, *answers: tuple[int, str]) -> None:
+        self.answers, self.asked = list(answers), list[Sequence[str]]()
+
+    def run(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        self.asked.append(command)
+        return self.answers.pop(0)
+
+
+def test_programs_run_in_the_machines(tmp_path: Path) -> None:
+    client, server = Answers((0, "out"), (1, "no route")), Answers((0, ""), (0, LISTENS), (0, ""))
+    site = Site("none", "none", "198.18.0.2", tmp_path, guests=(client, server))
+    assert run_generator(site, ["x", "1"], 5) == "out"
+    with pytest.raises(Error) as wrong:
+        run_generator(site, ["x", "2"], 5)
+    assert wrong.value.code == "ND-91-25" and "no route" in wrong.value.what
+    with ExitStack() as stack:
+        WORKLOADS["iperf3-tcp"]({}).open(site, stack)
+        assert "-D" in server.asked[0] and "-s" in server.asked[0]
+    assert "killall" in server.asked[-1] and not server.answers
+
+
+def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
+    server = Answers((1, "iperf3: no memory"), (0, ""))
+    site = Site("none", "none", "198.18.0.2", tmp_path, guests=(Answers(), server))
+    with pytest.raises(Error) as wrong, ExitStack() as stack:
+        WORKLOADS["iperf3-tcp"]({}).open(site, stack)
+    assert wrong.value.code == "ND-92-25" and "no memory" in wrong.value.what
+
+
+LISTENS = """\
+  sl  local_address rem_address   st tx_queue rx_queue
+   0: 020012C6:1451 00000000:0000 0A 00000000:00000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "at"),
+    [
+        ({"workload": "udp-burst"}, "ND-104-24", "--endpoints"),
+        ({"segments": True}, "ND-104-80", "--segments"),
+    ],
+)
+def test_what_machines_cannot_do_is_told_before_the_first_trial(
+    more: dict[str, Any], code: str, at: str
+) -> None:
+    with pytest.raises(Error) as wrong:
+        tell_endpoints(Spec(endpoints="vm", **more), print)
+    assert (wrong.value.code, wrong.value.at) == (code, at) and wrong.value.fix
+
+
+def test_what_is_missing_for_machines_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "find", lambda: MissingRequirement("no kernel to boot", "./do setup"))
+    with pytest.raises(Error) as wrong:
+        tell_endpoints(Spec(endpoints="vm"), print)
+    assert (wrong.value.code, wrong.value.fix) == ("ND-92-44", "./do setup")
+    assert "no kernel to boot" in wrong.value.what
+
+
+def test_emulation_is_said_to_limit_figures(possible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    tell_endpoints(VMS, said.append)
+    made = setup.find()
+    assert not isinstance(made, MissingRequirement)
+    assert ("QEMU translates" in said[0]) == (made.accelerators[0] == "tcg")
+    assert "between virtual machines" in VMS.label and "virtual" not in Spec().label
+
+
+@pytest.mark.parametrize("more", [{}, {"endpoints": "vm", "path": {"there": {"delay": "1ms"}}}])
+def test_shared_memory_needs_machines_and_no_links(possible: None, more: dict[str, Any]) -> None:
+    chosen = compare.setting("ovs-dpdk:over=vhost-user")
+    with pytest.raises(Error) as wrong:
+        compare.usable(Arm("x", chosen), Spec(**more))
+    assert wrong.value.code == "ND-104-80" and "--endpoints vm" in wrong.value.fix
+    assert compare.usable(Arm("x", chosen), VMS)
