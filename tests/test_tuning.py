@@ -98,3 +98,24 @@ def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
     assert (failed["verdict"], failed["effect"]["b"]) == ("better", 0)
     assert {one["name"] for one in found["counters"] if one["moved"]} >= {"TcpExtListenOverflows"}
     assert not list((lab.state / "journal").glob("*")), "something is left"
+
+
+def test_connections_of_one_load_have_a_and_b_in_turn(lab: Lab) -> None:
+    """A send buffer that is too small for a path of 20 ms holds its own connections down, and no others."""
+    compare = "tune compare iperf3-tcp --set streams=4 --set reverse=true --set seconds=2 --path delay=10ms"
+    options = "--pairs 6 --metric throughput --per-connection --json --name turns"
+    small, baseline = "net.ipv4.tcp_wmem.max=32KiB", "baseline"
+    done = lab.good(*compare.split(), *options.split(), small, baseline, timeout=280)
+    found = json.loads(done.out)
+    (throughput,) = found["metrics"]
+    assert throughput["verdict"] == "better"
+    # both arms of a block are of one load
+    assert len(throughput["pairs"]) == found["pairs"] >= 6
+    assert all(b > 1.2 * a for a, b in throughput["pairs"]), throughput["pairs"]
+    assert "what one takes the other does not get" in found["per_connection"]
+    # what is measured stays
+    again = lab.good(*compare.split(), *options.split(), small, baseline)
+    assert json.loads(again.out)["metrics"] == found["metrics"]
+    refused = lab.run(*compare.split(), *options.split(), baseline, "net.core.somaxconn=64")
+    assert (refused.code, "ND-104-43" in refused.err) == (104, True)
+    assert not list((lab.state / "journal").glob("*")), "something is left"

@@ -130,14 +130,14 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         )  # fmt: skip
         if not result.too_few:
             looks.judged(result.pairs)
-        document = _document(request.bench, (base, winner), noise, result)
-        for one in document["metrics"]:
+        told = document(request.bench, (base, winner), noise, result)
+        for one in told["metrics"]:
             one["pairs"] = both(found, one["metric"]["name"])
-        document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
-        document["looks"] = looks.document()
+        told["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
+        told["looks"] = looks.document()
         kept_slos = slos.judge(workload(request.bench).slos, found)
-        document["slo"] = [asdict(one) for one in kept_slos]
-        written = kept.finish(document, [], finding=result.said, valid=not result.invalid)
+        told["slo"] = [asdict(one) for one in kept_slos]
+        written = kept.finish(told, [], finding=result.said, valid=not result.invalid)
     return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
         looks.document(), kept_slos,
@@ -262,9 +262,11 @@ def _progress(listener: StudyListener, what: str) -> Any:
     return lambda done, of, seen: listener.trial(what, done, of, seen)
 
 
-def _document(
+def document(
     made: Spec, sides: tuple[ChosenSetting, ChosenSetting], noise: Calibration, result: Comparison
 ) -> dict[str, Any]:
+    """A comparison as JSON."""
+
     def side(one: ChosenSetting) -> dict[str, Any]:
         return {"name": one.name, "setting": dict(one.setting), "left_out": dict(one.left_out)}
 

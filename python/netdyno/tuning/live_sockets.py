@@ -23,14 +23,17 @@ from typing import Any, Literal
 
 from netdyno.errors import Error
 from netdyno.lab.counters import program_output
+from netdyno.lab.sockets import Connection, parse
 from netdyno.system import namespace, proc
 from netdyno.system.journal import Journal
 
 PIDFD_GETFD = 438
 """The number of the system call, the same on all machines since Linux 5.6."""
-SO_RCVBUFFORCE = 33
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 SO_BUF_LOCK, RECEIVING = 72, 2
 """Which buffers the kernel leaves as a program has set them (Linux 5.14)."""
+GONE = (errno.ESRCH, errno.EBADF)
+"""What is said of a process, or of a descriptor, that is not there any more."""
 SocketKind = Literal["backlog", "udp", "tcp"]
 
 _USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
@@ -50,6 +53,31 @@ class LiveSocket:
     """Its longest queue of connections; or its receive buffer, as the kernel counts it."""
     full: bool
     """Whether it turns away what comes."""
+
+
+@dataclass(frozen=True)
+class OwnedConnection:
+    """A connection, and a descriptor of a process that has it open."""
+
+    seen: Connection
+    pid: int
+    fd: int
+
+
+def parse_owned(text: str) -> list[OwnedConnection]:
+    """The lines of `ss -tinpOH` that a process has open."""
+    found = []
+    for line in text.splitlines():
+        user, seen = _USER.search(line), parse(line)
+        if user and seen and seen[0].state == "ESTAB":
+            found.append(OwnedConnection(seen[0], int(user[1]), int(user[2])))
+    return found
+
+
+def owned_connections(where: str | None) -> list[OwnedConnection]:
+    """The connections of a namespace that processes have open now."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return parse_owned(namespace.inside(where, lambda: program_output(program, "-tinpOH")))
 
 
 def parse_listeners(text: str) -> list[LiveSocket]:
@@ -104,7 +132,7 @@ def grow_receive_buffers(where: str | None, old: int, new: int) -> Iterator[Live
     program = shutil.which("ss") or "/usr/bin/ss"
     for one in parse_receivers(namespace.inside(where, lambda: program_output(program, "-tinpmOH"))):
         if old <= one.size < new:
-            with contextlib.suppress(OSError), _copy(one.pid, one.fd) as copy:
+            with contextlib.suppress(OSError), borrowed(one.pid, one.fd) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
                     continue
                 _set(copy, "tcp", new)
@@ -131,7 +159,7 @@ def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
         "socket", words=words, what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size
     )
     try:
-        with _copy(one.pid, one.fd) as copy:
+        with borrowed(one.pid, one.fd) as copy:
             _set(copy, one.what, size)
     except OSError as e:
         notes.undo(entry)
@@ -146,10 +174,10 @@ def restore_size(entry: dict[str, Any]) -> bool:
     if not proc.alive(pid, entry["start"]) or _link(pid, fd) != entry["link"]:
         return False
     try:
-        with _copy(pid, fd) as copy:
+        with borrowed(pid, fd) as copy:
             _set(copy, entry["what"], int(entry["old"]))
     except OSError as e:
-        if e.errno in (errno.ESRCH, errno.EBADF):
+        if e.errno in GONE:
             return False
         raise
     return True
@@ -165,7 +193,7 @@ def _set(copy: socket.socket, what: str, size: int) -> None:
 
 
 @contextmanager
-def _copy(pid: int, fd: int) -> Iterator[socket.socket]:
+def borrowed(pid: int, fd: int) -> Iterator[socket.socket]:
     """The socket of another process, for as long as a block lasts."""
     handle = os.pidfd_open(pid)
     try:

@@ -25,6 +25,7 @@ from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.winner import never_hit
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, compare_run
+from netdyno.tuning import per_connection as per_connection_run
 from netdyno.tuning.benches import ChosenSetting, OwnService
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare_run import ComparisonRequest
@@ -138,6 +139,14 @@ def compare(
             parser=values.one_of("--order", "shuffled", "abba"),
         ),
     ] = "shuffled",
+    per_connection: Annotated[
+        bool,
+        typer.Option(
+            "--per-connection",
+            help="Give A and B to alternate connections of the same load: congestion control, buffers, "
+            "tcp_notsent_lowat.",
+        ),
+    ] = False,
     allow_global: Global = False,
     seed: Seed = 1,
     name: Name = None,
@@ -157,6 +166,11 @@ def compare(
     90. After an interrupt, the same command resumes. More --pairs is another look at the same comparison:
     the sizes of looks are planned, and each spends a share of the level (group-sequential). Needs root.
 
+    With --per-connection one load at a time has both: its connections have A and B in turn, in the same
+    seconds, so that noise of the machine meets both alike. Throughput, round trip time and the share sent
+    again are means over the connections of each. As A and B share the path, what one gains the other may
+    lose.
+
     Several candidates race first, by the first metric: 2, 4, then 8 blocks, with the worst eliminated after
     each round. The winner's gain in the race is biased upwards, so only fresh pairs are tested.
 
@@ -165,6 +179,9 @@ def compare(
         sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_rmem.max=64MiB --path delay=20ms
 
         sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
+
+        sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_congestion_control=bbr --per-connection \\
+        --set streams=8 --set reverse=true --path delay=20ms,loss=1%
 
         sudo netdyno tune compare --load 'ab -n 5000 -c 200 http://{address}:8080/' --server './service' \\
         --metric 'rps=Requests per second: +([0-9.]+)' --better higher baseline net.core.somaxconn=4096
@@ -189,7 +206,8 @@ def compare(
     need_root()
     put_back()
     with Interrupts().installed() as interrupts:
-        found = compare_run.compare(wanted, ComparisonPrinter(quiet=as_json), interrupts)
+        run = per_connection_run.compare if per_connection else compare_run.compare
+        found = run(wanted, ComparisonPrinter(quiet=as_json), interrupts)
     if html:
         page(html, [dict(found.document)])
     if as_json:
