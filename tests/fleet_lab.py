@@ -93,7 +93,37 @@ class FleetLab:
         with (self.lab.base / f"{space}.log").open("ab") as log:
             self.lab.spawn("ip", "netns", "exec", space, *command, stdout=log, stderr=log)
 
-    def sshd(self) -> list[str]:
+    def hosts(self, launcher: str) -> list[str]:
+        """Lines of hosts.yaml for a way to reach the hosts."""
+        match launcher:
+            case "local":
+                return self.local()
+            case "address":
+                return self.agents_of_others()
+            case "mtls":
+                return self.sshd(", mtls: 0")
+        return self.sshd()
+
+    def agents_of_others(self) -> list[str]:
+        """Agents that run before the fleet is up, with certificates of their own; lines for hosts.yaml."""
+        lines = [f"{{name: {host}, launcher: address, address: {HOSTS[host]}, cores: [0]}}" for host in HOSTS]
+        self.write(lines)
+        done = self.run("fleet", "certificates", self.file)
+        assert done.code == 0, done.text
+        for host in HOSTS:
+            self.agent(host, self.lab.base / "certificates" / host)
+        return lines
+
+    def agent(self, host: str, identity: Path) -> None:
+        """An agent that nobody of ours has started."""
+        address, space = f"{HOSTS[host]}:7448", self.space(host)
+        socket = self.lab.base / f"{host}.sock"
+        self.spawn(
+            space, str(NETDYNOD), "--socket", str(socket), "--mtls", address, "--identity", str(identity)
+        )
+        until(lambda: address in sh("ss", "-Hltn", "-N", space), 30, f"{host}: no agent")
+
+    def sshd(self, more: str = "") -> list[str]:
         """An SSH server on each host; lines for hosts.yaml."""
         program = shutil.which("sshd") or "/usr/sbin/sshd"
         if not Path(program).is_file() or not shutil.which("ssh"):
@@ -122,7 +152,7 @@ class FleetLab:
         # one gets a copy of the daemon, the others have it
         there = {"a": "", "b": f", program: {NETDYNOD}", "c": f", program: {NETDYNOD}"}
         return [
-            f"{{name: {host}, launcher: ssh, address: root@{address}, {files}, cores: [0]{there[host]}}}"
+            f"{{name: {host}, launcher: ssh, address: root@{address}, {files}, cores: [0]{there[host]}{more}}}"
             for host, address in HOSTS.items()
         ]
 
@@ -134,10 +164,14 @@ class FleetLab:
             for host in HOSTS
         ]
 
-    def up(self, hosts: list[str]) -> None:
-        """Bring the fleet up."""
+    def write(self, hosts: list[str]) -> None:
+        """Write hosts.yaml."""
         lines = ["format: netdyno-fleet/1", f"name: {self.name}", "hosts:", *(f"- {one}" for one in hosts)]
         self.file = self.lab.write("hosts.yaml", "\n".join(lines) + "\n")
+
+    def up(self, hosts: list[str]) -> None:
+        """Bring the fleet up."""
+        self.write(hosts)
         done = self.run("fleet", "up", self.file)
         assert done.code == 0, done.text
         self.noted = self.agents()

@@ -33,9 +33,9 @@ def ended(fleet: FleetLab) -> None:
     fleet.clean()
 
 
-@pytest.mark.parametrize("launcher", ["local", "ssh"])
+@pytest.mark.parametrize("launcher", ["local", "ssh", "mtls", "address"])
 def test_the_total_is_the_servers_own_count(fleet: FleetLab, launcher: str) -> None:
-    fleet.up(fleet.local() if launcher == "local" else fleet.sshd())
+    fleet.up(fleet.hosts(launcher))
     junit = fleet.lab.base / "junit.xml"
     done = fleet.run(*fleet.load(1, "--junit", str(junit)))
     assert done.code == 0, done.text
@@ -54,7 +54,7 @@ def test_the_total_is_the_servers_own_count(fleet: FleetLab, launcher: str) -> N
     assert [sum(one.devices.values()) for one in done.trial.hosts] == (
         [2, 2, 4] if launcher == "local" else [3, 3, 2]
     )
-    if launcher == "ssh":
+    if launcher != "local":
         # one machine: the true offset is none
         assert all(
             one.clock_error > 0 and abs(one.clock_offset) <= one.clock_error for one in done.trial.hosts

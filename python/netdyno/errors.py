@@ -121,6 +121,7 @@ CODES: dict[str, str] = {
     "ND-92-63": "A tunnel between two switches cannot be made, or its other end does not answer",
     "ND-92-90": "An agent of a fleet cannot be started",
     "ND-92-91": "Agents of a fleet are of different versions",
+    "ND-92-92": "An agent and its controller do not accept each other's certificates",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",
     "ND-99-22": "No subscriber had an outside address and port at that time, by the logs",

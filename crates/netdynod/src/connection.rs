@@ -33,10 +33,11 @@ pub struct TokenChallenge {
     pub limit: Arc<ConnectionLimit>,
 }
 
-/// Serve `stream` until it ends. It has a permit, or must open a lock to get one.
+/// Serve `stream`, which came by `door`, until it ends. It has a permit, or must open a lock to get one.
 pub fn serve(
     stream: Stream,
     core: &Arc<Core>,
+    door: Door,
     by: Result<ConnectionPermit, TokenChallenge>,
 ) -> io::Result<()> {
     let (mut writer, ends) = (stream.clone(), stream.clone());
@@ -45,7 +46,7 @@ pub fn serve(
         session: core.session(),
         core: Arc::clone(core),
         outbox: Arc::clone(&outbox),
-        door: if by.is_ok() { core.unix } else { Door::Tcp },
+        door,
         stream: stream.clone(),
     };
     // Both threads hold the permit: it is free when nothing more is written.

@@ -1,5 +1,5 @@
 //! What may be named by which door. Who comes by the Unix socket is the owner, and names any file, namespace and device.
-//! Who comes over TCP has a token, and no right to the owner's files: he names files of one folder by their bare
+//! Who comes over TCP has a token or a certificate, and no right to the owner's files: he names files of one folder by their bare
 //! names, and devices that are no files.
 
 use element::registry::Registry as Kinds;
@@ -12,7 +12,7 @@ use system::rpc::{Error, NOT_ALLOWED};
 pub enum Door {
     /// The Unix socket, which only the owner can open.
     Socket,
-    /// TCP, with the token.
+    /// TCP, with the token or a certificate.
     Tcp,
 }
 

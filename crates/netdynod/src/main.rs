@@ -1,6 +1,7 @@
 //! The netdyno core: a daemon that carries profiles' traffic and answers on a socket.
 
 mod caller;
+mod certificates;
 mod clock;
 mod connection;
 mod connection_limit;
@@ -30,6 +31,7 @@ mod stream;
 mod systems;
 mod token;
 mod trace_lock;
+mod tunnel;
 mod validate;
 mod watchers;
 
@@ -64,6 +66,9 @@ enum Command {
     Reflect(reflect::Reflect),
     /// Serve HTTP or MQTT: settings as JSON on standard input, counters on standard output.
     Service(service::Service),
+    /// Make certificates for agents of a fleet and for who calls them: names as JSON on standard input, PEM in JSON on
+    /// standard output. The key of the CA that signs them is not kept.
+    Certificates,
     /// Check profiles.
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
@@ -153,6 +158,7 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
         }
         Some(Command::Reflect(args)) => return Ok(ended(reflect::run(args))),
         Some(Command::Service(args)) => return Ok(ended(service::run(args))),
+        Some(Command::Certificates) => return Ok(ended(certificates::run())),
         Some(Command::Validate(args)) => {
             if !validate::run(args, registry.kinds())? {
                 return Ok(EXIT_INPUT.into());

@@ -5,10 +5,13 @@ use crate::files::Door;
 use crate::listen::listen;
 use crate::token::Token;
 use crate::{print, server};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use std::net::TcpListener;
+use run::tls::ServerTls;
+use rustls::ServerConfig;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use system::{Registry, signals};
@@ -30,6 +33,12 @@ pub struct Serve {
     /// File with the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Serve TCP with mutual TLS too, to those whose certificate is signed by the CA of --identity.
+    #[arg(long, value_name = "HOST:PORT", requires = "identity", group = "doors")]
+    mtls: Option<String>,
+    /// Folder with the daemon's certificate agent.pem, its key agent.key, and the CA's certificate ca.pem.
+    #[arg(long, value_name = "FOLDER", requires = "mtls")]
+    identity: Option<PathBuf>,
     /// Folder of the files that may be named over TCP: captures to be written, CA files and recordings to be read.
     #[arg(long, value_name = "FOLDER", requires = "doors")]
     files: Option<PathBuf>,
@@ -50,6 +59,7 @@ pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> 
     let unix = if settings.confined { Door::Tcp } else { Door::Socket };
     let core = Core::new(registry, crate::log::start(settings.log_level, settings.log_json), files, unix);
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
+    let config = settings.identity.as_deref().map(identity).transpose()?;
     let stop = signals::raised_by(&signals::END).context("signal handler")?;
     let (listener, _file) = listen(&settings.socket)?;
     server::unix(listener, &core).context("listener thread")?;
@@ -59,7 +69,15 @@ pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> 
         tracing::info!(address = %listener.local_addr()?, "serving TCP");
         server::tcp(listener, token, &core).context("listener thread")?;
     }
-    let ready = serde_json::json!({"ready": settings.socket, "pid": std::process::id()});
+    let mut ready = serde_json::json!({"ready": settings.socket, "pid": std::process::id()});
+    if let (Some(address), Some(config)) = (&settings.mtls, config) {
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("{address} cannot be listened on"))?;
+        let address = listener.local_addr()?;
+        tracing::info!(%address, "serving TCP with mutual TLS");
+        ready["mtls"] = address.to_string().into();
+        server::mtls(listener, config, &core).context("listener thread")?;
+    }
     print(&format!("{ready}\n"))?;
     tracing::info!(socket = %settings.socket.display(), "ready");
     while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Acquire) {
@@ -68,6 +86,22 @@ pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> 
         core.links.tell(&core.watchers);
     }
     Ok(end(&core))
+}
+
+/// The TLS settings of an agent: its own certificate, and the CA of who may speak. No session is resumed: each connection
+/// shows its certificate.
+fn identity(folder: &Path) -> Result<Arc<ServerConfig>> {
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let settings = ServerTls {
+        cert: Some(file("agent.pem")),
+        key: Some(file("agent.key")),
+        client_ca: Some(file("ca.pem")),
+        self_signed: false,
+        resumption: false,
+    };
+    let made = settings.build(Ipv4Addr::UNSPECIFIED.into(), None);
+    let made = made.map_err(|(_, what, fix)| anyhow!("--identity {}: {what}. {fix}", folder.display()))?;
+    Ok(made.config)
 }
 
 /// The folder, whatever the daemon's own folder is.

@@ -1,12 +1,16 @@
-//! Takes connections: so many from the Unix socket, so many over TCP with the token, and a few without it.
+//! Takes connections: so many from the Unix socket, so many over TCP with the
+//! token or a certificate, and a few without.
 
 use crate::connection::{TokenChallenge, serve, spawn};
 use crate::connection_limit::{ConnectionLimit, full};
 use crate::core::Core;
+use crate::files::Door;
 use crate::pending_connections::PendingConnections;
 use crate::stream::Stream;
 use crate::token::Token;
+use crate::tunnel::Tunnel;
 use nix::sys::socket::{setsockopt, sockopt};
+use rustls::ServerConfig;
 use serde_json::Value;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +25,7 @@ pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
     let take = move || {
         let stream: Stream = listener.accept()?.0.into();
         match limit.acquire() {
-            Some(permit) => serve(stream, &core, Ok(permit)),
+            Some(permit) => serve(stream, &core, core.unix, Ok(permit)),
             None => refuse(stream),
         }
     };
@@ -40,9 +44,34 @@ pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<
         let Some(place) = waiting.enter(from.ip().to_canonical(), &stream) else { return Ok(()) };
         tracing::debug!(%from, "a connection over TCP that has to show the token");
         let (token, limit) = (Arc::clone(&token), Arc::clone(&limit));
-        serve(stream, &core, Err(TokenChallenge { token, place, limit }))
+        serve(stream, &core, Door::Tcp, Err(TokenChallenge { token, place, limit }))
     };
     spawn("nd-listen-tcp", move || forever(take))
+}
+
+/// Serve TCP with mutual TLS: who has a certificate that the identity's CA signed may speak.
+pub fn mtls(listener: TcpListener, config: Arc<ServerConfig>, core: &Arc<Core>) -> io::Result<()> {
+    let (core, limit) = (Arc::clone(core), Arc::new(ConnectionLimit::default()));
+    let waiting = PendingConnections::default();
+    let take = move || {
+        let (socket, from) = listener.accept()?;
+        watch_over(&socket)?;
+        let socket = Arc::new(socket);
+        // Without a place it is closed, and its other end may try again.
+        let Some(place) = waiting.enter(from.ip().to_canonical(), &Arc::clone(&socket).into()) else {
+            return Ok(());
+        };
+        let (core, limit, config) = (Arc::clone(&core), Arc::clone(&limit), Arc::clone(&config));
+        spawn("nd-tls", move || {
+            let Some(tunnel) = Tunnel::open(socket, config, &place) else { return };
+            drop(place);
+            let Some(permit) = limit.acquire() else { return tunnel.refuse(full()) };
+            if let Err(e) = tunnel.serve(&core, permit) {
+                tracing::debug!(%from, "a connection over TLS ended: {e}");
+            }
+        })
+    };
+    spawn("nd-listen-tls", move || forever(take))
 }
 
 /// Notice within half a minute that the other machine has gone, also when nobody says anything.

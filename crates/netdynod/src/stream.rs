@@ -69,6 +69,12 @@ impl From<TcpStream> for Stream {
     }
 }
 
+impl From<Arc<TcpStream>> for Stream {
+    fn from(stream: Arc<TcpStream>) -> Self {
+        Self::Tcp(stream)
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {

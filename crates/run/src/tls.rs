@@ -1,10 +1,13 @@
 //! TLS client settings: whom to trust, and what name to ask for. TLS server settings: identity, client CAs and resumption.
+//! Certificates of a fleet.
 
+mod authority;
 mod fault;
 mod identity;
 mod named;
 mod server;
 
+pub use self::authority::{Certificates, certificates};
 pub use self::fault::{Handshake, closed, failure};
 pub use self::identity::{ClientCertificate, requested_client_certificate};
 pub use self::server::{ServerIdentity, ServerTls};

@@ -1,4 +1,4 @@
-"""Where a daemon listens: a Unix socket on this machine, or TCP with a token."""
+"""Where a daemon listens: a Unix socket on this machine, TCP with a token, or TCP with mutual TLS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from netdyno import reading
-from netdyno.core import redaction
+from netdyno.core import mtls, redaction
 from netdyno.errors import Error
 
 TOKEN_FILE = "NETDYNO_TOKEN_FILE"
@@ -19,12 +19,14 @@ PORT = 7447
 
 @dataclass(frozen=True)
 class Address:
-    """`/run/netdyno/core.sock`, or `tcp://HOST:PORT`."""
+    """`/run/netdyno/core.sock`, `tcp://HOST:PORT`, or `tls://HOST:PORT` with an identity."""
 
     path: Path | None = None
     host: str = ""
     port: int = PORT
     token: str = field(default="", repr=False)
+    identity: mtls.Identity | None = None
+    """Whose certificate is shown there; with it the connection is over mutual TLS."""
 
     @classmethod
     def of(cls, text: str | Path, token: str | None = None) -> Address:
@@ -50,7 +52,10 @@ class Address:
         return self.path is None
 
     def connect(self) -> socket.socket:
-        """A connection, on which over TCP the token has yet to be shown."""
+        """A connection, on which over TCP the token has yet to be shown.
+
+        Raises `OSError` where nothing answers, `ND-92-92` where a certificate is not accepted.
+        """
         if self.path is not None:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -59,6 +64,8 @@ class Address:
                 sock.close()
                 raise
             return sock
+        if self.identity is not None:
+            return mtls.connect(self.host, self.port, self.identity)
         sock = socket.create_connection((self.host, self.port), timeout=10.0)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -70,7 +77,9 @@ class Address:
     def __str__(self) -> str:
         if self.path is not None:
             return str(self.path)
-        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
+        scheme = "tcp" if self.identity is None else "tls"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
 
 
 def _token(address: str) -> str:

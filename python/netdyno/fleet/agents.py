@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from netdyno import config, files, paths, reading
+from netdyno.core.address import Address
+from netdyno.core.client import Client
 from netdyno.errors import Error
 from netdyno.fleet.hosts import HostSpec
 from netdyno.system.journal import Journal
 
 FORMAT = "netdyno-fleet-state/1"
+PROBES = 9
+"""Measurements of a clock; the one with the shortest round trip counts."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Agent:
 
     host: HostSpec
     socket: str
-    """Path of its Unix socket, on its host."""
+    """Path of its Unix socket, on its host; of an agent that we did not start, none is known."""
     pid: int = 0
     """Its process, on its host; 0: not known yet."""
     start: int | None = None
@@ -33,6 +38,10 @@ class Agent:
     """local: the boot in which it did."""
     folder: str = ""
     """ssh: its folder on the host."""
+    identity: str = ""
+    """mutual TLS: folder on this machine with our certificate and the agent's CA."""
+    port: int = 0
+    """mutual TLS: where it listens."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for the journal and the state."""
@@ -54,15 +63,26 @@ class Offset:
     """Half of the round trip by which it was measured, s: the true offset is at most this far away."""
 
 
+def measured(ask: Callable[[], float]) -> Offset:
+    """The offset of a clock that `ask` reads, by the shortest of some round trips."""
+    found: list[Offset] = []
+    for _ in range(PROBES):
+        sent = time.time()
+        there = ask()
+        back = time.time()
+        found.append(Offset(there - (sent + back) / 2, (back - sent) / 2))
+    return min(found, key=lambda one: one.error)
+
+
 class Connection(Protocol):
     """A way to an agent, from when it is entered until it is left."""
 
     @property
-    def socket(self) -> Path:
-        """A Unix socket on this machine that leads to the agent."""
+    def address(self) -> Address:
+        """Where the agent is reached from this machine."""
 
-    def offset(self) -> Offset:
-        """Measure its clock against ours."""
+    def offset(self, client: Client) -> Offset:
+        """Measure its clock against ours; `client` speaks with the agent."""
 
     def close(self) -> None:
         """End it."""

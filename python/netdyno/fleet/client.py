@@ -185,9 +185,10 @@ class FleetClient:
             with ExitStack() as undo:
                 connection = launcher(agent.host).connect(agent, token, notes)
                 undo.callback(connection.close)
-                client = Client(connection.socket)
+                client = Client(connection.address)
                 undo.callback(client.close)
-                host = Host(agent, connection, client, client.call("core.describe"), connection.offset())
+                about, offset = client.call("core.describe"), connection.offset(client)
+                host = Host(agent, connection, client, about, offset)
                 undo.pop_all()
             return host
 

@@ -20,9 +20,24 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 """It is in the names of sockets and files."""
 MOST_HOSTS = 250
 """Each has a connection, and its samples are added up by one process."""
+CERTIFICATES = "certificates"
+"""The folder of certificates beside hosts.yaml, where it names no other."""
 _ADDRESS = r"^[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}$"
 """Of an SSH host: no option, and nothing that a shell reads."""
 WRONG = "ND-104-91"
+
+
+_ONLY = {
+    "namespace": ("local",),
+    "address": ("ssh", "address"),
+    "port": ("ssh", "address"),
+    "key": ("ssh",),
+    "known_hosts": ("ssh",),
+    "program": ("ssh",),
+    "mtls": ("ssh",),
+    "certificates": ("address",),
+}
+"""Keys that are not for every launcher."""
 
 
 class HostSpec(Config):
@@ -30,20 +45,27 @@ class HostSpec(Config):
 
     name: str = Field(pattern=NAME)
     """A short name, for results and messages: letters, digits, `-`, `_`."""
-    launcher: Literal["local", "ssh"] = "local"
-    """`local`: a process on this machine. `ssh`: a process on another machine, over the OpenSSH client."""
+    launcher: Literal["local", "ssh", "address"] = "local"
+    """`local`: a process on this machine. `ssh`: a process on another machine, over the OpenSSH client.
+    `address`: an agent that runs already, reached by mutual TLS."""
     namespace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")
     """local: the network namespace that the agent sends from; default this machine's own."""
     address: str | None = Field(default=None, pattern=_ADDRESS)
-    """ssh: `HOST` or `USER@HOST`, or a name of the SSH configuration. Default: `name`."""
+    """ssh: `HOST` or `USER@HOST`, or a name of the SSH configuration. address: a name or an address.
+    Default: `name`."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """ssh: the server's port; default that of the SSH configuration."""
+    """ssh: the server's port; default that of the SSH configuration. address: the agent's; default 7448."""
     key: str | None = None
     """ssh: file of the private key; default those of the SSH configuration. Relative to hosts.yaml."""
     known_hosts: str | None = None
     """ssh: file with the host's public key; default that of the SSH configuration. Relative to hosts.yaml."""
     program: str | None = Field(default=None, pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")
     """ssh: path of a `netdynod` on the host; default: this machine's is copied there."""
+    mtls: int | None = Field(default=None, ge=0, le=65_535)
+    """ssh: the agent serves mutual TLS on this port, 0: any free one. Default: a socket that SSH forwards."""
+    certificates: str | None = None
+    """address: folder with `ca.pem`, `client.pem` and `client.key`; default `certificates`. Relative to
+    hosts.yaml."""
     cores: list[int] = Field(default_factory=list, max_length=1024)
     """Cores that generate load, one worker each; default all that the agent may use."""
     sources: list[str] = Field(default_factory=list, max_length=1000)
@@ -53,13 +75,9 @@ class HostSpec(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> HostSpec:
-        ssh_only = ("address", "port", "key", "known_hosts", "program")
-        if self.launcher == "local" and (
-            named := [key for key in ssh_only if getattr(self, key) is not None]
-        ):
-            raise ValueError(f"{named[0]!r} is for `launcher: ssh`")
-        if self.launcher == "ssh" and self.namespace is not None:
-            raise ValueError("'namespace' is for `launcher: local`")
+        for key, those in _ONLY.items():
+            if self.launcher not in those and getattr(self, key) is not None:
+                raise ValueError(f"{key!r} is for `launcher: {' or '.join(those)}`")
         if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
             raise ValueError("cores are numbers from 0 on, each once")
         return self
@@ -113,10 +131,13 @@ def read(path: Path) -> HostsFile:
 
 def _located(host: HostSpec, folder: Path) -> HostSpec:
     """The host with its files found beside hosts.yaml."""
+    given = {key: getattr(host, key) for key in ("key", "known_hosts", "certificates")}
+    if host.launcher == "address":
+        given["certificates"] = given["certificates"] or CERTIFICATES
     found = {
         key: str((folder / Path(named).expanduser()).absolute())
-        for key in ("key", "known_hosts")
-        if (named := getattr(host, key)) is not None
+        for key, named in given.items()
+        if named is not None
     }
     return host.model_copy(update=found)
 

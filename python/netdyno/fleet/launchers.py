@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from netdyno.fleet.address import ByAddress
 from netdyno.fleet.agents import Agent, Connection, Launcher
 from netdyno.fleet.hosts import HostSpec
 from netdyno.fleet.local import Local
 from netdyno.fleet.ssh import Ssh
 from netdyno.system.journal import Journal
 
-LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh()}
+LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh(), "address": ByAddress()}
 """`launcher:` of a host → what starts and ends its agent."""
 
 

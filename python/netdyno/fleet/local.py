@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdyno import paths
+from netdyno.core.address import Address
+from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.fleet.agents import Agent, Offset
@@ -22,9 +24,9 @@ from netdyno.system.undo import undo_dpdk, undo_process
 class Direct:
     """The agent's own socket; its clock is this machine's."""
 
-    socket: Path
+    address: Address
 
-    def offset(self) -> Offset:
+    def offset(self, client: Client) -> Offset:
         """None: it is the same clock."""
         return Offset(0.0, 0.0)
 
@@ -51,7 +53,7 @@ class Local:
 
     def connect(self, agent: Agent, token: str, notes: Journal) -> Direct:
         """Its socket."""
-        return Direct(Path(agent.socket))
+        return Direct(Address(Path(agent.socket)))
 
     def stop(self, agent: Agent) -> bool:
         """End its process, and remove its socket and log."""

@@ -2,12 +2,14 @@
 
 The agent serves a Unix socket in a folder that only its user may enter. A run reaches it through a forwarded
 socket, so that nothing travels in clear and no port is opened. One SSH session carries the forwarding and
-reads the host's clock; it ends with the run, also when that is killed: its input ends.
+reads the host's clock; it ends with the run, also when that is killed: its input ends. With `mtls` the agent
+serves mutual TLS on a port instead, by certificates that are made for it alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import select
@@ -15,11 +17,17 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from netdyno import paths
 from netdyno.core import daemon
+from netdyno.core.address import Address
+from netdyno.core.client import Client
 from netdyno.errors import Error
-from netdyno.fleet.agents import Agent, Offset
+from netdyno.fleet import certificates
+from netdyno.fleet.address import Secure
+from netdyno.fleet.agents import Agent, Connection, Offset, measured
 from netdyno.fleet.hosts import HostSpec
 from netdyno.system import proc
 from netdyno.system.journal import Journal
@@ -31,23 +39,22 @@ START = 60.0
 """Seconds for copying the daemon and starting it."""
 ALIVE, MISSED = 1, 3
 """A host that is silent for so many intervals, in seconds, is lost."""
-PROBES = 9
-"""Measurements of a clock; the one with the shortest round trip counts."""
 FOLDER = "/tmp/nd-fleet-"
 
 _START = """
 set -e
 cd {folder}
 umask 077
-nohup {program} --socket {folder}/core.sock --log-json >ready 2>log </dev/null &
+nohup {program} --socket {folder}/core.sock{mtls} --log-json >ready 2>log </dev/null &
 pid=$!
 echo $pid >pid
 while ! [ -s ready ]; do
     if ! kill -0 $pid 2>/dev/null; then tail -n 3 log >&2; exit 1; fi
     sleep 0.05
 done
-echo $pid
+cat ready
 """
+_MTLS = " --mtls {every}:{port} --identity {folder}"
 _STOP = """
 pid=$(cat {folder}/pid 2>/dev/null)
 if [ -n "$pid" ] && [ "$(readlink /proc/$pid/cwd 2>/dev/null)" = {folder} ]; then
@@ -105,6 +112,16 @@ def _run(host: HostSpec, script: str, stdin: bytes = b"", timeout: float = START
     return done.stdout.decode(errors="replace")
 
 
+def _hostname(host: HostSpec) -> str:
+    """Where TCP reaches a host, as the SSH configuration has it."""
+    asked = subprocess.run([*_command(host, "-G")], capture_output=True, timeout=CONNECT, check=False)
+    for line in asked.stdout.decode(errors="replace").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "hostname":
+            return value
+    raise _failed(host, asked.stderr.decode(errors="replace"))
+
+
 def _failed(host: HostSpec, said: str) -> Error:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     what, fix = (lines[-1] if lines else "it ended without a word"), f"Try `ssh {host.address or host.name}`"
@@ -123,13 +140,14 @@ class Session:
     def __init__(self, agent: Agent, token: str, notes: Journal) -> None:
         """Connect; raises `ND-92-90` where the host does not answer."""
         self._host = agent.host
-        self.socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.sock")
+        socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.sock")
+        self.address = Address(socket)
         self._notes = notes
-        self._entries = [self._notes.write("path", path=str(self.socket))]
+        self._entries = [self._notes.write("path", path=str(socket))]
         forward = [
             "-o", "ExitOnForwardFailure=yes",
             "-o", "StreamLocalBindMask=0177",
-            "-L", f"{self.socket}:{agent.socket}",
+            "-L", f"{socket}:{agent.socket}",
         ]  # fmt: skip
         loop = "while read -r _; do date +%s.%N; done"
         try:
@@ -153,15 +171,9 @@ class Session:
             self.close()
             raise
 
-    def offset(self) -> Offset:
-        """The clock of the host against ours, by the shortest of some round trips."""
-        found: list[Offset] = []
-        for _ in range(PROBES):
-            sent = time.time()
-            there = self._ask(CONNECT)
-            back = time.time()
-            found.append(Offset(there - (sent + back) / 2, (back - sent) / 2))
-        return min(found, key=lambda one: one.error)
+    def offset(self, client: Client) -> Offset:
+        """The clock of the host against ours."""
+        return measured(lambda: self._ask(CONNECT))
 
     def _ask(self, timeout: float) -> float:
         """The time of the host, in seconds since 1970."""
@@ -208,24 +220,38 @@ class Ssh:
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Copy the daemon, unless the host has one, and start it."""
         folder = FOLDER + secrets.token_hex(6)
-        agent = Agent(host, f"{folder}/core.sock", folder=folder)
+        own = "" if host.mtls is None else str(certificates.new_folder(host.name))
+        agent = Agent(host, f"{folder}/core.sock", folder=folder, identity=own)
         notes.write("fleet_agent", agent=agent.as_dict(), words=f"agent of the fleet {fleet} on {host.name}")
         _run(host, f"umask 077; mkdir {folder}")
         program = host.program
         if program is None:
             program = f"{folder}/netdynod"
-            own = daemon.program().read_bytes()
-            _run(host, f"cat >{program} && chmod 700 {program}", own)
-        said = _run(host, _START.format(folder=folder, program=program))
-        return Agent(host, agent.socket, int(said.split()[-1]), folder=folder)
+            _run(host, f"cat >{program} && chmod 700 {program}", daemon.program().read_bytes())
+        mtls = ""
+        if host.mtls is not None:
+            made = certificates.make(fleet, [host.name], days=certificates.UP_DAYS)
+            certificates.write_client(made, Path(own))
+            for name, text in certificates.agent_files(made, host.name).items():
+                _run(host, f"umask 077; cat >{folder}/{name}", text.encode())
+            every = "[::]" if ":" in _hostname(host) else "0.0.0.0"
+            mtls = _MTLS.format(every=every, port=host.mtls, folder=folder)
+        said = json.loads(_run(host, _START.format(folder=folder, program=program, mtls=mtls)))
+        port = int(str(said.get("mtls", "0")).rpartition(":")[2])
+        return replace(agent, pid=int(said["pid"]), port=port)
 
-    def connect(self, agent: Agent, token: str, notes: Journal) -> Session:
-        """A session with a forwarded socket."""
+    def connect(self, agent: Agent, token: str, notes: Journal) -> Connection:
+        """A session with a forwarded socket, or mutual TLS where the agent serves it."""
+        if agent.identity:
+            return Secure(_hostname(agent.host), agent.port, Path(agent.identity), agent.host.name)
         return Session(agent, token, notes)
 
     def stop(self, agent: Agent) -> bool:
-        """End the agent and remove its folder."""
-        return "removed" in _run(agent.host, _STOP.replace("{folder}", agent.folder))
+        """End the agent and remove its folder, and what opened it."""
+        found = "removed" in _run(agent.host, _STOP.replace("{folder}", agent.folder))
+        if agent.identity:
+            found |= certificates.remove(Path(agent.identity))
+        return found
 
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether it lets us in, is of our kind, and has room for the daemon."""

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import console
+from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.cli.verb import Verb, Verbs
 from netdyno.core.client import Client
 from netdyno.errors import HOST_LOST, Error
-from netdyno.fleet import agents, hosts
+from netdyno.fleet import agents, certificates, hosts
 from netdyno.fleet.agents import Agent, Fleet
 from netdyno.fleet.launchers import connected, launcher
 from netdyno.fleet.rise import down as end
@@ -43,9 +43,9 @@ Name = Annotated[str, typer.Argument(help="Name of a fleet that is up.", autocom
 def up(file: HostsFile) -> None:
     """Start an agent on each host.
 
-    HOSTS.YAML lists hosts: processes of this machine, each in a network namespace if need be, or machines
-    that `ssh` reaches without a password. The agents stay until `netdyno fleet down`. Control connections to
-    other machines go through SSH.
+    HOSTS.YAML lists hosts: processes of this machine, each in a network namespace if need be, machines that
+    `ssh` reaches without a password, or agents that run already. The agents stay until `netdyno fleet down`.
+    Control connections to other machines go through SSH or mutual TLS.
 
         netdyno fleet up hosts.yaml
         netdyno run http://10.0.0.2/ --fleet hosts
@@ -94,8 +94,8 @@ def _asked(fleet: Fleet) -> list[dict[str, Any]]:
             "cores": [], "clock_offset": None, "clock_error": None, "error": None,
         }  # fmt: skip
         try:
-            with connected(agent, token, notes) as way, Client(way.socket, timeout=10.0) as client:
-                core, run, offset = client.call("core.describe"), client.status(), way.offset()
+            with connected(agent, token, notes) as way, Client(way.address, timeout=10.0) as client:
+                core, run, offset = client.call("core.describe"), client.status(), way.offset(client)
         except Error as e:
             return about | {"error": e.as_dict()}
         return about | {
@@ -142,6 +142,37 @@ def doctor(file: HostsFile, as_json: Json = False) -> None:
             console.line(f"{mark:4}  {one['host']}: {one['what']}{fix}")
     if not all(one["good"] for one in rows):
         raise typer.Exit(92)
+
+
+@app.command("certificates", cls=Verb)
+def make_certificates(
+    file: HostsFile,
+    days: Annotated[
+        int,
+        typer.Option(help="Days of validity.", metavar="N", parser=values.whole("--days", 1, 3650)),
+    ] = 30,
+) -> None:
+    """Make certificates for agents that are not started by `fleet up`.
+
+    For hosts with `launcher: address`. They go into the folder that `certificates` of a host names, by
+    default `certificates` beside HOSTS.YAML: `ca.pem`, `client.pem` and `client.key` are for this machine,
+    and the folder HOST in it is for the agent there: `netdynod --mtls HOST:PORT --identity FOLDER`. The key
+    of the CA is not kept. Called again, the command makes a new CA: agents with new certificates refuse the
+    old ones.
+
+        netdyno fleet certificates hosts.yaml
+    """
+    read = hosts.read(file)
+    folders: dict[str, list[str]] = {}
+    for host in read.hosts:
+        if host.certificates is not None:
+            folders.setdefault(host.certificates, []).append(host.name)
+    if not folders:
+        fix = "`fleet up` makes those of other launchers by itself"
+        raise Error(hosts.WRONG, "no host has `launcher: address`", at=str(file), fix=fix)
+    for folder, names in folders.items():
+        certificates.write(certificates.make(read.name, names, days), Path(folder))
+        console.line(f"{folder}: certificates of {', '.join(names)}, valid for {days} days")
 
 
 @app.command(cls=Verb)

@@ -42,7 +42,7 @@ class Agents:
         if name in self.away:
             raise Error("ND-92-90", "no route to host")
         offset = Offset(self.offsets.get(name, 0.0), 0.001)
-        return SimpleNamespace(socket=Path(name), offset=lambda: offset, close=lambda: None)
+        return SimpleNamespace(address=Path(name), offset=lambda _: offset, close=lambda: None)
 
     def client(self, socket: Path) -> Any:
         name = str(socket)

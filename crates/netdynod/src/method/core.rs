@@ -10,6 +10,7 @@ use models::Catalogue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name, version, capabilities, and what models say about themselves.
 pub fn describe(caller: &Caller, _: NoParams) -> Answer {
@@ -35,6 +36,12 @@ pub fn describe(caller: &Caller, _: NoParams) -> Answer {
             "line": LINE_MAX,
         },
     }))
+}
+
+/// The time of day here, seconds since 1970 (UTC).
+pub fn clock(_: NoParams) -> Answer {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(json!({"time": now.as_secs_f64()}))
 }
 
 /// End the daemon.

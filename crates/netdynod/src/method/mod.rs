@@ -22,6 +22,7 @@ use system::rpc::{Answer, Error};
 pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
     match name {
         "core.describe" => core::describe(caller, take(params)?),
+        "core.clock" => core::clock(take(params)?),
         "core.shutdown" => core::shutdown(caller, take(params)?),
         "ports.list" => ports::list(caller, take(params)?),
         "profile.schema" => profile::schema(take(params)?),

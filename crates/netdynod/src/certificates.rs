@@ -1,0 +1,32 @@
+//! `netdynod certificates`: those of one fleet.
+
+use run::SetupError;
+use run::tls::certificates;
+use serde::Deserialize;
+use std::time::Duration;
+use system::standard_input::{self, print};
+
+const HELP: &str = "See `netdyno fleet certificates --help`";
+
+/// Whom to make certificates for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// Name of the fleet.
+    name: String,
+    /// Names of its agents, as who calls them expects.
+    servers: Vec<String>,
+    /// How long they are valid, s.
+    valid: u32,
+}
+
+/// Make them.
+pub fn run() -> Result<(), SetupError> {
+    let (wanted, _): (Wanted, _) = standard_input::settings("certificates", HELP)?;
+    let valid = Duration::from_secs(wanted.valid.into());
+    let made = certificates(&wanted.name, &wanted.servers, valid).map_err(|e| {
+        SetupError::new("ND-104-91", "certificates", format!("no certificate can be made ({e})"), HELP)
+    })?;
+    print(&serde_json::json!(made));
+    Ok(())
+}

@@ -1,0 +1,91 @@
+"""The launcher `address`: an agent that runs already, as a service of its machine or of a cluster.
+
+It serves mutual TLS (`netdynod --mtls HOST:PORT --identity FOLDER`), and its certificate has the host's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from netdyno.core.address import Address
+from netdyno.core.client import Client
+from netdyno.core.mtls import Identity
+from netdyno.errors import Error
+from netdyno.fleet.agents import Agent, Offset, measured
+from netdyno.fleet.hosts import CERTIFICATES, HostSpec
+from netdyno.system.journal import Journal
+
+PORT = 7448
+WAIT = 10.0
+"""Seconds for an answer."""
+
+
+class Secure:
+    """A way to an agent over mutual TLS."""
+
+    def __init__(self, host: str, port: int, folder: Path, name: str) -> None:
+        self.address = Address(None, host, port, identity=Identity(folder, name))
+
+    def offset(self, client: Client) -> Offset:
+        """What the agent says of its clock."""
+        return measured(lambda: float(client.call("core.clock", timeout=WAIT)["time"]))
+
+    def close(self) -> None:
+        """Nothing to do: the connection is the client's."""
+
+
+class ByAddress:
+    """Takes agents that others started into a fleet."""
+
+    def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
+        """See that it answers. Raises `ND-92-90`, or `ND-92-92` where certificates do not fit."""
+        agent = _agent(host)
+        self._about(agent)
+        return agent
+
+    def connect(self, agent: Agent, token: str, notes: Journal) -> Secure:
+        """Over mutual TLS."""
+        return _way(agent)
+
+    def stop(self, agent: Agent) -> bool:
+        """End it, so that no certificate opens it, unless its service manager starts it again."""
+        try:
+            client = Client(_way(agent).address, timeout=WAIT)
+        except Error as e:
+            if e.code == "ND-91-21" and "refused" in e.what:
+                # nobody serves there any more
+                return False
+            raise
+        with client:
+            client.acquire()
+            client.call("core.shutdown")
+        return True
+
+    def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
+        """Whether it answers, and what it is."""
+        about = self._about(_agent(host))
+        yield True, f"netdynod {about['version']}, {len(about['cores'])} cores", ""
+        if away := [core for core in host.cores if core not in about["cores"]]:
+            yield False, f"there is no core {away[0]}", "Use cores of the host"
+
+    @staticmethod
+    def _about(agent: Agent) -> dict[str, Any]:
+        try:
+            with Client(_way(agent).address, timeout=WAIT) as client:
+                about: dict[str, Any] = client.call("core.describe")
+        except Error as e:
+            if e.code != "ND-91-21":
+                raise
+            fix = "Start it with `netdynod --mtls HOST:PORT --identity FOLDER`; name its port with `port:`"
+            raise Error("ND-92-90", e.what.replace("daemon", "agent"), at=e.at, fix=fix) from e
+        return about
+
+
+def _agent(host: HostSpec) -> Agent:
+    return Agent(host, "", identity=host.certificates or CERTIFICATES, port=host.port or PORT)
+
+
+def _way(agent: Agent) -> Secure:
+    return Secure(agent.host.address or agent.host.name, agent.port, Path(agent.identity), agent.host.name)
