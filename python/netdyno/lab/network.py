@@ -59,17 +59,10 @@ class Network:
         try:
             for node in self.nodes.values():
                 node.up()
-            for link in self.topology.links:
-                self._link(link)
-            for name, node in self.nodes.items():
-                node.settle(self.topology.hosts[name].sysctl)
-            ends: dict[str, list[str]] = {name: [] for name in self.nodes}
-            for _, cable in self._cables:
-                for plug in (cable.a, cable.b):
-                    ends[plug.node.name].append(plug.interface)
-            for name, interfaces in ends.items():
-                if interfaces:
-                    _await(self.nodes[name], interfaces)
+            with contextlib.ExitStack() as stack:
+                for node in self.nodes.values():
+                    stack.enter_context(node.busy())
+                self._join()
         except (NetlinkError, OSError) as e:
             with contextlib.suppress(Error):
                 self.down()
@@ -82,6 +75,20 @@ class Network:
             with contextlib.suppress(Error):
                 self.down()
             raise
+
+    def _join(self) -> None:
+        """Make all links, set kernel parameters, and wait for the carrier of each interface."""
+        for link in self.topology.links:
+            self._link(link)
+        for name, node in self.nodes.items():
+            node.settle(self.topology.hosts[name].sysctl)
+        ends: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for _, cable in self._cables:
+            for plug in (cable.a, cable.b):
+                ends[plug.node.name].append(plug.interface)
+        for name, interfaces in ends.items():
+            if interfaces:
+                _await(self.nodes[name], interfaces)
 
     def down(self) -> None:
         """Take everything away."""

@@ -6,11 +6,13 @@ machine, a remote machine or a switch is another kind.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 from netdyno.errors import Error
@@ -56,6 +58,10 @@ class Node(ABC):
     def interfaces(self) -> set[str]:
         """Names of what is there now. Raises FileNotFoundError when the host itself is gone."""
 
+    def busy(self) -> AbstractContextManager[None]:
+        """While much is done to it in small pieces, which may be quicker so."""
+        return nullcontext()
+
     @abstractmethod
     def down(self) -> None:
         """Take it away; a second call does nothing."""
@@ -69,6 +75,8 @@ class NamespaceNode(Node):
     def __init__(self, name: str, run: str, notes: Journal) -> None:
         super().__init__(name, run, notes)
         self.namespace: str = f"nd-{run}-{name}"
+        self._resident: tuple[namespace.Resident, Any] | None = None
+        """A thread in it with an open netlink socket, while it is busy."""
         self._entries: list[int] = []
         self._settings: list[int] = []
 
@@ -86,9 +94,8 @@ class NamespaceNode(Node):
         """Over netlink; an address without a prefix is one of its own."""
 
         def work(ip: Any) -> None:
-            index = ip.link_lookup(ifname=interface)[0]
-            ip.link("set", index=index, mtu=mtu, **({"address": mac} if mac else {}))
-            ip.link("set", index=index, state="up")
+            index = socket.if_nametoindex(interface)
+            ip.link("set", index=index, mtu=mtu, state="up", **({"address": mac} if mac else {}))
             for text in addresses:
                 add_address(ip, index, ipaddress.ip_interface(text))
 
@@ -114,15 +121,7 @@ class NamespaceNode(Node):
 
         What is sent until then is dropped, and no counter says so.
         """
-        found: dict[str, object] = {}
-
-        def look(ip: Any) -> None:
-            for link in ip.get_links():
-                found[link.get_attr("IFLA_IFNAME")] = link.get_attr("IFLA_OPERSTATE")
-
-        self.inside(look)
-        # a kind of interface that does not tell, such as a dummy, has none to wait for
-        return all(found[one] in ("UP", "UNKNOWN") for one in interfaces)
+        return namespace.inside(self.namespace, lambda: all(map(namespace.carries, interfaces)))
 
     def interfaces(self) -> set[str]:
         """Asked of the kernel, from within."""
@@ -130,6 +129,10 @@ class NamespaceNode(Node):
 
     def inside(self, work: Callable[[Any], None]) -> None:
         """Do netlink work in it."""
+        if self._resident:
+            thread, opened = self._resident
+            thread.inside(lambda: work(opened))
+            return
         # a large library, of which runs without a topology need nothing
         from pyroute2 import IPRoute
 
@@ -138,6 +141,20 @@ class NamespaceNode(Node):
                 work(ip)
 
         namespace.inside(self.namespace, connected)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Netlink work has one thread and one socket."""
+        from pyroute2 import IPRoute
+
+        with contextlib.closing(namespace.Resident(self.namespace)) as thread:
+            opened = thread.inside(IPRoute)
+            self._resident = thread, opened
+            try:
+                yield
+            finally:
+                self._resident = None
+                thread.inside(opened.close)
 
     def down(self) -> None:
         """Links and parameters in it go with the namespace."""

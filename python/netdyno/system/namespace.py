@@ -10,15 +10,18 @@ import contextlib
 import contextvars
 import ctypes
 import errno
+import fcntl
 import itertools
 import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +31,7 @@ T = TypeVar("T")
 FOLDER = Path("/var/run/netns")
 CLONE_NEWNET = 0x40000000
 SO_NETNS_COOKIE = 71
+SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,16 +75,40 @@ def inside(name: str | None, work: Callable[[], T]) -> T:
         return work()
 
     def entered() -> T:
-        handle = os.open(FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if _libc.setns(handle, CLONE_NEWNET):
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), name)
-        finally:
-            os.close(handle)
+        _enter(name)
         return work()
 
     return in_thread(entered)
+
+
+def _enter(name: str) -> None:
+    handle = os.open(FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.setns(handle, CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), name)
+    finally:
+        os.close(handle)
+
+
+class Resident:
+    """A thread that stays in a namespace, for many small pieces of work one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, "resident")
+        try:
+            self.inside(lambda: _enter(name))
+        except BaseException:
+            self.close()
+            raise
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """Run `work` in it."""
+        return self._pool.submit(contextvars.copy_context().run, work).result()
+
+    def close(self) -> None:
+        """End it: it keeps the namespace until then."""
+        self._pool.shutdown()
 
 
 def in_thread(work: Callable[[], T]) -> T:
@@ -101,6 +129,16 @@ def in_thread(work: Callable[[], T]) -> T:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def carries(interface: str) -> bool:
+    """Whether an interface of the thread's namespace is up and has a carrier, or a kind that knows none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        try:
+            found = fcntl.ioctl(made, SIOCGIFFLAGS, struct.pack("16s24x", interface.encode()))
+        except OSError:
+            return False
+    return bool(struct.unpack_from("H", found, 16)[0] & IFF_RUNNING)
 
 
 def cookie(name: str | None) -> int | None:

@@ -8,7 +8,6 @@ comes out counts. Programs and ports are watched by events of the kernel; probes
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import socket
@@ -32,7 +31,7 @@ PROBE_TYPE, PROBE_PROTOCOL = 0x88B5, 253
 """Ethernet type and IP protocol for experiments: IEEE 802, RFC 3692."""
 GUARD = (1 << 33) + 1
 """Cookie of the first flow that keeps probes from going on."""
-_RTMGRP_LINK, _SIOCGIFFLAGS, _IFF_RUNNING = 1, 0x8913, 0x40
+_RTMGRP_LINK = 1
 Cause = Literal["program ended", "port down", "probes lost", "probes answered"]
 
 
@@ -217,7 +216,7 @@ class Monitor:
 
     def _ports(self, every: list[_Watched]) -> None:
         for one in every:
-            down = not all(_running(port) for port in one.ports)
+            down = not all(namespace.carries(port) for port in one.ports)
             if down and not one.down:
                 one.down = True
                 self._failed(one, "port down")
@@ -285,15 +284,6 @@ def _drain(made: socket.socket) -> None:
         except OSError:
             # messages were lost: the ports are asked in any case
             continue
-
-
-def _running(interface: str) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
-        try:
-            found = fcntl.ioctl(made, _SIOCGIFFLAGS, struct.pack("16s24x", interface.encode()))
-        except OSError:
-            return False
-    return bool(struct.unpack_from("H", found, 16)[0] & _IFF_RUNNING)
 
 
 def _frames_out() -> dict[str, int]:
