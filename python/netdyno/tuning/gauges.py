@@ -12,6 +12,8 @@ from statistics import median
 
 from netdyno.lab.sockets import Connection
 
+Ends = tuple[str, str]
+"""Addresses of a connection, ours first."""
 FAR = 5.0
 """Milliseconds of round trip from which on a path is long."""
 BURST = 20
@@ -107,11 +109,13 @@ class Connections:
     """The connections of a namespace, window by window."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[str, str], Reading] = {}
-        self._latest: dict[tuple[str, str], Reading] = {}
+        self._before: dict[Ends, Reading] = {}
+        self._latest: dict[Ends, Reading] = {}
         self._begun: float | None = None
         self._last: float | None = None
-        self._rested: set[tuple[str, str]] = set()
+        self._rested: set[Ends] = set()
+        self.spans: Mapping[Ends, Span] = {}
+        """Those of the last window."""
 
     def glance(self, time: float, seen: Iterable[Connection]) -> None:
         """A reading. Several in a window see also those that live for less, and rest for less."""
@@ -138,13 +142,13 @@ class Connections:
             for key, now in self._latest.items()
             if (since := self._since(key)) is not None and now.time > since
         }
-        rested = self._rested
+        rested, self.spans = self._rested, spans
         self._before = {key: one for key, one in self._latest.items() if one.time == self._last}
         self._latest, self._rested = dict(self._before), set()
         self._begun = self._last
         return gauges(spans.values(), [span for key, span in spans.items() if key in rested], most)
 
-    def _since(self, key: tuple[str, str]) -> float | None:
+    def _since(self, key: Ends) -> float | None:
         before = self._before.get(key)
         return before.time if before else self._begun
 

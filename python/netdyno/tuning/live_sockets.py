@@ -76,8 +76,7 @@ def parse_owned(text: str) -> list[OwnedConnection]:
 
 def owned_connections(where: str | None) -> list[OwnedConnection]:
     """The connections of a namespace that processes have open now."""
-    program = shutil.which("ss") or "/usr/bin/ss"
-    return parse_owned(namespace.inside(where, lambda: program_output(program, "-tinpOH")))
+    return parse_owned(listed("-tinpOH", where))
 
 
 def parse_listeners(text: str) -> list[LiveSocket]:
@@ -101,12 +100,17 @@ def parse_datagrams(text: str) -> list[LiveSocket]:
     return found
 
 
+def listed(options: str, where: str | None) -> str:
+    """What `ss` prints of a namespace, from sock_diag."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return namespace.inside(where, lambda: program_output(program, options))
+
+
 def sockets(what: SocketKind, where: str | None) -> list[LiveSocket]:
     """The sockets of a namespace that may be bound by a parameter."""
-    program = shutil.which("ss") or "/usr/bin/ss"
     if what == "backlog":
-        return parse_listeners(namespace.inside(where, lambda: program_output(program, "-ltnpOH")))
-    return parse_datagrams(namespace.inside(where, lambda: program_output(program, "-uanpmOH")))
+        return parse_listeners(listed("-ltnpOH", where))
+    return parse_datagrams(listed("-uanpmOH", where))
 
 
 def parse_receivers(text: str) -> list[LiveSocket]:
@@ -129,8 +133,7 @@ def grow_receive_buffers(where: str | None, old: int, new: int) -> Iterator[Live
     where once much came late and together, that may be never again. It stays the kernel's to grow; nothing is
     to be put back, as it goes with the connection.
     """
-    program = shutil.which("ss") or "/usr/bin/ss"
-    for one in parse_receivers(namespace.inside(where, lambda: program_output(program, "-tinpmOH"))):
+    for one in parse_receivers(listed("-tinpmOH", where)):
         if old <= one.size < new:
             with contextlib.suppress(OSError), borrowed(one.pid, one.fd) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:

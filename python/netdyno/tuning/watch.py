@@ -189,6 +189,8 @@ class Say:
     """Something worth a line in the log."""
 
     why: str
+    rule: str = ""
+    """The one whose limit binds, of which it is told."""
 
 
 Action = Set | Revert | Freeze | Say
@@ -331,13 +333,14 @@ class Watcher:
                 state.full = True
                 to = "" if value is None else f", {value} would be tried"
                 yield Say(
-                    f"{rule.says(sample)}: {rule.tunable} = {now} binds{to}; {self._closed[rule.tunable]}"
+                    f"{rule.says(sample)}: {rule.tunable} = {now} binds{to}; {self._closed[rule.tunable]}",
+                    name,
                 )
             return
         if value is None:
             if not state.full:
                 state.full = True
-                yield Say(f"{rule.tunable} = {now} binds ({rule.counter}), and may not be more")
+                yield Say(f"{rule.tunable} = {now} binds ({rule.counter}), and may not be more", name)
             return
         why = f"{rule.says(sample)}, as before; the traffic is {self.traffic}"
         yield Set(name, rule.tunable, value, why)

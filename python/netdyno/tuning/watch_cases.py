@@ -19,8 +19,8 @@ from netdyno.system import sysctl
 from netdyno.system.journal import journal
 from netdyno.tuning.bench import RunningBench, start_bench
 from netdyno.tuning.cases import MISSING, Case, evaluate, missing_requirement
-from netdyno.tuning.watch import Action, Revert, Set, rules
-from netdyno.tuning.watch_run import NamespaceWatch, words
+from netdyno.tuning.watch import Revert, Set, rules
+from netdyno.tuning.watch_run import Logged, NamespaceWatch, words
 
 PROMISED = 10.0
 """Seconds within which what binds is fixed."""
@@ -189,7 +189,7 @@ class _Watch:
         """For as long as a block lasts. At its end everything is as it was."""
         begin = time.monotonic()
 
-        def log(action: Action) -> None:
+        def log(action: Logged) -> None:
             if isinstance(action, (Set, Revert)):
                 self.values[action.name] = action.value
             self.said.append(f"{time.monotonic() - begin:.1f} s: {words(action)}")

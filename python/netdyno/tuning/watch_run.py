@@ -16,7 +16,7 @@ from netdyno.lab import counters, sockets
 from netdyno.stats.observation import Value
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning import gauges, host_state, live_sockets
+from netdyno.tuning import gauges, host_state, live_sockets, sufferers
 from netdyno.tuning.apply import apply
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
@@ -36,7 +36,23 @@ from netdyno.tuning.watch import (
 )
 from netdyno.tuning.watchdog import Watchdog
 
-Log = Callable[[Action], None]
+
+@dataclass(frozen=True)
+class Suffers:
+    """Who meets a limit, as sock_diag tells."""
+
+    name: str
+    """Of the parameter."""
+    process: str
+    pid: int
+    port: int
+    serves: bool
+    """Whether the port is its own; else it is connected to it."""
+    why: str
+
+
+Logged = Action | Suffers
+Log = Callable[[Logged], None]
 
 WINDOW, TICK = 1.0, 0.1
 """Seconds between two decisions, and at most between two calls of `tick`."""
@@ -134,6 +150,8 @@ class NamespaceWatch:
         """Whether connections were turned away in the last window."""
         self._full: set[tuple[int, int]] = set()
         """Listeners whose queue was seen full since."""
+        self._fullest: sufferers.Sufferer | None = None
+        """The fullest of them since it was told."""
         self._connections = gauges.Connections()
         self._glance = time.monotonic()
         """When the next look at connections is due."""
@@ -170,6 +188,8 @@ class NamespaceWatch:
                 self._first[action.name] = sample.values[action.name]
                 if risk := self._known.find(action.name).risk:
                     self._log(Say(f"the risk of {action.name}: {risk}"))
+            if isinstance(action, (Set, Say)) and action.rule:
+                self._tell_sufferer(self.watcher.rules[action.rule])
             if isinstance(action, Freeze):
                 # it is theirs now, also when we end
                 if entries := self._entries.pop(action.name, []):
@@ -192,8 +212,10 @@ class NamespaceWatch:
         self._connections.glance(begin, sockets.read(self.where, "-m"))
         if self._overflows:
             # a queue is full for moments only
-            listed = live_sockets.sockets("backlog", self.where)
+            text = live_sockets.listed("-ltnpOH", self.where)
+            listed = live_sockets.parse_listeners(text)
             self._full.update((one.pid, one.fd) for one in listed if one.full)
+            self._fullest = sufferers.most([self._fullest, sufferers.of_queue(text)])
         self._glance = begin + max(GLANCE, (sum(os.times()[:4]) - worked) / SHARE)
 
     def close(self) -> None:
@@ -311,6 +333,17 @@ class NamespaceWatch:
         self._overflows, self._full = bool(rates.get("TcpExtListenOverflows")), set()
         return found
 
+    def _tell_sufferer(self, rule: Rule) -> None:
+        """Say whose sockets meet a limit."""
+        full, self._fullest = self._fullest, None
+        found = sufferers.find(
+            rule.counter, lambda options: live_sockets.listed(options, self.where), self._connections.spans
+        )
+        if rule.counter == sufferers.QUEUE:
+            found = sufferers.most([full, found])
+        if found:
+            self._log(Suffers(rule.tunable, **asdict(found.owner), why=f"{found.owner}: {found.what}"))
+
     def _tell_descriptors(self) -> None:
         """Say once of each server with a full queue that it may open no more files: it cannot accept."""
         for pid in {one.pid for one in live_sockets.sockets("backlog", self.where) if one.full} - self._told:
@@ -368,7 +401,7 @@ def _permission(where: str | None) -> str:
     )
 
 
-def document(action: Action) -> dict[str, Any]:
+def document(action: Logged) -> dict[str, Any]:
     """An action as JSON."""
     return {"action": type(action).__name__.lower(), **asdict(action)}
 
@@ -379,7 +412,7 @@ def recorded(sample: Sample) -> dict[str, Any]:
     return {"time": round(sample.time, 3), "rates": rates, "values": dict(sample.values)}
 
 
-def words(action: Action, dry: bool = False) -> str:
+def words(action: Logged, dry: bool = False) -> str:
     """An action as a line."""
     if isinstance(action, Set):
         return f"{'would set' if dry else 'set'} {action.name} to {action.value}: {action.why}"

@@ -24,7 +24,7 @@ from netdyno.tuning.slo_probe import SloProbe
 from netdyno.tuning.verbs import own_service, place
 from netdyno.tuning.verbs.own_service import Better, Load, MetricOf, SloText
 from netdyno.tuning.verbs.params import need_root
-from netdyno.tuning.watch_run import NamespaceWatch, document, recorded, words
+from netdyno.tuning.watch_run import Logged, NamespaceWatch, document, recorded, words
 from netdyno.units import seconds
 
 
@@ -78,6 +78,9 @@ def watch(
     not repeated for a long while; one that helped stays until the end. No value is set below its old one.
     When somebody else changes one of these parameters, all changes stop.
 
+    When one limits, the process and port that meet it most are named with what their sockets say (sock_diag):
+    queues of listeners, what holds connections back, bytes sent again, datagrams dropped.
+
     With --load and --slo that load runs repeatedly in the namespace; a step after which it breaks the
     SLO that was met before is undone.
 
@@ -103,7 +106,7 @@ def watch(
     if not dry:
         put_back()
 
-    def log(action: core.Action) -> None:
+    def log(action: Logged) -> None:
         if as_json:
             sys.stdout.write(json.dumps({"time": round(time.time(), 3), **document(action)}) + "\n")
             sys.stdout.flush()

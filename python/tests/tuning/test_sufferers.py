@@ -1,0 +1,106 @@
+"""Whose sockets meet a limit: listings of `ss` and spans of a window in, a process and a port out."""
+
+from __future__ import annotations
+
+from netdyno.lab.sockets import Connection
+from netdyno.tuning import sufferers
+from netdyno.tuning.gauges import Ends, Reading, Span
+from netdyno.tuning.sufferers import Owner, Sufferer
+
+LISTENERS = """\
+LISTEN 3 128 0.0.0.0:80 0.0.0.0:* users:(("nginx",pid=10,fd=6),("nginx",pid=9,fd=6))
+LISTEN 65 64 [::]:7100 [::]:* users:(("my app",pid=11,fd=3))
+LISTEN 0 5 127.0.0.1:25 0.0.0.0:* users:(("master",pid=12,fd=3))
+LISTEN 9 9 0.0.0.0:2049 0.0.0.0:*
+"""
+ALL = (
+    LISTENERS
+    + """\
+SYN-RECV 0 0 10.0.0.1:80 10.0.0.9:40001
+SYN-RECV 0 0 10.0.0.1:80 10.0.0.9:40002
+SYN-RECV 0 0 [::ffff:10.0.0.1]:7100 [::ffff:10.0.0.9]:40003
+ESTAB 0 0 10.0.0.1:80 10.0.0.9:1 users:(("nginx",pid=10,fd=7))
+ESTAB 0 0 10.0.0.1:80 10.0.0.9:2 users:(("nginx",pid=10,fd=8))
+ESTAB 700 0 10.0.0.1:45000 10.0.0.7:5432 users:(("worker",pid=13,fd=4))
+"""
+)
+
+
+def span(busy: float, buffer: float = 0.0, window: float = 0.0, again: float = 0.0, **more: float) -> Span:
+    before = {"busy": 50.0, "sndbuf_limited_ms": 7.0, "rwnd_limited_ms": 7.0, "bytes_retrans": 7.0}
+    moved = {"busy": busy, "sndbuf_limited_ms": buffer, "rwnd_limited_ms": window, "bytes_retrans": again}
+    after = {name: before[name] + by for name, by in moved.items()} | more
+
+    def at(time: float, values: dict[str, float]) -> Reading:
+        return Reading(time, Connection("ESTAB", "", "", "cubic", values))
+
+    return Span(at(0.0, before), at(1.0, after), 1.0)
+
+
+SPANS: dict[Ends, Span] = {
+    ("10.0.0.1:80", "10.0.0.9:1"): span(1000, buffer=800, again=100, bytes_acked=1e6),
+    ("10.0.0.1:80", "10.0.0.9:2"): span(1000, buffer=100, window=500, bytes_acked=1e6),
+    ("10.0.0.1:45000", "10.0.0.7:5432"): span(1000, again=9000, bytes_acked=5e5, recv_q=700),
+}
+
+
+def told(counter: str, listing: str = ALL) -> Sufferer:
+    found = sufferers.find(counter, lambda options: listing, SPANS)
+    assert found is not None
+    return found
+
+
+def test_the_fullest_queue_is_told_by_its_process() -> None:
+    found = told("TcpExtListenOverflows", LISTENERS)
+    assert found.owner == Owner("my app", 11, 7100)
+    assert str(found.owner) == "my app (process 11), port 7100"
+    assert found.what == "65 of 64 connections wait to be accepted"
+
+
+def test_half_open_connections_are_those_of_the_listener() -> None:
+    found = told("listen.refused")
+    assert (found.owner.pid, found.what) == (10, "2 connections are half open")
+
+
+def test_datagrams_are_those_of_the_socket_that_dropped_most() -> None:
+    text = (
+        'UNCONN 0 0 0.0.0.0:53 0.0.0.0:* users:(("dns",pid=5,fd=3)) skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d12)\n'
+        'UNCONN 0 0 0.0.0.0:514 0.0.0.0:* users:(("log",pid=6,fd=3)) skmem:(r0,rb212992,t0,tb1,f0,w0,o0,bl0,d3456)\n'
+    )
+    found = told("udp.rcvbuf_errors", text)
+    assert (found.owner, found.what) == (Owner("log", 6, 514), "3,456 datagrams dropped since it was opened")
+
+
+def test_what_holds_connections_back_is_told_in_shares_of_the_window() -> None:
+    found = told("tcp.sndbuf_limited")
+    assert found.owner == Owner("nginx", 10, 80)
+    assert found.what == (
+        "2 connections, held back by the send buffer in 45%, by the receiver's window in 25% and by the path in 30% "
+        "of the time; 100 bytes sent again; 0 bytes not read yet"
+    )
+
+
+def test_connections_that_have_ended_are_those_of_who_listens_on_their_port() -> None:
+    found = told("tcp.sndbuf_limited", LISTENERS)
+    assert (found.owner, found.what[:14]) == (Owner("nginx", 10, 80), "2 connections,")
+
+
+def test_losses_are_those_of_who_sent_most_again() -> None:
+    found = told("tcp.lossy.cubic")
+    assert found.owner == Owner("worker", 13, 5432, serves=False)
+    assert str(found.owner) == "worker (process 13), connected to port 5432"
+    assert "9,000 bytes sent again; 700 bytes not read yet" in found.what
+
+
+def test_where_no_socket_tells_nobody_is_named() -> None:
+    for counter in ("TcpExtListenOverflows", "listen.refused", "udp.rcvbuf_errors", "tcp.sndbuf_limited"):
+        assert sufferers.find(counter, lambda options: "", SPANS) is None
+        # and of what broke off, or is no listing
+        assert sufferers.find(counter, lambda options: "Error: x\nESTAB 1\n", SPANS) is None
+    # what is no socket's is not asked for
+
+    def never(options: str) -> str:
+        raise AssertionError(options)
+
+    assert sufferers.find("conntrack.drop", never, SPANS) is None
+    assert sufferers.find("softnet.dropped", never, SPANS) is None
