@@ -33,7 +33,9 @@ $b mount -t tmpfs -o mode=755 tmpfs /new/run
 $b mkdir -p /new/run/lock /new{modules} /new/lib/modules/{release} /new{share}
 $b mount --bind /lower{modules} /new/lib/modules/{release}
 $b mount -t virtiofs share /new{share}
-[ -e /new/sbin/modprobe ] || $b ln -s {busybox} /new/sbin/modprobe
+# that of kmod reads only its own index, which is not there where BusyBox made the list of modules
+[ -e /new/sbin/modprobe ] && [ -e /new/lib/modules/{release}/modules.dep.bin ] ||
+    $b ln -sf {busybox} /new/sbin/modprobe
 $b cp /agent /new/run/netdyno-agent
 for d in dev proc sys; do $b mount --move /$d /new/$d; done
 exec $b switch_root /new /run/netdyno-agent
