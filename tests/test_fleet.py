@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
 import signal
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fleet_lab import FleetLab
 from lab import Done, Lab, root, sh, until
 
+from netdyno.core.client import Client
+from netdyno.errors import Error
 from netdyno.stats import hdr
 
 pytestmark = root
@@ -59,6 +66,25 @@ def test_the_total_is_the_servers_own_count(fleet: FleetLab, launcher: str) -> N
         assert all(
             one.clock_error > 0 and abs(one.clock_offset) <= one.clock_error for one in done.trial.hosts
         )
+    ended(fleet)
+
+
+def test_a_stolen_certificate_opens_nothing_once_the_fleet_is_down(fleet: FleetLab) -> None:
+    lab = fleet.lab
+    fleet.up(fleet.hosts("address"))
+    shutil.copytree(lab.base / "certificates", lab.base / "stolen")
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (lab.base / "certificates").rglob("*"))
+    ended(fleet)
+    agents = [fleet.space(host) for host in "abc"]
+    until(lambda: not any(":7448" in sh("ss", "-Hltn", "-N", space) for space in agents), 60, "agents serve")
+    # the next fleet of this name has certificates of its own
+    fleet.up(fleet.hosts("address"))
+    theirs = lab.base / "stolen.yaml"
+    theirs.write_text(
+        (lab.base / "hosts.yaml").read_text().replace("cores:", f"certificates: {lab.base}/stolen, cores:")
+    )
+    done = fleet.run("fleet", "doctor", str(theirs))
+    assert (done.code, done.out.count("is not of the CA")) == (92, 3), done.text
     ended(fleet)
 
 
@@ -147,3 +173,67 @@ def test_what_a_killed_start_has_begun_is_ended(fleet: FleetLab) -> None:
         assert fleet.run("fleet", "down", fleet.name).code == 0
     assert fleet.run("restore").code == 0
     fleet.clean()
+
+
+def stop(pid: int) -> None:
+    """End the run of this process by the socket on which it can be steered."""
+    for path in Path("/run/netdyno").glob("nd-run-*.sock"):
+        with contextlib.suppress(Error), Client(path) as client:
+            if client.process == pid:
+                client.call("run.stop")
+                return
+    raise AssertionError("the run cannot be steered")
+
+
+def test_a_rate_is_changed_while_the_fleet_runs(fleet: FleetLab) -> None:
+    fleet.up(fleet.local())
+    child = fleet.lab.start(*fleet.load(600), prefix=fleet.prefix)
+    points = fleet.lab.sampled(points=2, delivered=20) / "samples.jsonl"
+    done = fleet.run("rate", "web=80/s", "--json")
+    assert done.code == 0, done.text
+    told = json.loads(done.out)["rates"]
+    assert fleet.run("rate", "other=80/s").code == 104
+    lines = len(points.read_text().splitlines())
+    until(lambda: len(points.read_text().splitlines()) > lines + 15, 120, "no points come")
+    stop(child.pid)
+    done = replace(fleet.lab.wait(child), folder=points.parent)
+    # it ended before its time, which is all that is wrong with it
+    assert (done.code, done.out.count("ND-90-")) == (90, done.out.count("ND-90-05")), done.text
+    trial = done.trial
+    # 8 devices, each 50 messages a second
+    assert [(one.group, one.of, one.before) for one in trial.rates][:1] == [
+        ("web", "group", pytest.approx(400))
+    ]
+    assert trial.rates[-1].rate == pytest.approx(80)
+    assert [one.model_dump() for one in trial.rates] == told
+    # the shares are as those of the devices: a quarter, a quarter, a half
+    after = [one for one in trial.series if one.t - one.dt >= trial.rates[-1].t and one.phase == "measure"]
+    sent = sum(one.groups["web"].counts.messages_sent for one in after)
+    assert sent == pytest.approx(80 * sum(one.dt for one in after), rel=0.1)
+    assert delivered(done) == fleet.counted()
+    ended(fleet)
+
+
+def test_a_leg_of_an_experiment_runs_on_a_fleet_and_is_resumed(fleet: FleetLab) -> None:
+    lab = fleet.lab
+    fleet.up(fleet.local())
+    profile = json.loads(Path(fleet.load(1)[1]).read_text())
+    legs = [{"name": "here", "profile": profile}, {"name": "there", "profile": profile, "fleet": fleet.name}]
+    document = {"format": "netdyno-experiment/1", "name": "both", "order": "sequential", "legs": legs}
+    done = fleet.run("run", lab.write("both.json", document), "-q")
+    assert done.code == 0, done.text
+    here, there = done.result.legs
+    assert (here.name, there.name) == ("here", "there")
+    assert [one.name for one in there.repetitions[0].hosts] == ["a", "b", "c"]
+    assert not here.repetitions[0].hosts
+    # the same on the fleet alone: what was measured there is taken over, what was not is measured
+    done = fleet.run(
+        "run", lab.write("both.json", document), "-q", "--fleet", fleet.name, "--resume", done.result.id
+    )
+    assert done.code == 0, done.text
+    here, there = done.result.legs
+    assert [leg.repetitions[0].taken_over for leg in (here, there)] == [False, True]
+    assert [one.name for one in here.repetitions[0].hosts] == ["a", "b", "c"]
+    ended(fleet)
+    done = fleet.run("run", lab.write("both.json", document), "-q")
+    assert (done.code, "ND-104-90" in done.err) == (104, True), done.text

@@ -17,14 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from netdyno import paths
 from netdyno.core.address import Address
 from netdyno.core.client import Client, Event, Subscription
-from netdyno.core.wire import SeriesPoint, Status, TrialResult
+from netdyno.core.wire import RateChange, SeriesPoint, Status, TrialResult
 from netdyno.errors import Error
-from netdyno.fleet import merge, shard
+from netdyno.fleet import merge, rates, shard
 from netdyno.fleet.agents import Agent, Connection, Fleet, Offset
 from netdyno.fleet.launchers import launcher
 from netdyno.fleet.shard import Part, Shard
+from netdyno.fleet.steer import Methods, SteeringSocket
 from netdyno.fleet.sum import LiveSum
 from netdyno.system.journal import Journal, journal
 
@@ -87,10 +89,12 @@ class FleetClient:
         self._over = threading.Event()
         self._closed = False
         self._at = 0.0
+        self._steering = ExitStack()
         token = f"{int(time.time() * 1000) % 10**9:09d}"
         try:
             self._connect(fleet, token, journal())
             self._same_version()
+            self._steered(token, journal())
         except BaseException:
             self.close()
             raise
@@ -103,6 +107,8 @@ class FleetClient:
             return self._load(timeout=timeout, **params)
         if method == "run.start":
             return self._start()
+        if method == "run.rate":
+            return self._rate(timeout=timeout, **params)
         if method == "core.describe":
             return self._hosts[0].about
         if method.startswith("capture."):
@@ -165,6 +171,7 @@ class FleetClient:
     def close(self) -> None:
         """Hang up everywhere."""
         self._closed = True
+        self._steering.close()
         for host in self._hosts:
             with contextlib.suppress(Error, OSError):
                 host.client.close()
@@ -216,6 +223,17 @@ class FleetClient:
                 )
                 fix = "Run `netdyno fleet down` and `netdyno fleet up` again"
                 raise Error("ND-92-91", what, at=host.name, fix=fix)
+
+    def _steered(self, token: str, notes: Journal) -> None:
+        """Let others of this machine see and steer the run, as that of a daemon."""
+        path = paths.with_folder(paths.runtime() / f"nd-run-{token}.sock")
+        self._steering.callback(notes.undo, notes.write("path", path=str(path)))
+        methods: Methods = {
+            "run.status": lambda: self.status().model_dump(),
+            "run.rate": lambda **given: self.call("run.rate", **given),
+            "run.stop": lambda: self.call("run.stop"),
+        }
+        self._steering.callback(SteeringSocket(path, methods).close)
 
     def _each(self, ask: Callable[[Host], T], hosts: list[Host] | None = None) -> dict[str, T]:
         """Ask hosts at once; a host that does not answer is lost, other errors name it."""
@@ -277,6 +295,17 @@ class FleetClient:
         if self._failure:
             raise self._failure
         return self.status().model_dump()
+
+    def _rate(self, groups: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Other rates from now on, of which each host has its share."""
+        every = [host.shard for host in self._active]
+        shares = {host.name: rates.share(groups, host.shard, every) for host in self._active}
+        told = self._each(
+            lambda host: host.client.call("run.rate", timeout=timeout, groups=shares[host.name]),
+            [host for host in self._active if shares[host.name] and not host.status.ended],
+        )
+        changes = [[RateChange.model_validate(one) for one in answer["rates"]] for answer in told.values()]
+        return {"run": self._run(), "rates": [one.model_dump() for one in rates.merged(changes)]}
 
     def _pump(self, host: Host, events: Subscription) -> None:
         """Take what one host tells until its run is over."""

@@ -42,7 +42,7 @@ class Local:
         for good, what, fix in self.examine(host):
             if not good:
                 raise Error("ND-92-90", what, at=host.name, fix=fix)
-        socket = paths.runtime() / f"nd-fleet-{fleet}-{host.name}.sock"
+        socket = paths.runtime() / f"nd-fleet-{fleet}-{host.name}.agent"
         if socket.exists():
             fix = f"End what serves there, or run `netdyno fleet down {fleet}`"
             raise Error("ND-92-90", "another agent has its socket", at=str(socket), fix=fix)

@@ -26,6 +26,7 @@ from netdyno.core.wire import (
     Validity,
     WorkerUsage,
 )
+from netdyno.fleet import rates
 from netdyno.stats.summary import summarise
 
 WORST = ("failed", "lease", "stopped")
@@ -52,6 +53,7 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
         ),
         stopped=next((why for why in WORST if any(one.stopped == why for one in found)), None),
         error=next((one.error for one in found if one.error), None),
+        rates=rates.merged([one.rates for one in found]),
         validity=Validity(
             valid=all(one.validity.valid for one in found),
             reasons=[_reason(host, reason) for host, one in parts.items() for reason in one.validity.reasons],

@@ -140,7 +140,7 @@ class Session:
     def __init__(self, agent: Agent, token: str, notes: Journal) -> None:
         """Connect; raises `ND-92-90` where the host does not answer."""
         self._host = agent.host
-        socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.sock")
+        socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.agent")
         self.address = Address(socket)
         self._notes = notes
         self._entries = [self._notes.write("path", path=str(socket))]
