@@ -16,7 +16,7 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import choose, cores, quick, validation
-from netdyno.experiment.measurer import Connect
+from netdyno.experiment.measurer import FleetCore
 from netdyno.experiment.resume import EarlierRun
 from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
@@ -97,10 +97,10 @@ def run(
         with arguments.placed("--threshold", f"thresholds[{number}]"):
             choose.adjust(chosen, {}, {}, None, None, [text])
     wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
-    connect = cores.fleet(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
+    fleets = cores.fleets(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
     validation.refuse(wanted, chosen.folder, address)
     return Run(
-        *_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume, connect=connect)
+        *_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume, fleets=fleets)
     )
 
 
@@ -216,11 +216,9 @@ def search(
         load=arguments.above_0(load, "load"),
         duration=units.seconds(seconds) if seconds is not None else None,
     )
-    connect = cores.fleet(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted)
+    fleets = cores.fleets(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted)
     validation.refuse(wanted, chosen.folder)
-    return Search(
-        *_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume, connect)
-    )
+    return Search(*_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume, fleets))
 
 
 def _run_trials(
@@ -232,7 +230,7 @@ def _run_trials(
     on_sample: Sampled | None,
     schedule: Schedule | None = None,
     resume: str | Path | Run | None = None,
-    connect: Connect | None = None,
+    fleets: Mapping[str, FleetCore] | None = None,
 ) -> tuple[Result, Path]:
     """Put back what an earlier run left, run the trials, keep them."""
     to = paths.runs() if runs is None else arguments.path(runs, "runs")
@@ -250,7 +248,7 @@ def _run_trials(
             socket=address,
             schedule=schedule,
             earlier=earlier,
-            connect=connect,
+            fleets=fleets or {},
         )
         return experiment_run.run()
 

@@ -66,7 +66,7 @@ def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messag
         chosen.place,
         schedule,
         given["resume"],
-        connect=cores.fleet(given.get("fleet"), given.get("tolerate", 0), experiment),
+        fleets=cores.fleets(given.get("fleet"), given.get("tolerate", 0), experiment),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import INTERRUPTED, PASS, Error
 from netdyno.experiment import validation
-from netdyno.experiment.measurer import Connect
+from netdyno.experiment.measurer import FleetCore
 from netdyno.experiment.resume import EarlierRun
 from netdyno.experiment.runner import ExperimentRun
 from netdyno.experiment.schedule import Schedule
@@ -93,7 +94,7 @@ def execute(
     resume: str | None = None,
     abort_on_fail: bool = False,
     confined: bool = False,
-    connect: Connect | None = None,
+    fleets: Mapping[str, FleetCore] | None = None,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place, confined)
@@ -110,7 +111,7 @@ def execute(
         views.views.append(exporter)
     result, folder = measure(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
-        abort_on_fail=abort_on_fail, confined=confined, connect=connect,
+        abort_on_fail=abort_on_fail, confined=confined, fleets=fleets,
     )  # fmt: skip
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
@@ -148,7 +149,7 @@ def measure(
     earlier: EarlierRun | None = None,
     abort_on_fail: bool = False,
     confined: bool = False,
-    connect: Connect | None = None,
+    fleets: Mapping[str, FleetCore] | None = None,
 ) -> tuple[Result, Path]:
     """Run what was checked before; its result and folder."""
     with contextlib.ExitStack() as stack:
@@ -168,7 +169,7 @@ def measure(
             earlier=earlier,
             abort_on_fail=abort_on_fail,
             confined=confined,
-            connect=connect,
+            fleets=fleets or {},
         )
         return experiment_run.run()
 

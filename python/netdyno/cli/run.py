@@ -124,7 +124,7 @@ def run(
             place,
             resume=resume,
             abort_on_fail=abort_on_fail,
-            connect=cores.fleet(fleet, tolerate, chosen.experiment, socket),
+            fleets=cores.fleets(fleet, tolerate, chosen.experiment, socket),
         )
     except Error as e:
         if e.code == "ND-92-22" and "namespaces" in e.what:

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Connect
+from netdyno.experiment.measurer import FleetCore
 from netdyno.experiment.spec import Experiment
 from netdyno.lazy import loaded
 from netdyno.systems import named
 
 
-def fleet(
+def fleets(
     name: str | None, tolerate: int, experiment: Experiment, socket: Address | None = None
-) -> Connect | None:
-    """Connects to the fleet `name`, of which `tolerate` hosts may be lost; none without a name.
+) -> dict[str, FleetCore]:
+    """The fleet of each leg that has one: `name`, else that of the leg; `tolerate` of its hosts may be lost.
 
     Raises `ND-104-07` for what does not go with a fleet and where no system has fleets, `ND-104-90` where
     none of the name is up.
     """
-    if name is None:
+    wanted = {leg.name: found for leg in experiment.legs if (found := name or leg.fleet) is not None}
+    if not wanted:
         if tolerate:
             what, fix = "only hosts of a fleet can be lost", "Add --fleet NAME"
             raise Error("ND-104-07", what, at="--tolerate", fix=fix)
-        return None
+        return {}
     if socket is not None:
-        what, fix = "a fleet has daemons of its own", "Leave out --socket or --fleet"
+        what, fix = "a fleet has daemons of its own", "Leave out --socket or the fleet"
         raise Error("ND-104-07", what, at="--socket", fix=fix)
-    if inside := next((leg.name for leg in experiment.legs if leg.topology), None):
+    if inside := next((leg.name for leg in experiment.legs if leg.topology and leg.name in wanted), None):
         fix = "Leave the topology out, and point the targets at servers that the fleet reaches"
         what = "a topology has a generator of its own"
         raise Error("ND-104-07", what, at=f"legs.{inside}.topology", fix=fix)
     connector = named("cores").get("fleet")
     if connector is None:
         raise Error("ND-104-07", "this netdyno has no fleets", at="--fleet", fix="Leave out --fleet")
-    connect: Connect = loaded(connector)(name, tolerate)
-    return connect
+    cores = {one: FleetCore(one, loaded(connector)(one, tolerate)) for one in set(wanted.values())}
+    return {leg: cores[one] for leg, one in wanted.items()}

@@ -93,6 +93,14 @@ Connect = Callable[[Callable[[str], None]], Core]
 """Connects to a core; gets what takes lines for the user."""
 
 
+@dataclass(frozen=True)
+class FleetCore:
+    """A fleet that generates the load of a leg."""
+
+    name: str
+    connect: Connect
+
+
 @dataclass
 class TrialContext:
     """Context of a trial: folder, view, interrupts, plan."""

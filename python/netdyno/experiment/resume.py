@@ -17,10 +17,12 @@ SAME = ("kernel", "memory_bytes", "hypervisor", "cpu")
 """What a machine must share with the earlier run's: trials of two machines make no run."""
 
 
-def digest(variant: Variant) -> str:
-    """Of all that a trial is: its leg, load and hosts."""
-    leg = variant.leg.model_dump(mode="json", exclude={"profile"})
+def digest(variant: Variant, fleet: str | None = None) -> str:
+    """Of all that a trial is: its leg, load and hosts, and the fleet that generates the load."""
+    leg = variant.leg.model_dump(mode="json", exclude={"profile", "fleet"})
     what = {"name": variant.name, "leg": leg, "profile": secret.storable(variant.profile)}
+    if fleet is not None:
+        what["fleet"] = fleet
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -43,7 +45,7 @@ class EarlierRun:
                 if one.digest and one.validity.valid and not any(dut.died for dut in one.dut.values()):
                     self._left[one.digest].append(one)
 
-    def take(self, variant: Variant) -> Repetition | None:
-        """The next trial of this variant, if one is left."""
-        left = self._left.get(digest(variant))
+    def take(self, variant: Variant, fleet: str | None = None) -> Repetition | None:
+        """The next trial of this variant, with load of this fleet, if one is left."""
+        left = self._left.get(digest(variant, fleet))
         return left.popleft() if left else None

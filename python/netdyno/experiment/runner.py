@@ -7,7 +7,7 @@ import csv
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
 from netdyno.experiment.events import NAME as EVENTS
 from netdyno.experiment.events import EventFile
-from netdyno.experiment.measurer import Connect, Load, LoadMeasurer, TrialContext, TrialOutcome
+from netdyno.experiment.measurer import FleetCore, Load, LoadMeasurer, TrialContext, TrialOutcome
 from netdyno.experiment.resume import EarlierRun, digest
 from netdyno.experiment.schedule import FixedSchedule, Schedule, ScheduledTrial
 from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variants
@@ -57,8 +57,8 @@ class ExperimentRun:
     command: list[str] = field(default_factory=list)
     capture: bool = True
     socket: Address | None = None
-    connect: Connect | None = None
-    """Connects to what generates the load in place of one daemon."""
+    fleets: Mapping[str, FleetCore] = field(default_factory=dict)
+    """What generates the load in place of one daemon, by leg."""
     schedule: Schedule | None = None
     """What runs when; none: every variant of the experiment, repeated."""
     abort_on_fail: bool = False
@@ -116,6 +116,10 @@ class ExperimentRun:
         self._refuse(result, folder)
         return result, folder
 
+    def _fleet(self, variant: Variant) -> str | None:
+        found = self.fleets.get(variant.leg.name)
+        return found.name if found else None
+
     def _known(self, result: Result, found: dict[str, Variant], variant: Variant) -> None:
         """A variant that a search came to has its leg, in the store as well, before its first trial."""
         if variant.name in found:
@@ -140,7 +144,7 @@ class ExperimentRun:
         self, result: Result, folder: Path, flows: _Table, scheduled: ScheduledTrial, number: int
     ) -> tuple[TrialOutcome, bool] | None:
         """A trial of the run that this one resumes, in place of a new one; none: it has none left."""
-        found = self.earlier.take(scheduled.variant) if self.earlier else None
+        found = self.earlier.take(scheduled.variant, self._fleet(scheduled.variant)) if self.earlier else None
         if found is None:
             return None
         self.live.log(f"trial {number}: {scheduled.variant.name}, taken over from {result.resumed}")
@@ -165,6 +169,8 @@ class ExperimentRun:
             trials=count, repetition=scheduled.repetition, repetitions=scheduled.repetitions,
         )  # fmt: skip
         self.live.log(f"trial {number} of {count}: {variant.name}, repetition {scheduled.repetition}")
+        fleet = self.fleets.get(variant.leg.name)
+        connect = fleet.connect if fleet else None
         path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
         with files.os_errors(folder / PARTIAL):
             partial = files.open_private(folder / PARTIAL, "w")
@@ -172,7 +178,7 @@ class ExperimentRun:
             token = f"{suffix(result.id)}{number}"
             around = TrialContext(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
-                capture=path if self.capture else None, socket=self.socket, connect=self.connect,
+                capture=path if self.capture else None, socket=self.socket, connect=connect,
                 each=_keeper(partial), actions=scheduled.actions, abort_on_fail=self.abort_on_fail,
                 confined=self.confined,
             )  # fmt: skip
@@ -219,7 +225,7 @@ class ExperimentRun:
             return
         outcome.repetition.index = number
         # a trial that ended in an error is run again, not taken over
-        outcome.repetition.digest = "" if outcome.error else digest(variant)
+        outcome.repetition.digest = "" if outcome.error else digest(variant, self._fleet(variant))
         if outcome.repetition.ports:
             ports = result.environment.setdefault("ports", [])
             found = [{key: port[key] for key in PORT if key in port} for port in outcome.repetition.ports]

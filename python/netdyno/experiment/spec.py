@@ -100,6 +100,8 @@ class LegSpec(Config):
     """URL or DUT (`broker`, `broker.ping`) for targets of the profile; default: the DUT of the same name."""
     trial: TrialSpec = Field(default_factory=TrialSpec)
     """Changes to the profile's load and duration."""
+    fleet: str | None = Field(default=None, pattern=_NAME)
+    """A fleet that is up, whose hosts generate the load; none: this machine."""
 
     @model_validator(mode="after")
     def _hosts(self) -> LegSpec:
