@@ -137,7 +137,11 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
             continue
         if count > sent:
             what = f"{step} it {count} times, and it was sent {_times(sent)}"
-            return _fault(step, path[place - 1], what, excess=True)
+            received = sum(
+                len(of) for (port, sends), of in at.items() if port.host == step.port.host and not sends
+            )
+            # a function that sends more than it received does so by itself, and no rule
+            return _fault(step, path[place - 1], what, excess=bool(step.rule) or received > sent)
         return _fault(step, path[place - 1], f"{step.port} {_missed(step, count, sent)}{_stray(path, seen)}")
     points = {(step.port, step.sends) for step in path}
     for one in sorted(seen, key=lambda s: s.at):
