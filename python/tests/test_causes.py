@@ -155,7 +155,7 @@ def test_what_has_no_cause_is_counted_with_the_rest() -> None:
         == "rejected (404 × 3), refused × 2"
     )
     many = {f"{400 + i}": 1 for i in range(16)}
-    assert causes.shown(many, 30).endswith(f"other × {30 - causes.SHOWN}")
+    assert causes.frequencies(many, 30).endswith(f"other × {30 - causes.SHOWN}")
 
 
 def test_a_servers_words_are_bounded_and_harmless() -> None:
@@ -169,7 +169,7 @@ def test_repetitions_add_up_by_cause() -> None:
     assert [(one.kind, one.count) for one in merged] == [("rejected", 8), ("refused", 1)]
     assert [(one.cause, one.count, one.total) for one in merged[0].causes] == [("503", 5, 5), ("404", 3, 13)]
     # what a result of a former version has
-    assert causes.known([], Counts(failures={"tls": 2, "reset": 0}))[0].kind == "tls"
+    assert causes.measured([], Counts(failures={"tls": 2, "reset": 0}))[0].kind == "tls"
 
 
 def test_causes_are_in_checks_junit_and_report() -> None:

@@ -72,7 +72,7 @@ def test_each_has_a_little_case_here() -> None:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_contract(name: str, site: Site, real_daemon: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It serves, sees every metric that it names as a finite number, twice, and leaves nothing."""
-    reasons, seen_of = list[Reason](), core.seen
+    reasons, seen_of = list[Reason](), core.result_of_trial
 
     def told(trial: TrialResult, delay: str) -> WorkloadResult:
         reasons[:] = trial.validity.reasons

@@ -50,7 +50,7 @@ def show(result: Result, search: SearchReport) -> None:
             spare=("limit", "bit/s"),
         )
     if any(part.held for part in search.parts):
-        _held(search)
+        _delay_table(search)
     for part in search.parts:
         if search.kind == "loss":
             _curve(search, part)
@@ -60,7 +60,7 @@ def show(result: Result, search: SearchReport) -> None:
             for note in one.notes:
                 console.out().print(Text(f"  {part.name}: {note}", style="yellow"), soft_wrap=True)
     if any(part.leg for part in search.parts):
-        _beside(search)
+        _goal_table(search)
     elif len(search.parts) > 1 and search.kind != "loss":
         _plot(search)
     for note in search.notes:
@@ -118,7 +118,7 @@ def _paused(part: SearchPart) -> None:
         console.out().print(Text(text, style="yellow"), soft_wrap=True)
 
 
-def _held(search: SearchReport) -> None:
+def _delay_table(search: SearchReport) -> None:
     """Delays at shares of what was found."""
     rows = [
         (
@@ -165,7 +165,7 @@ def _curve(search: SearchReport, part: SearchPart) -> None:
     )
 
 
-def _beside(search: SearchReport) -> None:
+def _goal_table(search: SearchReport) -> None:
     """The first goal: a row for each frame size, a column for each leg."""
     legs = list(dict.fromkeys(part.leg for part in search.parts))
     found = {

@@ -69,7 +69,7 @@ def describe(
     console.table(
         ("driver", "option", "default", "meaning"),
         [
-            ("" if i else name, option, _shown(one["default"]), one["meaning"])
+            ("" if i else name, option, _default_text(one["default"]), one["meaning"])
             for name, listed in about["duts"].items()
             for i, (option, one) in enumerate(listed.items())
         ],
@@ -90,7 +90,7 @@ def ask(client: Client) -> dict[str, Any]:
     return {"core": client.call("core.describe"), "ports": client.call("ports.list")}
 
 
-def _shown(value: Any) -> str:
+def _default_text(value: Any) -> str:
     """A default as one writes it."""
     if value is None:
         return "–"

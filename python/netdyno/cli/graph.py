@@ -201,10 +201,10 @@ def find() -> Address:
 def subject(socket: Address | None) -> tuple[Address, Whose]:
     """The daemon that has something to watch, and what."""
     if socket is None:
-        return _only(lambda client: _runs(client) or _made(client))
+        return _only(lambda client: _runs(client) or _links_and_graphs(client))
     with Client(socket) as client:
         # of a run that is over there is something to see, too
-        return socket, next(iter(_runs(client) or _made(client)), (None, {}))[1]
+        return socket, next(iter(_runs(client) or _links_and_graphs(client)), (None, {}))[1]
 
 
 def _runs(client: Client) -> list[tuple[str | None, Whose]]:
@@ -212,7 +212,7 @@ def _runs(client: Client) -> list[tuple[str | None, Whose]]:
     return [(status.run, {})] if status.state in ("loaded", "running", "paused", "draining") else []
 
 
-def _made(client: Client) -> list[tuple[str | None, Whose]]:
+def _links_and_graphs(client: Client) -> list[tuple[str | None, Whose]]:
     """Links between ports, and graphs of one's own."""
     graphs = client.call("graph.list")
     return _links(client) + [(one["run"], {"graph": one["run"]}) for one in graphs]

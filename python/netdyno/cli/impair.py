@@ -235,7 +235,7 @@ def impair(
                 hosts.need(side.namespace)
             fresh = [not hosts.has(side.namespace, side.interface) for side in sides]
             named = [
-                _place(side, address if new else "")
+                _side_text(side, address if new else "")
                 for side, address, new in zip(sides, given, fresh, strict=False)
             ]
             link = _joined(links, ends, wanted, mtu, how)
@@ -437,5 +437,5 @@ def _cores(text: str) -> dict[str, Any]:
     raise Error("ND-104-04", f"{text!r} is not one or two cores", at="--cores", fix=fix)
 
 
-def _place(side: Side, address: str) -> str:
+def _side_text(side: Side, address: str) -> str:
     return f"{side.namespace or 'here'} {side.interface} {address}".rstrip()

@@ -77,7 +77,7 @@ class Plain:
 
     def paths(self, spec: Mapping[str, Any]) -> str:
         """What a specification does to packets, in a line."""
-        there, back = (impairment.shown(spec[way]) for way in WAYS)
+        there, back = (impairment.describe(spec[way]) for way in WAYS)
         if there == back:
             return f"each way: {there}"
         return f"{self._arrows['a_to_b']}: {there}; {self._arrows['b_to_a']}: {back}"

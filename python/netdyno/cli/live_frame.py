@@ -189,7 +189,7 @@ def _errors(state: State, width: int, most: int) -> list[Text]:
     for group in failed[:most]:
         kinds = ", ".join(
             f"{kind} {units.count(n)}"
-            + (f" ({said})" if (said := causes.shown(group.causes.get(kind, {}), n)) else "")
+            + (f" ({said})" if (said := causes.frequencies(group.causes.get(kind, {}), n)) else "")
             for kind, n in group.failures.most_common()
         )
         line = Text("errors    ", style="dim", no_wrap=True)

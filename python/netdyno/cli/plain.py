@@ -98,7 +98,7 @@ def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
     failures = counts.get("failures", {})
     for kind, count in failures.items():
         if count:
-            why = causes.shown(group.get("causes", {}).get(kind, {}), count)
+            why = causes.frequencies(group.get("causes", {}).get(kind, {}), count)
             shown.append(f"{count:,} failed ({kind}{f': {why}' if why else ''})")
     return shown
 

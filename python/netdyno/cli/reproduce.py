@@ -136,14 +136,14 @@ def _measure(
     if json:
         console.document(about)
     else:
-        rows = [(f"{one.system}/{one.name}", _said(one), one.paper) for one in found]
+        rows = [(f"{one.system}/{one.name}", _summary(one), one.paper) for one in found]
         console.table(["part", "measured here", "in the paper"], rows)
         console.line(page.counts(found))
         console.note(f"report: {folder / 'report.html'}")
     return _code(found)
 
 
-def _said(one: PartResult) -> str:
+def _summary(one: PartResult) -> str:
     if one.state != "measured":
         return f"not measured: {one.why}"
     return one.finding if one.valid else f"{one.finding} (not valid)"

@@ -57,7 +57,7 @@ def show(result: Result, folder: Path | None = None) -> None:
                     "delivered/s",
                     "loss",
                     "delay",
-                    *map(percentile.shown, SHOWN),
+                    *map(percentile.display_name, SHOWN),
                     "max",
                     "late p99",
                     "failures",
@@ -149,7 +149,7 @@ def _estimate(of: Estimate | None, unit: str) -> str:
 
 def failures(group: GroupSummary, until: str = "") -> list[str]:
     """Whose failures they are, why, what to check, and what the first one looked like."""
-    return causes.lines(group.name, group.target, causes.known(group.errors, group.measured), until)
+    return causes.lines(group.name, group.target, causes.measured(group.errors, group.measured), until)
 
 
 def addresses(group: GroupSummary) -> str:
@@ -184,7 +184,7 @@ def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]
     more = f"; {len(shown)} figures marked !" if len(shown) > 1 else ""
     of = f"{worst.group} {name[0]}" if len(groups) > 1 else name[0]
     return (
-        f"generator lateness may be {own} the {of} {percentile.shown(name[2])} "
+        f"generator lateness may be {own} the {of} {percentile.display_name(name[2])} "
         f"({quantities.delay(worst.limit)} late, {quantities.delay(worst.value)} measured){more}: "
         "lower the load or free CPU cores"
     )

@@ -159,7 +159,7 @@ def advice(kind: str, cause: str = "") -> str:
     return KINDS.get(kind, "see the report")
 
 
-def shown(causes: Mapping[str, int], count: int = 0) -> str:
+def frequencies(causes: Mapping[str, int], count: int = 0) -> str:
     """Causes by frequency, as in `404 × 118, 503 × 2`.
 
     `count`: how many failures there are with those of no cause.
@@ -172,7 +172,7 @@ def shown(causes: Mapping[str, int], count: int = 0) -> str:
 
 def of_error(error: FailureCount) -> str:
     """The causes of one kind."""
-    return shown({cause.cause: cause.count for cause in error.causes}, error.count)
+    return frequencies({cause.cause: cause.count for cause in error.causes}, error.count)
 
 
 def brief(errors: Sequence[FailureCount]) -> str:
@@ -184,7 +184,7 @@ def brief(errors: Sequence[FailureCount]) -> str:
     )
 
 
-def known(errors: Sequence[FailureCount], counts: Counts) -> list[FailureCount]:
+def measured(errors: Sequence[FailureCount], counts: Counts) -> list[FailureCount]:
     """What failed in the measure phase; of a result of a former version by kind alone."""
     by = {error.kind: error for error in errors}
     return [by.get(kind, FailureCount(kind=kind, count=n)) for kind, n in counts.failures.items() if n]

@@ -93,7 +93,7 @@ def _without_user(text: str) -> str:
 def masked_parameters(text: str) -> str:
     """A text whose URLs and paths tell no secret parameter."""
 
-    def shown(found: re.Match[str]) -> str:
+    def redacted(found: re.Match[str]) -> str:
         return f"{found[1]}={HIDDEN}" if is_named(found[1]) else found[0]
 
-    return _PARAMETER.sub(shown, text)
+    return _PARAMETER.sub(redacted, text)

@@ -204,7 +204,7 @@ def _where(value: Mapping[str, Any]) -> tuple[str, Any]:
     return next(((kind, value[kind]) for kind in ("env", "file") if kind in value), ("", None))
 
 
-def given(text: str, at: str) -> str:
+def from_option(text: str, at: str) -> str:
     """A secret of the command line: `env:NAME`, `file:PATH`, or the secret itself."""
     kind, _, name = text.partition(":")
     found = _read({kind: name}, at) if name and kind in ("env", "file") else text

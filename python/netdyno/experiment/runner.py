@@ -99,8 +99,8 @@ class ExperimentRun:
             number = 0
             while place := schedule.next():
                 number += 1
-                self._known(result, found, place.variant)
-                outcome, good = self._taken(result, folder, flows, place, number) or self._trial(
+                self._add_leg(result, found, place.variant)
+                outcome, good = self._earlier_trial(result, folder, flows, place, number) or self._trial(
                     result, folder, flows, place, number
                 )
                 schedule.tell(place, outcome)
@@ -120,7 +120,7 @@ class ExperimentRun:
         found = self.fleets.get(variant.leg.name)
         return found.name if found else None
 
-    def _known(self, result: Result, found: dict[str, Variant], variant: Variant) -> None:
+    def _add_leg(self, result: Result, found: dict[str, Variant], variant: Variant) -> None:
         """A variant that a search came to has its leg, in the store as well, before its first trial."""
         if variant.name in found:
             return
@@ -140,7 +140,7 @@ class ExperimentRun:
                 self.store.delete(result.id, missing_ok=True)
             raise error
 
-    def _taken(
+    def _earlier_trial(
         self, result: Result, folder: Path, flows: _Table, scheduled: ScheduledTrial, number: int
     ) -> tuple[TrialOutcome, bool] | None:
         """A trial of the run that this one resumes, in place of a new one; none: it has none left."""

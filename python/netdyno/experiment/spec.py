@@ -59,7 +59,7 @@ class DutSpec(Config):
     """The driver's own settings; every one can be a factor."""
 
     @model_validator(mode="after")
-    def _known(self) -> DutSpec:
+    def _check_driver(self) -> DutSpec:
         if self.driver not in DRIVERS:
             raise ValueError(f"the driver {self.driver!r} is not known; use one of {', '.join(DRIVERS)}")
         if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
@@ -174,7 +174,7 @@ class Variant:
     levels: dict[str, Any] = field(default_factory=dict)
 
 
-def _shown(path: str, number: int, level: Any) -> Any:
+def _level_text(path: str, number: int, level: Any) -> Any:
     """A level as results have it, the `number`-th of its factor."""
     if secret.is_secret(path) and isinstance(level, str):
         # a secret is told from another of the same factor by its number
@@ -203,7 +203,7 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
     found: list[Variant] = []
     names = list(experiment.factors)
     shown_levels = [
-        [_shown(path, levels.index(level) + 1, level) for level in levels]
+        [_level_text(path, levels.index(level) + 1, level) for level in levels]
         for path, levels in experiment.factors.items()
     ]
     combinations = math.prod(map(len, shown_levels))

@@ -97,7 +97,7 @@ class TrialRun:
             network.up()
             stack.callback(network.down)
         for name, spec in leg.duts.items():
-            dut = DRIVERS[spec.driver](self._place(name, network), spec.options)
+            dut = DRIVERS[spec.driver](self._site(name, network), spec.options)
             stack.callback(dut.teardown)
             dut.setup()
             self.duts[name] = dut
@@ -138,7 +138,7 @@ class TrialRun:
                 daemon.check()
             raise
 
-    def _place(self, name: str, network: Network | None) -> DutSite:
+    def _site(self, name: str, network: Network | None) -> DutSite:
         spec = self.leg.duts[name]
         log = self.around.folder / f"dut-{name}.log"
         if network is None or spec.host is None:

@@ -245,12 +245,12 @@ def with_daemon(socket: Address) -> Ask:
 
     def ask(profiles: Sequence[Any]) -> list[list[Finding]]:
         with Client(socket) as client:
-            return [_asked(client, profile) for profile in profiles]
+            return [_daemon_findings(client, profile) for profile in profiles]
 
     return ask
 
 
-def _asked(client: Client, profile: Any) -> list[Finding]:
+def _daemon_findings(client: Client, profile: Any) -> list[Finding]:
     made, _, wrong = secret.resolve(profile)
     return wrong or [placed(error) for error in client.call("profile.validate", profile=made)["errors"]]
 

@@ -33,14 +33,14 @@ def junit(result: Result) -> str:
         error = ET.SubElement(case, "error", message="the measurement is invalid", type="ND-90")
         error.text = text
     for threshold in result.thresholds:
-        bound = units.exact(_shown(threshold.metric, threshold.bound))
+        bound = units.exact(_value_text(threshold.metric, threshold.bound))
         case = _case(suite, f"{threshold.metric} {threshold.side} {bound}", threshold.leg or result.name)
         if not result.valid and not result.error:
             ET.SubElement(case, "skipped", message="not judged: the measurement is invalid")
         elif not threshold.passed:
             value = "nothing was measured"
             if threshold.value is not None:
-                value = f"measured {_shown(threshold.metric, threshold.value)}"
+                value = f"measured {_value_text(threshold.metric, threshold.value)}"
             message = f"{threshold.metric}: {value}, required {threshold.side} {bound}"
             failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
             failure.text = "\n".join([_basis(threshold), *_failures(result, threshold.leg, threshold.metric)])
@@ -71,7 +71,7 @@ def junit(result: Result) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 
 
-def _shown(metric: str, value: float) -> str:
+def _value_text(metric: str, value: float) -> str:
     """A value in its unit, with plain spaces."""
     return units.show(value, units.unit_of(metric)).replace(units.THIN, " ")
 
@@ -80,7 +80,7 @@ def _basis(threshold: ThresholdResult) -> str:
     """What a value rests on: repetitions and their interval."""
     said = f"trials: {threshold.n}"
     if threshold.interval:
-        low, high = (_shown(threshold.metric, value) for value in threshold.interval)
+        low, high = (_value_text(threshold.metric, value) for value in threshold.interval)
         said += f", interval: {low} … {high}, confidence: {threshold.confidence:g}"
     return said
 
@@ -98,7 +98,7 @@ def _failures(result: Result, leg: str = "", metric: str = "") -> list[str]:
 
 
 def _lines(leg: Leg, group: GroupSummary) -> list[str]:
-    errors = causes.known(group.errors, group.measured)
+    errors = causes.measured(group.errors, group.measured)
     return causes.lines(group.name, group.target, errors, last_answer_time(leg.repetitions, group.name))
 
 

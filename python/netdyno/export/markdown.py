@@ -56,7 +56,7 @@ def summary(result: Result) -> str:
         heads = ["leg", "group", "offered", "delivered", "loss", "slowest delay", "median", "p99"]
         lines += [*table(heads, found), ""]
     if result.search:
-        lines += [*table(["part", "goal", "highest load"], [*_found(result)]), ""]
+        lines += [*table(["part", "goal", "highest load"], [*_finding_rows(result)]), ""]
     return "\n".join([*lines, f"Run `{text(result.id)}`", ""])
 
 
@@ -64,8 +64,8 @@ def _judged(result: Result) -> Iterator[list[str]]:
     # what failed first: of a long table the rest may be cut
     rows = []
     for one in result.thresholds:
-        bound = units.exact(_shown(one.metric, one.bound))
-        value = "nothing" if one.value is None else _shown(one.metric, one.value)
+        bound = units.exact(_value_text(one.metric, one.bound))
+        value = "nothing" if one.value is None else _value_text(one.metric, one.value)
         state = ("pass" if one.passed else "FAIL") if result.valid else "not judged"
         rows.append([state, one.leg, f"{one.metric} {one.side} {bound}", value])
     for check in result.checks:
@@ -74,7 +74,7 @@ def _judged(result: Result) -> Iterator[list[str]]:
     yield from sorted(rows, key=lambda row: row[0] != "FAIL")
 
 
-def _shown(metric: str, value: float) -> str:
+def _value_text(metric: str, value: float) -> str:
     """A value in its unit, with plain spaces."""
     return units.show(value, units.unit_of(metric)).replace(units.THIN, " ")
 
@@ -82,7 +82,7 @@ def _shown(metric: str, value: float) -> str:
 def _failures(result: Result) -> Iterator[str]:
     for leg in result.legs:
         for group in leg.summary.groups:
-            errors = causes.known(group.errors, group.measured)
+            errors = causes.measured(group.errors, group.measured)
             last = last_answer_time(leg.repetitions, group.name)
             for line in causes.lines(group.name, group.target, errors, last):
                 yield f"- {text(line.strip())}"
@@ -108,7 +108,7 @@ def _delay(group: GroupSummary) -> tuple[str, str, str]:
     return name, quantities.delay(p50), quantities.delay(p99)
 
 
-def _found(result: Result) -> Iterator[list[str]]:
+def _finding_rows(result: Result) -> Iterator[list[str]]:
     assert result.search is not None
     for part in result.search.parts:
         for one in part.findings:

@@ -91,9 +91,9 @@ def option(place: str) -> str:
     return key if key in KEYS else ""
 
 
-def shown(way: Mapping[str, Any]) -> str:
+def describe(way: Mapping[str, Any]) -> str:
     """A way of a specification in a line: `delay 40ms, loss 1%, rate 6Mbit/s, queue 1MiB`."""
-    return ", ".join(f"{key} {_shown(value)}" for key, value in _parts(way) if value) or "as it comes"
+    return ", ".join(f"{key} {_value_text(value)}" for key, value in _parts(way) if value) or "as it comes"
 
 
 def _parts(way: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -105,12 +105,12 @@ def _parts(way: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        parts = [f"{key} {_shown(inner)}" for key, inner in value.items()]
+        parts = [f"{key} {_value_text(inner)}" for key, inner in value.items()]
         # what is usual goes without its name
         known = len(value) == 1 and next(iter(value)) in ("constant", "independent", "tail_drop", "bytes")
-        return _shown(next(iter(value.values()))) if known else " ".join(parts)
+        return _value_text(next(iter(value.values()))) if known else " ".join(parts)
     if isinstance(value, list):
         return f"[{len(value)}]"
     return str(value)

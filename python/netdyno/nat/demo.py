@@ -249,7 +249,7 @@ class _Paths:
         trials = [_result(client) for client in self._clients.values()]
         seconds = time.monotonic() - began
         counters = {name: value - before.get(name, 0.0) for name, value in self._moved().items()}
-        metrics, why = seen(trials)
+        metrics, why = subscriber_totals(trials)
         return Observation(dict(setting), metrics, counters, not why, why, started, seconds)
 
     def _moved(self) -> dict[str, float]:
@@ -281,7 +281,7 @@ def profile(server: str, core: int, seed: int) -> dict[str, Any]:
     }
 
 
-def seen(trials: Sequence[TrialResult]) -> tuple[dict[str, float], str]:
+def subscriber_totals(trials: Sequence[TrialResult]) -> tuple[dict[str, float], str]:
     """What the subscribers got together, and the slower one's delay; and why it does not count, if so."""
     groups: list[GroupResult] = [group for trial in trials for group in trial.groups]
     wrong = [

@@ -11,7 +11,7 @@ from netdyno.report import units
 from netdyno.report.change import shift, words
 from netdyno.report.comparison import Block, Row, effects, lost, pairs_csv
 from netdyno.report.page import Download, environment, when
-from netdyno.report.render import whole
+from netdyno.report.render import one_file
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -35,7 +35,7 @@ class NatDemo(StudyPage):
 
 def render(document: Doc) -> str:
     """One self-contained file, of a document as `netdyno.nat.demo` makes it."""
-    return whole("demo.html.j2", build(document), "netdyno.nat")
+    return one_file("demo.html.j2", build(document), "netdyno.nat")
 
 
 def build(document: Doc) -> NatDemo:

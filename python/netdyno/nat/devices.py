@@ -23,12 +23,12 @@ def absent(nat: Nat, machine: Machine) -> Iterator[Error]:
         if wanted is not None and wanted not in (*names, "lo"):
             yield _absent(key, f"there is no interface {wanted} here", names)
         address = side.device.lower()
-        if is_address(address) and not machine.device(_whole(address)).exists():
+        if is_address(address) and not machine.device(_with_domain(address)).exists():
             nics = [f"{nic.address} ({nic.driver or 'no driver'})" for nic in machine.nics()]
             yield _absent(key, f"there is no device {address} on the PCI bus here", nics)
 
 
-def _whole(address: str) -> str:
+def _with_domain(address: str) -> str:
     """A PCI address with its domain."""
     return address if address.count(":") > 1 else f"0000:{address}"
 

@@ -200,7 +200,7 @@ def document(nat: Nat, where: Layout) -> dict[str, Any]:
     if replicas := _replicas(nat, ports):
         made["replicas"] = replicas
     made["placement"] = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
-    return made | _given(huge_pages=nat.huge_pages, memory=nat.memory)
+    return made | _without_none(huge_pages=nat.huge_pages, memory=nat.memory)
 
 
 def _port(nat: Nat, side: Side, subscribers: str) -> dict[str, Any]:
@@ -214,17 +214,17 @@ def _elements(nat: Nat) -> dict[str, Any]:
     addresses = {"pool": list(nat.pool)} if nat.sites is None else {"sites": _site(nat.sites)}
     conntrack: dict[str, Any] = {"kind": "nat44", "inside": "inside", "outside": "outside"}
     conntrack |= addresses
-    conntrack |= _subscribers(nat) | _given(
+    conntrack |= _subscribers(nat) | _without_none(
         sessions=nat.sessions,
         ports_per_block=nat.ports_per_block,
         blocks_per_subscriber=nat.blocks_per_subscriber,
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
     # what is outside in the subscribers' space: what is said to be, and the outside port's own network
-    conntrack |= {"non_host_addresses": _non_host_addresses(nat.inside, nat.outside)} | _given(
+    conntrack |= {"non_host_addresses": _non_host_addresses(nat.inside, nat.outside)} | _without_none(
         outside_prefixes=_outside(nat) or None
     )
-    conntrack |= {**nat.conntrack, **_given(steering="rss" if by_rss(nat) else None)}
+    conntrack |= {**nat.conntrack, **_without_none(steering="rss" if by_rss(nat) else None)}
     # the box is silent while the other of a pair translates
     pair = {"pair": True} if "pair" in nat.conntrack else {}
     # what keeps sessions answers for mappings, so that requests go there
@@ -241,10 +241,13 @@ def _elements(nat: Nat) -> dict[str, Any]:
         out_host["answers_for"] = list(nat.pool)
     else:
         # its answers may come to addresses that no session has yet
-        out_validity |= {"dhcp": True, "macs": _given(first=nat.sites.get("macs"), count=nat.sites["most"])}
+        out_validity |= {
+            "dhcp": True,
+            "macs": _without_none(first=nat.sites.get("macs"), count=nat.sites["most"]),
+        }
         own = {key: said for key, said in nat.sites.items() if key not in _SITE}
         # whose addresses no site has, whatever a server offers
-        others = _given(subscribers=_subscribers(nat).get("subscribers"), gateway=str(nat.gateway))
+        others = _without_none(subscribers=_subscribers(nat).get("subscribers"), gateway=str(nat.gateway))
         others["never"] = [str(nat.inside.address.network)]
         sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | others
     return {
@@ -253,11 +256,11 @@ def _elements(nat: Nat) -> dict[str, Any]:
         "nat": {"kind": "subscriber-table"}
         | _subscribers(nat)
         | {"non_host_addresses": [str(nat.inside.address.ip), *_non_host_addresses(nat.inside)]}
-        | _given(leases=nat.leases, reverse_path=_reverse_path(nat)),
+        | _without_none(leases=nat.leases, reverse_path=_reverse_path(nat)),
         "conntrack": conntrack,
         "in-host": {"kind": "nat-host", "port": "inside"}
         | pair
-        | _given(
+        | _without_none(
             on_link=_on_link(nat),
             routes=[dict(route) for route in nat.routes] or None,
             host=nat.inside.kernel and True,
@@ -267,7 +270,7 @@ def _elements(nat: Nat) -> dict[str, Any]:
         **sites,
         "out-host": out_host
         | pair
-        | _given(host=nat.outside.kernel and True)
+        | _without_none(host=nat.outside.kernel and True)
         | {"sources": _from_outside(nat)},
     }
 
@@ -287,7 +290,7 @@ def _from_outside(nat: Nat) -> dict[str, Any]:
         "non_host_addresses": _non_host_addresses(nat.inside, nat.outside),
         "other_side": other_side,
     }
-    return sources | _given(**{"except": list(dict.fromkeys([*_outside(nat), *exempt])) or None})
+    return sources | _without_none(**{"except": list(dict.fromkeys([*_outside(nat), *exempt])) or None})
 
 
 def _non_host_addresses(*sides: Side) -> list[str]:
@@ -326,7 +329,7 @@ def _site(sites: Mapping[str, Any]) -> dict[str, Any]:
 
 def _subscribers(nat: Nat) -> dict[str, Any]:
     listed = None if nat.subscribers is None else list(nat.subscribers)
-    return _given(subscribers=listed, most_subscribers=nat.most_subscribers)
+    return _without_none(subscribers=listed, most_subscribers=nat.most_subscribers)
 
 
 def _replicas(nat: Nat, ports: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,7 +344,7 @@ def _replicas(nat: Nat, ports: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _without_none(**options: Any) -> dict[str, Any]:
     """Those that were said."""
     return {key: value for key, value in options.items() if value is not None}
 
@@ -377,7 +380,7 @@ _OPTIONS = {
 _ELEMENT = re.compile(r"elements\.(?P<element>[^.\[]+)\.(?P<option>[a-z_]+)(?P<rest>.*)")
 
 
-def place(at: str) -> str:
+def config_path(at: str) -> str:
     """A place in the graph as one in the configuration; what has none there stays as it is."""
     if found := re.fullmatch(r"ports\.((?:inside|outside)\b.*)", at):
         return found[1]
@@ -410,4 +413,4 @@ _OF_GRAPH = re.compile(r"(elements|ports|placement|replicas|edges|memory|huge_pa
 
 
 def _placed(at: str, file: str) -> str:
-    return f"{file}: {place(at)}" if _OF_GRAPH.match(at) else at
+    return f"{file}: {config_path(at)}" if _OF_GRAPH.match(at) else at

@@ -172,19 +172,19 @@ def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metri
     for key, called, about in GAUGES:
         gauge = GaugeMetricFamily(f"netdyno_nat_{called}", about, labels=labels)
         for one in workers:
-            gauge.add_metric(_place(name, one), one[key])
+            gauge.add_metric(_tracker_labels(name, one), one[key])
         yield gauge
     for key, called, about in COUNTERS:
         counter = CounterMetricFamily(f"netdyno_nat_{called}", about, labels=labels)
         for one in workers:
-            counter.add_metric(_place(name, one), one[key])
+            counter.add_metric(_tracker_labels(name, one), one[key])
         yield counter
     pcp = CounterMetricFamily(
         "netdyno_nat_pcp_answers", "Requests of PCP answered, by result", labels=[*labels, "result"]
     )
     for one in workers:
         for result, count in one.get("pcp", {}).items():
-            pcp.add_metric([*_place(name, one), result], count)
+            pcp.add_metric([*_tracker_labels(name, one), result], count)
     yield pcp
     forwarded = CounterMetricFamily(
         "netdyno_nat_forwarded_packets", "Packets forwarded; up is away from subscribers",
@@ -192,11 +192,11 @@ def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metri
     )  # fmt: skip
     for one in workers:
         for way in ("up", "down"):
-            forwarded.add_metric([*_place(name, one), way], one[f"forwarded_{way}"])
+            forwarded.add_metric([*_tracker_labels(name, one), way], one[f"forwarded_{way}"])
     yield forwarded
 
 
-def _place(nat: str, one: Mapping[str, Any]) -> list[str]:
+def _tracker_labels(nat: str, one: Mapping[str, Any]) -> list[str]:
     """Labels of a tracker: a lone one is the replica 0."""
     element, _, replica = str(one["element"]).partition("#")
     return [nat, element, replica or "0"]

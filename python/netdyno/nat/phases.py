@@ -45,7 +45,7 @@ def profile(nat: Nat, ends: lab.Ends, wanted: LoadSpec, *, check: bool) -> dict[
     rate = wanted.rate or SAFE
     up, down = _up(wanted, check=check), _down(wanted)
     ways = [(OPEN, up), (CHECK, down)] if check else [(OPEN, up)]
-    sessions = whole(wanted.flows, check=check)
+    sessions = session_count(wanted.flows, check=check)
     groups = [_prime(name, way, 0.2 * number) for number, (name, way) in enumerate(ways, 1)]
     groups += [_group(name, way, {}) for name, way in ways]
     plain = {
@@ -84,7 +84,7 @@ def most(plain: Mapping[str, Any]) -> tuple[int, float]:
 
 def lasts(flows: Flows, rate: str | None, *, check: bool) -> bool:
     """Whether all are opened before the first could be over by age."""
-    return whole(flows, check=check) <= LONGEST * units.RATE.value(rate or SAFE, "rate")
+    return session_count(flows, check=check) <= LONGEST * units.RATE.value(rate or SAFE, "rate")
 
 
 def opened(sessions: int, rate: float) -> float:
@@ -92,7 +92,7 @@ def opened(sessions: int, rate: float) -> float:
     return BEGIN + sessions / rate + REST
 
 
-def whole(flows: Flows, *, check: bool) -> int:
+def session_count(flows: Flows, *, check: bool) -> int:
     """How many sessions there are at most, as many as are wanted or some more."""
     return prod(_shape(flows) if check else flows.shape)
 

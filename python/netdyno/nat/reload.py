@@ -40,8 +40,8 @@ def reload(file: Path, running: Running) -> ReloadOutcome:
         answer = running.call("nat.reload", document=graph.document(nat, where))
     except Error as e:
         raise graph.explained(e, str(file)) from e
-    left = tuple(f"{graph.place(one['at'])}: {one['what']}" for one in answer["left_out"])
-    changed = sorted({graph.place(f"elements.conntrack.{key}") for key in answer["changed"]})
+    left = tuple(f"{graph.config_path(one['at'])}: {one['what']}" for one in answer["left_out"])
+    changed = sorted({graph.config_path(f"elements.conntrack.{key}") for key in answer["changed"]})
     return ReloadOutcome(tuple(changed), left)
 
 

@@ -53,7 +53,7 @@ def claimed(name: str) -> Iterator[None]:
     """A name that is this NAT's alone, from before it has a socket: of two that begin one is refused."""
     path = socket(name)
     if path.exists() and answers(path):
-        raise _taken(name)
+        raise _name_in_use(name)
     lock = path.with_suffix(".lock")
     paths.with_folder(lock)
     with files.open_private(lock, "w") as held:
@@ -64,7 +64,7 @@ def claimed(name: str) -> Iterator[None]:
             its = False
         # who ended just now has removed the file that was opened
         if not its:
-            raise _taken(name)
+            raise _name_in_use(name)
         notes = journal()
         left = notes.write("path", path=str(lock))
         try:
@@ -73,7 +73,7 @@ def claimed(name: str) -> Iterator[None]:
             notes.undo(left)
 
 
-def _taken(name: str) -> Error:
+def _name_in_use(name: str) -> Error:
     fix = f"End that one, or give this one another name; `netdyno nat status {name}` shows what runs"
     return Error(NONE, f"a NAT named {name} runs already", at=str(socket(name)), fix=fix)
 

@@ -52,7 +52,7 @@ class Leg(Config):
     """How many sessions our NAT may have, with `measures: capacity`; default: as configured."""
 
     @model_validator(mode="after")
-    def _known(self) -> Leg:
+    def _check_dut(self) -> Leg:
         known = (L2FWD, KERNEL, RUN_TO_COMPLETION, PIPELINE, *cores.named())
         if (self.execution is not None) != (self.dut == STAGED):
             raise ValueError(f"a core for each stage is said with dut: {STAGED}, and only there")

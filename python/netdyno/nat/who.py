@@ -153,7 +153,7 @@ class HolderMatch:
             "instance": self.holder.instance,
             "within_tolerance": self.near,
             "certain": self.certain,
-            "evidence": [_place(one.place) for one in self.records],
+            "evidence": [_position_record(one.place) for one in self.records],
         }
 
     @property
@@ -164,7 +164,7 @@ class HolderMatch:
         return [one for one in (self.seen.begun, self.seen.goes) if one is not None]
 
 
-def _place(place: LogPosition) -> dict[str, Any]:
+def _position_record(place: LogPosition) -> dict[str, Any]:
     return {"file": place.file, place.unit: place.at, "text": place.text}
 
 

@@ -57,7 +57,7 @@ class ConfiguredPorts:
             vlans = (tags,) if isinstance(tags, int) else tuple(tags)
             protocol, ports = _NUMBERS[one["protocol"]], (self.port, self.port)
             holder = Holder("port forward", inside, int(port), vlans, protocol, ports)
-            found.append(self._found(holder, f"forwards[{number}]", f"{one['outside']} is {one['inside']}"))
+            found.append(self._match(holder, f"forwards[{number}]", f"{one['outside']} is {one['inside']}"))
         return found
 
     def deterministic(self) -> list[HolderMatch]:
@@ -75,9 +75,9 @@ class ConfiguredPorts:
         inside = str(subscribers[index])
         holder = Holder("deterministic ports", inside, None, (), None, (first, first + size - 1))
         text = f"{inside} is number {index:,} of {prefix}, and has port block {index:,} of the pool"
-        return [self._found(holder, "deterministic", text)]
+        return [self._match(holder, "deterministic", text)]
 
-    def _found(self, holder: Holder, key: str, text: str) -> HolderMatch:
+    def _match(self, holder: Holder, key: str, text: str) -> HolderMatch:
         record = Record(0.0, "interim", holder, LogPosition(str(self.file), key, "key", text))
         return HolderMatch(holder, BindingHistory(), near=False, proof=record)
 

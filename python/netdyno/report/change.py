@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from netdyno.report import units
-from netdyno.report.quantity import shown
+from netdyno.report.quantity import with_unit
 from netdyno.report.text import M, Msg
 
 Found = Mapping[str, Any]
@@ -70,4 +70,4 @@ def measured(mean: float, sd: float, unit: str) -> str:
     """A mean and a standard deviation."""
     if unit == "ratio":
         return f"{units.percent(mean)} ± {units.percent(sd)}"
-    return f"{shown(mean, unit)} ± {shown(sd, unit)}"
+    return f"{with_unit(mean, unit)} ± {with_unit(sd, unit)}"

@@ -13,7 +13,7 @@ from netdyno.report import units
 from netdyno.report.change import MARKS, drawn, ends, least, measured, shift, words
 from netdyno.report.page import Download
 from netdyno.report.points import Trial, chart, points
-from netdyno.report.quantity import scale, shown
+from netdyno.report.quantity import scale, with_unit
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 
@@ -214,8 +214,8 @@ def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) ->
         moved = Cell(M("yes"), 1) if one["moved"] else Cell(M("no"), 0)
         table.add(
             data(f"{one.get('bench', '')} {one['name']}".strip()),
-            number(shown(one["a"], ""), one["a"]),
-            number(shown(one["b"], ""), one["b"]),
+            number(with_unit(one["a"], ""), one["a"]),
+            number(with_unit(one["b"], ""), one["b"]),
             number(units.significant(one["p"], 2), one["p"]),
             moved,
         )

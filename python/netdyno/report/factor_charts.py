@@ -12,7 +12,7 @@ from netdyno import units as quantities
 from netdyno.core.result import Result, ThresholdResult
 from netdyno.errors import Error
 from netdyno.report import charts
-from netdyno.report.factors import Factors, Variant, shown
+from netdyno.report.factors import Factors, Variant, level_text
 from netdyno.report.points import chart
 from netdyno.report.text import Data, M, Msg, label
 from netdyno.report.thresholds import limit
@@ -80,7 +80,7 @@ def _series(found: Factors, path: str) -> dict[str, list[Variant]]:
     for variant in found.variants:
         if path in variant.levels:
             others = [
-                f"{words(p.rsplit('.', 1)[-1])} {shown(variant.levels.get(p))}"
+                f"{words(p.rsplit('.', 1)[-1])} {level_text(variant.levels.get(p))}"
                 for p in found.levels
                 if p != path
             ]
@@ -147,7 +147,7 @@ def places(levels: Sequence[Any]) -> Axis:
 
     Numbers and quantities stand where they are; anything else has places beside each other.
     """
-    ticks = [shown(level) for level in levels]
+    ticks = [level_text(level) for level in levels]
     numbers = [_number(level) for level in levels]
     at = [n for n in numbers if n is not None]
     if len(at) < len(numbers) or len(set(at)) < len(at):

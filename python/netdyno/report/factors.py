@@ -157,10 +157,10 @@ def _written(level: Any) -> Any:
     return level if isinstance(level, (str, int, float)) else json.dumps(level, ensure_ascii=False)
 
 
-def shown(level: Any) -> str:
+def level_text(level: Any) -> str:
     """A level as people read it."""
     if isinstance(level, Mapping):
-        return ", ".join(f"{key} {shown(value)}" for key, value in level.items())
+        return ", ".join(f"{key} {level_text(value)}" for key, value in level.items())
     if isinstance(level, bool):
         return str(level).lower()
     return f"{level:,}" if isinstance(level, int) else str(level)

@@ -104,7 +104,7 @@ def late(warnings: Sequence[FigureWarning]) -> list[Msg]:
         group, _, delay, stat = parts(one.metric)
         share = one.limit / one.value if one.value else 1.0
         alike.setdefault((group, delay), []).append(
-            f"{percentile.shown(stat)} {units.percent(min(1.0, share), 2)}"
+            f"{percentile.display_name(stat)} {units.percent(min(1.0, share), 2)}"
         )
     return [
         M(

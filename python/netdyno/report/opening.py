@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from netdyno.core.result import Leg, Result
 from netdyno.report import units
 from netdyno.report.figures import Figure, figures
-from netdyno.report.quantity import shown
+from netdyno.report.quantity import with_unit
 from netdyno.report.search import search_view
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import END, ISOLATE, Data, M, Msg
@@ -40,11 +40,11 @@ def opening(result: Result) -> Opening:
     others = [leg for leg in result.legs if leg_passes(result, leg)]
     if len(result.legs) <= FEW:
         failing, others = [*failing, *others], []
-    shown = [Table(M("Legs"), _columns()), Table(M("Legs that pass"), _columns())]
-    for table, legs in zip(shown, (failing, others), strict=True):
+    tables = [Table(M("Legs"), _columns()), Table(M("Legs that pass"), _columns())]
+    for table, legs in zip(tables, (failing, others), strict=True):
         for leg in legs:
             table.add(_state(result, leg), data(leg.name), *(_cell(f) for f in found[leg.name]))
-    return Opening([], *(_without_empty(table) for table in shown))
+    return Opening([], *(_without_empty(table) for table in tables))
 
 
 def leg_passes(result: Result, leg: Leg) -> bool:
@@ -137,7 +137,7 @@ def _study(result: Result, say: Callable[[Msg | Data | str | None], str]) -> str
     for leg in legs:
         found = [leg.summary.metrics.get(name) for name in names]
         values = [
-            shown(e.mean, unit.get(n, "")) if e else units.NONE for n, e in zip(names, found, strict=True)
+            with_unit(e.mean, unit.get(n, "")) if e else units.NONE for n, e in zip(names, found, strict=True)
         ]
         rows.append([escaped(leg.name), *map(say, values)])
     lines = [f"**{escaped(result.kind)}: {escaped(result.name)}.** {say(result.finding)}", ""]

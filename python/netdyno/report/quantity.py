@@ -20,7 +20,7 @@ def scale(unit: str) -> tuple[float, str]:
     return 1.0, "/s" if unit.endswith("/s") else "number"
 
 
-def shown(value: float | None, unit: str) -> str:
+def with_unit(value: float | None, unit: str) -> str:
     """A value with its unit."""
     if value is None or not math.isfinite(value):
         return units.NONE

@@ -22,7 +22,7 @@ from netdyno.report.locale import LANGUAGES
 from netdyno.report.text import END, ISOLATE, M, html
 
 
-def _shown(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     """What a template puts in, with its control characters shown; `text.Data` has isolates of its own."""
     plain = isinstance(value, str) and not isinstance(value, Markup)
     return escape.lines(value, ISOLATE + END) if plain else value
@@ -60,7 +60,7 @@ def templates(package: str | None = None) -> Environment:
         bytecode_cache=Compiled(),
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_visible,
     )
     env.filters["t"] = html
     env.globals.update(M=M, units=units, languages=LANGUAGES, bars=bars)
@@ -101,7 +101,7 @@ def render(
     if not raw:
         plain = typed.model_dump(mode="json") if isinstance(result, Result) else dict(result)
         raw = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    return whole("report.html.j2", page.build(typed, raw, flows_csv, series_csv))
+    return one_file("report.html.j2", page.build(typed, raw, flows_csv, series_csv))
 
 
 class Contents(Protocol):
@@ -111,7 +111,7 @@ class Contents(Protocol):
         """What the page's scripts read."""
 
 
-def whole(template: str, contents: Contents, package: str | None = None) -> str:
+def one_file(template: str, contents: Contents, package: str | None = None) -> str:
     """A page as one self-contained file; its template may be of a system's package."""
     scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
     return (
@@ -134,12 +134,12 @@ def render_folder(folder: Path) -> str:
     result = reading.parsed(raw.encode(), str(folder / "result.json"))
     names = result.get("files") or {}
 
-    def beside(key: str, usual: str) -> str:
+    def csv_text(key: str, usual: str) -> str:
         path = folder / str(names.get(key) or usual)
         inside = path.resolve().is_relative_to(folder.resolve())
         readable = inside and path.suffix == ".csv" and path.is_file()
         return reading.text(path) if readable else ""
 
     return render(
-        result, raw=raw, flows_csv=beside("flows", "flows.csv"), series_csv=beside("series", "series.csv")
+        result, raw=raw, flows_csv=csv_text("flows", "flows.csv"), series_csv=csv_text("series", "series.csv")
     )

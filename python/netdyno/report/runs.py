@@ -17,8 +17,8 @@ from netdyno.report.change import drawn, least, ratio
 from netdyno.report.comparison import Interval
 from netdyno.report.page import Download, when
 from netdyno.report.points import Trial, chart, points
-from netdyno.report.quantity import scale, shown
-from netdyno.report.render import whole
+from netdyno.report.quantity import scale, with_unit
+from netdyno.report.render import one_file
 from netdyno.report.search import UNITS
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, number
@@ -77,7 +77,7 @@ def render(
     level: float,
 ) -> str:
     """The page as one file."""
-    return whole("runs.html.j2", build(a, b, legs, edges, differences, level))
+    return one_file("runs.html.j2", build(a, b, legs, edges, differences, level))
 
 
 def build(
@@ -242,12 +242,12 @@ def _difference_line(leg: str, c: Difference) -> Msg:
 def _change(c: Difference) -> str:
     if c.change is not None:
         return ratio(c.change)
-    return _shown(c.b - c.a, c.unit)
+    return _value_text(c.b - c.a, c.unit)
 
 
-def _shown(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     """In a unit of ours, or of whatever measured it."""
-    return units.show(value, unit) if unit in OURS else shown(value, unit)
+    return units.show(value, unit) if unit in OURS else with_unit(value, unit)
 
 
 def _word(c: Difference) -> Msg:
@@ -286,12 +286,12 @@ def _part(found: Sequence[Difference], reach: float) -> Part:
     )  # fmt: skip
     for c in found:
         unit, name = c.unit, name_of(c.metric)
-        interval = units.span(*(_shown(x, unit) for x in c.interval)) if c.interval else units.NONE
+        interval = units.span(*(_value_text(x, unit) for x in c.interval)) if c.interval else units.NONE
         seen = c.detectable / c.a if c.detectable is not None and c.a > 0 else None
         table.add(
             Cell(name, c.metric, None if isinstance(name, Data) else Data(c.metric)),
-            number(_shown(c.a, unit), c.a, note=M("n = {n}", n=str(c.n[0]))),
-            number(_shown(c.b, unit), c.b, note=M("n = {n}", n=str(c.n[1]))),
+            number(_value_text(c.a, unit), c.a, note=M("n = {n}", n=str(c.n[0]))),
+            number(_value_text(c.b, unit), c.b, note=M("n = {n}", n=str(c.n[1]))),
             number(_change(c), c.change),
             number(interval, c.b - c.a),
             number(units.significant(c.p_holm, 2) if c.p_holm is not None else units.NONE, c.p_holm),

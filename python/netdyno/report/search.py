@@ -50,7 +50,7 @@ def search_view(result: Result) -> SearchView | None:
     return SearchView(
         search.kind,
         leg_comparison.table(search, _first_unit(search)),
-        _found(search),
+        _findings_table(search),
         latency_at_load.table(search, _unit(search)),
         _figures(search),
         _trials(search),
@@ -68,7 +68,7 @@ def _first_unit(search: SearchReport) -> str:
     return _unit(search, next((one for part in search.parts for one in part.findings), None))
 
 
-def _found(search: SearchReport) -> Table:
+def _findings_table(search: SearchReport) -> Table:
     heads = [M("Found"), M("bit/s"), M("Of line rate"), M("Interval of the edge")]
     table = Table(
         M("What was found"),

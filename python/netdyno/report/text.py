@@ -41,13 +41,13 @@ class Msg:
         """The text in a catalogue's language; in English without one."""
         text = (catalogue or {}).get(self.id, self.id)
 
-        def place(match: re.Match[str]) -> str:
+        def fill(match: re.Match[str]) -> str:
             value = self.args.get(match[1])
             if value is None:
                 return match[0]
             return value.plain(catalogue) if isinstance(value, Msg) else str(value)
 
-        return re.sub(r"\{(\w+)\}", place, text)
+        return re.sub(r"\{(\w+)\}", fill, text)
 
     def json(self) -> dict[str, Any]:
         """As the page's scripts read it."""

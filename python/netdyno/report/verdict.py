@@ -86,7 +86,7 @@ def verdict(result: Result) -> Verdict:
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         return Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
-    elif result.search and (found := _found(result.search)) and not result.error and not result.interrupted:
+    elif result.search and (found := _finding(result.search)) and not result.error and not result.interrupted:
         return found
     elif result.verdict == "none":
         lead = M("The measurement is valid. {passing}", passing=passing)
@@ -109,7 +109,7 @@ def verdict(result: Result) -> Verdict:
     return said
 
 
-def _found(search: SearchReport) -> Verdict | None:
+def _finding(search: SearchReport) -> Verdict | None:
     """What a search found, in place of a verdict that it does not give."""
     found = [(part, one) for part in search.parts for one in part.findings]
     if not found:

@@ -35,7 +35,7 @@ def summary(document: Mapping[str, object], only: str = "") -> Summary:
     heads = ["leg", "frame", "throughput", "bit rate", "of the line", "limited by", "trials", "generator CPU"]
     every = [(part, found) for part in search.parts for found in part.findings]
     best = [one for one in every if one[1].load is not None]
-    said = "; ".join(_said(part, found, only) for part, found in best[:4])
+    said = "; ".join(_sentence(part, found, only) for part, found in best[:4])
     if not best:
         limits = Counter(LIMITS[found.limit] for _, found in every)
         said = f"no load met the goal: {', '.join(f'{limit} ({n})' for limit, n in limits.items())}"
@@ -58,7 +58,7 @@ def _figures(part: SearchPart, found: SearchFinding) -> Sequence[str]:
     return rate, bits, line, LIMITS[found.limit], str(found.trials)
 
 
-def _said(part: SearchPart, found: SearchFinding, only: str) -> str:
+def _sentence(part: SearchPart, found: SearchFinding, only: str) -> str:
     leg, size = _names(part, only)
     own = " (limit: ours)" if found.limit == "generator" else ""
     return f"{leg} {size} {_figures(part, found)[0]}{own}"

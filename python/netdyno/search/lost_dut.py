@@ -189,7 +189,7 @@ def error(
     """What is said when the DUT is lost: since when, and how its requests failed."""
     names = {one.group for one in suspect.seen.silent}
     groups = [one for one in (*check.groups, *trial.groups) if one.name in names]
-    known = (causes.known(group.errors, group.measured) for group in groups)
+    known = (causes.measured(group.errors, group.measured) for group in groups)
     failed = totals.failures([one for errors in known for one in errors])
     how = causes.brief(failed) or "no answer"
     target = ", ".join(dict.fromkeys(group.target for group in groups if group.target))

@@ -68,13 +68,13 @@ class Search:
         self._checked = None
         if (due := self._watch.check()) is not None:
             self._part, self._checked = due
-            return self._place(self._part, self._checked)
+            return self._schedule_trial(self._part, self._checked)
         for part in self._turns:
             if part.ask is None:
                 self._step(part, None)
             if part.ask is not None:
                 self._part = part
-                return self._place(part, part.ask)
+                return self._schedule_trial(part, part.ask)
         return None
 
     def _step(self, part: PartSearch, seen: LoadTrial | None) -> None:
@@ -83,7 +83,7 @@ class Search:
         except StopIteration as end:
             part.ask, part.stop = None, str(end.value or "resolution")
 
-    def _place(self, part: PartSearch, ask: TrialRequest) -> ScheduledTrial:
+    def _schedule_trial(self, part: PartSearch, ask: TrialRequest) -> ScheduledTrial:
         self._number += 1
         leg = self.kind.leg(part.axis, ask, self.request)
         name = leg_name(part, ask)

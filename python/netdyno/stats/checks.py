@@ -69,7 +69,7 @@ def _delivery(
         came = max(1, round(rate * seconds))
         what = f"{rate:,.3g}/s delivered, all of it a backlog that fell due in the warm-up"
     elif not came:
-        why = causes.brief(causes.known(worst.errors, counts))
+        why = causes.brief(causes.measured(worst.errors, counts))
         # failures count in the phase in which they happen, whenever their message was sent
         what = f"nothing was delivered of {counts.messages_sent:,} messages; in that time {failed:,} failures"
         what += f": {why}" if why else ""

@@ -194,7 +194,7 @@ def judge(
         findings.append(Finding(metric, e, p, least, verdict, _likely(e, verdict), _least_count(e, found)))
     if unequal:
         findings = [replace(one, verdict=Verdict.INVALID, likely=None) for one in findings]
-    moved = counters.moved(known(names, seen), counted, level, _direction(findings))
+    moved = counters.moved(counters_here(names, seen), counted, level, _direction(findings))
     return Comparison(
         tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters,
         least_pairs(level, len(sides)), gone, wanted, _mechanism(of, seen, moved), dropped, unequal,
@@ -289,7 +289,7 @@ def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
     return Verdict.NO_EFFECT if near else Verdict.NOT_SHOWN
 
 
-def known(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:
+def counters_here(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:
     """Those of the names that are counted here, also under the name of another host or device."""
     return [
         key for key in counters

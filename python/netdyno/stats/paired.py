@@ -138,12 +138,12 @@ def effect(
     found = SignedRanks([y - x if absolute else math.log(y) - math.log(x) for x, y in zip(a, b, strict=True)])
     around = found.interval(level, tests)
 
-    def shown(value: float) -> float:
+    def as_change(value: float) -> float:
         return value if absolute else math.expm1(min(value, 700.0))
 
     return Effect(
-        n=found.n, a=mean(a), b=mean(b), a_sd=sd(a), b_sd=sd(b), change=shown(found.centre),
-        interval=(shown(around[0]), shown(around[1])) if around else None,
+        n=found.n, a=mean(a), b=mean(b), a_sd=sd(a), b_sd=sd(b), change=as_change(found.centre),
+        interval=(as_change(around[0]), as_change(around[1])) if around else None,
         p=found.p, absolute=absolute, level=level, tests=tests,
     )  # fmt: skip
 

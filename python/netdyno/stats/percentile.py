@@ -32,7 +32,7 @@ def name(value: float) -> str:
     return f"p{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
 
 
-def shown(stat: str) -> str:
+def display_name(stat: str) -> str:
     """A statistic as it is shown: `p999` is `p99.9`."""
     value = percent(stat)
     return stat if value is None else name(value)

@@ -77,7 +77,7 @@ class Store:
                 "INSERT INTO runs (id, kind, name, started, state, verdict, owner, folder, environment, "
                 "document) VALUES (?, ?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
                 (
-                    result.id, result.kind, result.name, result.started, owner, _kept(folder.absolute()),
+                    result.id, result.kind, result.name, result.started, owner, _path_key(folder.absolute()),
                     json.dumps(result.environment), _pack(_skeleton(result)),
                 ),
             )  # fmt: skip
@@ -317,7 +317,7 @@ def _error(e: sqlite3.Error, path: Path) -> Error:
     return Error("ND-92-34", f"the store is damaged: {e}", at, fix)
 
 
-def _kept(folder: Path) -> str | bytes:
+def _path_key(folder: Path) -> str | bytes:
     """A folder as the store has it: text, or its bytes where they are none."""
     try:
         return os.fsencode(folder).decode()

@@ -110,7 +110,7 @@ class Spec(Config):
 
 def path_words(path: Mapping[str, Any]) -> str:
     """How a link treats packets, in a few words."""
-    there, back = (impairment.shown(path.get(way) or {}) for way in impairment.WAYS)
+    there, back = (impairment.describe(path.get(way) or {}) for way in impairment.WAYS)
     return there if there == back else f"{there}; back: {back}"
 
 

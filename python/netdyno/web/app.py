@@ -254,7 +254,7 @@ def _compared(a: str, b: str) -> str:
         return comparison.render(first, second, legs, found.searches, found.environment, 0.05)
 
 
-def _told(answer: Callable[..., Awaitable[Any]]) -> Answer:
+def _endpoint(answer: Callable[..., Awaitable[Any]]) -> Answer:
     """Errors as answers; what nobody foresaw is told without its inside."""
 
     async def endpoint(request: Request) -> Response:
@@ -297,7 +297,7 @@ def application(
     one = Dashboard(access, jobs, f"netdyno_{port}", scheme == "https", Hub())
 
     def route(path: str, answer: Callable[..., Awaitable[Any]], *methods: str) -> Route:
-        return Route(path, _told(answer), methods=list(methods or ("GET",)))
+        return Route(path, _endpoint(answer), methods=list(methods or ("GET",)))
 
     routes = [
         Route("/", _page),

@@ -51,7 +51,7 @@ class Channel:
             self._reader = asyncio.create_task(self._read())
         try:
             place = self._number
-            yield await self._whole()
+            yield await self._state_event()
             while not self.source.over or place != self._number:
                 await self._wait(place)
                 if self._number == place:
@@ -62,7 +62,7 @@ class Channel:
                     yield self._latest
                 else:
                     place = self._number
-                    yield await self._whole()
+                    yield await self._state_event()
             yield _message("over", {})
         finally:
             self._watchers -= 1
@@ -76,7 +76,7 @@ class Channel:
             async with asyncio.timeout(QUIET), self._news:
                 await self._news.wait_for(lambda: self._number != place or self.source.over)
 
-    async def _whole(self) -> bytes:
+    async def _state_event(self) -> bytes:
         if self._snapshot is None or self._snapshot[0] != self._number:
             self._snapshot = (self._number, _message("whole", await self.source.whole()))
         return self._snapshot[1]
@@ -126,7 +126,7 @@ class Stream:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_disconnected(receive))
         _, rest = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         for task in rest:
             task.cancel()
@@ -149,7 +149,7 @@ class Stream:
                 await watching.aclose()  # type: ignore[attr-defined]
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

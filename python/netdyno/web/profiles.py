@@ -27,7 +27,7 @@ async def schema(_: Request) -> Any:
 async def choices(_: Request) -> Any:
     """Presets, schemes of URLs and their options."""
 
-    def found() -> dict[str, Any]:
+    def choices() -> dict[str, Any]:
         return {
             "presets": [_preset(name) for name in presets.names()],
             "schemes": [one.name for one in models.schemes() if one.name in models.quick()],
@@ -44,7 +44,7 @@ async def choices(_: Request) -> Any:
             ],
         }
 
-    return await asyncio.to_thread(found)
+    return await asyncio.to_thread(choices)
 
 
 def _preset(name: str) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class Jobs:
             if run := await asyncio.to_thread(_run_of, process.pid):
                 return run
             if process.returncode is not None:
-                raise _said(log)
+                raise _start_error(log)
             await asyncio.sleep(0.1)
         raise Error("ND-92-35", f"the run did not begin within {WAIT:g} s", at=str(log))
 
@@ -171,7 +171,7 @@ def _run_of(pid: int) -> str:
         return next((run for run, owner in store.owners().items() if owner[0] == pid), "")
 
 
-def _said(log: Path) -> Error:
+def _start_error(log: Path) -> Error:
     """Why a run did not begin."""
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     for line in reversed(lines):

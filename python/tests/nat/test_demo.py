@@ -121,11 +121,14 @@ def test_both_subscribers_are_added_up_and_the_slower_one_is_told() -> None:
         group = {"name": "web", "measured": measured, "delays": {"response": delay}, "errors": failed}
         return TrialResult.model_validate({"run": "r", "phases": {"measure": 2.0}, "groups": [group]})
 
-    metrics, why = nat_demo.seen([trial(1_000_000, 3e6), trial(2_000_000, 5e6)])
+    metrics, why = nat_demo.subscriber_totals([trial(1_000_000, 3e6), trial(2_000_000, 5e6)])
     assert metrics == {"throughput": 12e6, "response_p99": 5.0}
     assert why == ""
-    assert nat_demo.seen([trial(1, 1e6), trial(1, 1e6, errors=3)])[1] == "3 requests failed (refused)"
-    assert nat_demo.seen([trial(1, 1e6)]) == ({}, "nothing was delivered")
+    assert (
+        nat_demo.subscriber_totals([trial(1, 1e6), trial(1, 1e6, errors=3)])[1]
+        == "3 requests failed (refused)"
+    )
+    assert nat_demo.subscriber_totals([trial(1, 1e6)]) == ({}, "nothing was delivered")
 
 
 def document(ours: float) -> dict[str, Any]:

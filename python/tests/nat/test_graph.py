@@ -182,9 +182,9 @@ def test_routes_and_filters_are_the_elements_own() -> None:
     assert conntrack["outside_prefixes"] == ["192.168.1.0/24", "172.16.0.0/12"]
     assert (conntrack["ip_options"], conntrack["acl"]) == ("none", [rule | {"ports": "25"}])
     # what the daemon finds wrong is told by the key of the file
-    assert graph.place("elements.in-host.routes[0].via") == "inside.routes[0].via"
-    assert graph.place("elements.conntrack.acl[2].ports") == "acl[2].ports"
-    assert graph.place("ports.outside.mtu") == "outside.mtu"
+    assert graph.config_path("elements.in-host.routes[0].via") == "inside.routes[0].via"
+    assert graph.config_path("elements.conntrack.acl[2].ports") == "acl[2].ports"
+    assert graph.config_path("ports.outside.mtu") == "outside.mtu"
 
 
 def test_requests_for_mappings_go_to_what_keeps_sessions() -> None:
@@ -384,7 +384,7 @@ def test_every_element_runs_somewhere_once(execution: str, there: Topology) -> N
     ],
 )
 def test_a_fault_of_the_graph_is_told_by_its_key(at: str, key: str) -> None:
-    assert graph.place(at) == key
+    assert graph.config_path(at) == key
 
 
 def test_all_faults_of_the_graph_are_told() -> None:

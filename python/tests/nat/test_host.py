@@ -116,7 +116,7 @@ def test_an_interface_that_is_there_is_somebody_elses() -> None:
     ],
 )
 def test_faults_of_the_graph_are_told_by_their_key(of_graph: str, of_file: str) -> None:
-    assert graph.place(of_graph) == of_file
+    assert graph.config_path(of_graph) == of_file
 
 
 def test_what_the_host_has_is_told() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdyno.lab import counters, sockets
-from netdyno.stats.comparison import known
+from netdyno.stats.comparison import counters_here
 
 SNMP = """\
 Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens CurrEstab RetransSegs
@@ -102,9 +102,9 @@ def test_counters_move_and_gauges_are_told_as_they_are() -> None:
 
 def test_a_counter_is_found_on_whichever_host_or_device_it_is() -> None:
     there = {"TcpExtTW": 1.0, "client/TcpExtTW": 2.0, "dev.eth0.tx_dropped": 0.0, "dev.eth0.tx_bytes": 9.0}
-    assert known(["TcpExtTW"], there) == ["TcpExtTW", "client/TcpExtTW"]
-    assert known(["dev.*.tx_dropped"], there) == ["dev.eth0.tx_dropped"]
-    assert known(["dev.*.rx_dropped", "TcpExt"], there) == []
+    assert counters_here(["TcpExtTW"], there) == ["TcpExtTW", "client/TcpExtTW"]
+    assert counters_here(["dev.*.tx_dropped"], there) == ["dev.eth0.tx_dropped"]
+    assert counters_here(["dev.*.rx_dropped", "TcpExt"], there) == []
 
 
 def test_what_tcp_knows_of_its_connections() -> None:

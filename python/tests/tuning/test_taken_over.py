@@ -14,7 +14,7 @@ from netdyno.errors import Error
 from netdyno.system import journal, proc, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import access
-from netdyno.tuning.apply import apply, setting_in_force
+from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 
 from .. import spaces
@@ -74,8 +74,9 @@ def test_what_somebody_else_changed_is_left_and_named(space: str, state: Path) -
     before = spaces.state(space)
     script = f"""
 import os, signal
-from netdyno.tuning.apply import setting_in_force
-setting_in_force({OTHERS!r}, {space!r})
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+apply(plan({OTHERS!r}, {space!r}))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed(script)
@@ -135,13 +136,14 @@ def test_the_command_leaves_what_somebody_else_changed_and_says_so(space: str, s
 def test_what_a_living_process_holds_is_not_forced(space: str, state: Path) -> None:
     script = f"""
 import os, signal
-from netdyno.tuning.apply import setting_in_force
-setting_in_force({{"net.core.somaxconn": 777}}, {space!r})
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+apply(plan({{"net.core.somaxconn": 777}}, {space!r}))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed(script)
     sysctl.write(space, "net.core.somaxconn", "888")
-    with setting_in_force({"net.core.somaxconn": 999}, space):
+    with apply(plan({"net.core.somaxconn": 999}, space)):
         forced()
         assert somaxconn(space) == "999"
     assert somaxconn(space) == "888"

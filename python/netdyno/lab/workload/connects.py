@@ -308,9 +308,9 @@ def checksum(data: bytes) -> int:
 def _address(site: Site) -> str:
     """The client's address, as the server sees it."""
 
-    def look() -> str:
+    def own_address() -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((site.address, 9))
             return str(probe.getsockname()[0])
 
-    return namespace.inside(site.client, look)
+    return namespace.inside(site.client, own_address)

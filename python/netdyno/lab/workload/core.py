@@ -90,7 +90,7 @@ class _Core(Workload):
             result = client.result()
             # the next trial may come before the daemon has noticed that we hung up
             client.release()
-            return seen(result, self.delay)
+            return result_of_trial(result, self.delay)
 
     def profile(self, seed: int) -> dict[str, Any]:
         """What is run."""
@@ -156,7 +156,7 @@ class StreamOpen(_Core):
         return {"target": urls["udp"], "model": model, "load": {"closed": {}}}
 
 
-def seen(trial: TrialResult, delay: str) -> WorkloadResult:
+def result_of_trial(trial: TrialResult, delay: str) -> WorkloadResult:
     """The metrics of a trial of one group; it does not count if the generator did not do its part."""
 
     def value(name: str) -> float | None:

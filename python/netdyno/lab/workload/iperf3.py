@@ -152,9 +152,9 @@ class Glance:
 
         self.seen: dict[str, float] = {}
         self._space, self._port = space, port
-        self._timer = threading.Timer(max(0.1, after), self._look)
+        self._timer = threading.Timer(max(0.1, after), self._read_sockets)
 
-    def _look(self) -> None:
+    def _read_sockets(self) -> None:
         filters = [f"( sport = :{self._port} or dport = :{self._port} )"]
         self.seen.update(sockets.summary(sockets.read(self._space, *filters)))
 
@@ -171,14 +171,14 @@ def listening(space: str | None, port: int) -> bool:
     """Whether some TCP socket of a namespace listens on a port."""
     from netdyno.lab.counters import NET
 
-    def look() -> bool:
+    def is_listening() -> bool:
         for name in ("tcp", "tcp6"):
             with contextlib.suppress(OSError):
                 if listens((NET / name).read_text(), port):
                     return True
         return False
 
-    return namespace.inside(space, look)
+    return namespace.inside(space, is_listening)
 
 
 def listens(text: str, port: int) -> bool:

@@ -81,7 +81,7 @@ def metrics(
     its SLO: what must be at most so much is better when it is lower. Raises ND-104-56.
     """
     if not texts:
-        raise _wrong("no metric is given", "--metric", "Give one: --metric 'rps=Requests/sec: +([0-9.]+)'")
+        raise _error("no metric is given", "--metric", "Give one: --metric 'rps=Requests/sec: +([0-9.]+)'")
     directions = _directions(better)
     limits = [slo(text) for text in slos]
     found: dict[str, PrintedMetric] = {}
@@ -92,34 +92,34 @@ def metrics(
             fix = (
                 "Write NAME=REGEX or NAME=$.json.path, the name in a-z, 0-9 and _, like 'p99[ms]=99% +(\\S+)'"
             )
-            raise _wrong(f"{text!r} defines no metric", "--metric", fix)
+            raise _error(f"{text!r} defines no metric", "--metric", fix)
         name, unit = named[1], named[2] or ""
         if name in found:
-            raise _wrong(f"{name} is defined twice", "--metric", "Give each metric a name of its own")
+            raise _error(f"{name} is defined twice", "--metric", "Give each metric a name of its own")
         of = [one for one in limits if one.metric == name]
         direction = directions.get(name) or (
             ("lower" if of[0].upper else "higher") if of else directions.get("")
         )
         if direction is None:
-            raise _wrong(
+            raise _error(
                 f"{name} has no direction", "--better", f"Add --better {name}=lower or --better {name}=higher"
             )
         is_time = unit in TIMES or any(_is_time(one.text) for one in of)
         if unit and unit not in TIMES and any(_is_time(one.text) for one in of):
-            raise _wrong(f"{name} is in {unit}, and its SLO is a time", "--slo", "Give both the same unit")
+            raise _error(f"{name} is in {unit}, and its SLO is a time", "--slo", "Give both the same unit")
         counts = unit == "count"
         if counts and direction == "higher":
-            raise _wrong(
+            raise _error(
                 f"{name} is a count of faults", "--better", "A count whose best is 0 is better when lower"
             )
         metric = Metric(name, "ms" if is_time else "" if counts else unit, direction, zero_is_best=counts)
         pattern, path = _where(where, text)
         found[name] = PrintedMetric(metric, "" if counts else unit, pattern, path)
     for name in [n for n in directions if n and n not in found]:
-        raise _wrong(f"there is no metric {name}", "--better", f"There are: {', '.join(found)}")
+        raise _error(f"there is no metric {name}", "--better", f"There are: {', '.join(found)}")
     for one in limits:
         if one.metric not in found:
-            raise _wrong(f"there is no metric {one.metric}", "--slo", f"There are: {', '.join(found)}")
+            raise _error(f"there is no metric {one.metric}", "--slo", f"There are: {', '.join(found)}")
     return tuple(found.values())
 
 
@@ -128,7 +128,7 @@ def slo(text: str) -> Slo:
     found = _SLO.fullmatch(text)
     factor = _factor(found[4], found[4] in TIMES) if found else None
     if not found or factor is None:
-        raise _wrong(f"{text!r} is no SLO", "--slo", "Write it like 'p99 <= 50ms' or 'rps >= 10k'")
+        raise _error(f"{text!r} is no SLO", "--slo", "Write it like 'p99 <= 50ms' or 'rps >= 10k'")
     return Slo(
         found[1], found[2][0] == "<", float(found[3].replace("_", "")) * factor, " ".join(text.split())
     )
@@ -144,7 +144,7 @@ def _directions(better: Sequence[str]) -> Mapping[str, Direction]:
     for text in better:
         name, _, word = text.rpartition("=")
         if word not in ("higher", "lower"):
-            raise _wrong(f"{text!r} is no direction", "--better", "Write lower, higher, or NAME=lower")
+            raise _error(f"{text!r} is no direction", "--better", "Write lower, higher, or NAME=lower")
         found[name.strip()] = cast("Direction", word)
     return found
 
@@ -154,14 +154,14 @@ def _where(where: str, text: str) -> tuple[re.Pattern[str] | None, tuple[str | i
     if where.startswith(("$.", "$[")):
         parts = list(_KEY.finditer(where, 1))
         if "".join(one[0] for one in parts) != where[1:]:
-            raise _wrong(
+            raise _error(
                 f"{where!r} is no JSON path", "--metric", "Write it like $.end.streams[0].rtt or $['a key']"
             )
         return None, tuple(int(one[2]) if one[2] else one[1] or one[3] for one in parts)
     try:
         return re.compile(where, re.MULTILINE), ()
     except re.error as e:
-        raise _wrong(
+        raise _error(
             f"{text!r} has no valid regular expression: {e}", "--metric", "Escape ( ) [ ] + * with \\"
         ) from e
 
@@ -204,5 +204,5 @@ def _is_time(text: str) -> bool:
     return bool(found and found[4] in TIMES)
 
 
-def _wrong(what: str, at: str, fix: str) -> Error:
+def _error(what: str, at: str, fix: str) -> Error:
     return Error("ND-104-56", what, at=at, fix=fix)

@@ -73,7 +73,7 @@ class AccessNetwork:
         self._node("world").inside(_addresses)
         self._route("kernel", "default", plan.ROUTER)
         kernel_nat.masquerade(self.network.namespace("kernel"))
-        self.web = Nginx(self._place("web", "world", "0.0.0.0"), {"sizes": (page,), "port": PORT})
+        self.web = Nginx(self._site("web", "world", "0.0.0.0"), {"sizes": (page,), "port": PORT})
         stack.callback(self.web.teardown)
         self.web.setup()
         self.kea = self._dhcp("kea", "access", plan.DHCP, plan.PRIVATE)
@@ -136,7 +136,7 @@ class AccessNetwork:
 
     def _dhcp(self, name: str, host: str, address: str, given: Mapping[str, str]) -> Kea:
         """A DHCP server that is ready."""
-        server = Kea(self._place(name, host, address), given)
+        server = Kea(self._site(name, host, address), given)
         self._stack.callback(server.teardown)
         server.setup()
         return server
@@ -150,7 +150,7 @@ class AccessNetwork:
         self._node(host).inside(work)
         return found[0]
 
-    def _place(self, name: str, host: str, address: str) -> DutSite:
+    def _site(self, name: str, host: str, address: str) -> DutSite:
         space = self.network.namespace(host)
         return DutSite(name, address, space, log=self._folder / f"{name}.log")
 
@@ -170,12 +170,12 @@ class AccessNetwork:
             ip.link("set", index=bridge, state="up")
             add_address(ip, bridge, ipaddress.ip_interface(address))
 
-        self._made(host, work)
+        self._run_on(host, work)
 
     def _route(self, host: str, to: str, router: str) -> None:
-        self._made(host, lambda ip: ip.route("add", dst=to, gateway=router))
+        self._run_on(host, lambda ip: ip.route("add", dst=to, gateway=router))
 
-    def _made(self, host: str, work: Callable[[Any], None]) -> None:
+    def _run_on(self, host: str, work: Callable[[Any], None]) -> None:
         # a large library, of which most commands need nothing
         from pyroute2.netlink.exceptions import NetlinkError
 

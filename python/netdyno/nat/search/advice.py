@@ -79,7 +79,7 @@ def _crossings(nat: Nat, machine: Machine) -> int:
 
 def cycles_of_run(result: Result, crossings: int, at: str) -> tuple[Cycles, list[str]]:
     """Cycles of the stages from the elements' counters."""
-    trials = {leg.name: min(leg.repetitions, key=_whole) for leg in result.legs if leg.repetitions}
+    trials = {leg.name: min(leg.repetitions, key=_total_cycles) for leg in result.legs if leg.repetitions}
     if OWN not in trials:
         raise Error("ND-91-25", "the short run has no trial to tell cycles from", at=at, fix="Run it again")
     own = trials[OWN]
@@ -99,7 +99,7 @@ def cycles_of_run(result: Result, crossings: int, at: str) -> tuple[Cycles, list
     return advice.measured(found, piped, crossings, budget, ends), notes
 
 
-def _whole(one: Repetition) -> float:
+def _total_cycles(one: Repetition) -> float:
     """Cycles of a packet in all stages, to which what disturbs adds; without end where nothing passed."""
     found = stages(one.elements).values()
     return sum(cycles / packets if packets else math.inf for cycles, packets in found)

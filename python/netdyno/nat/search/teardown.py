@@ -58,7 +58,7 @@ class Teardown(Throughput):
         self, part: PartSearch, request: SearchRequest
     ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean rate, with its interval."""
-        seen, whole = _seen(part), _whole(part)
+        seen, whole = _repeats(part), _complete_teardowns(part)
         if not whole:
             return [], {}
         rate, interval = positive_interval([sessions / took for sessions, took in whole], CONFIDENCE)
@@ -82,21 +82,21 @@ class Teardown(Throughput):
 
     def missing(self, part: PartSearch, request: SearchRequest) -> Sequence[str]:
         """A rate, where no trial had all sessions."""
-        if _whole(part):
+        if _complete_teardowns(part):
             return []
-        return [f"in none of {len(_seen(part))} trials that count were all sessions there to be cleared"]
+        return [f"in none of {len(_repeats(part))} trials that count were all sessions there to be cleared"]
 
 
 KIND = Teardown()
 
 
-def _seen(part: PartSearch) -> list[LoadTrial]:
+def _repeats(part: PartSearch) -> list[LoadTrial]:
     return [one for one in counting_trials(part.trials) if one.number in part.repetitions]
 
 
-def _whole(part: PartSearch) -> list[tuple[float, float]]:
+def _complete_teardowns(part: PartSearch) -> list[tuple[float, float]]:
     """Sessions and seconds of each trial in which all were there to be cleared."""
-    cleared = [one for one in (_cleared(part, trial) for trial in _seen(part)) if one is not None]
+    cleared = [one for one in (_cleared(part, trial) for trial in _repeats(part)) if one is not None]
     return [one for one in cleared if one[0] >= LEAST * part.space.most and one[1] > 0]
 
 

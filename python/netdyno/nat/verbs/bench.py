@@ -141,7 +141,7 @@ def _plan(made: PreparedStudy) -> None:
         ("leg", "frame", "highest load", "of line", "trials"),
         [
             (
-                *_place(part, made.experiment.legs[0].name),
+                *_leg_and_frame(part, made.experiment.legs[0].name),
                 words.load(part.space.most, part.unit),
                 f"{part.space.most / part.axis.line:.1%}" if part.axis.line else "–",
                 str(part.planned),
@@ -154,7 +154,7 @@ def _plan(made: PreparedStudy) -> None:
         console.line(f"note: {note}")
 
 
-def _place(part: PartSearch, only: str) -> tuple[str, str]:
+def _leg_and_frame(part: PartSearch, only: str) -> tuple[str, str]:
     """The leg and frame size of a part; of a single leg, a part has the name of the size, if there is one."""
     if part.leg:
         return part.leg, part.size or "–"

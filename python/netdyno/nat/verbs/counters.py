@@ -21,7 +21,7 @@ from netdyno.errors import INTERRUPTED, Error
 from netdyno.nat import counters as counted
 from netdyno.nat import running
 from netdyno.nat.counters import Counters
-from netdyno.nat.verbs.show import Limit, Name, left
+from netdyno.nat.verbs.show import Limit, Name, note_rest
 from netdyno.report.units import scaled
 from netdyno.units import seconds
 
@@ -72,7 +72,7 @@ def counters(
 
 
 def _watch(nat: running.Running, interval: float, as_json: bool) -> None:
-    with Live(console=console.out(), auto_refresh=False) if _shown(as_json) else nullcontext() as live:
+    with Live(console=console.out(), auto_refresh=False) if _live(as_json) else nullcontext() as live:
         while True:
             now = counted.ask(nat)
             if as_json:
@@ -86,7 +86,7 @@ def _watch(nat: running.Running, interval: float, as_json: bool) -> None:
             sleep(interval)
 
 
-def _shown(as_json: bool) -> bool:
+def _live(as_json: bool) -> bool:
     return not as_json and sys.stdout.isatty()
 
 
@@ -154,7 +154,7 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         for one in listed
     ]
     console.table(POOLS, rows, right=POOLS[2:])
-    left(more, limit)
+    note_rest(more, limit)
 
 
 PARTS = 1 << 21

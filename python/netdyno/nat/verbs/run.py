@@ -72,7 +72,7 @@ def run(
             for line in (*host.describe(nat.kernels), begun, *role, *reload.restored(status["workers"])):
                 console.note(line)
 
-        def asked() -> None:
+        def reload_file() -> None:
             # it goes on as it was if the file is wrong
             try:
                 with running.connected(nat.name) as own:
@@ -84,7 +84,7 @@ def run(
             nat_metrics.serve(nat.name, prometheus)
 
         timing = (seconds(length) if length else None, seconds(interval))
-        watching = graph_run.GraphRunOptions(*timing, as_json, quiet, asked)
+        watching = graph_run.GraphRunOptions(*timing, as_json, quiet, reload_file)
         for note in where.notes:
             console.note(note)
         try:

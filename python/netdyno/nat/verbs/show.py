@@ -167,7 +167,7 @@ def sessions(
     ]  # fmt: skip
     heads = ("protocol", "inside", "VLAN", "outside", "remote", "state", *SESSION)
     console.table(heads, rows, right=SESSION)
-    left(more, limit)
+    note_rest(more, limit)
 
 
 SESSION = ("idle", "packets up", "bytes up", "packets down", "bytes down")
@@ -202,7 +202,7 @@ def subscribers(
         for one in found
     ]
     console.table(("subscriber", "VLAN", "outside", "sessions", "ports"), rows, right=("sessions",))
-    left(more, limit)
+    note_rest(more, limit)
 
 
 def tags(vlans: Sequence[int]) -> str:
@@ -221,7 +221,7 @@ def blocks(listed: Sequence[list[int]]) -> str:
     return ", ".join(f"{first}–{last}" for first, last in ranges) or "–"
 
 
-def left(more: bool, limit: int) -> None:
+def note_rest(more: bool, limit: int) -> None:
     """Say that there are more."""
     if more:
         console.note(f"there are more than these {limit:,}; --limit shows more")

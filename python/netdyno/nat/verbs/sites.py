@@ -6,7 +6,7 @@ from netdyno.cli import console
 from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.nat import running
-from netdyno.nat.verbs.show import Limit, Name, left
+from netdyno.nat.verbs.show import Limit, Name, note_rest
 from netdyno.report.units import seconds
 
 NO_SITES = ("ND-104-11", "graph.elements")
@@ -49,4 +49,4 @@ def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         for one in found
     ]
     console.table(HEADS, rows, right=("lease left", "subscribers", "worker"))
-    left(more, limit)
+    note_rest(more, limit)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from netdyno.escape import lines
 from netdyno.report.locale import catalogues
-from netdyno.report.render import whole
+from netdyno.report.render import one_file
 from netdyno.report.text import Data, M, Msg
 from netdyno.sip.ladder.calls import Call
 from netdyno.sip.ladder.drawing import svg
@@ -54,7 +54,7 @@ class LadderPage:
 def render(source: str, calls: Sequence[Call]) -> str:
     """One self-contained file."""
     page = LadderPage(Data(source), [_section(at, call) for at, call in enumerate(calls)])
-    return whole("ladder.html.j2", page, "netdyno.sip")
+    return one_file("ladder.html.j2", page, "netdyno.sip")
 
 
 def _section(at: int, call: Call) -> Section:

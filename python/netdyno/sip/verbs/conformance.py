@@ -117,10 +117,10 @@ def _target(
     if name is None:
         fix = "Write sip:USER@HOST, or give --user"
         raise Error("ND-104-03", "no user is named that tests can register", at="--user", fix=fix)
-    account = suite.Account(name, password and secret.given(password, "--password"))
+    account = suite.Account(name, password and secret.from_option(password, "--password"))
     other = None
     if other_user:
-        words = other_password and secret.given(other_password, "--other-password")
+        words = other_password and secret.from_option(other_password, "--other-password")
         other = suite.Account(other_user, words)
     where = (domain or server.host, account, other, t1, nonce_lifetime)
     return suite.Target(suite.address(server), server.transport, *where)

@@ -56,7 +56,7 @@ def _target(options: profile.Options, given: Mapping[str, Any]) -> suite.Target:
         what = "tests authenticate by the name of the first user, who comes from elsewhere here"
         fix = "Run `netdyno sip conformance` with a user of its own, then the load"
         raise Error("ND-104-03", what, at="--conformance", fix=fix)
-    words = given["password"] and secret.given(given["password"], "--password")
+    words = given["password"] and secret.from_option(given["password"], "--password")
     where = (options.domain or server.host, suite.Account(user, words))
     second = suite.Account(other, words) if other != user else None
     return suite.Target(suite.address(server), server.transport, *where, second)

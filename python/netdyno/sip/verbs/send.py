@@ -191,7 +191,7 @@ def account(password: str | None, name: str) -> Account | None:
     if password.partition(":")[0] not in ("env", "file"):
         fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
         raise Error("ND-104-60", "a password is not written on the command line", at="--password", fix=fix)
-    return Account(name, secret.given(password, "--password"))
+    return Account(name, secret.from_option(password, "--password"))
 
 
 def _wanted(text: str) -> range:

@@ -251,7 +251,7 @@ def _secret(text: str, option: str) -> str:
     if text.partition(":")[0] not in ("env", "file"):
         fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
         raise Error("ND-104-60", "a password is not written on the command line", at=option, fix=fix)
-    return secret.given(text, option)
+    return secret.from_option(text, option)
 
 
 def _rows(counters: dict[str, Any]) -> Any:

@@ -77,7 +77,7 @@ class Remote(Controller):
     def rest(self, url: str, space: str | None = None) -> Rest:
         """Its REST interface, with the account."""
         known = self.options.password
-        password = secret.given(known, AT) if known else self.account[1]
+        password = secret.from_option(known, AT) if known else self.account[1]
         return Rest(self.title, url, self.options.user or self.account[0], password, space)
 
     def connect_remote(self) -> None:

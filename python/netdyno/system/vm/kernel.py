@@ -31,7 +31,7 @@ class Kernel:
 
     def files(self, *names: str) -> list[Path]:
         """Files of modules, each after those that it needs; those that are in the kernel are left out."""
-        known, builtin = _known(self.modules)
+        known, builtin = _modules(self.modules)
         order: list[str] = []
 
         def add(file: str) -> None:
@@ -50,7 +50,7 @@ class Kernel:
     @property
     def trouble(self) -> str:
         """Why it cannot be booted; empty where it can."""
-        known, builtin = _known(self.modules)
+        known, builtin = _modules(self.modules)
         if not known:
             return f"{self.modules}/modules.dep cannot be read"
         there = {module(file) for file in known} | builtin
@@ -96,7 +96,7 @@ def _in(boot: Path, modules: Path) -> list[Kernel]:
     return sorted((one for one in made if one.modules.is_dir()), key=age, reverse=True)
 
 
-def _known(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
+def _modules(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
     """Modules with those that each needs, by file; and names of what is in the kernel itself."""
     try:
         lines = (folder / "modules.dep").read_text().splitlines()

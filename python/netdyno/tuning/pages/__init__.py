@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netdyno.report.render import whole
+from netdyno.report.render import one_file
 from netdyno.report.study import Study
 from netdyno.tuning.pages import comparison, experience, explorer
 
@@ -17,9 +17,9 @@ def learned(studies: Sequence[Study]) -> str:
 
 def compared(studies: Sequence[Study]) -> str:
     """The page of a comparison, or of tables."""
-    return whole("comparison.html.j2", comparison.build(studies[0]), "netdyno.tuning")
+    return one_file("comparison.html.j2", comparison.build(studies[0]), "netdyno.tuning")
 
 
 def explored(studies: Sequence[Study]) -> str:
     """The page of a screening, a search, or both."""
-    return whole("explorer.html.j2", explorer.build(studies), "netdyno.tuning")
+    return one_file("explorer.html.j2", explorer.build(studies), "netdyno.tuning")

@@ -15,8 +15,8 @@ from netdyno.report.change import FURTHEST, ratio
 from netdyno.report.comparison import Interval
 from netdyno.report.page import Download, when
 from netdyno.report.points import Trial, chart, points
-from netdyno.report.quantity import shown
-from netdyno.report.render import whole
+from netdyno.report.quantity import with_unit
+from netdyno.report.render import one_file
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -42,7 +42,7 @@ def render(
     experience: Doc, finished: str, *, judgement: Doc | None = None, proposal: Doc | None = None
 ) -> str:
     """One self-contained file, of documents as `netdyno.tuning.recommend` writes them."""
-    return whole("experience.html.j2", build(experience, finished, judgement, proposal), "netdyno.tuning")
+    return one_file("experience.html.j2", build(experience, finished, judgement, proposal), "netdyno.tuning")
 
 
 def build(
@@ -255,7 +255,7 @@ def _mean(gains: Sequence[float] | None) -> float | None:
 
 
 def _shown(value: float | None, unit: str) -> str:
-    return units.percent(value) if unit == "ratio" and value is not None else shown(value, unit)
+    return units.percent(value) if unit == "ratio" and value is not None else with_unit(value, unit)
 
 
 def _times(gain: float) -> str:

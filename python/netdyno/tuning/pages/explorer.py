@@ -10,7 +10,7 @@ from netdyno.report import units
 from netdyno.report.change import MARKS, ends, shift, words
 from netdyno.report.comparison import lost, mechanism
 from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
-from netdyno.report.quantity import shown, sized
+from netdyno.report.quantity import sized, with_unit
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -113,7 +113,7 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
         about = M(
             "The baseline is {value}. One trial of it varies by {spread}, one on the walks by {walking}. "
             "Minimum detectable effect: {least}.",
-            value=shown(at, metric["unit"]),
+            value=with_unit(at, metric["unit"]),
             spread=varies(metric, found["spread"][name], at),
             walking=varies(metric, found["walking"][name], at),
             least=sized(metric, least, at),
@@ -228,7 +228,7 @@ def trade_off(study: Study) -> Table | None:
             text = M("{change} ({verdict})", change=shift(one), verdict=words(one["verdict"]))
             cells.append(Cell(text, one["effect"]["change"], ends(one) or None, mark))
         value = found["baseline"]["values"][name]
-        table.add(data(name), number(shown(value, metric["unit"]), value), *cells)
+        table.add(data(name), number(with_unit(value, metric["unit"]), value), *cells)
     return table
 
 
@@ -252,7 +252,7 @@ def everything(study: Study) -> Table:
         table.add(
             number(str(i), i),
             *(
-                number(shown(t["metrics"].get(n), m["unit"]), t["metrics"].get(n))
+                number(with_unit(t["metrics"].get(n), m["unit"]), t["metrics"].get(n))
                 for n, m in found["metrics"].items()
             ),
             kept,
