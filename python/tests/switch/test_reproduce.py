@@ -98,7 +98,13 @@ def test_tables_and_plots(capfd: pytest.CaptureFixture[str]) -> None:
     found = StudyOutcome(rows, [Difference("bridge", "none", "no difference shown", False, 0.4)], None, "r1")
     study = studies.all_studies()["lan"]
     ElementTree.fromstring(plot(study, found))
-    ElementTree.fromstring(plot(study, StudyOutcome([], [])))
+    assert ElementTree.fromstring(plot(study, StudyOutcome([], []))).get("width") == "760"
+    long = [Row("client → one → two → three → four → server", values, 6, variation(values))]
+    drawn = ElementTree.fromstring(plot(study, StudyOutcome(long, [])))
+    (name,) = (one for one in drawn.iter() if one.text == long[0].name)
+    assert float(drawn.get("width", "0")) >= float(name.get("x", "0")) + 6 * len(long[0].name), (
+        "it is not cut"
+    )
     assert not found.valid and explained(rows[1]) == ["no trial is valid"]
     show(study, found)
     said = capfd.readouterr().out

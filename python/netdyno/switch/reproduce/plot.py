@@ -10,8 +10,10 @@ from netdyno.switch.reproduce.measure import StudyOutcome
 from netdyno.switch.reproduce.study import SwitchStudy
 
 COLOURS = ("#1f5fbf", "#b3261e", "#0a7d33", "#8a6d00", "#6a3fb5", "#00727a", "#444444", "#c2185b")
-WIDTH, LEFT, RIGHT, TOP, HEIGHT, FOOT = 760, 90, 210, 60, 260, 50
-"""Pixels."""
+LEFT, WIDTH, LEGEND, TOP, HEIGHT, FOOT = 90, 460, 210, 60, 260, 50
+"""Pixels: margins, and between them the plot; the legend has at least so many."""
+LETTER = 7
+"""Pixels of a letter of the legend, on average at most."""
 
 
 def plot(study: SwitchStudy, found: StudyOutcome) -> str:
@@ -20,7 +22,8 @@ def plot(study: SwitchStudy, found: StudyOutcome) -> str:
     step = float(10.0 ** math.floor(math.log10(most)))
     top = step * math.ceil(most / step)
     count = max((len(row.values) for row in found.rows), default=1)
-    base, right = TOP + HEIGHT, WIDTH - RIGHT
+    base, right = TOP + HEIGHT, LEFT + WIDTH
+    whole = right + max(LEGEND, 20 + LETTER * max((len(row.name) for row in found.rows), default=0))
 
     def x(number: int) -> float:
         return round(LEFT + (number - 0.5) / count * (right - LEFT), 1)
@@ -29,10 +32,10 @@ def plot(study: SwitchStudy, found: StudyOutcome) -> str:
         return round(base - value / top * HEIGHT, 1)
 
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {base + FOOT}" width="{WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {base + FOOT}" width="{whole}" '
         f'height="{base + FOOT}" font-family="system-ui, sans-serif" font-size="12" role="img">',
         f"<title>{escape(study.title)}</title>",
-        f'<rect width="{WIDTH}" height="{base + FOOT}" fill="#fff"/>',
+        f'<rect width="{whole}" height="{base + FOOT}" fill="#fff"/>',
         f'<text x="8" y="20" font-size="14" font-weight="600">{escape(study.title)}</text>',
     ]
     if study.paper:

@@ -43,8 +43,10 @@ def run(
         for name, one in chosen.items():
             console.note(f"study {name}: {one.title}")
             told = Progress()
+            # programs of others take processors from hosts, functions and switch
+            busy = round(os.getloadavg()[0], 2)
             found = measure(name, one, quick, repeat, console.note, interrupts.shielded, told.trial)
-            about = document(name, one, found, quick)
+            about = document(name, one, found, quick) | {"load_average": busy}
             documents.append(about)
             if not found.valid:
                 code = INVALID
