@@ -106,6 +106,23 @@ def test_a_lost_host_ends_the_run_and_what_the_others_measured_is_kept(fleet: Fl
 
 
 @pytest.mark.full
+def test_of_many_hosts_those_that_are_killed_are_named_and_the_rest_is_exact(fleet: FleetLab) -> None:
+    places = {f"h{number}": "c" if number in (4, 11) else "ab"[number % 2] for number in range(20)}
+    fleet.up([f"{{name: {host}, namespace: {fleet.space(at)}, cores: [0]}}" for host, at in places.items()])
+    child = fleet.lab.start(*fleet.load(8, "--tolerate", "2", devices=40), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    for host in ("h4", "h11"):
+        fleet.kill(host)
+    done = fleet.lab.wait(child)
+    assert done.code == 0, done.text
+    assert {one.name for one in done.trial.hosts if one.lost} == {"h4", "h11"}
+    counted = fleet.counted()
+    assert delivered(done).total() == counted["a"] + counted["b"]
+    assert done.trial.groups[0].delays["response"].count == counted["a"] + counted["b"]
+    ended(fleet)
+
+
+@pytest.mark.full
 def test_a_host_behind_a_cut_cable_is_lost_and_sends_no_more(fleet: FleetLab) -> None:
     fleet.up(fleet.sshd())
     child = fleet.lab.start(*fleet.load(60), prefix=fleet.prefix)

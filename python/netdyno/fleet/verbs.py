@@ -176,6 +176,32 @@ def make_certificates(
 
 
 @app.command(cls=Verb)
+def manifest(
+    file: HostsFile,
+    image: Annotated[str, typer.Option(help="Container image that has netdynod. Required.", metavar="IMAGE")],
+    namespace: Annotated[str, typer.Option(help="Namespace of Kubernetes.", metavar="NAME")] = "default",
+    cpu: Annotated[str, typer.Option(help="CPUs of each agent.", metavar="N")] = "2",
+) -> None:
+    """Print a manifest that runs the agents as Jobs of Kubernetes.
+
+    For hosts with `launcher: address`, each with its certificate: run `netdyno fleet certificates` before.
+    The manifest has the agents' keys, as Secrets: keep it as you keep a password. An agent is reached from
+    inside the cluster, at `HOST.FLEET.NAMESPACE.svc`.
+
+        netdyno fleet manifest hosts.yaml --image registry.lab/netdyno:0.1 > jobs.yaml
+    """
+    from netdyno.fleet import kubernetes
+
+    console.out().print(
+        kubernetes.manifest(hosts.read(file), image, namespace, cpu),
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+        end="",
+    )
+
+
+@app.command(cls=Verb)
 def down(
     name: Name,
     force: Annotated[
