@@ -17,6 +17,7 @@ from netdyno.fleet import client as module
 from netdyno.fleet.agents import Agent, Fleet, Offset
 from netdyno.fleet.client import FleetClient
 from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.steer import Methods, SteeringSocket
 from tests.fleet.test_merge import trial
 
 PROFILE = {
@@ -55,6 +56,8 @@ class Agents:
             if method == "run.load":
                 (group,) = params["profile"]["groups"]
                 return {"run": name, "groups": [{"name": "web", "devices": group["devices"]}]}
+            if method == "run.rate":
+                return {"rates": [{"t": 2.0, "group": "web", "of": "group", "rate": 20.0, "before": 10.0}]}
             if method == "run.stop":
                 self.stop.set()
             return {}
@@ -78,11 +81,19 @@ class Agents:
 
 
 @pytest.fixture
-def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
-    made = Agents()
+def agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Agents]:
+    made, opened = Agents(), []
+
+    def kept(path: Path, methods: Methods) -> SteeringSocket:
+        opened.append(SteeringSocket(tmp_path / path.name, methods))
+        return opened[-1]
+
     monkeypatch.setattr(module, "launcher", lambda host: made)
     monkeypatch.setattr(module, "Client", made.client)
+    monkeypatch.setattr(module, "SteeringSocket", kept)
     yield made
+    for one in opened:
+        one.close()
 
 
 def fleet() -> Fleet:
@@ -206,3 +217,12 @@ def test_a_run_that_is_over_is_not_told_to_stop(agents: Agents) -> None:
         threading.Event().wait(0.01)
     one.call("run.stop")
     assert sorted(name for name, method, _ in agents.asked if method == "run.stop") == ["b", "c"]
+
+
+def test_a_rate_is_asked_of_each_host_by_its_devices(agents: Agents) -> None:
+    one, _ = running(agents)
+    told = one.call("run.rate", groups={"web": {"rate": "60/s"}})
+    asked = [params["groups"]["web"]["rate"] for _, method, params in agents.asked if method == "run.rate"]
+    assert [float(rate.removesuffix("/s")) for rate in asked] == [20, 20, 20]
+    assert [(rate["t"], rate["before"], rate["rate"]) for rate in told["rates"]] == [(2.0, 30.0, 60.0)]
+    one.close()
