@@ -62,18 +62,25 @@ class Agent:
     def ended(self) -> None:
         self.process.terminate()
         assert self.process.wait(30) == 0
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
         self.log.close()
 
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     monkeypatch.setenv("NETDYNO_DAEMON", str(NETDYNOD))
-    one = Agent(tmp_path, certificates.make("lab", ["lab-1"], days=1))
-    yield one
-    with one.client() as client:
-        # whatever was tried, it serves
-        assert client.call("core.describe")["pid"] == one.process.pid
-    one.ended()
+    with Agent(tmp_path, certificates.make("lab", ["lab-1"], days=1)) as one:
+        yield one
+        with one.client() as client:
+            # whatever was tried, it serves
+            assert client.call("core.describe")["pid"] == one.process.pid
+        one.ended()
 
 
 def test_a_profile_goes_in_and_a_large_answer_comes_out(agent: Agent) -> None:
@@ -130,12 +137,12 @@ def test_an_expired_certificate_is_told_by_both_sides(
     monkeypatch.setenv("NETDYNO_DAEMON", str(NETDYNOD))
     monkeypatch.setattr(certificates, "DAY", 1)
     short = certificates.make("lab", ["lab-1"], days=3)
-    one = Agent(tmp_path, short)
-    until(lambda: _expired(tmp_path / "own" / "client.pem"), 60)
-    assert "the agent's certificate has expired" in one.refused()
-    # whose client checks nothing learns what the agent thinks of our certificate
-    until(lambda: "EXPIRED" in _alert(one.plain(), tmp_path / "own"), 60, "it is still taken")
-    one.ended()
+    with Agent(tmp_path, short) as one:
+        until(lambda: _expired(tmp_path / "own" / "client.pem"), 60)
+        assert "the agent's certificate has expired" in one.refused()
+        # whose client checks nothing learns what the agent thinks of our certificate
+        until(lambda: "EXPIRED" in _alert(one.plain(), tmp_path / "own"), 60, "it is still taken")
+        one.ended()
     # and an agent does not start with one
     done = subprocess.run(
         [
