@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bottleneck_service import PORT
 from inconclusive import Verdict
-from lab import Lab, root
+from lab import Lab, root, until
 
+from netdyno.system import namespace, sysctl
+from netdyno.tuning import live_sockets
 from netdyno.tuning.cases import CASES
 
 pytestmark = root
+SERVICE = Path(__file__).with_name("bottleneck_service.py")
 
 QUICK = (
     "stalled-accept", "few-ports", "half-open", "control-backlog", "control-syn-backlog", "control-fin-timeout",
@@ -119,3 +127,50 @@ def test_connections_of_one_load_have_a_and_b_in_turn(lab: Lab) -> None:
     refused = lab.run(*compare.split(), *options.split(), baseline, "net.core.somaxconn=64")
     assert (refused.code, "ND-104-43" in refused.err) == (104, True)
     assert not list((lab.state / "journal").glob("*")), "something is left"
+
+
+@pytest.mark.limit(400)
+def test_a_step_after_which_a_load_breaks_its_slo_is_taken_back(lab: Lab) -> None:
+    """Bursts at a short queue, now and then: it is lengthened, which the SLO of the load does not allow."""
+    space, name = f"ndt{os.getpid()}s", "net.core.somaxconn"
+    namespace.create(space)
+    lab.at_end(lambda: namespace.remove(space))
+    subprocess.run(["ip", "-n", space, "link", "set", "lo", "up"], check=True)
+    sysctl.write(space, name, 64)
+    server = lab.spawn("ip", "netns", "exec", space, sys.executable, str(SERVICE), "serve-accept")
+    until(lambda: PORT in listening(space), 60, "the server does not listen")
+    burst = f"{sys.executable} {SERVICE} burst 127.0.0.1 400"
+    load = lab.write("load.sh", f"{burst}; sleep 1; echo queue $(cat /proc/sys/net/core/somaxconn)\n")
+    words = [
+        "--load",
+        f"sh {load}",
+        "--metric",
+        "queue=queue (.+)",
+        "--better",
+        "lower",
+        "--slo",
+        "queue <= 64",
+    ]
+    watch = lab.start("tune", "watch", "--where", space, *words, "--for", "150s", "--json")
+    found = []
+    assert watch.stdout
+    for line in watch.stdout:
+        found.append(json.loads(line))
+        if found[-1]["action"] == "revert":
+            break
+    watch.send_signal(signal.SIGINT)
+    lab.wait(watch)
+    assert found, "it says nothing"
+    step, back = (next(one for one in found if one["action"] == what) for what in ("set", "revert"))
+    assert (step["name"], step["value"], back["value"]) == (name, 128, 64)
+    assert "the SLO is broken, it was kept before" in back["why"]
+    # who it was is told, although its queue is full for moments only
+    (whose,) = (one for one in found if one["action"] == "suffers")
+    assert (whose["pid"], whose["port"]) == (server.pid, PORT)
+    assert sysctl.read(space, name) == "64"
+
+
+def listening(space: str) -> list[int]:
+    """Ports on which a namespace listens."""
+    lines = live_sockets.listed("-ltnOH", space).splitlines()
+    return [int(line.split()[3].rpartition(":")[2]) for line in lines]

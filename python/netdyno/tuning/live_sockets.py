@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,38 @@ def listed(options: str, where: str | None) -> str:
     """What `ss` prints of a namespace, from sock_diag."""
     program = shutil.which("ss") or "/usr/bin/ss"
     return namespace.inside(where, lambda: program_output(program, options))
+
+
+def full_queues(where: str | None) -> str:
+    """Listeners as `ss -ltnpOH` tells them, if the queue of one is full; each with the longer of two looks.
+
+    To find out whose they are takes longer than a queue may be full, so the first look does without.
+    """
+    first = _queues(listed("-ltnOH", where))
+    if not any(2 * waiting >= longest for waiting, longest in first.values()):
+        return ""
+    return with_queues(listed("-ltnpOH", where), first)
+
+
+def with_queues(text: str, first: Mapping[str, tuple[int, int]]) -> str:
+    """Lines of `ss -ltnpOH`, none with a shorter queue than it had before."""
+    found = []
+    for line in text.splitlines():
+        cells = line.split(None, 4)
+        if len(cells) == 5 and cells[1].isdigit() and cells[3] in first:
+            cells[1] = str(max(int(cells[1]), first[cells[3]][0]))
+        found.append(" ".join(cells))
+    return "\n".join(found)
+
+
+def _queues(text: str) -> dict[str, tuple[int, int]]:
+    """What waits and how much may, by the address of the listener."""
+    rows = (line.split() for line in text.splitlines())
+    return {
+        cells[3]: (int(cells[1]), int(cells[2]))
+        for cells in rows
+        if len(cells) > 4 and cells[1].isdigit() and cells[2].isdigit()
+    }
 
 
 def sockets(what: SocketKind, where: str | None) -> list[LiveSocket]:

@@ -60,6 +60,8 @@ GLANCE = 0.25
 """Seconds between two looks at connections, of which many live and rest for less than a window."""
 SHARE = 0.1
 """The share of a processor that such looks may take: of many connections there are fewer looks."""
+QUEUES = 60.0
+"""Seconds for which queues are looked at after one was too short: as the horizon of its rule, in windows."""
 SPARE = 2
 """File descriptors that a server keeps free that cannot accept any more."""
 CROWDED = 0.8
@@ -146,8 +148,8 @@ class NamespaceWatch:
         """Sizes of sockets that a parameter cut before it was raised."""
         self._told: set[int] = set()
         """Servers that were said to be short of descriptors."""
-        self._overflows = False
-        """Whether connections were turned away in the last window."""
+        self._queues_until = float("-inf")
+        """Until when queues are looked at: connections were turned away, and bursts come again."""
         self._full: set[tuple[int, int]] = set()
         """Listeners whose queue was seen full since."""
         self._fullest: sufferers.Sufferer | None = None
@@ -155,6 +157,8 @@ class NamespaceWatch:
         self._connections = gauges.Connections()
         self._glance = time.monotonic()
         """When the next look at connections is due."""
+        self._queue_glance = self._glance
+        """When the next look at queues is due."""
         self._kernel = counters.KernelLog()
         self._kernel.mark()
         self._place = counters.CounterSource(where)
@@ -200,23 +204,28 @@ class NamespaceWatch:
 
     def _glimpse(self) -> None:
         """Look at the connections between two windows, if there is traffic and it is time to."""
-        if self.watcher.traffic is not Traffic.IDLE:
-            # a namespace that is gone is told of with the next window
-            with contextlib.suppress(FileNotFoundError):
+        # a namespace that is gone is told of with the next window
+        with contextlib.suppress(FileNotFoundError):
+            if self.watcher.traffic is not Traffic.IDLE:
                 self._look()
+            self._look_at_queues()
 
     def _look(self) -> None:
         begin, worked = time.monotonic(), sum(os.times()[:4])
         if begin < self._glance:
             return
         self._connections.glance(begin, sockets.read(self.where, "-m"))
-        if self._overflows:
-            # a queue is full for moments only
-            text = live_sockets.listed("-ltnpOH", self.where)
-            listed = live_sockets.parse_listeners(text)
-            self._full.update((one.pid, one.fd) for one in listed if one.full)
-            self._fullest = sufferers.most([self._fullest, sufferers.of_queue(text)])
         self._glance = begin + max(GLANCE, (sum(os.times()[:4]) - worked) / SHARE)
+
+    def _look_at_queues(self) -> None:
+        """Note which listeners are full: they are for moments only."""
+        begin, worked = time.monotonic(), sum(os.times()[:4])
+        if not self._queue_glance <= begin < self._queues_until:
+            return
+        text = live_sockets.full_queues(self.where)
+        self._full.update((one.pid, one.fd) for one in live_sockets.parse_listeners(text) if one.full)
+        self._fullest = sufferers.most([self._fullest, sufferers.of_queue(text)])
+        self._queue_glance = begin + max(TICK, (sum(os.times()[:4]) - worked) / SHARE)
 
     def close(self) -> None:
         """Put everything back, and end."""
@@ -329,8 +338,9 @@ class NamespaceWatch:
                     with contextlib.suppress(Error):
                         self._resize(one, name, int(values[name]))
         if rates.get("TcpExtListenOverflows"):
+            self._queues_until = time.monotonic() + QUEUES
             self._tell_descriptors()
-        self._overflows, self._full = bool(rates.get("TcpExtListenOverflows")), set()
+        self._full = set()
         return found
 
     def _tell_sufferer(self, rule: Rule) -> None:

@@ -28,3 +28,13 @@ def test_receivers_as_ss_shows_them() -> None:
     shown = ((4096, "lastrcv:4 "), (8192, "lastrcv:5000 "), (8192, ""))
     text = "\n".join(line.format(*one) for one in shown)
     assert [one.size for one in live_sockets.parse_receivers(text)] == [4096, 8192]
+
+
+def test_a_queue_is_as_long_as_it_was_before_its_owner_was_found() -> None:
+    owned = (
+        'LISTEN 0 64 0.0.0.0:80 0.0.0.0:* users:(("a b",pid=7,fd=6))\n'
+        'LISTEN 3 64 0.0.0.0:81 0.0.0.0:* users:(("c",pid=8,fd=6))\nnonsense\n'
+    )
+    text = live_sockets.with_queues(owned, {"0.0.0.0:80": (65, 64), "0.0.0.0:81": (1, 64)})
+    assert [(one.pid, one.full) for one in live_sockets.parse_listeners(text)] == [(7, True), (8, False)]
+    assert " 3 64 " in text.splitlines()[1]
