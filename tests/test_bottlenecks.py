@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bottleneck_service import PORT
 from inconclusive import Verdict
 from lab import Lab, until
 from test_impair import FAR, Wan, pytestmark
@@ -40,16 +41,18 @@ class Bottleneck:
     """Whether the client is tuned."""
     whole: bool = False
     """Whether the parameter is one of the whole machine."""
+    suffers: str = ""
+    """What is said of the sockets of the service, where they say something."""
 
 
 BOTTLENECKS = [
     Bottleneck(
         "accept-queue", "serve-accept", "burst {address} 400", "answered=answered (.+)", "net.core.somaxconn",
-        {"net.core.somaxconn": "64"},
+        {"net.core.somaxconn": "64"}, suffers="wait to be accepted",
     ),
     Bottleneck(
         "send-buffer", "serve-bulk", "bulk {address} 1", "mbits=mbits (.+)", "net.ipv4.tcp_wmem.max",
-        {"net.ipv4.tcp_wmem.max": "16384"},
+        {"net.ipv4.tcp_wmem.max": "16384"}, suffers="held back by the send buffer in ",
     ),
     Bottleneck(
         "local-ports", "serve-close", "connects {address} 3", "rate=rate (.+)", "net.ipv4.tcp_tw_reuse",
@@ -88,7 +91,7 @@ def test_what_limits_a_service_is_found_proven_and_applied(
     tuned = way.near if case.client else way.far
     write(tuned, case.before)
     more = ["--global"] if case.whole else []
-    lab.spawn("ip", "netns", "exec", way.far, *SERVICE.split(), case.server)
+    server = lab.spawn("ip", "netns", "exec", way.far, *SERVICE.split(), case.server)
     watch = lab.start("tune", "watch", "--where", tuned, "--json", *more)
     assert watch.stderr and "watching" in watch.stderr.readline()
     begin, done, found = time.monotonic(), threading.Event(), list[dict[str, object]]()
@@ -126,6 +129,11 @@ def test_what_limits_a_service_is_found_proven_and_applied(
         reader.join(10)
     first, last = sets()[0], sets()[-1]
     others = {one["name"] for one in found if one["action"] == "set"} - {case.parameter}
+    if case.suffers:
+        # the service itself is named, by what its sockets say
+        whose = [one for one in found if one["action"] == "suffers" and one["name"] == case.parameter]
+        assert {(one["pid"], one["port"]) for one in whose} == {(server.pid, PORT)}, found
+        assert case.suffers in str(whose[0]["why"])
     print(
         f"{case.name}: found after {first['after']:.1f} s, {case.parameter} = {last['value']}; also {others}"
     )
