@@ -3,9 +3,12 @@
 use run::SetupError;
 use run::tls::ServerIdentity;
 use serde_json::json;
+use sip_server::echo::Echo;
 use sip_server::{Server, Settings, TlsListener, Transport, listen::Listener};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 use system::standard_input::{self, print};
 
@@ -40,22 +43,41 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
             *at = listener.add(transport, *at, tls).map_err(refused(*at, fix))?;
         }
     }
+    let echo = settings
+        .echo
+        .map(|port| {
+            let at = SocketAddr::new(settings.listen.ip(), port);
+            Echo::bind(at).map_err(refused(at, "Use --echo-port"))
+        })
+        .transpose()?;
+    if let Some(Ok(port)) = echo.as_ref().map(Echo::port) {
+        settings.echo = Some(port);
+    }
     let secure = settings.tls.as_ref().map(|tls| tls.listen);
     let ready = json!({
         "address": settings.listen,
         "tls": secure,
         "ws": settings.ws,
         "wss": settings.wss,
+        "rtp": settings.echo.map(|port| SocketAddr::new(settings.listen.ip(), port)),
         "certificate": identity.and_then(|identity| identity.made),
     });
     print(&json!({"ready": ready, "pid": std::process::id()}));
     let mut server = Server::new(settings);
+    let calls = server.echo();
     let mut told = Instant::now();
-    let served = listener.run(&mut server, &stop, |server| {
-        if told.elapsed() >= EVERY {
-            told = Instant::now();
-            print(&json!({"counters": server.counters()}));
+    let served = thread::scope(|scope| {
+        if let Some(echo) = &echo {
+            scope.spawn(|| echo.run(&calls, &stop));
         }
+        let served = listener.run(&mut server, &stop, |server| {
+            if told.elapsed() >= EVERY {
+                told = Instant::now();
+                print(&json!({"counters": server.counters()}));
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        served
     });
     served
         .map_err(|error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), "See ulimit -n"))?;

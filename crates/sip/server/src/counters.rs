@@ -1,7 +1,9 @@
 //! Counters of the server: what it received, sent, accepted and rejected.
 
+use crate::echo::EchoCalls;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters since the start. Retransmissions are not among `requests` and `responses`.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -36,6 +38,18 @@ pub struct Counters {
     pub calls_unacknowledged: u64,
     /// Calls ended by BYE.
     pub calls_ended: u64,
+    /// Calls answered with audio, which goes back.
+    pub audio_calls: u64,
+    /// Calls whose offer of audio could not be taken.
+    pub audio_refused: u64,
+    /// RTP packets of calls.
+    pub rtp_received: u64,
+    /// RTP packets sent back.
+    pub rtp_returned: u64,
+    /// Datagrams at the port of RTP that are no RTP, or of nobody in a call.
+    pub rtp_unrelated: u64,
+    /// RTCP packets received.
+    pub rtcp_received: u64,
     /// Requests rejected on purpose.
     pub rejected_on_purpose: u64,
     /// Messages dropped on purpose.
@@ -55,6 +69,14 @@ pub struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn media(&mut self, echo: &EchoCalls) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.rtp_received = read(&echo.received);
+        self.rtp_returned = read(&echo.returned);
+        self.rtp_unrelated = read(&echo.unrelated);
+        self.rtcp_received = read(&echo.rtcp);
+    }
+
     pub(crate) fn request(&mut self, method: &str) {
         count(&mut self.requests, method);
     }

@@ -6,6 +6,7 @@
 
 mod connection;
 mod counters;
+pub mod echo;
 pub mod listen;
 mod peer;
 mod server;

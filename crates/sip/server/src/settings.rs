@@ -97,6 +97,9 @@ pub struct Settings {
     /// UAS: time from 180 to 200, ms.
     #[serde(default)]
     pub ring_ms: u64,
+    /// UAS: calls have audio, which goes back as it came; port of RTP, 0: any. None: calls have no audio.
+    #[serde(default)]
+    pub echo: Option<u16>,
     /// Share of requests that are rejected with `error_status`.
     #[serde(default)]
     pub error_share: f64,
@@ -178,6 +181,7 @@ impl Settings {
             max_bindings: max_bindings(),
             delay_ms: 0,
             ring_ms: 0,
+            echo: None,
             error_share: 0.0,
             error_status: error_status(),
             drop_share: 0.0,
@@ -212,6 +216,9 @@ impl Settings {
             if !(0.0..=1.0).contains(&share) {
                 return wrong(key, "is from 0 to 1");
             }
+        }
+        if self.echo.is_some() && self.role != Role::Uas {
+            return wrong("echo", "is for a UAS, which answers calls itself");
         }
         if !(300..=699).contains(&self.error_status) {
             return wrong("error_status", "is from 300 to 699");
@@ -269,7 +276,8 @@ mod tests {
         let good = Settings::new(([127, 0, 0, 1], 5060).into(), "example.net");
         assert!(good.check().is_ok());
         type Change = fn(&mut Settings);
-        let changes: [(&str, Change); 6] = [
+        let changes: [(&str, Change); 7] = [
+            ("echo", |s| s.echo = Some(0)),
             ("listen", |s| s.listen = ([0, 0, 0, 0], 5060).into()),
             ("error_share", |s| s.error_share = 1.5),
             ("drop_share", |s| s.drop_share = f64::NAN),

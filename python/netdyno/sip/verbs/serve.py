@@ -18,7 +18,7 @@ from netdyno.sip.metrics import ServerMetrics
 from netdyno.sip.server import SipServer
 
 TLS, WEBSOCKET = "TLS", "WebSocket"
-NAMES = {"tls": "TLS", "ws": "WebSocket", "wss": "WebSocket over TLS"}
+NAMES = {"tls": "TLS", "ws": "WebSocket", "wss": "WebSocket over TLS", "rtp": "echo of RTP"}
 FAULTS = "A purpose of `netdyno sip conformance`, like P04, whose rule it breaks."
 
 
@@ -108,6 +108,18 @@ def serve(
     ring: Annotated[
         str, typer.Option(help="uas: time from 180 to 200.", metavar="TIME", parser=values.time("--ring"))
     ] = "0s",
+    echo: Annotated[
+        bool,
+        typer.Option("--echo", help="uas: calls have audio, and each RTP packet goes back as it came."),
+    ] = False,
+    echo_port: Annotated[
+        int | None,
+        typer.Option(
+            help="UDP port of the echo; RTCP is at the next. Default: any that is free.",
+            metavar="N",
+            parser=values.whole("--echo-port", 1, 65534),
+        ),
+    ] = None,
     errors: Annotated[
         float | None,
         typer.Option(
@@ -168,9 +180,15 @@ def serve(
 
         netdyno sip serve proxy --domain example.net --password env:SIP_PASSWORD
         netdyno sip serve uas --listen 192.0.2.1:5060 --ring 1s --errors 1%
+        netdyno sip serve uas --listen 192.0.2.1:5060 --echo --echo-port 40000
         netdyno sip serve redirect --fault D01 --duration 60s --json
         netdyno sip serve proxy --tls-cert server.pem --tls-key server.key
     """
+    if (echo or echo_port) and role != "uas":
+        what = f"a {role} sends calls on and has no audio of its own"
+        raise Error("ND-104-07", what, at="--echo" if echo else "--echo-port", fix="Serve a uas")
+    if echo_port and not echo:
+        raise Error("ND-104-03", "there is no echo", at="--echo-port", fix="Add --echo")
     settings: dict[str, Any] = {
         "listen": listen,
         "tls": _tls(listen, tls_cert, tls_key, tls_self_signed, tls_listen, tls_client_ca),
@@ -183,6 +201,7 @@ def serve(
         "call_auth": call_auth,
         "delay_ms": round(units.seconds(delay) * 1000),
         "ring_ms": round(units.seconds(ring) * 1000),
+        "echo": (echo_port or 0) if echo else None,
         "error_share": errors or 0.0,
         "error_status": error_status,
         "drop_share": drop or 0.0,

@@ -14,6 +14,7 @@ mod tests;
 mod uas;
 
 use crate::counters::Counters;
+use crate::echo::EchoCalls;
 use crate::peer::{Broken, Peer, Transport};
 use crate::settings::{Role, Settings};
 use flows::Flows;
@@ -30,6 +31,7 @@ use sip_core::{Method, Uri};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Most transactions at a time, on each side; more requests are answered with 503.
 const TRANSACTIONS: usize = 500_000;
@@ -63,6 +65,7 @@ pub struct Server {
     counters: Counters,
     location: Location,
     flows: Flows,
+    echo: Arc<EchoCalls>,
     nonces: Nonces,
     incoming: HashMap<Key, Incoming>,
     outgoing: HashMap<String, Outgoing>,
@@ -83,6 +86,7 @@ impl Server {
             counters: Counters::default(),
             location: Location::new(settings.max_bindings),
             flows: Flows::default(),
+            echo: Arc::default(),
             nonces: Nonces::new(address::secret(), settings.nonce_lifetime_ms, NONCES),
             incoming: HashMap::new(),
             outgoing: HashMap::new(),
@@ -99,7 +103,13 @@ impl Server {
     pub fn counters(&mut self) -> &Counters {
         self.location.expire(self.now);
         self.counters.bindings = self.location.bindings();
+        self.counters.media(&self.echo);
         &self.counters
+    }
+
+    /// Whose audio goes back.
+    pub fn echo(&self) -> Arc<EchoCalls> {
+        Arc::clone(&self.echo)
     }
 
     /// A message could not be sent.

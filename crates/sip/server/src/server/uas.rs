@@ -3,7 +3,9 @@
 use super::{Due, Key, Peer, Server, Transport, address};
 use sip_core::Method;
 use sip_core::message::{Message, Name};
+use sip_core::sdp::{Agreement, Audio, Codec, Direction, NegotiationError, Session, answer};
 use sip_core::transaction::MS;
+use std::net::SocketAddr;
 
 /// A call that was answered: Call-ID and sequence number of its INVITE.
 pub(super) type Call = (String, u32);
@@ -17,12 +19,18 @@ pub(super) struct Answered {
     end: u64,
 }
 
+/// Keys (RFC 4733), which are no codec.
+const EVENTS: &str = "telephone-event";
 const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE, INFO, NOTIFY, UPDATE, REGISTER";
 
 impl Server {
     pub(super) fn serve(&mut self, key: &Key, request: &Message) {
         match request.method() {
             Some(Method::Invite) => {
+                if self.agree(request).is_some_and(|agreed| agreed.is_err()) {
+                    self.counters.audio_refused += 1;
+                    return self.respond(key, 488, "Not Acceptable Here", Vec::new());
+                }
                 self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact(key, request))]);
                 if self.settings.ring_ms == 0 {
                     return self.answer_call(key);
@@ -32,6 +40,7 @@ impl Server {
             }
             Some(Method::Bye) => {
                 self.counters.calls_ended += 1;
+                self.echo.end(&request.call_id().unwrap_or_default());
                 self.respond(key, 200, "OK", Vec::new());
             }
             Some(Method::Options | Method::Message | Method::Info | Method::Notify | Method::Update) => {
@@ -54,7 +63,12 @@ impl Server {
         let (Ok(call_id), Ok(cseq)) = (one.request.call_id(), one.request.cseq()) else { return };
         let mut response = Message::response(&one.request, 200, "OK", Some(&one.tag));
         response.push(Name::Contact, contact);
-        response.set_body("application/sdp", session(self.settings.listen));
+        let (body, audio) = match self.agree(&one.request) {
+            Some(Ok((session, agreement))) => (session.to_string(), Some(agreement)),
+            _ => (session(self.settings.listen), None),
+        };
+        response.set_body("application/sdp", body);
+        let signalled = one.to.address.ip();
         let answered = Answered {
             bytes: response.to_bytes(),
             to: one.to,
@@ -63,16 +77,44 @@ impl Server {
         };
         self.finish(key, &response);
         self.counters.calls_answered += 1;
+        if let Some(agreement) = audio {
+            self.counters.audio_calls += 1;
+            let media = agreement.host.parse().ok().map(|ip| SocketAddr::new(ip, agreement.port));
+            self.echo.begin(&call_id, signalled, media, agreement.send);
+        }
         let call = (call_id, cseq.number);
         self.awaiting.insert(call.clone(), answered);
         let when = self.now + self.timers.t1;
         self.at(when, Due::Ack(call));
     }
 
+    /// The answer to an offer of audio, which is to go back; none where it does not, or there is no offer.
+    fn agree(&self, request: &Message) -> Option<Result<(Session, Agreement), NegotiationError>> {
+        let port = self.settings.echo.filter(|_| !request.body.is_empty())?;
+        let Ok(offer) = Session::parse(&request.body) else { return Some(Err(NegotiationError::NoAudio)) };
+        // it matters to nobody what is in the packets
+        let offered = offer.media.iter().flat_map(|media| &media.rtpmaps).filter(|map| map.channels == 1);
+        let offered = offered.filter(|map| !map.name.eq_ignore_ascii_case(EVENTS));
+        let codecs =
+            offered.map(|map| Codec { name: map.name.clone(), payload: map.payload, rate: map.rate });
+        let audio = Audio {
+            host: self.settings.listen.ip().to_string(),
+            port,
+            codecs: [Codec::pcmu(), Codec::pcma()].into_iter().chain(codecs).collect(),
+            telephone_event: Some(101),
+            ptime: None,
+            direction: Direction::SendRecv,
+            crypto: Vec::new(),
+        };
+        let id = u64::from_str_radix(&address::random(), 16).unwrap_or_default() >> 1;
+        Some(answer(&offer, &audio, id, 1))
+    }
+
     pub(super) fn ack_due(&mut self, call: &Call) {
         let Some(one) = self.awaiting.get_mut(call) else { return };
         if self.now >= one.end {
             self.awaiting.remove(call);
+            self.echo.end(&call.0);
             self.counters.calls_unacknowledged += 1;
             return;
         }
@@ -93,7 +135,7 @@ impl Server {
 }
 
 /// An answer of audio that is neither sent nor wanted.
-fn session(local: std::net::SocketAddr) -> String {
+fn session(local: SocketAddr) -> String {
     let (ip, kind) = (local.ip(), if local.is_ipv4() { "IP4" } else { "IP6" });
     let id = address::random();
     let id = u64::from_str_radix(&id, 16).unwrap_or_default() >> 1;
