@@ -10,6 +10,7 @@ import heapq
 import itertools
 import random
 import socket
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -102,13 +103,18 @@ class Client:
     """Sends requests at a rate to the servers of a domain."""
 
     def __init__(
-        self, setting: Setting, servers: Sequence[Server], seed: int = 0, source: str | None = None
+        self,
+        setting: Setting,
+        servers: Sequence[Server],
+        seed: int = 0,
+        source: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.setting, self.servers, self._rng = setting, servers, random.Random(seed)
         self.attempts: list[Attempt] = []
         self.stalls: list[tuple[float, float]] = []
         """When this client was held up: from when it was due to go on, until it did."""
-        self._links = Links(source)
+        self._links = Links(source, tls, setting.domain)
         self._open: dict[str, _Transaction] = {}
         self._timers: list[tuple[float, str]] = []
         self._hangups: list[tuple[float, int, _Transaction, SipMessage]] = []

@@ -118,6 +118,16 @@ class Resolver:
         return Error("ND-92-03", what, at=f"{self.address}:{self.port}", fix="Check --dns")
 
 
+def resolver(text: str) -> Resolver:
+    """A DNS server as `ADDRESS[:PORT]`."""
+    address, port = text, "53"
+    if text.startswith("[") or text.count(":") == 1:
+        address, _, port = text.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) < 65_536 or not address:
+        raise Error("ND-104-22", f"{text!r} is no ADDRESS[:PORT]", at="--dns", fix="Like 192.0.2.53:53")
+    return Resolver(address.strip("[]"), int(port))
+
+
 def _written(name: str) -> bytes:
     labels = [
         label.encode("idna") if not label.isascii() else label.encode()

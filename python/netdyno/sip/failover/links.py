@@ -1,13 +1,15 @@
-"""Connections to the servers of a domain: a UDP socket or a TCP connection each, without blocking."""
+"""Connections to the servers of a domain: a UDP socket, or a connection over TCP or TLS, without blocking."""
 
 from __future__ import annotations
 
 import errno
 import selectors
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from netdyno.errors import Error
 from netdyno.sip.failover.servers import Server
 from netdyno.sip.ladder.framing import Framer
 
@@ -20,15 +22,22 @@ BACKLOG_MAX = 1 << 20
 class _Link:
     socket: socket.socket
     connecting: bool = False
+    shaking: bool = False
+    """Over TLS: its handshake is not over."""
     unsent: bytearray = field(default_factory=bytearray)
     framer: Framer = field(default_factory=Framer)
 
 
 class Links:
-    """What is sent to servers, and what comes from them. A TCP connection opens with the first message."""
+    """What is sent to servers, and what comes from them. A connection opens with the first message.
 
-    def __init__(self, source: str | None = None) -> None:
-        self._source = source
+    Over TLS servers show a certificate for `domain` (RFC 5922 section 7.2).
+    """
+
+    def __init__(
+        self, source: str | None = None, tls: ssl.SSLContext | None = None, domain: str | None = None
+    ) -> None:
+        self._source, self._tls, self._domain = source, tls or ssl.create_default_context(), domain
         self._selector = selectors.DefaultSelector()
         self._links: dict[Server, _Link] = {}
 
@@ -70,7 +79,7 @@ class Links:
             try:
                 yield server, self._ready(server, link, mask)
             except OSError:
-                if server.transport == "tcp":
+                if server.transport != "udp":
                     self.drop(server)
                 yield server, None
 
@@ -88,6 +97,8 @@ class Links:
             result = one.connect_ex((server.address, server.port))
             if result not in (0, errno.EINPROGRESS):
                 raise OSError(result, errno.errorcode.get(result, "it cannot be reached"))
+            if server.transport == "tls":
+                link.shaking = True
         except OSError:
             one.close()
             raise
@@ -97,12 +108,12 @@ class Links:
         return link
 
     def _flush(self, server: Server, link: _Link) -> None:
-        if link.connecting:
+        if link.connecting or link.shaking:
             return
         try:
             while link.unsent:
                 del link.unsent[: link.socket.send(link.unsent)]
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
         self._selector.modify(link.socket, mask, server)
@@ -114,18 +125,55 @@ class Links:
             if refused := link.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(refused, "it refuses")
             link.connecting = False
+            if link.shaking:
+                self._wrap(server, link)
+        if link.shaking and not self._shake(server, link):
+            return []
         if mask & selectors.EVENT_WRITE:
             self._flush(server, link)
         found: list[bytes] = []
         while mask & selectors.EVENT_READ:
             try:
                 data = link.socket.recv(DATAGRAM)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             if not data or link.framer.dead:
                 raise ConnectionError("it closed, or sent what is no SIP")
             found.extend(link.framer.messages(data))
         return found
+
+    def _wrap(self, server: Server, link: _Link) -> None:
+        """Begin TLS on a connection that is up."""
+        self._selector.unregister(link.socket)
+        try:
+            link.socket = self._tls.wrap_socket(
+                link.socket, do_handshake_on_connect=False, server_hostname=self._domain
+            )
+        finally:
+            mask = selectors.EVENT_READ | selectors.EVENT_WRITE
+            self._selector.register(link.socket, mask, server)
+
+    def _shake(self, server: Server, link: _Link) -> bool:
+        """Whether the TLS handshake is over. OSError: it failed."""
+        assert isinstance(link.socket, ssl.SSLSocket)
+        mask = selectors.EVENT_READ
+        try:
+            link.socket.do_handshake()
+            link.shaking = False
+            self._flush(server, link)
+            return True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLCertVerificationError as e:
+            # no outage: nobody trusts this server, however long they wait
+            fix = f"Give the CA's certificate with --cacert; it must be for {self._domain} (RFC 5922)"
+            raise Error(
+                "ND-92-04", f"TLS with the server failed: {e.verify_message}", at=str(server), fix=fix
+            ) from e
+        except ssl.SSLWantWriteError:
+            mask |= selectors.EVENT_WRITE
+        self._selector.modify(link.socket, mask, server)
+        return False
 
 
 def _datagrams(one: socket.socket) -> list[bytes]:

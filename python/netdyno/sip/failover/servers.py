@@ -12,9 +12,11 @@ from itertools import groupby
 from netdyno.errors import Error
 from netdyno.sip.failover.dns import Resolver, Srv
 
-TRANSPORTS = ("udp", "tcp")
-SERVICES = {"SIP+D2U": "udp", "SIP+D2T": "tcp"}
-"""Services of NAPTR records (RFC 3263 section 4.1); those over TLS are left out."""
+TRANSPORTS = ("udp", "tcp", "tls")
+SECURE = ("tls",)
+SERVICES = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
+"""Services of NAPTR records (RFC 3263 section 4.1)."""
+_PREFIXES = {"udp": "_sip._udp.", "tcp": "_sip._tcp.", "tls": "_sips._tcp."}
 _SRV = re.compile(r"(\d{1,5})\s+(\d{1,5})\s+(\d{1,5})\s+(\S+?)\.?")
 
 
@@ -46,23 +48,31 @@ def written(text: str) -> Srv:
 
 
 def locate(
-    domain: str, table: Sequence[Srv], resolver: Resolver | None, transport: str | None = None
+    domain: str,
+    table: Sequence[Srv],
+    resolver: Resolver | None,
+    transport: str | None = None,
+    least: int = 2,
+    secure: bool = False,
 ) -> list[Server]:
-    """The servers of a domain (RFC 3263 section 4): by a table, or by DNS.
+    """The servers of a domain (RFC 3263 section 4), `least` so many: by a table, or by DNS.
 
-    Without a `transport` NAPTR records say which, else SRV of UDP and then of TCP. Without SRV records it is
-    the addresses of the domain, with port 5060.
+    Without a `transport` NAPTR records say which, else SRV of UDP, TCP and TLS in this order; those that are
+    `secure`, as a sips: URI asks for, are over TLS alone. Without SRV records it is the addresses of the
+    domain, with port 5060 or, over TLS, 5061.
     """
-    found = _services(domain, table, resolver, transport)
+    transport = transport or ("tls" if secure and (table or resolver is None) else None)
+    found = _services(domain, table, resolver, transport, SECURE if secure else TRANSPORTS)
     if not found:
-        found = [(transport or "udp", [Srv(0, 0, 5060, domain)])]
+        name = transport or ("tls" if secure else "udp")
+        found = [(name, [Srv(0, 0, 5061 if name == "tls" else 5060, domain)])]
     servers: list[Server] = []
     for rank, (name, records) in enumerate(found):
         for one in records:
             addresses = _addresses(one.host, resolver)
             servers += [Server(at, one.port, one.priority, one.weight, name, rank) for at in addresses]
     servers = list(dict.fromkeys(servers))
-    if len(servers) < 2:
+    if len(servers) < least:
         what = f"{domain} has {len(servers)} server{'' if len(servers) == 1 else 's'}: none can take over"
         fix = "Give SRV records of two servers by --dns, or as --srv '10 0 5060 192.0.2.1'"
         raise Error("ND-104-26", what, at="DOMAIN", fix=fix)
@@ -70,7 +80,7 @@ def locate(
 
 
 def _services(
-    domain: str, table: Sequence[Srv], resolver: Resolver | None, transport: str | None
+    domain: str, table: Sequence[Srv], resolver: Resolver | None, transport: str | None, usable: Sequence[str]
 ) -> list[tuple[str, list[Srv]]]:
     """SRV records by transport, the most wanted one first."""
     if table:
@@ -79,15 +89,13 @@ def _services(
         return []
     if transport is None:
         offered = sorted(resolver.naptr(domain), key=lambda one: (one.order, one.preference))
-        known = [
-            (SERVICES[one.service.upper()], one.name) for one in offered if one.service.upper() in SERVICES
-        ]
-        found = [(name, resolver.srv(at)) for name, at in known]
+        known = [(SERVICES.get(one.service.upper(), ""), one.name) for one in offered]
+        found = [(name, resolver.srv(at)) for name, at in known if name in usable]
         if found := [one for one in found if one[1]]:
             return found
     # without NAPTR a client takes a transport that has SRV records
-    for name in (transport,) if transport else TRANSPORTS:
-        if records := resolver.srv(f"_sip._{name}.{domain}"):
+    for name in (transport,) if transport else usable:
+        if records := resolver.srv(_PREFIXES[name] + domain):
             return [(name, records)]
     return []
 

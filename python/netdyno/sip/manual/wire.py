@@ -53,7 +53,7 @@ class Wire:
                 self.socket.bind((source, 0))
             self.socket.connect(address)
             if server.transport in SECURE:
-                self.socket = _context(ca, insecure).wrap_socket(self.socket, server_hostname=self.host)
+                self.socket = tls_context(ca, insecure).wrap_socket(self.socket, server_hostname=self.host)
         except ssl.SSLError as e:
             self.socket.close()
             fix = "Give the CA's certificate with --cacert, or --insecure for a test server"
@@ -198,7 +198,8 @@ def _party(address: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _context(ca: Path | None, insecure: bool) -> ssl.SSLContext:
+def tls_context(ca: Path | None, insecure: bool) -> ssl.SSLContext:
+    """Whom a TLS client trusts: a CA's certificate, else the system's; everybody where it is `insecure`."""
     try:
         context = ssl.create_default_context(cafile=str(ca) if ca else None)
     except (OSError, ssl.SSLError) as e:

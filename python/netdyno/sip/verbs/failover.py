@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,9 @@ from netdyno.cli.options import Json
 from netdyno.errors import Error
 from netdyno.sip.failover import servers
 from netdyno.sip.failover.client import REQUESTS, Client, Setting
-from netdyno.sip.failover.dns import Resolver
+from netdyno.sip.failover.dns import resolver
 from netdyno.sip.failover.report import Report, report
+from netdyno.sip.manual.wire import tls_context
 from netdyno.sip.verbs.send import account
 
 _USER = re.compile(r"[A-Za-z0-9_.!~*'()&=+$,-]{1,64}")
@@ -42,7 +44,7 @@ def failover(
     transport: Annotated[
         str | None,
         typer.Option(
-            help="udp or tcp. Default: as NAPTR records say, else udp where it has SRV records, else tcp.",
+            help="udp, tcp or tls. Default: as NAPTR records say, else the first of them with SRV records.",
             metavar="NAME",
             parser=values.one_of("--transport", *servers.TRANSPORTS),
         ),
@@ -102,6 +104,15 @@ def failover(
         str | None,
         typer.Option(help="Longest outage allowed.", metavar="TIME", parser=values.time("--max-outage")),
     ] = None,
+    cacert: Annotated[
+        Path | None,
+        typer.Option(
+            "--cacert", help="Trust this certificate authority. Default: the system's.", metavar="FILE"
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", "-k", help="Do not verify the servers' certificates.")
+    ] = False,
     source: Annotated[str | None, typer.Option(help="Address to send from.", metavar="ADDRESS")] = None,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Repeats the draws among servers of one priority.")
@@ -110,7 +121,7 @@ def failover(
 ) -> None:
     """Measure the outage when one of several SIP servers of a domain fails.
 
-    A client sends OPTIONS, registers or calls, over UDP or TCP, and fails over as RFC 3263 says: NAPTR
+    A client sends OPTIONS, registers or calls, over UDP, TCP or TLS, and fails over as RFC 3263 says: NAPTR
     records choose the transport, servers are tried by priority and weight of their SRV records, and the
     next one is tried where one refuses, closes the connection, answers 503 or is silent for --timeout.
     The outage is the longest time without a 2xx, from the last answer before to the first after.
@@ -134,7 +145,7 @@ def failover(
             raise Error("ND-104-05", "it is zero", at=name, fix="Use 2s")
     limit = None if max_outage is None else units.TIME.value(max_outage, "--max-outage") / 1e9
     table = [servers.written(text) for text in srv or ()]
-    found = servers.locate(domain, table, _resolver(dns) if dns else None, transport)
+    found = servers.locate(domain, table, resolver(dns) if dns else None, transport)
     for option, part in (("--user", user), ("--to", to)):
         if part is not None and not _USER.fullmatch(part):
             fix = "Use letters, digits and -_.!~*'()&=+$,"
@@ -151,7 +162,7 @@ def failover(
         account=account(password, auth_user or user),
         hold=length["--hold"],
     )
-    client = Client(setting, found, seed, source)
+    client = Client(setting, found, seed, source, tls_context(cacert, insecure))
     children: list[subprocess.Popen[bytes]] = []
 
     def fail() -> None:
@@ -172,15 +183,6 @@ def failover(
     else:
         _show(done)
     raise typer.Exit(done.exit_code)
-
-
-def _resolver(text: str) -> Resolver:
-    address, port = text, "53"
-    if text.startswith("[") or text.count(":") == 1:
-        address, _, port = text.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) < 65_536 or not address:
-        raise Error("ND-104-22", f"{text!r} is no ADDRESS[:PORT]", at="--dns", fix="Like 192.0.2.53:53")
-    return Resolver(address.strip("[]"), int(port))
 
 
 def _show(done: Report) -> None:
