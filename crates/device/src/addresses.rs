@@ -25,6 +25,9 @@ pub(super) struct Reach {
     unanswered: HashMap<u32, Vec<(usize, Vec<u8>)>>,
     /// When the first of these was sent.
     since: Time,
+    /// Whether these are servers that take over from one another; then when each failed a device, [`Time::ZERO`]: never.
+    fails_over: bool,
+    failures: HashMap<u32, Box<[Time]>>,
 }
 
 #[derive(Default, Clone)]
@@ -33,18 +36,59 @@ struct AddressReach {
     works: bool,
     opened: u64,
     failed: u64,
+    delivered: u64,
     cause: Option<String>,
 }
 
 impl Reach {
     pub fn new(addresses: &Addresses) -> Self {
         let each = vec![AddressReach::default(); addresses.count()];
-        Self { preferred: 0, each, unanswered: HashMap::new(), since: Time::NEVER }
+        Self {
+            preferred: 0,
+            each,
+            unanswered: HashMap::new(),
+            since: Time::NEVER,
+            fails_over: addresses.fail_over(),
+            failures: HashMap::new(),
+        }
     }
 
     /// Where device number `device` begins.
-    pub fn start(&self, addresses: &Addresses, device: u32) -> usize {
+    pub fn start(&self, addresses: &Addresses, device: u32, now: Time) -> usize {
+        if self.fails_over {
+            let failed = self.failures.get(&device).map_or(&[][..], |failed| failed);
+            return addresses.server(device, now, failed, None);
+        }
         addresses.own(device).unwrap_or(self.preferred)
+    }
+
+    /// Where it goes on when address `n` has failed it.
+    pub fn next(&mut self, addresses: &Addresses, device: u32, n: usize, now: Time) -> usize {
+        if !self.fails_over {
+            return (n + 1) % addresses.count();
+        }
+        let never = || vec![Time::ZERO; addresses.count()].into();
+        let failed = self.failures.entry(device).or_insert_with(never);
+        failed[n] = now;
+        addresses.server(device, now, failed, Some(n))
+    }
+
+    /// Whether devices go on with another server where one fails them.
+    pub fn fails_over(&self) -> bool {
+        self.fails_over
+    }
+
+    /// Address `n` confirmed messages of a device.
+    pub fn delivered(&mut self, n: usize, device: u32, messages: u64) {
+        self.each[n].delivered += messages;
+        if !self.failures.is_empty()
+            && let Some(failed) = self.failures.get_mut(&device)
+        {
+            failed[n] = Time::ZERO;
+            if failed.iter().all(|at| *at == Time::ZERO) {
+                self.failures.remove(&device);
+            }
+        }
     }
 
     /// A connection to address `n` came up, or a socket was opened that sends datagrams to it.
@@ -78,6 +122,7 @@ impl Reach {
         match why.why {
             Failure::Refused | Failure::Unreachable | Failure::Timeout => true,
             Failure::Local => !self.each[n].works,
+            Failure::Unanswered | Failure::Rejected | Failure::Reset | Failure::Closed => self.fails_over,
             _ => false,
         }
     }
@@ -89,7 +134,7 @@ impl Reach {
 
     /// Keep datagrams that are about to be sent to address `n`.
     pub fn keep(&mut self, device: u32, n: usize, segment: usize, bytes: &[u8], now: Time) {
-        if self.each.len() == 1 || self.each[n].works {
+        if self.each.len() == 1 || self.each[n].works || self.fails_over {
             return;
         }
         self.since = self.since.min(now);
@@ -124,11 +169,12 @@ impl Reach {
     /// What became of the addresses since the last call.
     pub fn take(&mut self, group: usize, into: &mut Vec<AddressTally>) {
         for (address, one) in self.each.iter_mut().enumerate() {
-            if one.opened == 0 && one.failed == 0 {
+            if one.opened == 0 && one.failed == 0 && one.delivered == 0 {
                 continue;
             }
-            let (opened, failed) = (std::mem::take(&mut one.opened), std::mem::take(&mut one.failed));
-            into.push(AddressTally { group, address, opened, failed, cause: one.cause.clone() });
+            let [opened, failed, delivered] =
+                [&mut one.opened, &mut one.failed, &mut one.delivered].map(std::mem::take);
+            into.push(AddressTally { group, address, opened, failed, delivered, cause: one.cause.clone() });
         }
     }
 }
@@ -147,12 +193,12 @@ mod tests {
         let addresses = Addresses::of("127.0.0.1", 80, Resolve::First, None).expect("an address");
         let mut reach = Reach { each: vec![AddressReach::default(); 3], ..Reach::new(&addresses) };
         reach.failed(0, &refused());
-        assert_eq!(reach.start(&addresses, 7), 1, "nothing ever came from the first");
+        assert_eq!(reach.start(&addresses, 7, Time::ZERO), 1, "nothing ever came from the first");
         reach.works(2);
-        assert_eq!(reach.start(&addresses, 7), 2);
+        assert_eq!(reach.start(&addresses, 7, Time::ZERO), 2);
         // it is gone for a while: who finds another that works moves there, and the rest with it
         reach.failed(2, &refused());
-        assert_eq!(reach.start(&addresses, 7), 2);
+        assert_eq!(reach.start(&addresses, 7, Time::ZERO), 2);
         let mut told = Vec::new();
         reach.take(4, &mut told);
         assert_eq!(
@@ -198,5 +244,26 @@ mod tests {
         let mut one = Reach::new(&addresses);
         one.keep(5, 0, 0, b"nowhere else to go", ms(0));
         assert!(one.take_kept(5).is_empty());
+    }
+
+    #[test]
+    fn each_device_learns_for_itself_which_server_failed() {
+        let text = r#"{"servers": [{"address": "127.0.0.1:1", "priority": 1}, {"address": "127.0.0.1:2", "priority": 2}]}"#;
+        let addresses = Addresses::servers(&serde_json::from_str(text).expect("servers")).expect("addresses");
+        let mut reach = Reach::new(&addresses);
+        let now = Time(1_000_000_000);
+        assert_eq!(reach.start(&addresses, 3, now), 0);
+        assert_eq!(reach.next(&addresses, 3, 0, now), 1);
+        assert_eq!((reach.start(&addresses, 3, now), reach.start(&addresses, 4, now)), (1, 0));
+        assert_eq!(
+            reach.next(&addresses, 3, 1, now + Duration::from_secs(1)),
+            0,
+            "both failed: the first again"
+        );
+        reach.delivered(0, 3, 2);
+        assert_eq!(reach.start(&addresses, 3, now + Duration::from_secs(1)), 0);
+        let mut told = Vec::new();
+        reach.take(0, &mut told);
+        assert_eq!(told.iter().map(|one| (one.address, one.delivered)).collect::<Vec<_>>(), [(0, 2)]);
     }
 }

@@ -99,6 +99,11 @@ impl ConnError {
         }
     }
 
+    /// Whether the path or its end refused what was sent.
+    pub fn is_by_path(&self) -> bool {
+        matches!(self.why, Failure::Refused | Failure::Unreachable)
+    }
+
     /// Whether it is the same mishap again.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.errno, self.why) == (other.errno, other.why)

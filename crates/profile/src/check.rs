@@ -175,6 +175,7 @@ fn check_group(
         Ok(target) => check_target(profile, group, &target, at, add),
     }
     check_load(group, at, add);
+    crate::failover::check(profile, group, at, add);
     crate::frame::check(profile, group, at, add);
     if group.frame.is_some() && !matches!(profile.transport, Transport::Dpdk(_)) {
         let what = "kernel sockets make their own frames";

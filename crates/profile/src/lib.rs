@@ -12,6 +12,7 @@ mod check;
 mod clash;
 pub mod data;
 mod error;
+mod failover;
 pub mod file;
 pub mod frame;
 pub mod graph;
@@ -37,6 +38,7 @@ pub use advice::{advise, advise_here};
 pub use census::count as count_json;
 pub use check::{check_capture, check_port};
 pub use error::Error;
+pub use failover::{Failover, Server};
 pub use frame::Frame;
 pub use impairment::{DirectionTimeline, Impairment};
 pub use load::{load, load_resolved, read, read_value};
@@ -160,6 +162,10 @@ pub struct Group {
     /// devices are spread over all of them. Default `first`.
     #[serde(default, skip_serializing_if = "Resolve::is_default")]
     pub resolve: Resolve,
+    /// Servers in place of the addresses of the target's name: a device whose server is silent, refuses or says that it is
+    /// unavailable goes on with the next. For models that can (`sip`). Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
     /// How many virtual devices, at most 10,000,000. Default 1.
     #[serde(default = "one")]
     pub devices: u32,

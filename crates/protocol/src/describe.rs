@@ -379,6 +379,11 @@ pub trait ModelParams {
         false
     }
 
+    /// Whether a device goes on with another server where one fails: see [`Cx::next_server`](crate::model::Cx::next_server).
+    fn fails_over(&self) -> bool {
+        false
+    }
+
     /// How devices share a datagram socket; `None`: each has its own.
     fn shared_socket(&self) -> Option<SharedSocket> {
         None

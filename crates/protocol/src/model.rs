@@ -86,6 +86,8 @@ pub enum Link {
     Connect,
     /// Send what is queued, then close it.
     Close,
+    /// Send what is queued, then open another to the target's next server: this one failed.
+    Next(Cause),
 }
 
 /// How a flow ended.
@@ -186,6 +188,8 @@ pub struct Cx<'a> {
     /// In [`Model::closed`]: the connection ended without the alert by which TLS says so (close_notify): what came may not be
     /// all that was sent.
     pub truncated: bool,
+    /// The target has servers that this request has not been sent to: see [`Cx::next_server`].
+    pub has_next: bool,
     /// Payload bytes queued by this call, by the phase of their message: the transport counts them as they leave.
     pub queued: [u64; 3],
     /// How many messages the load has left to send; without a total there is no end to them.
@@ -227,6 +231,7 @@ impl<'a> Cx<'a> {
             excused: false,
             ended: false,
             truncated: false,
+            has_next: false,
             queued: [0; 3],
             left: u64::MAX,
             unsendable: u64::MAX,
@@ -241,6 +246,12 @@ impl<'a> Cx<'a> {
     /// Send what is queued, then close the connection.
     pub fn close(&mut self) {
         self.link = Link::Close;
+    }
+
+    /// The server failed: send what is queued, and connect to the next one, where there is one ([`Cx::has_next`]). What was not
+    /// answered is the model's to send again when that connection is up.
+    pub fn next_server(&mut self, why: Cause) {
+        self.link = Link::Next(why);
     }
 
     /// Call [`Model::timer`] at `at`; replaces the timer set before. [`Time::NEVER`] stops it.

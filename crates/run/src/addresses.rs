@@ -1,6 +1,7 @@
 //! The addresses of a target's name, in the order in which they are tried.
 
-use profile::Resolve;
+use profile::{Failover, Resolve};
+use protocol::time::Time;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Most addresses of one name that are used.
@@ -13,12 +14,33 @@ pub struct Addresses {
     further: Vec<SocketAddr>,
     /// Whether devices are spread over them; else each begins at the one that worked last.
     spread: bool,
+    /// Where they are servers that take over from one another.
+    servers: Option<Servers>,
+}
+
+/// Servers that take over from one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Servers {
+    /// Priority and weight of each.
+    ranks: Vec<(u16, u16)>,
+    /// For how long one that failed a device is tried last by it, ns.
+    avoid: u64,
 }
 
 impl Addresses {
     /// This one alone.
     pub fn one(address: SocketAddr) -> Self {
-        Self { first: address, further: Vec::new(), spread: false }
+        Self { first: address, further: Vec::new(), spread: false, servers: None }
+    }
+
+    /// Servers that take over from one another.
+    pub fn servers(failover: &Failover) -> Result<Self, String> {
+        let places: Option<Vec<SocketAddr>> = failover.servers.iter().map(profile::Server::place).collect();
+        let mut places = places.ok_or("an address without a port")?.into_iter();
+        let first = places.next().ok_or("there is no server")?;
+        let ranks = failover.servers.iter().map(|one| (one.priority, one.weight)).collect();
+        let servers = Some(Servers { ranks, avoid: failover.avoid.ns() });
+        Ok(Self { first, further: places.collect(), spread: false, servers })
     }
 
     /// The addresses of `host`, those that `policy` and `family` (whether IPv4) allow, in the order in which they are tried.
@@ -34,7 +56,7 @@ impl Addresses {
             Resolve::V4 => format!("{host:?} has no IPv4 address"),
             Resolve::V6 => format!("{host:?} has no IPv6 address"),
         })?;
-        Ok(Self { first, further: left.collect(), spread: policy == Resolve::All })
+        Ok(Self { first, further: left.collect(), spread: policy == Resolve::All, servers: None })
     }
 
     /// The one that is tried first.
@@ -70,9 +92,45 @@ impl Addresses {
         if self.spread { 1 } else { self.count() }
     }
 
+    /// Whether devices go on with another where one fails them.
+    pub fn fail_over(&self) -> bool {
+        self.servers.is_some()
+    }
+
+    /// Of servers that take over from one another, the one that device number `device` tries at `now`. `failed`: when each
+    /// failed it the last time, [`Time::ZERO`]: never. `except`: which it is not to be, if there is another.
+    ///
+    /// RFC 2782: by priority, and within one by a draw of weights, here one for each device: it stays with its server. Those that
+    /// failed it of late come last, the one that failed longest ago before the others.
+    pub fn server(&self, device: u32, now: Time, failed: &[Time], except: Option<usize>) -> usize {
+        let Some(servers) = &self.servers else { return 0 };
+        let avoided = |n: usize| {
+            let at = failed.get(n).copied().filter(|at| *at != Time::ZERO);
+            at.filter(|at| now.since(*at) < servers.avoid).unwrap_or(Time::ZERO)
+        };
+        let others = (0..self.count()).filter(|n| Some(*n) != except || self.count() == 1);
+        let place = |n: &usize| {
+            let (priority, weight) = servers.ranks.get(*n).copied().unwrap_or_default();
+            (Some(*n) == except, avoided(*n), priority, drawn(device, *n, weight))
+        };
+        others.min_by_key(place).unwrap_or(0)
+    }
+
     pub(crate) fn first_mut(&mut self) -> &mut SocketAddr {
         &mut self.first
     }
+}
+
+/// The place of server number `n` in a draw of device number `device`: each server comes first in proportion to its weight, and one
+/// without weight behind those with some, save for a small chance (RFC 2782).
+fn drawn(device: u32, n: usize, weight: u16) -> u64 {
+    let mut mixed = (u64::from(device) << 8 | n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let uniform = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+    // the smallest of exponential times whose rates are the weights
+    let time = -(1.0 - uniform).ln() / (f64::from(weight) + 0.01);
+    (time * 1e12) as u64
 }
 
 /// An address as it is told: without its port where there are none (ICMP).
@@ -144,10 +202,47 @@ mod tests {
             first: addresses(&["192.0.2.1:1"])[0],
             further: addresses(&["192.0.2.2:1"]),
             spread: true,
+            servers: None,
         };
         assert_eq!([0, 1, 2].map(|device| some.own(device)), [Some(0), Some(1), Some(0)]);
         assert_eq!(some.tries(), 1);
         some.spread = false;
         assert_eq!((some.own(1), some.tries()), (None, 2));
+    }
+
+    fn failover(text: &str) -> Addresses {
+        Addresses::servers(&serde_json::from_str(text).expect("servers")).expect("addresses")
+    }
+
+    #[test]
+    fn servers_are_tried_by_priority_and_those_that_failed_last() {
+        let three = failover(
+            r#"{"servers": [{"address": "192.0.2.1:5060", "priority": 20}, {"address": "192.0.2.2:5061", "priority": 10},
+                {"address": "[2001:db8::1]:5062", "priority": 30}], "avoid": "10s"}"#,
+        );
+        let second = |s: u64| Time(s * 1_000_000_000);
+        let pick = |now, failed: &[Time], except| three.server(7, second(now), failed, except);
+        assert_eq!((three.count(), three.tries(), three.at(1).port()), (3, 3, 5061));
+        assert_eq!(pick(100, &[], None), 1);
+        assert_eq!(pick(100, &[], Some(1)), 0);
+        let failed = [second(99), second(98), Time::ZERO];
+        assert_eq!(pick(100, &failed, None), 2, "it never failed");
+        assert_eq!(pick(100, &failed, Some(2)), 1, "it failed longest ago");
+        assert_eq!(pick(108, &failed, None), 1, "10 s have passed: the first takes over again");
+        assert_eq!(pick(107, &failed, None), 2);
+    }
+
+    #[test]
+    fn weights_are_shares_of_the_devices() {
+        let three = failover(
+            r#"{"servers": [{"address": "192.0.2.1:5060", "weight": 60}, {"address": "192.0.2.2:5060", "weight": 20},
+                {"address": "192.0.2.3:5060"}]}"#,
+        );
+        let mut shares = [0_u32; 3];
+        (0..10_000).for_each(|device| shares[three.server(device, Time::ZERO, &[], None)] += 1);
+        assert!(shares[0].abs_diff(7_500) < 150 && shares[1].abs_diff(2_500) < 150, "{shares:?}");
+        assert!(shares[2] < 20, "{shares:?}");
+        let first = three.server(5, Time::ZERO, &[], None);
+        assert_ne!(three.server(5, Time::ZERO, &[], Some(first)), first);
     }
 }

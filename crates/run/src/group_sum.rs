@@ -141,6 +141,7 @@ impl GroupSum {
         if let Some(address) = self.addresses.get_mut(tally.address) {
             address.opened += tally.opened;
             address.failed += tally.failed;
+            address.delivered += tally.delivered;
             address.error = tally.cause.or(address.error.take());
         }
     }
@@ -150,7 +151,8 @@ impl GroupSum {
         let mut addresses = self.addresses.clone();
         for address in &mut addresses {
             // a socket is opened for datagrams before anybody can know whether they arrive
-            address.used = address.opened > if is_datagram { address.failed } else { 0 };
+            let failed = if is_datagram { address.failed } else { 0 };
+            address.used = address.opened > failed || address.delivered > 0;
         }
         if let Some(first) = addresses.first_mut()
             && self.addresses.iter().all(|one| one.opened == 0 && one.failed == 0)
@@ -231,7 +233,7 @@ impl GroupSum {
 
 impl TargetAddress {
     fn unused(address: SocketAddr) -> Self {
-        Self { address: shown(address), used: false, opened: 0, failed: 0, error: None }
+        Self { address: shown(address), used: false, opened: 0, failed: 0, delivered: 0, error: None }
     }
 }
 

@@ -210,12 +210,16 @@ impl GroupPlan {
         }
         let port = target.port.or(scheme.port).unwrap_or(0);
         let family = sources.first().map(IpAddr::is_ipv4).or_else(|| port_family(profile, group));
-        let mut addresses = Addresses::of(&target.host, port, group.resolve, family).map_err(|what| {
+        let found = match &group.failover {
+            Some(failover) => Addresses::servers(failover),
+            None => Addresses::of(&target.host, port, group.resolve, family),
+        };
+        let mut addresses = found.map_err(|what| {
             SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
         })?;
         let is_literal = target.host.parse::<IpAddr>().is_ok();
         if let (SocketAddr::V6(v6), true, profile::Transport::Sockets(_)) =
-            (addresses.first_mut(), is_literal, &profile.transport)
+            (addresses.first_mut(), is_literal && group.failover.is_none(), &profile.transport)
         {
             let scope = scope(v6.ip(), target.zone.as_deref());
             v6.set_scope_id(

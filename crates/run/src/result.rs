@@ -275,8 +275,11 @@ pub struct TargetAddress {
     pub used: bool,
     /// Connections that came up, or sockets of datagrams opened to it; 0 where the transport opens none.
     pub opened: u64,
-    /// Times that it could not be reached.
+    /// Times that it could not be reached, or failed a device that went on with another server.
     pub failed: u64,
+    /// Messages of the whole run that it confirmed.
+    #[schemars(extend("default" = 0))]
+    pub delivered: u64,
     /// Why, the last time.
     pub error: Option<String>,
 }

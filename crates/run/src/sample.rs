@@ -58,8 +58,10 @@ pub struct AddressTally {
     pub address: usize,
     /// Connections that came up, or sockets of datagrams that were opened to it.
     pub opened: u64,
-    /// Times that it could not be reached.
+    /// Times that it could not be reached, or failed a device that went on with another.
     pub failed: u64,
+    /// Messages that it confirmed.
+    pub delivered: u64,
     /// Why, the last time.
     pub cause: Option<String>,
 }

@@ -11,6 +11,7 @@ from netdyno import quantities
 from netdyno.cli import bench_view, console
 from netdyno.core import causes, models
 from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
+from netdyno.core.wire import TargetAddress
 from netdyno.errors import Error
 from netdyno.stats import backlog, percentile, remedy
 from netdyno.stats.last_answer import last_answer_time
@@ -72,6 +73,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         for group in leg.summary.groups:
             if said := addresses(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
+            if moved := failover(group):
+                out.print(Text(f"  {moved}"), soft_wrap=True)
             for line in failures(group, last_answer_time(leg.repetitions, group.name)):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if hidden := backlog.words(group):
@@ -157,7 +160,7 @@ def addresses(group: GroupSummary) -> str:
     hosts = [one.address.rpartition(":")[0] or one.address for one in group.addresses]
     if not hosts or (len(hosts) == 1 and hosts[0] in group.target):
         return ""
-    used = [one.address for one in group.addresses if one.used]
+    used = [_answers(one) if len(hosts) > 1 else one.address for one in group.addresses if one.used]
     others = [
         one.address + (f" ({one.error}, {one.failed} ×)" if one.failed else " (not needed)")
         for one in group.addresses
@@ -165,6 +168,22 @@ def addresses(group: GroupSummary) -> str:
     ]
     said = f"{group.name}: {group.target} → {', '.join(used) or 'no address'}"
     return f"{said}; not used: {', '.join(others)}" if others else said
+
+
+def _answers(one: TargetAddress) -> str:
+    """An address of several, with what it answered, and how often it failed although it was used."""
+    failed = f", failed {one.failed:,} ×: {one.error}" if one.failed else ""
+    return f"{one.address} ({one.delivered:,} answered{failed})" if one.delivered else one.address
+
+
+def failover(group: GroupSummary) -> str:
+    """How long requests took that another server answered; nothing if there were none."""
+    took = group.delays.get("failover")
+    if took is None or not took.count:
+        return ""
+    shown = [(name, percentile.of(took, name)) for name in ("p50", "p95", "max")]
+    words = [f"{name} {quantities.delay(at)}" for name, at in shown if at is not None]
+    return f"{group.name}: {took.count:,} requests answered by another server, after {', '.join(words)}"
 
 
 def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:

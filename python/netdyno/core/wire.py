@@ -305,7 +305,9 @@ class TargetAddress(Model):
     opened: int = 0
     """Connections that came up, or sockets of datagrams opened to it; 0 where the transport opens none."""
     failed: int = 0
-    """Times that it could not be reached."""
+    """Times that it could not be reached, or failed a device that went on with another server."""
+    delivered: int = 0
+    """Messages of the whole run that it confirmed."""
     error: str | None = None
     """Why, the last time."""
 

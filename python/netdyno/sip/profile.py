@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.sip import info_keys, limits, uri
+from netdyno.sip.failover.servers import Server as SrvServer
 from netdyno.sip.uri import Server
 
 SOCKETS = ("own", "shared")
@@ -21,6 +22,19 @@ SPARE = 1.5
 """How many user agents there are for each call that is expected at a time, so that bursts find a free one."""
 PATIENCE = 2.0
 """Seconds that signalling of one call is expected to take at most."""
+
+
+@dataclass(frozen=True)
+class Failover:
+    """Servers that take over from one another, and how user agents go on where one fails."""
+
+    servers: tuple[SrvServer, ...]
+    timeout: float
+    """Seconds until a silent server is given up and the next is tried."""
+    avoid: float
+    """Seconds in which a server that failed a user agent is tried last by it."""
+    max_outage: float | None = None
+    """Longest that a request may wait, in place of the limits of delay; none: those."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,7 @@ class Options:
     ca: str | None = None
     insecure: bool = False
     success: float = 1.0
+    failover: Failover | None = None
 
 
 def register(options: Options, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -68,7 +83,7 @@ def register(options: Options, scenario: Mapping[str, Any] | None = None) -> dic
     phones = _group(PHONES, options, scenario, users) | {"load": _open(options, 0.0)}
     thresholds = [
         limits.success(PHONES, "registration_success", options.success),
-        *limits.delays(PHONES, [limits.REGISTRATION]),
+        *_delays(options, PHONES, "registration", [limits.REGISTRATION]),
     ]
     return _profile("sip-register", options, options.warmup, [phones], thresholds)
 
@@ -90,7 +105,9 @@ def call(options: Options) -> dict[str, Any]:
             limits.success(CALLERS, "ser", options.success),
             limits.success(CALLERS, "scr", options.success),
             *([{"metric": f"{CALLERS}.errors", "max": "0"}] if options.info_keys else []),
-            *limits.delays(CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
+            *_delays(
+                options, CALLERS, "session_request", [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]
+            ),
             *limits.audio(CALLERS, options.media),
         ],
     )
@@ -115,13 +132,23 @@ def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, 
     phones = _group(PHONES, options, what, users)
     if options.listen is None:
         phones["load"] = _open(options, 0.0)
-    thresholds = [{"metric": f"{PHONES}.errors", "max": "0"}, *limits.audio(PHONES, options.media)]
+    errors = {"metric": f"{PHONES}.errors", "max": "0"}
+    thresholds = [errors, *_delays(options, PHONES, "response", []), *limits.audio(PHONES, options.media)]
     if name == "redirect":
         thresholds = [
             limits.success(PHONES, "redirect_success", options.success),
-            *limits.delays(PHONES, [limits.REDIRECT]),
+            *_delays(options, PHONES, "redirect", [limits.REDIRECT]),
         ]
     return _profile(f"sip-{name}", options, options.warmup, [phones], thresholds)
+
+
+def _delays(
+    options: Options, group: str, delay: str, usual: Sequence[limits.DelayLimit]
+) -> list[dict[str, str]]:
+    """The limits of delay, or that of the outage, by the longest of a delay."""
+    if options.failover is None or options.failover.max_outage is None:
+        return limits.delays(group, usual)
+    return [{"metric": f"{group}.delay.{delay}.max", "max": _seconds(options.failover.max_outage)}]
 
 
 def _open(options: Options, after: float) -> dict[str, Any]:
@@ -158,6 +185,11 @@ def _group(
     if options.ring and is_callee:
         model["ring"] = _seconds(options.ring)
     group: dict[str, Any] = {"name": name, "target": "server", "devices": users, "model": {"sip": model}}
+    if failover := options.failover:
+        _fail_over(group, model, failover)
+        if is_callee and options.server.transport == "udp":
+            # calls come from whichever server is up
+            model["sockets"] = "shared"
     if options.listen is not None:
         model |= {"sockets": "shared", "port": options.listen[1]}
         return group | {"source": [options.listen[0]]}
@@ -166,6 +198,28 @@ def _group(
     if options.server.transport in uri.SECURE and (options.ca or options.insecure):
         group["tls"] = {"ca": options.ca} if options.ca else {"insecure": True}
     return group
+
+
+def _fail_over(group: dict[str, Any], model: dict[str, Any], failover: Failover) -> None:
+    places = failover.servers
+    group["failover"] = {
+        "servers": [
+            {
+                "address": f"[{one.address}]:{one.port}"
+                if ":" in one.address
+                else f"{one.address}:{one.port}",
+                "priority": one.priority,
+                "weight": one.weight,
+            }
+            for one in places
+        ],
+        "avoid": _seconds(failover.avoid),
+    }
+    all_of_them = failover.timeout * len(places)
+    # a device shares what it may take to connect among the servers
+    group["connect_timeout"] = _seconds(all_of_them)
+    group["stall"] = _seconds(all_of_them + PATIENCE)
+    model["timeout"] = _seconds(failover.timeout)
 
 
 def _media(options: Options, is_callee: bool) -> Mapping[str, Any] | None:
@@ -179,7 +233,9 @@ def _profile(
     groups: list[dict[str, Any]],
     thresholds: list[dict[str, str]],
 ) -> dict[str, Any]:
-    drain = max(options.hold + options.ring + 4.0, 4.0)
+    drain = options.hold + options.ring + 4.0
+    if options.failover:
+        drain += options.failover.timeout * len(options.failover.servers)
     return {
         "name": name,
         "phases": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from netdyno.errors import Error
 
@@ -31,6 +31,8 @@ class Server:
     """The user part of the URI, where it has one."""
     path: str | None = None
     """Over WebSocket: the path of the server's resource, where it is named."""
+    named: bool = field(default=False, compare=False)
+    """Whether the URI or an option says which transport it is."""
 
     @property
     def url(self) -> str:
@@ -72,7 +74,8 @@ def parse(text: str, transport: str | None = None) -> Server:
     if transport and named and transport != named:
         what = f"the URI says {named}, and --transport {transport}"
         raise Error("ND-104-07", what, at="--transport", fix="Keep one of them")
-    return Server(found["host"], port, transport or named or "udp", found["user"], path)
+    chosen = transport or named
+    return Server(found["host"], port, chosen or "udp", found["user"], path, chosen is not None)
 
 
 def _no_sctp() -> str:

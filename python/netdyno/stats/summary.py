@@ -87,6 +87,7 @@ def _both(one: TargetAddress, other: TargetAddress) -> TargetAddress:
         used=one.used or other.used,
         opened=one.opened + other.opened,
         failed=one.failed + other.failed,
+        delivered=one.delivered + other.delivered,
         error=other.error or one.error,
     )
 

@@ -59,6 +59,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.outbox.clear();
         let free = self.groups[g].quota.free().saturating_add(u64::from(slot.unsent));
         let unsendable = self.groups[g].quota.unsendable(self.draining);
+        let has_next = self.has_next(i);
+        let slot = &mut self.slots[i as usize];
         let mut cx = Cx::new(
             self.now,
             intended,
@@ -71,11 +73,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         );
         cx.left = free;
         cx.unsendable = unsendable;
-        let sent = cx.tally.sent;
+        let (sent, delivered) = (cx.tally.sent, cx.tally.delivered);
+        cx.has_next = has_next;
         cx.ended = slot.conn.as_ref().is_some_and(|conn| conn.ended);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
+        let delivered = cx.tally.delivered.wrapping_sub(delivered);
         let missed = unsendable - cx.unsendable;
         if let Some((cause, text)) = cx.example.take() {
             self.keep_example(g, cause, text);
@@ -89,6 +93,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let is_queued = queued != [0; 3];
         if is_queued {
             self.queue(i, queued);
+        }
+        if delivered > 0 {
+            self.delivered(i, delivered);
         }
         if let Some(wake) = wake {
             let slot = &mut self.slots[i as usize];
@@ -193,15 +200,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if datagrams && !self.outbox.bytes.is_empty() {
             self.keep_unanswered(i);
         }
-        let slot = &mut self.slots[i as usize];
-        let Some(conn) = &mut slot.conn else { return };
-        if !self.outbox.bytes.is_empty()
-            && !conn.send_failed
-            && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
-        {
-            self.broke_sending(i, broken);
+        self.send_outbox(i);
+        if let Link::Next(why) = link {
+            return self.open_next(i, why);
         }
-        self.refusals(i);
         let Some(conn) = &mut self.slots[i as usize].conn else { return };
         if link == Link::Close {
             if conn.up && !conn.inner.is_flushed() && !conn.send_failed {
@@ -210,6 +212,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.hang_up(i);
             }
         }
+    }
+
+    fn send_outbox(&mut self, i: u32) {
+        let Some(conn) = &mut self.slots[i as usize].conn else { return };
+        if !self.outbox.bytes.is_empty()
+            && !conn.send_failed
+            && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
+        {
+            self.broke_sending(i, broken);
+        }
+        self.refusals(i);
     }
 
     /// Keep an example for the log: the first few of each kind of failure, and the first of each cause.

@@ -221,6 +221,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
     /// [`Worker::report_broken`].
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
+        if self.fails_over(i) && broken.is_by_path() {
+            // it counts where the model does not go on with another server
+            return self.broke(i, broken);
+        }
         if let Some(broken) = self.redirect(i, broken) {
             let cause = broken.cause();
             let slot = &mut self.slots[i as usize];
@@ -298,6 +302,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let g = usize::from(slot.group);
             let (ended, excused) = self.call_closed(i, begun, &mut cause, broken.truncated);
             if !broken.gone {
+                if self.fails_over(i) && broken.is_by_path() && !excused {
+                    self.count_failure(g, cause, broken.times);
+                    self.keep_example(g, cause, &broken);
+                }
                 if ended.is_some() {
                     self.hang_up(i);
                 }

@@ -106,6 +106,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         slot.tally.flows.0 += 1;
         slot.unsent = true;
         let group = &mut self.groups[usize::from(slot.group)];
+        if group.reach.fails_over() {
+            slot.attempts = 0;
+        }
         group.active += 1;
         let counts = &mut group.meter[self.window.phase(intended) as usize].counts;
         counts.flows_started += 1;
@@ -123,7 +126,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Our end of the connection of device `i`, if it is up and was kept for this flow.
     fn kept_connection(&self, i: u32) -> Option<SocketAddr> {
         let slot = &self.slots[i as usize];
-        let keeps = self.plan.groups[usize::from(slot.group)].keeps_connection;
+        let group = &self.plan.groups[usize::from(slot.group)];
+        let keeps = group.keeps_connection
+            && (!self.fails_over(i) || {
+                let reach = &self.groups[usize::from(slot.group)].reach;
+                reach.start(&group.addresses, slot.index, self.now) == usize::from(slot.address)
+            });
         slot.conn
             .as_ref()
             .filter(|conn| keeps && conn.up && !conn.closing && !conn.send_failed && !conn.ended)?

@@ -4,7 +4,7 @@ use super::conn::Conn;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint, Token};
-use protocol::meter::Failure;
+use protocol::cause::{Cause, Detail};
 use protocol::model::{Model, Outbox};
 use protocol::target::Carrier;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.close(i);
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
-        slot.address = self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index) as u8;
+        slot.address = self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index, self.now) as u8;
         slot.attempts = 0;
         slot.connect_asked = self.now;
         self.open_address(i)
@@ -68,7 +68,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             slot.attempts = 0;
             return Err(broken.of_all(reach.causes(&group.host, &group.addresses)));
         }
-        slot.address = ((n + 1) % group.addresses.count()) as u8;
+        slot.address = reach.next(&group.addresses, slot.index, n, self.now) as u8;
         Ok(())
     }
 
@@ -89,10 +89,60 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// The connection of device `i` came up.
     pub(super) fn reached(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
-        slot.attempts = 0;
         let reach = &mut self.groups[usize::from(slot.group)].reach;
+        // a server that takes connections may still answer nothing
+        if !reach.fails_over() {
+            slot.attempts = 0;
+        }
         reach.opened(slot.address.into());
         reach.works(slot.address.into());
+    }
+
+    /// Whether device `i` goes on with another server where one fails it.
+    #[inline]
+    pub(super) fn fails_over(&self, i: u32) -> bool {
+        self.groups[usize::from(self.slots[i as usize].group)].reach.fails_over()
+    }
+
+    /// Whether there is a server that a request of device `i` was not sent to.
+    #[inline]
+    pub(super) fn has_next(&self, i: u32) -> bool {
+        let slot = &self.slots[i as usize];
+        let count = self.plan.groups[usize::from(slot.group)].addresses.count();
+        self.fails_over(i) && usize::from(slot.attempts) + 1 < count
+    }
+
+    /// The model of device `i` says that its server failed: connect to the next.
+    pub(super) fn open_next(&mut self, i: u32, why: Cause) {
+        let said = match why.detail {
+            Detail::None => why.kind.name().to_owned(),
+            detail => detail.to_string(),
+        };
+        self.slots[i as usize].connect_asked = self.now;
+        let opened = self.next_address(i, ConnError::new(why, said)).and_then(|()| {
+            self.close(i);
+            self.open_address(i)
+        });
+        let datagrams = {
+            let group = usize::from(self.slots[i as usize].group);
+            self.plan.groups[group].scheme.carrier != Carrier::Stream
+        };
+        match opened {
+            Ok(()) if datagrams => self.call_connected(i),
+            Ok(()) => {}
+            Err(broken) => self.broke(i, broken),
+        }
+    }
+
+    /// The server of device `i` confirmed messages.
+    #[inline]
+    pub(super) fn delivered(&mut self, i: u32, messages: u64) {
+        let slot = &mut self.slots[i as usize];
+        let reach = &mut self.groups[usize::from(slot.group)].reach;
+        reach.delivered(slot.address.into(), slot.index, messages);
+        if reach.fails_over() {
+            slot.attempts = 0;
+        }
     }
 
     /// A datagram came for device `i` from its present address.
@@ -101,7 +151,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let reach = &mut self.groups[usize::from(slot.group)].reach;
         if !reach.is_answered(slot.address.into()) {
-            slot.attempts = 0;
+            if !reach.fails_over() {
+                slot.attempts = 0;
+            }
             reach.works(slot.address.into());
         }
     }
@@ -124,9 +176,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &self.slots[i as usize];
         let g = usize::from(slot.group);
         let open = slot.conn.as_ref().is_some_and(|conn| !conn.closing) && slot.state == State::Active;
-        let by_path = matches!(broken.why, Failure::Refused | Failure::Unreachable);
         let one = self.plan.groups[g].addresses.tries() == 1;
-        if one || !open || !by_path || self.groups[g].reach.is_answered(slot.address.into()) {
+        if one || !open || !broken.is_by_path() || self.groups[g].reach.is_answered(slot.address.into()) {
             return Some(broken);
         }
         let (index, times) = (slot.index, broken.times);

@@ -41,6 +41,7 @@ pub(crate) mod delay {
     pub const FIRST_AUDIO: usize = 8;
     pub const RTP_JITTER: usize = 9;
     pub const RTP_ROUND_TRIP: usize = 10;
+    pub const FAILOVER: usize = 11;
 }
 
 const DELAYS: &[Delay] = &[
@@ -75,6 +76,10 @@ const DELAYS: &[Delay] = &[
     Delay {
         name: "rtp_round_trip",
         about: "shortest round-trip time of a call, from RTCP reports or an echo of its packets",
+    },
+    Delay {
+        name: "failover",
+        about: "from when a request was due to its 2xx, where a server that it had been sent to failed and another one answered (RFC 3263 section 4.3)",
     },
 ];
 
@@ -172,6 +177,8 @@ pub(crate) mod counter {
     pub const SRTP_REPLAYED: usize = 58;
     pub const SRTP_EARLY: usize = 59;
     pub const SRTCP_UNAUTHENTICATED: usize = 60;
+    pub const REQUESTS_MOVED: usize = 61;
+    pub const CALLS_DROPPED: usize = 62;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -405,6 +412,18 @@ const COUNTERS: &[Counter] = &[
         "Reports (SRTCP) whose authentication failed: they are not read.",
         Better::Less,
     ),
+    counts(
+        "requests_moved",
+        Unit::Messages,
+        "Requests that went on to another server, where one was silent, refused, closed the connection or answered 503.",
+        Better::Less,
+    ),
+    counts(
+        "calls_dropped",
+        Unit::Sessions,
+        "Calls that were up when their server failed: the server that took their BYE did not know them (481).",
+        Better::Less,
+    ),
 ];
 
 const fn ratio(
@@ -524,7 +543,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::SRTCP_UNAUTHENTICATED + 1);
+        assert_eq!(COUNTERS.len(), counter::CALLS_DROPPED + 1);
         assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");

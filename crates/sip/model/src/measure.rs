@@ -49,6 +49,9 @@ pub(crate) fn finished(
     asked: Time,
 ) -> usize {
     let at = client.first;
+    if client.moved && matches!(status, Some(200..=299)) {
+        cx.delay(at, delay::FAILOVER);
+    }
     match (client.method, status) {
         (Method::Register, Some(200..=299)) => {
             cx.count(at, counter::REGISTRATIONS_ACCEPTED);

@@ -47,7 +47,7 @@ pub struct Params {
     pub t1: Interval,
     /// Longest time between two transmissions of a request (RFC 3261 T2). Default `4s`.
     pub t2: Interval,
-    /// Longest wait for a final response (RFC 3261 Timers B and F). Default: 64 times `t1`.
+    /// Longest wait for a final response (RFC 3261 Timers B and F); with `failover` for that of one server. Default: 64 times `t1`.
     pub timeout: Option<Interval>,
     /// Size of session descriptions: they are padded to it with lines that say nothing. Default: as long as they are.
     pub sdp_size: Option<Size>,
@@ -294,6 +294,10 @@ impl ModelParams for Params {
     }
 
     fn keeps_connection(&self) -> bool {
+        true
+    }
+
+    fn fails_over(&self) -> bool {
         true
     }
 

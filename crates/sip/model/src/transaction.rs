@@ -30,6 +30,8 @@ pub(crate) struct Client {
     pub ringing: bool,
     /// How many challenges it has answered.
     pub challenged: u8,
+    /// Whether it went on to another server than the first.
+    pub moved: bool,
     /// The step that it was made by.
     pub step: u16,
 }

@@ -15,6 +15,7 @@ from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import info_keys, profile, uri
 from netdyno.sip.manual.sending import header_fields
+from netdyno.sip.verbs import targets
 
 USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
 SRTP_SUITES = (
@@ -199,6 +200,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "sockets": (Sockets, None),
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
+    **targets.OPTIONS,
 }
 _MEDIA: Mapping[str, tuple[Any, Any]] = {
     "media": (
@@ -381,8 +383,10 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     found = uri.parse(server, given["transport"])
     if more.get("callee") is None and found.user and "callee" in more:
         more["callee"] = found.user.replace("{", "{{").replace("}", "}}")
+    found, failover = targets.located(found, given)
     return profile.Options(
         server=found,
+        failover=failover,
         rate=rate,
         users=given["users"],
         duration=seconds(given["duration"], "--duration"),

@@ -6,6 +6,7 @@
 
 mod called;
 mod expected;
+mod failover;
 mod fork;
 mod legs;
 mod media;
@@ -535,10 +536,9 @@ impl Model for UserAgent {
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
         self.websocket_closed(cx, why);
-        match self.stage {
+        let stage = self.stage;
+        match stage {
             Stage::Idle => {}
-            // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
-            _ if !self.config.reliable && why == Failure::Unreachable => {}
             // RFC 5923 section 8: the server was free to close an idle connection just as we used it again
             Stage::Running if self.kept && !self.heard && self.config.reliable => {
                 self.kept = false;
@@ -546,6 +546,10 @@ impl Model for UserAgent {
                 cx.excuse();
                 cx.connect();
             }
+            // section 4.3 of RFC 3263
+            _ if self.leaves_server(cx, why) => {}
+            // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
+            _ if !self.config.reliable && why == Failure::Unreachable => {}
             _ => {
                 self.forget(cx, "the connection broke before the response came");
                 self.registration_failed(cx);

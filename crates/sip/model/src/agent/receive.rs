@@ -1,6 +1,7 @@
 //! What comes to a user agent: responses to its transactions, requests, and what is neither.
 
 use super::expected::matches;
+use super::failover::{REJECTS, UNAVAILABLE};
 use super::reliable::names_100rel;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::Auth;
@@ -36,6 +37,9 @@ impl UserAgent {
                 Ok(Some(length)) => {
                     self.message(cx, &rest[..length]);
                     used += length;
+                    if self.stage == Stage::Reconnecting {
+                        return bytes.len();
+                    }
                     self.advance(cx);
                 }
                 Ok(None) => return used,
@@ -173,6 +177,15 @@ impl UserAgent {
         if method == Method::Invite && code >= 300 {
             self.acknowledge_failure(cx, &client, message.to.value);
         }
+        if code == UNAVAILABLE && cx.has_next && !self.is_expected(method, code) {
+            let place = if method == Method::Invite { &mut self.invite } else { &mut self.request };
+            *place = Some(Box::new(client));
+            return self.next_server(cx, REJECTS);
+        }
+        let dropped = self.is_dropped(&client, code);
+        if dropped {
+            cx.count(self.asked(), counter::CALLS_DROPPED);
+        }
         if matches!(code, 401 | 407) && !self.is_expected(method, code) {
             cx.count(client.first, counter::CHALLENGES);
             if let Some(auth) = self.answer_to(cx, message, code, &client)
@@ -197,7 +210,7 @@ impl UserAgent {
         let asks = if method == Method::Invite { !session } else { session };
         let delay = measure::finished(cx, &client, Some(code), asks, self.asked());
         if method == Method::Bye
-            && (200..300).contains(&code)
+            && ((200..300).contains(&code) || dropped)
             && let Some(dialog) = &mut self.dialog
         {
             dialog.session = false;
@@ -216,7 +229,9 @@ impl UserAgent {
                 return self.fail(cx, Failure::Protocol, || what.into());
             }
         }
-        self.tell(cx, bytes, Event::Response { method, status: code, first: client.first, delay });
+        // a call that has ended with its server has ended as the scenario wanted
+        let status = if dropped { 200 } else { code };
+        self.tell(cx, bytes, Event::Response { method, status, first: client.first, delay });
     }
 
     /// Whether a step waits for this response as it is: then a challenge is not answered.

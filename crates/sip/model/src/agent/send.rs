@@ -169,6 +169,7 @@ impl UserAgent {
             provisional: false,
             ringing: false,
             challenged: 0,
+            moved: false,
             step: self.at,
         }
     }
@@ -186,26 +187,31 @@ impl UserAgent {
         let numbers = Numbers { branch: self.next_branch(), cseq: self.next_cseq(client.method) };
         let again = self.begin(cx, request, numbers, client.first, client.challenged + 1);
         cx.sent_bytes(client.first, again.length);
-        let again = Client { step: client.step, ..again };
+        let again = Client { step: client.step, moved: client.moved, ..again };
         self.keep(again);
         true
     }
 
-    /// Send again over a new connection what was sent over one that had been closed.
+    /// Send again over a new connection what was sent over one that had been closed, or to a server that failed.
     pub(super) fn send_again(&mut self, cx: &mut Cx<'_>) {
         let config = Arc::clone(&self.config);
         for (leg, invite) in self.legs().flat_map(|leg| [(leg, true), (leg, false)]) {
             self.select(leg);
-            let client = if invite { &self.invite } else { &self.request };
-            let Some((step, numbers)) =
-                client.as_ref().map(|one| (one.step, Numbers { branch: one.branch, cseq: one.cseq }))
-            else {
-                continue;
+            let place = if invite { &mut self.invite } else { &mut self.request };
+            let Some(client) = place.take() else { continue };
+            let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { continue };
+            let numbers = Numbers { branch: client.branch, cseq: client.cseq };
+            let bytes = self.compose(cx, request, numbers);
+            self.say(cx, &bytes);
+            let client = if client.moved {
+                cx.sent_bytes(client.first, bytes.len());
+                let Client { first, ringing, step, moved, .. } = *client;
+                // its timers, and its challenges, begin again
+                Client { first, ringing, step, moved, ..self.client(cx.now, client.method, numbers, bytes) }
+            } else {
+                *client
             };
-            if let Some(Op::Send(request)) = config.ops.get(usize::from(step)) {
-                let bytes = self.compose(cx, request, numbers);
-                self.say(cx, &bytes);
-            }
+            self.keep(client);
         }
     }
 

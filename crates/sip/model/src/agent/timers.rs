@@ -1,6 +1,7 @@
 //! Timers of a user agent: what is sent again, what is given up, and the wait of a step.
 
 use super::UserAgent;
+use super::failover::SILENT;
 use crate::description::counter;
 use crate::measure;
 use crate::scenario::{Op, reason};
@@ -69,6 +70,10 @@ impl UserAgent {
 
     /// The same for the selected dialog.
     fn retransmit_selected(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.is_left_alone(cx) {
+            self.next_server(cx, SILENT);
+            return false;
+        }
         for invite in [true, false] {
             let client = if invite { &mut self.invite } else { &mut self.request };
             if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {

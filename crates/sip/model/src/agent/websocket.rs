@@ -28,7 +28,7 @@ impl UserAgent {
         match self.stage {
             Stage::Connecting => self.stage = Stage::Running,
             Stage::Reconnecting => {
-                self.stage = Stage::Running;
+                self.stage = if cx.loading() { Stage::Running } else { Stage::Stopping };
                 self.send_again(cx);
             }
             _ => return,

@@ -1,0 +1,84 @@
+//! What a user agent does when its server fails (RFC 3263 section 4.3): its requests go on to the next one.
+
+use super::{Stage, UserAgent};
+use crate::description::counter;
+use crate::method::Method;
+use crate::transaction::Client;
+use protocol::cause::Cause;
+use protocol::meter::Failure;
+use protocol::model::Cx;
+use protocol::time::Time;
+
+/// The status by which a server says that another is to be tried.
+pub(super) const UNAVAILABLE: u16 = 503;
+/// Why a server is left.
+pub(super) const SILENT: Cause = Cause::named(Failure::Unanswered, "no answer in time");
+pub(super) const REJECTS: Cause = Cause::named(Failure::Rejected, "503 Service Unavailable");
+
+impl UserAgent {
+    /// The connection is gone, or a datagram was refused. Whether that is dealt with: there is another server.
+    pub(super) fn leaves_server(&mut self, cx: &mut Cx<'_>, why: Failure) -> bool {
+        let of_server = matches!(
+            why,
+            Failure::Refused | Failure::Unreachable | Failure::Timeout | Failure::Reset | Failure::Closed
+        );
+        if !(cx.has_next && of_server && matches!(self.stage, Stage::Running | Stage::Stopping)) {
+            return false;
+        }
+        cx.excuse();
+        // over UDP there is no connection to replace: the next request finds out
+        if self.config.reliable || self.is_asking() {
+            self.next_server(cx, why.into());
+        }
+        true
+    }
+
+    /// Whether a request has no response yet that is overdue at `now`, and there is a server left to ask.
+    pub(super) fn is_left_alone(&self, cx: &Cx<'_>) -> bool {
+        let overdue = |client: &Client| client.expires <= cx.now && !client.provisional;
+        cx.has_next && [&self.invite, &self.request].into_iter().flatten().any(|one| overdue(one))
+    }
+
+    fn is_asking(&mut self) -> bool {
+        self.legs().any(|leg| {
+            self.select(leg);
+            self.invite.is_some() || self.request.is_some()
+        })
+    }
+
+    /// Connect to the next server, to which all requests under way are sent again, each with another branch and without the
+    /// credentials for this one.
+    pub(super) fn next_server(&mut self, cx: &mut Cx<'_>, why: Cause) {
+        self.stage = Stage::Reconnecting;
+        self.websocket = None;
+        self.auth = None;
+        self.kept = false;
+        for leg in self.legs() {
+            self.select(leg);
+            for invite in [true, false] {
+                let branch = self.next_branch();
+                let client = if invite { &mut self.invite } else { &mut self.request };
+                if let Some(client) = client {
+                    if !std::mem::replace(&mut client.moved, true) {
+                        cx.count(client.first, counter::REQUESTS_MOVED);
+                    }
+                    client.branch = branch;
+                }
+            }
+            // section 9.1: CANCEL has the branch of its INVITE
+            if let (Some(invite), Some(cancel)) = (&self.invite, &mut self.request)
+                && cancel.method == Method::Cancel
+            {
+                cancel.branch = invite.branch;
+            }
+        }
+        self.armed = Time::NEVER;
+        cx.wake_at(Time::NEVER);
+        cx.next_server(why);
+    }
+
+    /// Whether `client` is the BYE of a call that the server it went on to knows nothing of: the call ended with its server.
+    pub(super) fn is_dropped(&self, client: &Client, code: u16) -> bool {
+        client.moved && client.method == Method::Bye && code == 481
+    }
+}

@@ -1,0 +1,197 @@
+"""Loads of `netdyno sip` that go on with the next server of a domain where one fails (RFC 3263 section 4.3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.cli import app
+from netdyno.core.result import Result
+from netdyno.errors import Error
+from netdyno.sip.server import SipServer
+from netdyno.sip.uri import parse
+from netdyno.sip.verbs import targets
+
+from .served import DOMAIN, server
+
+WORD = "sesame"
+
+
+def pid(one: SipServer) -> int:
+    assert one._process
+    return one._process.pid
+
+
+def load(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    servers: list[SipServer],
+    verb: str,
+    *words: str,
+    then: Callable[[], None] | None = None,
+) -> tuple[Result, Any]:
+    """A load on servers that come one after the other; `then`: what is done once the first has answered some of it."""
+    ports = [one.address.rpartition(":")[2] for one in servers]
+    table = [word for n, port in enumerate(ports) for word in ("--srv", f"{n}0 0 {port} 127.0.0.1")]
+    usual = ["--rate", "40/s", "--users", "60", "--duration", "4s", "--warmup", "200ms", "--json", "--quiet"]
+    usual += ["--password", "env:WORD", "--server-timeout", "400ms", "--runs", str(tmp_path)]
+
+    def act() -> None:
+        end = time.monotonic() + 60
+        while not first.counters.get("responses") and time.monotonic() < end:
+            time.sleep(0.02)
+        if then:
+            then()
+
+    first = servers[0]
+    acting = threading.Thread(target=act if then else lambda: None)
+    acting.start()
+    app.call(["sip", verb, f"sip:{DOMAIN}", *table, *usual, *words])
+    acting.join()
+    result = Result.model_validate(json.loads(capsys.readouterr().out))
+    return result, result.legs[0].repetitions[0].groups[-1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "act", "words"),
+    [
+        ("register", "STOP", ()),
+        ("register", "KILL", ("--transport", "tcp")),
+        ("register", "STOP", ("--sockets", "shared")),
+        ("call", "KILL", ("--to", "bob")),
+        ("call", "STOP", ("--to", "bob", "--transport", "tcp")),
+    ],
+)
+@pytest.mark.slow
+@pytest.mark.sampled(2)
+def test_users_of_a_server_that_dies_are_served_by_the_next(
+    verb: str,
+    act: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WORD", WORD)
+    with server("uas", password=WORD) as first, server("uas", password=WORD) as second:
+
+        def fail() -> None:
+            os.kill(pid(first), getattr(signal, f"SIG{act}"))
+
+        _, phones = load(capsys, tmp_path, [first, second], verb, *words, then=fail)
+        os.kill(pid(first), signal.SIGKILL)
+        counted = second.stop()
+    asked, took = ("registrations", "registrations_accepted")
+    if verb == "call":
+        asked, took = ("session_requests", "sessions_answered")
+    own = phones.total.own
+    assert own[asked] > 50 and own[took] == own[asked], own
+    assert not any(phones.total.failures.values()), phones.total.failures
+    ours, theirs = phones.addresses
+    assert ours.delivered > 0 and theirs.delivered > 0, phones.addresses
+    # over TCP it may be the connection for a request that is refused
+    assert ours.failed >= own["requests_moved"] and ours.failed > 0, phones.addresses
+    answered = counted["registrations" if verb == "register" else "calls_answered"]
+    assert isinstance(answered, int) and answered > 0
+    if verb == "register":
+        assert answered == theirs.delivered
+    if act == "STOP":
+        failover = phones.delays["failover"]
+        assert failover.count > 0 and failover.min >= 400e6
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
+def test_users_return_when_the_server_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORD", WORD)
+    with server("uas", password=WORD) as first, server("uas", password=WORD) as second:
+        before = 0
+
+        def away() -> None:
+            nonlocal before
+            os.kill(pid(first), signal.SIGSTOP)
+            before = first.counters["registrations"]
+            time.sleep(1.0)
+            os.kill(pid(first), signal.SIGCONT)
+
+        words = ("--avoid", "300ms", "--users", "20", "--duration", "6s")
+        _, phones = load(capsys, tmp_path, [first, second], "register", *words, then=away)
+        after = first.stop()["registrations"]
+        moved = second.stop()["registrations"]
+    own = phones.total.own
+    assert own["registrations_accepted"] == own["registrations"]
+    theirs = phones.addresses[1]
+    # it served before, and again: about one second of requests went to the other
+    assert theirs.delivered == moved and own["requests_moved"] > 0 and after > before + 40, (before, after)
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
+def test_a_server_that_is_unavailable_is_left_and_one_alone_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORD", WORD)
+    busy: dict[str, Any] = {"error_share": 1.0, "error_status": 503, "password": WORD}
+    with server("uas", **busy) as first, server("uas", password=WORD) as second:
+        _, phones = load(capsys, tmp_path, [first, second], "register")
+        assert phones.total.own["registrations_accepted"] == phones.total.own["registrations"] > 0
+        ours, theirs = phones.addresses
+        assert ours.delivered == 0 and ours.failed > 0 and "503" in (ours.error or "")
+        assert theirs.delivered == phones.total.own["registrations"]
+        # with nobody else to ask, it is a failure
+        result, phones = load(capsys, tmp_path, [first], "register")
+        assert phones.total.own["registrations_accepted"] == 0 and result.verdict == "fail"
+        assert phones.total.own["requests_moved"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
+def test_a_limit_of_the_outage_replaces_those_of_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every request waits for the silent server first: longer than the limit, which says so."""
+    monkeypatch.setenv("WORD", WORD)
+    with server("uas", password=WORD) as first, server("uas", password=WORD) as second:
+        os.kill(pid(first), signal.SIGSTOP)
+        words = ("--max-outage", "300ms", "--avoid", "0s", "--rate", "10/s")
+        result, phones = load(capsys, tmp_path, [first, second], "register", *words)
+        os.kill(pid(first), signal.SIGCONT)
+    judged = {one.metric: one.passed for one in result.thresholds}
+    assert judged == {"phones.index.registration_success": True, "phones.delay.registration.max": False}
+    assert (
+        result.verdict == "fail"
+        and phones.total.own["registrations_accepted"] == phones.total.own["registrations"]
+    )
+    assert phones.delays["registration"].min >= 400e6
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("sip:127.0.0.1:5060", "--srv", "10 0 5060 127.0.0.1"), 104),
+        (("sip:example.net", "--srv", "10 0 5060"), 104),
+        (("sip:example.net", "--srv", "10 0 5060 127.0.0.1", "--dns", "127.0.0.1"), 104),
+        (("wss://example.net", "--srv", "10 0 5060 127.0.0.1"), 104),
+        (("sip:example.net", "--srv", "10 0 5060 127.0.0.1", "--server-timeout", "0s"), 104),
+        (("sip:example.net", "--dns", "127.0.0.1:x"), 104),
+    ],
+)
+def test_wrong_options_are_named(words: tuple[str, ...], code: int) -> None:
+    assert app.call(["sip", "register", *words]) == code
+
+
+def test_a_server_without_address_is_named() -> None:
+    given = {"dns": None, "srv": ["10 0 5060 a.example.net"], "server_timeout": "2s", "avoid": "30s"}
+    given |= {"max_outage": None}
+    with pytest.raises(Error, match="no address"):
+        targets.located(parse("sip:example.net"), given)
