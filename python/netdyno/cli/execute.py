@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,8 +95,12 @@ def execute(
     abort_on_fail: bool = False,
     confined: bool = False,
     fleets: Mapping[str, FleetCore] | None = None,
+    then: Callable[[Path], None] = lambda _: None,
 ) -> int:
-    """Run it and return the exit code; without a `schedule` each variant as often as it says."""
+    """Run it and return the exit code; without a `schedule` each variant as often as it says.
+
+    `then` is given the folder of the run when it is over.
+    """
     validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
     for file in filter(None, (outputs.html, outputs.junit, outputs.markdown)):
@@ -113,6 +117,7 @@ def execute(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
         abort_on_fail=abort_on_fail, confined=confined, fleets=fleets,
     )  # fmt: skip
+    then(folder)
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
             stream.result(result)

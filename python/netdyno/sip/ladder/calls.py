@@ -38,15 +38,19 @@ class Call:
         self._sent.add(key)
         at = (message.at - self.began) * 1000
         self.arrows.append(arrow(at, message.source, message.to, message.data, again))
-        found = _CSEQ.search(message.data)
+        self.note(message.data)
+
+    def note(self, message: bytes) -> None:
+        """What a message says of its request: that it was sent, or its status."""
+        found = _CSEQ.search(message)
         if found is None:
             return
         request = int(found[1]), found[2].decode("utf-8", "replace")
-        if not message.data.startswith(b"SIP/2.0 "):
+        if not message.startswith(b"SIP/2.0 "):
             if request[1] != "ACK":
                 self.answers.setdefault(request, 0)
             return
-        status = int(message.data[8:11])
+        status = int(message[8:11])
         self.answers[request] = max(status, self.answers.get(request, 0))
 
     @property
@@ -90,13 +94,17 @@ class Call:
         }
 
 
+def call_id(message: bytes) -> str:
+    """The Call-ID of a message; empty without one."""
+    found = _CALL_ID.search(message.split(b"\r\n\r\n", 1)[0])
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
 def calls(messages: Iterable[Message], wanted: Sequence[str] = (), most: int | None = None) -> list[Call]:
     """At most `most` calls in order of their first message; their Call-IDs have one of `wanted` in them."""
     found: dict[str, Call] = {}
     for message in messages:
-        head = message.data.split(b"\r\n\r\n", 1)[0]
-        id_ = _CALL_ID.search(head)
-        name = id_[1].decode("utf-8", "replace") if id_ else ""
+        name = call_id(message.data)
         if name not in found:
             if (wanted and not any(one in name for one in wanted)) or (
                 most is not None and len(found) >= most

@@ -15,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.sip import profile
 from netdyno.sip import scenario as scenario_file
-from netdyno.sip.verbs import gate, options
+from netdyno.sip.verbs import gate, options, traced
 from netdyno.sip.verbs.options import shared
 
 PRESETS = (
@@ -183,5 +183,12 @@ def load(
 def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
     chosen = choose.document(document, document["name"], Path())
     capture: dict[str, str] | None = {} if given["capture"] else None
+    if (most := given["trace"]) is not None:
+        capture = traced.capture(document, given)
     wanted = choose.adjust(chosen, {}, {}, None, capture, given["threshold"] or ())
-    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, chosen.place))
+
+    def keep(folder: Path) -> None:
+        if most is not None:
+            traced.keep(folder, most)
+
+    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, chosen.place, then=keep))

@@ -177,6 +177,15 @@ Waive = Annotated[
     ),
 ]
 Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")]
+Trace = Annotated[
+    int | None,
+    typer.Option(
+        help="Keep the messages of the first N calls and of the first N that failed, for"
+        " `netdyno sip ladder`. Default: none.",
+        metavar="N",
+        parser=values.whole("--trace", 1, 10_000),
+    ),
+]
 _SHARED: Mapping[str, tuple[Any, Any]] = {
     "rate": (Rate, "100/s"),
     "users": (Users, None),
@@ -186,6 +195,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "success": (Success, "100%"),
     "threshold": (Thresholds, None),
     "capture": (Capture, False),
+    "trace": (Trace, None),
     "conformance": (Conformance, False),
     "waive": (Waive, None),
     "user": (User, None),
@@ -363,7 +373,7 @@ def pressed(keys: str | None, mode: str) -> float:
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options that describe a load, which come as `**given`, behind its own."""
-    left_out = ("threshold", "capture", "conformance", "waive")
+    left_out = ("threshold", "capture", "trace", "conformance", "waive")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     return verb
 

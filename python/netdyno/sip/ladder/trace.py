@@ -1,0 +1,120 @@
+"""What `--trace` keeps of a run: its first calls and its first failed ones, without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import dpkt
+
+from netdyno import files
+from netdyno.sip.ladder import page
+from netdyno.sip.ladder.arrow import hidden
+from netdyno.sip.ladder.calls import Call, call_id
+from netdyno.sip.ladder.capture import Message, read
+
+LIMIT = "64MiB"
+"""Signalling that is captured to choose from."""
+PAGE = "ladder.html"
+_LENGTH = re.compile(rb"^((?:Content-Length|l)[ \t]*:[ \t]*)\d+", re.IGNORECASE | re.MULTILINE)
+_SEGMENT_MAX = 65_000
+"""Bytes of a message in one packet."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What was kept."""
+
+    first: int
+    """Calls that came first."""
+    failed: int
+    """Calls that failed first; some may be among those that came first."""
+    calls: int
+    """Calls of which there were messages."""
+    page: Path
+
+
+def capture_filter(ports: list[int]) -> str:
+    """Signalling alone, in the language of pcap-filter(7): audio would fill the capture."""
+    of_port = " or ".join(f"port {port}" for port in sorted(set(ports)))
+    # the later fragments of a datagram have no ports
+    return f"((udp or tcp) and ({of_port})) or (ip[6:2] & 0x1fff != 0) or (ip6 proto 44)"
+
+
+def reduce(folder: Path, most: int) -> Trace | None:
+    """Replace the capture of a run by the messages of its first `most` calls and of as many failed ones.
+
+    None: it has no capture.
+    """
+    captures = sorted(folder.glob("capture*.pcapng"))
+    if not captures:
+        return None
+    file = captures[0]
+    seen: dict[str, Call] = {}
+    for message in read(file):
+        # only what decides is remembered
+        name = call_id(message.data)
+        seen.setdefault(name, Call(name, message.at, message.transport)).note(message.data)
+    first = list(seen)[:most]
+    failed = [name for name, call in seen.items() if call.failures][:most]
+    chosen = {
+        name: Call(name, seen[name].began, seen[name].transport) for name in dict.fromkeys([*failed, *first])
+    }
+    kept: list[Message] = []
+    for message in read(file):
+        if (call := chosen.get(call_id(message.data))) is not None:
+            call.add(message)
+            kept.append(message)
+    with files.output(file) as out:
+        _write(out, kept)
+    path = folder / PAGE
+    files.write(path, page.render(folder.name, list(chosen.values())))
+    return Trace(len(first), len(failed), len(seen), path)
+
+
+def _write(out: Any, messages: list[Message]) -> None:
+    """A capture of messages, each a packet from sender to receiver; credentials and keys are hidden."""
+    writer = dpkt.pcapng.Writer(out)
+    sent: dict[tuple[str, str], int] = {}
+    for message in messages:
+        data = _masked(message.data)
+        for packet in _packets(message, data, sent):
+            writer.writepkt(bytes(packet), ts=message.at)
+
+
+def _masked(data: bytes) -> bytes:
+    safe = hidden(data)
+    head, empty, body = safe.partition(b"\r\n\r\n")
+    return _LENGTH.sub(lambda found: found[1] + str(len(body)).encode(), head, count=1) + empty + body
+
+
+def _packets(message: Message, data: bytes, sent: dict[tuple[str, str], int]) -> Iterator[Any]:
+    (source, sport), (to, dport) = (one.rsplit(":", 1) for one in (message.source, message.to))
+    ends = [ip_address(one.strip("[]")).packed for one in (source, to)]
+    for at in range(0, len(data), _SEGMENT_MAX):
+        part = data[at : at + _SEGMENT_MAX]
+        if message.transport == "udp":
+            inner: Any = dpkt.udp.UDP(sport=int(sport), dport=int(dport), data=part)
+            inner.ulen, protocol = len(inner), dpkt.ip.IP_PROTO_UDP
+        else:
+            way = message.source, message.to
+            flags = dpkt.tcp.TH_ACK | dpkt.tcp.TH_PUSH
+            inner = dpkt.tcp.TCP(
+                sport=int(sport), dport=int(dport), seq=sent.get(way, 1), flags=flags, data=part
+            )
+            sent[way] = (sent.get(way, 1) + len(part)) & 0xFFFFFFFF
+            protocol = dpkt.ip.IP_PROTO_TCP
+        if len(ends[0]) == 4:
+            packet: Any = dpkt.ip.IP(src=ends[0], dst=ends[1], p=protocol, data=inner)
+            packet.len = len(packet)
+            kind = dpkt.ethernet.ETH_TYPE_IP
+        else:
+            packet = dpkt.ip6.IP6(
+                src=ends[0], dst=ends[1], nxt=protocol, hlim=64, plen=len(inner), data=inner
+            )
+            kind = dpkt.ethernet.ETH_TYPE_IP6
+        yield dpkt.ethernet.Ethernet(src=bytes(6), dst=bytes(6), type=kind, data=packet)

@@ -1,0 +1,40 @@
+"""`--trace` of loads: the messages of a few calls, and of a few that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from netdyno.cli import console
+from netdyno.errors import Error
+from netdyno.sip.ladder import trace
+
+
+def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """The capture that messages are taken from."""
+    if given["capture"]:
+        fix = "Leave one of them out: `netdyno sip ladder` reads what --capture kept, too"
+        raise Error("ND-104-07", "--capture keeps all packets", at="--trace", fix=fix)
+    url = urlsplit(document["targets"]["server"])
+    if url.scheme not in ("sip", "sip+tcp"):
+        what = "messages over TLS and WebSocket cannot be read from packets"
+        raise Error("ND-104-07", what, at="--trace", fix="Leave it out, or use UDP or TCP")
+    ports = [url.port or 5060]
+    for group in document["groups"]:
+        ports += [
+            int(one["address"].rpartition(":")[2]) for one in group.get("failover", {}).get("servers", ())
+        ]
+        ports += [port] if (port := group["model"]["sip"].get("port")) else []
+    return {"filter": trace.capture_filter(ports), "limit": trace.LIMIT}
+
+
+def keep(folder: Path, most: int) -> None:
+    """Reduce what was captured to what is to be kept, and say where it is."""
+    kept = trace.reduce(folder, most)
+    if kept is None or not kept.calls:
+        console.note("--trace: there is no message to keep")
+        return
+    told = f"--trace: the first {kept.first:,} of {kept.calls:,} calls, and {kept.failed:,} that failed"
+    console.note(f"{told}: {kept.page}, and `netdyno sip ladder {folder}`")
