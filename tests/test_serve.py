@@ -141,6 +141,29 @@ def test_an_experiment_has_it_as_its_witness(lab: Lab) -> None:
         assert witness.agree and witness.ours == witness.theirs > 50, witness
 
 
+def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
+    memif = f"socket-abstract=yes,socket=/nd-{lab.base.name},bsize=10240"
+    profiled = profile(group("http", "web", {"http": {"path": "/8950"}}, devices=4))
+    port = {
+        "name": "a",
+        "device": f"net_memif,role=client,{memif}",
+        "ip": "10.95.0.1/24",
+        "role": "generator",
+    }
+    profiled["transport"] = {"dpdk": {"ports": [port]}}
+    options = {"device": f"net_memif,role=server,{memif}", "ip": "10.95.0.2/24"}
+    document = experiment(profiled, web={"driver": "http-server", "options": options})
+    del document["legs"][0]["topology"]
+    done = lab.run("run", lab.write("e.json", document))
+    (witness,) = done.trial.witnesses
+    assert witness.agree and witness.ours == witness.theirs > 50, done.text
+    (one,) = done.trial.groups
+    assert one.measured.messages_delivered and not one.measured.failures
+    options.pop("ip")
+    done = lab.run("validate", lab.write("e.json", document))
+    assert done.code == 104 and "device and ip belong together" in done.text
+
+
 def test_an_address_that_is_taken_is_told(lab: Lab, cable: Wire) -> None:
     Served(lab, cable, "http", "--workers", "3")
     done = lab.run("serve", "http", "--listen", f"{FAR}:80", prefix=cable.at_far)

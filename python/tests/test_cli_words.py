@@ -43,7 +43,7 @@ WITHOUT_DEFAULT = {
     "--raw", "--record", "--remote", "--reorder", "--requests", "--resume", "--rtt", "--rules", "--run",
     "--screened", "--seed", "--server", "--socket", "--source", "--spec", "--subscriber", "--tcp",
     "--there", "--time", "--token-file", "--topology", "--trace", "--user", "--waive", "--where", "--with",
-    "bench rate --rate", "chain search --target", "impair --rate", "tune recommend --rate",
+    "bench rate --rate", "chain search --target", "fleet manifest --image", "impair --rate", "tune recommend --rate",
     "tune compare --load", "tune screen --load", "tune search --load", "tune watch --load",
     "tune recommend --load",
     "graph --filter", "nat trace --filter", "sip send --expires", "web --key",

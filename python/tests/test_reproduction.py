@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary
+from netdyno.core.result import Estimate, GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.core.wire import Counts, Distribution, Validity
 from netdyno.errors import Error
 from netdyno.reproduction import iot, page, part_result, run, words
@@ -75,7 +75,7 @@ def test_the_list_names_what_cannot_be_measured(capfd: pytest.CaptureFixture[str
     assert call(["reproduce", "iot", "--list", "--json"]) == 0
     found = {one["study"]: one for one in json.loads(capfd.readouterr().out)}
     assert found["iot/table-2"]["command"][:2] == ["bench", "throughput"]
-    assert "not published" in found["iot/figure-8"]["missing"]
+    assert found["iot/figure-8"]["command"][0] == "run"
 
 
 def test_tables_of_tuning_have_the_papers_figures_in_their_rows(tmp_path: Path) -> None:
@@ -134,6 +134,26 @@ def test_the_mixed_load_becomes_a_row_for_each_group(tmp_path: Path) -> None:
     assert found.rows[0][0] == "web (http)" and "4 of 4" in found.finding
     with pytest.raises(ValueError):
         part.summary(Result(id="r", name="n", started="now").model_dump(mode="json"), tmp_path)
+
+
+def test_sizes_of_bodies_become_a_row_for_each_transport(tmp_path: Path) -> None:
+    def leg(transport: str, size: int, rate: float) -> Leg:
+        rates = {"messages_delivered": Estimate(n=1, mean=rate), "bits_received": Estimate(n=1, mean=8e6)}
+        group = GroupSummary(name="tcp", protocol="http", rates=rates)
+        levels = {"profile.groups.tcp.model.http.path": f"/{size}"}
+        return Leg(
+            name=f"{transport}@{size}", transport=transport, levels=levels, summary=Summary(groups=[group])
+        )
+
+    part = next(one for one in iot.parts(True) if one.name == "figure-8")
+    assert part.summary
+    legs = [leg("dpdk", 64, 3e5), leg("dpdk", 8950, 2e5), leg("sockets", 64, 1e5), leg("sockets", 8950, 1e5)]
+    found = part.summary(Result(id="r", name="n", started="now", legs=legs).model_dump(mode="json"), tmp_path)
+    assert [row[:2] for row in found.rows][1:3] == [["8950 B", "DPDK ports"], ["64 B", "kernel sockets"]]
+    assert "2.0 to 3.0 times" in found.finding
+    lone = Result(id="r", name="n", started="now", legs=legs[:2]).model_dump(mode="json")
+    with pytest.raises(ValueError):
+        part.summary(lone, tmp_path)
 
 
 STAND_IN = """

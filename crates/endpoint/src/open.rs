@@ -24,11 +24,11 @@ pub struct Opened {
 }
 
 /// Open the ports. `sources` gives the addresses that the port of a number has besides its own, `room` how many connections and
-/// datagram sockets each worker has there at a time.
+/// datagram sockets each worker has there at a time. A server (`serves`) does not wait for links: its clients may come later.
 pub fn open(
     settings: &profile::Dpdk,
     control: &Control,
-    seed: u64,
+    (seed, serves): (u64, bool),
     sources: impl Fn(usize) -> Vec<IpAddr>,
     room: impl Fn(usize) -> (usize, usize),
 ) -> Result<Opened, SetupError> {
@@ -60,7 +60,9 @@ pub fn open(
         opened.push(link_up::open(port, control, attempt)?);
     }
     opened.sort_by_key(|port| port.index);
-    link_up::links(&opened, control)?;
+    if !serves {
+        link_up::links(&opened, control)?;
+    }
     opened.iter_mut().for_each(OpenPort::announce);
     let mut all: Vec<Vec<StackPort>> = (0..workers).map(|_| Vec::new()).collect();
     for open in opened {

@@ -17,6 +17,8 @@ TCP_PAPER = (
 )
 MIXED_PAPER = "MQTT (three acknowledged PUBLISH on one connection), PING and HTTP run at once; no figures"
 KERNEL_PAPER = "9,113 against 1,310 Mbit/s of the former tester; at least 3.5 times as much up to 1,024 B"
+BODY = "profile.groups.tcp.model.http.path"
+"""The factor: a path names how many bytes the body has."""
 
 
 def parts(quick: bool) -> Sequence[Part]:
@@ -24,17 +26,19 @@ def parts(quick: bool) -> Sequence[Part]:
     folder = paths.data("experiments") / "iot"
     tcp = ["bench", "throughput", str(folder / "tcp.yaml"), "--goal", "pdr", "--json"]
     tcp += (
-        ["--sizes", "76,512,1024,8950", "--duration", "500ms", "--resolution", "5%", "--repeat", "1"]
+        ["--sizes", "76,1024,8950", "--duration", "500ms", "--resolution", "5%", "--repeat", "1"]
         if quick
         else ["--sizes", "76,128,256,512,1024,1518,8950", "--duration", "30s", "--resolution", "5%",
               "--repeat", "5"]
     )  # fmt: skip
     mixed = ["run", str(folder / "mixed.yaml"), "--json"]
     mixed += ["--duration", "5s", "--warmup", "2s", "--repeat", "1"] if quick else []
+    sizes = ["run", str(folder / "tcp-by-packet-size.yaml"), "--json"]
+    sizes += ["--duration", "500ms", "--warmup", "300ms", "--repeat", "1"] if quick else []
     return (
         Part(
             "table-2", "TCP frames by size between two joined ports, one core", TCP_PAPER, tcp, _tcp,
-            110 if quick else 5400,
+            80 if quick else 5400,
             (
                 "two joined ports in memory in place of two joined 10 Gbit/s NICs",
                 "the highest rate with at most 0.5 % loss is searched for; the paper counts sent packets",
@@ -48,8 +52,14 @@ def parts(quick: bool) -> Sequence[Part]:
             needs.root() or needs.programs("mosquitto", "nginx"),
         ),
         Part(
-            "figure-8", "TCP against the former, kernel-based tester", KERNEL_PAPER,
-            missing="the paper's former tester is not published",
+            "figure-8", "HTTP over TCP by size of the body, DPDK ports against kernel sockets", KERNEL_PAPER,
+            sizes, _sizes, 50 if quick else 3300,
+            (
+                "two processes joined by memif in place of two machines with 10 Gbit/s NICs",
+                "our own clients over kernel sockets and veth in place of the former tester, not published",
+                "bodies of these sizes: a frame of 64 or 128 B has no room for header fields of a response",
+            ),
+            needs.root(),
         ),
     )  # fmt: skip
 
@@ -73,6 +83,33 @@ def _mixed(document: Mapping[str, Any], folder: Path) -> Summary:
     plot = chart.bars("Messages delivered per second", {"netdyno": rates}, "/s")
     heads = ["group", "devices", "delivered", "loss", "errors", "slowest delay", "p50", "p99"]
     return Summary(said, heads, rows, (plot,), (), result.id)
+
+
+def _sizes(document: Mapping[str, Any], folder: Path) -> Summary:
+    result = Result.model_validate(document)
+    rates: dict[str, dict[str, float]] = {"DPDK ports": {}, "kernel sockets": {}}
+    rows: dict[str, list[str]] = {}
+    for leg in result.legs:
+        size = str(leg.levels.get(BODY, "")).removeprefix("/")
+        name = "DPDK ports" if leg.transport == "dpdk" else "kernel sockets"
+        (group,) = leg.summary.groups
+        responses, bits = group.rates["messages_delivered"], group.rates["bits_received"]
+        cpu = [worker.cpu for one in leg.repetitions for worker in one.workers if worker.cpu is not None]
+        rates[name][size] = responses.mean
+        rows[f"{size} B, {name}"] = [
+            f"{size} B", name, f"{quantities.number(responses.mean)}/s",
+            f"± {quantities.number(responses.sd)}" if responses.sd is not None else quantities.NONE,
+            quantities.si(bits.mean, "bit/s"),
+            f"{100 * sum(cpu) / len(cpu):.0f} %" if cpu else quantities.NONE,
+        ]  # fmt: skip
+    both = [size for size in rates["DPDK ports"] if rates["kernel sockets"].get(size)]
+    if not both:
+        raise ValueError("it has no size that both transports carried")
+    times = [rates["DPDK ports"][size] / rates["kernel sockets"][size] for size in both]
+    said = f"over DPDK ports {min(times):.1f} to {max(times):.1f} times the responses of kernel sockets"
+    plot = chart.bars("Responses per second", rates, "/s")
+    heads = ["body", "over", "responses", "sd", "received", "CPU of the clients"]
+    return Summary(said, heads, list(rows.values()), (plot,), (), result.id)
 
 
 def _row(group: GroupSummary) -> Sequence[str]:

@@ -23,13 +23,24 @@ class ServiceOptions(Settings):
     """Share of requests (HTTP, CoAP), messages (MQTT) or datagrams (streams) that are left unanswered."""
     seed: int = Field(default=0, ge=0, le=1 << 63)
     """Seed of the shares."""
+    device: str | None = None
+    """DPDK port that it serves on, like `af_packet:veth1`; needs `ip`. Default: the kernel's sockets."""
+    ip: str | None = None
+    """Address on that port, with a prefix or without: `10.0.0.2/24`."""
+
+    @model_validator(mode="after")
+    def _port_fits(self) -> Self:
+        """A port has an address, and an address a port."""
+        if (self.device is None) != (self.ip is None):
+            raise ValueError("device and ip belong together: name both or neither")
+        return self
 
     def server(self) -> dict[str, Any]:
         """Settings of the server: options of the same name, and those that it has in another form."""
         same = {
             name: value
             for name, value in self.model_dump().items()
-            if name not in ("port", "delay", "notify") and not name.startswith("tls")
+            if name not in ("port", "delay", "notify", "device", "ip") and not name.startswith("tls")
         }
         return {**same, "delay_ns": round(self.delay * 1e9)}
 
@@ -156,17 +167,24 @@ class Service(CountingServer):
 
     def command(self) -> list[str]:
         options: ServiceOptions = self.options
-        listen = f"{url_host(self.place.address)}:{self.options.port}"
+        listen = f"{self._host()}:{self.options.port}"
         settings = {"protocol": self.protocol, "listen": listen, **options.server()}
+        if options.device:
+            settings["port"] = {"name": "server", "device": options.device, "ip": options.ip}
         return [str(program()), "service", "--settings", json.dumps(settings)]
 
+    def _host(self) -> str:
+        """The address that it serves at, as a URL has it."""
+        options: ServiceOptions = self.options
+        return url_host(options.ip.partition("/")[0] if options.ip else self.place.address)
+
     def targets(self) -> dict[str, str]:
-        host = url_host(self.place.address)
+        host = self._host()
         scheme = f"{self.protocol}s" if getattr(self.options, "tls", False) else self.protocol
         return {scheme: f"{scheme}://{host}:{self.options.port}"}
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
-        return [(self.kind, self.options.port)]
+        return [] if self.options.device else [(self.kind, self.options.port)]
 
     def witness(
         self, before: Mapping[str, float], after: Mapping[str, float]
