@@ -47,12 +47,12 @@ def merged(parts: Sequence[Sequence[RateChange]]) -> list[RateChange]:
         for change, host in mine:
             now.setdefault(host, change.before)
         for at in sorted({change.t for change, _ in mine}):
-            before = _whole(now.values(), of)
+            before = _rate(now.values(), of)
             now |= {host: change.rate for change, host in mine if change.t == at}
-            found.append(RateChange(t=at, group=group, of=of, rate=_whole(now.values(), of), before=before))
+            found.append(RateChange(t=at, group=group, of=of, rate=_rate(now.values(), of), before=before))
     return sorted(found, key=lambda one: one.t)
 
 
-def _whole(rates: Any, of: str) -> float:
+def _rate(rates: Any, of: str) -> float:
     known = list(rates)
     return max(known) if of == "flow" else math.fsum(known)

@@ -16,15 +16,15 @@ class LiveSum:
     def add(self, host: str, point: SeriesPoint) -> list[SeriesPoint]:
         """A host has sent a point; the sums that are whole by it, in the order of time."""
         self._waiting.setdefault(merge.begin(point), {})[host] = point
-        return self._whole()
+        return self._complete_points()
 
     def ended(self, host: str) -> list[SeriesPoint]:
         """No more points come from a host; the sums that waited for it alone."""
         if host in self._running:
             self._running.remove(host)
-        return self._whole()
+        return self._complete_points()
 
-    def _whole(self) -> list[SeriesPoint]:
+    def _complete_points(self) -> list[SeriesPoint]:
         told: list[SeriesPoint] = []
         for at in sorted(self._waiting):
             if any(host not in self._waiting[at] for host in self._running):

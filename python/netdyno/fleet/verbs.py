@@ -69,7 +69,7 @@ def status(
         netdyno fleet status lab --json
     """
     fleets = [agents.load(one) for one in ([name] if name else agents.names())]
-    known = {fleet.name: _asked(fleet) for fleet in fleets}
+    known = {fleet.name: _status(fleet) for fleet in fleets}
     if as_json:
         console.document({"fleets": [{"name": one, "hosts": rows} for one, rows in known.items()]})
     else:
@@ -84,7 +84,7 @@ def status(
         raise typer.Exit(HOST_LOST)
 
 
-def _asked(fleet: Fleet) -> list[dict[str, Any]]:
+def _status(fleet: Fleet) -> list[dict[str, Any]]:
     # of this process: threads would make others
     notes, token = journal(), f"status{os.getpid()}"
 
@@ -125,7 +125,7 @@ def doctor(file: HostsFile, as_json: Json = False) -> None:
     """
     read = hosts.read(file)
 
-    def look(host: hosts.HostSpec) -> list[dict[str, Any]]:
+    def examine(host: hosts.HostSpec) -> list[dict[str, Any]]:
         try:
             found = list(launcher(host).examine(host))
         except Error as e:
@@ -133,7 +133,7 @@ def doctor(file: HostsFile, as_json: Json = False) -> None:
         return [{"host": host.name, "good": good, "what": what, "fix": fix} for good, what, fix in found]
 
     with ThreadPoolExecutor(max_workers=min(32, len(read.hosts))) as pool:
-        rows = [one for rows in pool.map(look, read.hosts) for one in rows]
+        rows = [one for rows in pool.map(examine, read.hosts) for one in rows]
     if as_json:
         console.document({"fleet": read.name, "findings": rows})
     else:

@@ -125,7 +125,7 @@ def workload(spec: Spec) -> Workload:
 def tell_endpoints(spec: Spec, note: Callable[[str], None]) -> None:
     """Say how virtual machines run, if they are client and server. Raises Error if they cannot."""
     if spec.endpoints == "vm":
-        note(guests.told(guests.check(WORKLOADS[spec.workload], spec.segments)))
+        note(guests.describe(guests.check(WORKLOADS[spec.workload], spec.segments)))
 
 
 def topology(spec: Spec) -> Topology:

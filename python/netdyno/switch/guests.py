@@ -79,7 +79,7 @@ def check(kind: type[Workload], segments: bool) -> Setup:
     return requirement()
 
 
-def told(made: Setup) -> str:
+def describe(made: Setup) -> str:
     """Their kernel and how they run, in a line, with what that means for figures."""
     said = f"virtual machines as client and server: {made.told}"
     if made.accelerators[0] == "kvm":
@@ -253,10 +253,10 @@ def boot(
 def mac(space: str, interface: str = Guest.INTERFACE) -> str:
     """Ethernet address of an interface of a namespace."""
 
-    def look() -> str:
+    def hardware_address() -> str:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made:
             made.bind((interface, 0))
             address: bytes = made.getsockname()[4]
             return address.hex(":")
 
-    return namespace.inside(space, look)
+    return namespace.inside(space, hardware_address)

@@ -109,7 +109,7 @@ def screen(
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     wanted = screen_run.ScreeningRequest(
-        bench=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+        bench=_bench_request(workload, params, options, path, tuned, service, baseline, allow_global),
         metrics=arguments.texts(metrics, "metrics"),
         trajectories=trajectories,
         memory=_bytes(memory),
@@ -165,7 +165,7 @@ def tune(
     arguments.function(on_trial, "on_trial")
     longest = arguments.quantity(units.TIME, time, "time")
     wanted = search_run.TuningSearchRequest(
-        bench=_asked(workload, params, options, path, tuned, service, baseline, allow_global),
+        bench=_bench_request(workload, params, options, path, tuned, service, baseline, allow_global),
         objectives=arguments.texts(objective, "objective"),
         limits=[Limit(*one) for one in arguments.numbers(limits, "limits").items()],
         screened=_study(screened),
@@ -193,7 +193,7 @@ class _Listener(StudyListener):
             record.on_trial = lambda trial: on_trial(len(record.trials), max(trials, len(record.trials)))
 
 
-def _asked(
+def _bench_request(
     workload: str,
     params: str | Sequence[str],
     options: Mapping[str, Any] | None,

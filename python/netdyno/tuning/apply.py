@@ -90,7 +90,7 @@ def apply(
             applied.changes += _write(step)
         # only now: what is set later may change what was set before
         made = {
-            n: _made(step, notes.entry(n)) for n, step in zip(applied.entries, planned.steps, strict=True)
+            n: _written(step, notes.entry(n)) for n, step in zip(applied.entries, planned.steps, strict=True)
         }
         if made:
             notes.became(made)
@@ -122,7 +122,7 @@ def _about(step: Step) -> dict[str, Any]:
     return about
 
 
-def _made(step: Step, entry: Mapping[str, Any]) -> access.Saved:
+def _written(step: Step, entry: Mapping[str, Any]) -> access.Saved:
     """What became of it, told as what it was is: whoever changes it after us shows by that."""
     with _os_errors(step):
         return access.within(step.where, lambda: access.kind(step.target).now(step.target, entry["saved"]))

@@ -86,7 +86,7 @@ class Spec(Config):
         return value
 
     @model_validator(mode="after")
-    def _place(self) -> Spec:
+    def _bench_spec(self) -> Spec:
         if self.where is None:
             return self
         if self.workload != CommandLoad.name:

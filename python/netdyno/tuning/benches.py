@@ -115,7 +115,7 @@ def setting(text: str, devices: Sequence[str] = (DEVICE,)) -> Setting:
         pairs = (part.partition("=") for part in text.split(","))
         written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
     else:
-        written = service.known(text).values
+        written = service.find_setting(text).values
     return service.on_devices(registry(), written, list(devices))
 
 

@@ -139,7 +139,7 @@ def _settings(names: Sequence[str], there: TunableSet, listener: StudyListener) 
     """Known settings, without what cannot be set here; those of which nothing is left are left out."""
     found: dict[str, Setting] = {}
     for name in names:
-        whole = service.on_devices(registry(), service.known(name).values, [benches.DEVICE])
+        whole = service.on_devices(registry(), service.find_setting(name).values, [benches.DEVICE])
         kept = {n: v for n, v in whole.items() if _takes(there, n, v)}
         if out := [n for n in whole if n not in kept]:
             listener.note(f"{name}: without {', '.join(out)}, which cannot be set in a namespace here")

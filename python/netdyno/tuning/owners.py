@@ -42,17 +42,17 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
     for pid, entry in changes_in_force(folder):
         place = entry.get("where")
         if pid != os.getpid() and (place, tuple(entry["target"])) in wanted:
-            raise _taken(" ".join(filter(None, entry["target"][1:])), pid, place)
+            raise _in_use(" ".join(filter(None, entry["target"][1:])), pid, place)
 
 
 def refuse_file(path: Path, folder: Path) -> None:
     """Raise where another process of ours has changed this file and not put it back yet."""
     for pid, entry in changes_in_force(folder, ("sysctl",)):
         if pid != os.getpid() and entry.get("path") == str(path):
-            raise _taken(str(path), pid)
+            raise _in_use(str(path), pid)
 
 
-def _taken(what: str, pid: int, place: str | None = None) -> Error:
+def _in_use(what: str, pid: int, place: str | None = None) -> Error:
     fix = "Let it end, or end it with Ctrl-C: it puts back what was"
     return Error("ND-92-40", f"{what} is set by netdyno process {pid}", at=place or "this machine", fix=fix)
 

@@ -398,7 +398,7 @@ def trimmed(
     """
     count = 0
 
-    def seen(setting: Setting) -> float | None:
+    def measured_value(setting: Setting) -> float | None:
         nonlocal count
         trial = record.fair(bench, f"trim {objective}", count, setting, _seed(seed, 4, count))
         count += 1
@@ -406,14 +406,14 @@ def trimmed(
             return None
         return gain(metric, trial.observation.metrics[objective], reference[objective])
 
-    whole = seen(best)
+    whole = measured_value(best)
     if whole is None:
         return best
     loss = max(0.0 if metric.zero_is_best else LOSS, 2 * spread[objective])
     kept = dict(best)
     for name in best:
         without = {n: v for n, v in kept.items() if n != name}
-        found = seen(without) if without else 0.0
+        found = measured_value(without) if without else 0.0
         if found is not None and found >= whole - loss:
             kept = without
     return kept

@@ -99,7 +99,7 @@ def read(name: str) -> ServiceClass:
     return _read(ServiceClass, name, classes())
 
 
-def known(name: str) -> KnownSetting:
+def find_setting(name: str) -> KnownSetting:
     """A setting by name, or from a file, which may also be plain names and values."""
     if name in settings() or presets.is_word(name):
         return _read(KnownSetting, name, settings())

@@ -236,7 +236,7 @@ def run(
             took[one.bench].append(trial.took)
             tries.append(trial.observation)
             of = len(plan) + sum(stage.spare.again.total() for stage in stages) - before
-            told(done, of, one, trial.observation, _left(plan[place:], took))
+            told(done, of, one, trial.observation, _seconds_left(plan[place:], took))
 
         trial = record.measure_with_repeats(
             made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block,
@@ -247,7 +247,7 @@ def run(
     return found
 
 
-def _left(rest: Sequence[PlannedTrial], took: Mapping[str, Sequence[float]]) -> float:
+def _seconds_left(rest: Sequence[PlannedTrial], took: Mapping[str, Sequence[float]]) -> float:
     """Seconds for what is left; a bench that has not run yet is taken for the others' mean."""
     known = {bench: sum(one) / len(one) for bench, one in took.items() if one}
     middle = sum(known.values()) / len(known)

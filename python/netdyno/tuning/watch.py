@@ -304,7 +304,7 @@ class Watcher:
             state.seen.append(share)
             state.gains.append(rule.brings(sample))
             if state.attempt:
-                yield from self._look(name, rule, state, state.attempt, sample)
+                yield from self._check_rule(name, rule, state, state.attempt, sample)
             elif not busy and rule.tunable not in held and self._binds(state, sample.time):
                 for action in self._act(name, rule, state, sample):
                     busy = busy or isinstance(action, Set)
@@ -353,7 +353,7 @@ class Watcher:
         )
         self._expected[rule.tunable] = value
 
-    def _look(
+    def _check_rule(
         self, name: str, rule: Rule, state: _State, attempt: _Attempt, sample: Sample
     ) -> Iterator[Action]:
         attempt.windows.append(state.seen[-1])

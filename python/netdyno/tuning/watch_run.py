@@ -163,7 +163,7 @@ class NamespaceWatch:
         self._kernel.mark()
         self._place = counters.CounterSource(where)
         self._before, self._time = counters.read(self._place), time.monotonic()
-        self._look()
+        self._observe()
         self._due = time.monotonic() + WINDOW
         self._watchdog = None if dry else Watchdog(self._notes.path)
 
@@ -207,10 +207,10 @@ class NamespaceWatch:
         # a namespace that is gone is told of with the next window
         with contextlib.suppress(FileNotFoundError):
             if self.watcher.traffic is not Traffic.IDLE:
-                self._look()
+                self._observe()
             self._look_at_queues()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         begin, worked = time.monotonic(), sum(os.times()[:4])
         if begin < self._glance:
             return
@@ -308,7 +308,7 @@ class NamespaceWatch:
             for name, one in host_state.read_states(self._known, self._seen_names, self.where).items()
             if one.value is not None
         }
-        self._look()
+        self._observe()
         rates |= self._connections.window(float(values.get(RECEIVE, 0)))
         if rates["tcp.windows_stuck"] and RECEIVE in self._first and not self.watcher.frozen:
             # they are those of connections that came later

@@ -115,7 +115,7 @@ def test_it_says_what_is_known() -> None:
     # the values of what is proposed, to copy; where nothing is, there are none
     setting = PAGES["proposed"]["proposal"]["setting"]
     (one,) = found.winning
-    values = service.known(setting).values
+    values = service.find_setting(setting).values
     assert [row[0].sort for row in one.table.rows] == list(values)
     assert found.copies["winner-0-command"]["en"] == f"sudo netdyno tune apply {setting}\n"
     assert build(**PAGES["unlike"]).winning == []

@@ -96,7 +96,7 @@ def test_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for named in ("", "/nowhere/faucet"):
         monkeypatch.setenv(faucet.PROGRAM, named)
         with pytest.raises(Error) as wrong:
-            faucet.found()
+            faucet.find_program()
         assert wrong.value.code == "ND-92-62" and "pip install faucet" in wrong.value.fix
 
 
@@ -111,7 +111,7 @@ PLAIN: dict[str, Any] = {
 @pytest.mark.long
 def test_faucet_steers_and_a_wrong_rule_is_named() -> None:
     try:
-        faucet.found()
+        faucet.find_program()
     except Error as e:
         pytest.skip(e.what)
     if why := DRIVERS["ovs-netdev"].missing():

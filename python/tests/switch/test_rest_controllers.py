@@ -221,7 +221,7 @@ def test_settings() -> None:
 def test_where_opendaylight_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(karaf.PLACE, str(tmp_path))
     with pytest.raises(Error) as wrong:
-        karaf.found()
+        karaf.find_assembly()
     assert wrong.value.code == "ND-92-62" and "./do setup opendaylight" in wrong.value.fix
 
 
@@ -237,7 +237,7 @@ CHAIN = {
 def test_a_real_opendaylight_steers_and_mutants_are_named() -> None:
     """One of each kind of mutant: a rule that is gone, wrong, too many, without its copy, with its group turned."""
     try:
-        karaf.found()
+        karaf.find_assembly()
     except Error as e:
         pytest.skip(e.what)
     if why := OvsNetdev.missing():

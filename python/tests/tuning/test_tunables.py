@@ -37,7 +37,10 @@ def space() -> Iterator[str]:
 def test_there_are_enough_and_those_of_the_paper_are_among_them() -> None:
     assert len(NAMES) >= 45
     assert set(PAPER) <= set(NAMES)
-    table6 = {**service.known("paper-latency").values, **service.known("paper-throughput").values}
+    table6 = {
+        **service.find_setting("paper-latency").values,
+        **service.find_setting("paper-throughput").values,
+    }
     assert sorted(table6) == sorted(PAPER)
 
 
@@ -72,7 +75,7 @@ def test_memory_bounds_buffers() -> None:
     assert small["net.core.rmem_max"].high == (1 << 30) // 16
     assert large["net.core.rmem_max"].high == 1073741823
     # what the paper used is allowed on the paper's machine
-    for name, value in service.known("paper-throughput").values.items():
+    for name, value in service.find_setting("paper-throughput").values.items():
         assert check(large[name], name, value) == value
 
 
@@ -236,7 +239,7 @@ def test_the_paper_and_its_rivals_are_settings() -> None:
         "paper-latency", "paper-throughput", "tuned-network-latency", "tuned-network-throughput"
     }  # fmt: skip
     for name in service.settings():
-        known = service.known(name)
+        known = service.find_setting(name)
         assert known.summary and known.source
         assert service.on_devices(load(paths.data("tunables"), ram=64 << 30), known.values, ["eth0", "eth1"])
     setting = service.on_devices(registry(), {"dev.*.txqueuelen": 5}, ["a", "b"])

@@ -115,11 +115,11 @@ def _addresses(host: str, resolver: Resolver | None) -> list[str]:
 def order(servers: Iterable[Server], rng: random.Random, avoided: Callable[[Server], bool]) -> list[Server]:
     """The order of one request: by transport, priority and weight (RFC 2782); those that failed are last."""
 
-    def place(one: Server) -> tuple[int, int]:
+    def order(one: Server) -> tuple[int, int]:
         return one.rank, one.priority
 
     drawn: list[Server] = []
-    for _, group in groupby(sorted(servers, key=place), key=place):
+    for _, group in groupby(sorted(servers, key=order), key=order):
         left = list(group)
         while left:
             # a weight of 0 has a small chance too

@@ -77,11 +77,11 @@ def request(draft: Draft, transport: str, local: str) -> SipMessage:
         fields.append(("Content-Type", kind))
     fields.append(("Content-Length", str(len(body))))
     made = SipMessage(f"{draft.method} {draft.uri} SIP/2.0", fields, body)
-    _given(made, draft.headers)
+    _add_user_headers(made, draft.headers)
     return made
 
 
-def _given(made: SipMessage, headers: Sequence[tuple[str, str]]) -> None:
+def _add_user_headers(made: SipMessage, headers: Sequence[tuple[str, str]]) -> None:
     """Header fields of the user: the first of a name replaces ours, further ones are added."""
     ours = [name for name, _ in made.fields]
     replaced: list[str] = []

@@ -158,7 +158,7 @@ def load(
         netdyno sip load sip:192.0.2.1 --scenario uac.xml
         netdyno sip load sip:192.0.2.9 --scenario uas.xml --listen 192.0.2.5:5070
     """
-    place = options.place(listen, given) if listen else None
+    place = options.callee_address(listen, given) if listen else None
     read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
     gate.conform(read, given, scenario)
     if scenario in PRESETS and place is None:

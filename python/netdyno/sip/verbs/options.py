@@ -418,7 +418,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     )
 
 
-def place(text: str, given: Mapping[str, Any]) -> tuple[str, int]:
+def callee_address(text: str, given: Mapping[str, Any]) -> tuple[str, int]:
     """Address and port to be called at."""
     address, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536:

@@ -118,7 +118,7 @@ def send(
         netdyno sip send sip:example.net --method REGISTER --from sip:alice@example.net --password env:WORD
         netdyno sip send 'sip:bob@192.0.2.1;transport=tcp' --method INVITE --sdp --hold 2s -H 'Subject: test'
     """
-    passes = _wanted(expect)
+    passes = _expected_statuses(expect)
     wanted = SipRequest(
         server,
         method,
@@ -194,7 +194,7 @@ def account(password: str | None, name: str) -> Account | None:
     return Account(name, secret.from_option(password, "--password"))
 
 
-def _wanted(text: str) -> range:
+def _expected_statuses(text: str) -> range:
     digits = text.lower()
     if len(digits) == 3 and digits[0] in "23456":
         if digits[1:] == "xx":

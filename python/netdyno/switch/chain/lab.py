@@ -239,11 +239,11 @@ class ChainLab:
         """Ethernet address of an interface."""
         found: list[str] = []
 
-        def look(ip: Any) -> None:
+        def read_links(ip: Any) -> None:
             (link,) = ip.get_links(ip.link_lookup(ifname=interface)[0])
             found.append(str(link.get_attr("IFLA_ADDRESS")))
 
-        self.network.nodes[host].inside(look)  # type: ignore[attr-defined]
+        self.network.nodes[host].inside(read_links)  # type: ignore[attr-defined]
         return found[0]
 
     def _ip(self, host: str, *words: str) -> None:

@@ -37,7 +37,7 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
             yield Mutant(f"delete {rule}", others, frozenset({rule.flow.cookie}))
         actions = list(rule.flow.actions)
         for at, one in enumerate(actions):
-            if other := _wrong(one):
+            if other := _misdirected(one):
                 yield _with(rules, place, [*actions[:at], other, *actions[at + 1 :]], f"wrong tag by {rule}")
             elif isinstance(one, PopVlan | DecapNsh):
                 yield _with(rules, place, [*actions[:at], *actions[at + 1 :]], f"tag left on by {rule}")
@@ -88,7 +88,7 @@ def _with(
     return Mutant(name, made, also | {rule.flow.cookie})
 
 
-def _wrong(one: Action) -> Action | None:
+def _misdirected(one: Action) -> Action | None:
     """The same with an encapsulation that tells of no path."""
     if isinstance(one, PushVlan):
         return PushVlan(OTHER)

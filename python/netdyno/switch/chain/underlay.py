@@ -76,10 +76,10 @@ def report(
         with _Probe(lab, port) as probe:
             sizes = {way: probe.largest(way, min(HOST_MTU, tunnel.room(more)), hosts) for way in DIRECTIONS}
     found = TunnelReport(str(tunnel), tunnel.headers + more, tunnel.mtu, hosts, sizes, *on_wire)
-    return replace(found, fault=_wrong(found))
+    return replace(found, fault=_tunnel_fault(found))
 
 
-def _wrong(found: TunnelReport) -> Fault | None:
+def _tunnel_fault(found: TunnelReport) -> Fault | None:
     if found.plain:
         return Fault(f"{found.plain} packets pass between the gateways unencrypted", host=TUNNEL)
     if found.encrypted == 0 and all(found.mtu.values()):

@@ -225,7 +225,7 @@ def _followed(
         for step in steps:
             counts[str(step)] += at[step.port, step.sends]
         if fault is None:
-            fault = _wrong(lab, captures, one, traffic, steps, seen[one], suspect)
+            fault = _fault(lab, captures, one, traffic, steps, seen[one], suspect)
             # later captures would count a packet that is sent again
             shown = steps
     fault = fault or chosen.fault
@@ -237,7 +237,7 @@ def _followed(
     )  # fmt: skip
 
 
-def _wrong(
+def _fault(
     lab: ChainLab,
     captures: Captures,
     one: Key,

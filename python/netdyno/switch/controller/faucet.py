@@ -47,7 +47,7 @@ class Faucet(Controller):
     def setup(self) -> None:
         """Start it with no rules, and connect the switch."""
         site = self.site
-        program = found()
+        program = find_program()
         self._write([])
         folder = site.folder
         environment = {
@@ -125,7 +125,7 @@ def _listens() -> bool:
         return probe.connect_ex((HOST, PORT)) == 0
 
 
-def found() -> str:
+def find_program() -> str:
     """The program. Raises Error that says how to get it."""
     named = os.environ.get(PROGRAM)
     program = shutil.which(named or "faucet")

@@ -35,7 +35,7 @@ class Karaf:
 
     def start(self) -> None:
         """Start it. Raises Error that says what is missing."""
-        home = found()
+        home = find_assembly()
         if shutil.which("java") is None:
             raise Error(
                 "ND-92-62",
@@ -93,7 +93,7 @@ class Karaf:
         return " | ".join(one[:200] for one in (trouble or every)[-2:]) or "no log"
 
 
-def found() -> Path:
+def find_assembly() -> Path:
     """The folder of the assembly. Raises Error that says how to get it."""
     named, source = os.environ.get(PLACE), paths.source()
     place = Path(named) if named else (source or Path("/opt")) / BUILT

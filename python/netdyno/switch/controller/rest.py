@@ -84,27 +84,27 @@ class Rest:
             answer = connection.getresponse()
             text = answer.read(MOST)
         except TimeoutError:
-            raise self._wrong(f"it does not answer {verb} {path} within {TIMEOUT:g} s") from None
+            raise self._error(f"it does not answer {verb} {path} within {TIMEOUT:g} s") from None
         except (OSError, http.client.HTTPException) as e:
-            raise self._wrong(f"{verb} {path}: {e or type(e).__name__}") from None
+            raise self._error(f"{verb} {path}: {e or type(e).__name__}") from None
         finally:
             connection.close()
         if answer.status in (401, 403):
             fix = "Name the account: …,user=NAME,password=env:NAME or password=file:PATH"
-            raise self._wrong(f"it refuses the account (status {answer.status})", fix)
+            raise self._error(f"it refuses the account (status {answer.status})", fix)
         if answer.status not in good:
             said = f"it answers {verb} {path} with status {answer.status}: {_words(text)}"
             if answer.status == 404:
-                raise self._wrong(said, f"Give the address of {self.name}'s REST interface with url=")
-            raise self._wrong(said)
+                raise self._error(said, f"Give the address of {self.name}'s REST interface with url=")
+            raise self._error(said)
         try:
             parsed = json.loads(text) if text.strip() and answer.status < 300 else None
         except ValueError:
             fix = f"Give the address of {self.name}'s REST interface with url="
-            raise self._wrong(f"it answers {verb} {path} with no JSON: {_words(text)}", fix) from None
+            raise self._error(f"it answers {verb} {path} with no JSON: {_words(text)}", fix) from None
         return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, parsed)
 
-    def _wrong(self, why: str, fix: str = "See the controller's own log") -> Error:
+    def _error(self, why: str, fix: str = "See the controller's own log") -> Error:
         return Error("ND-92-62", f"{self.name} at {self.url}: {why}", at="controller", fix=fix)
 
 

@@ -212,11 +212,11 @@ def report(found: Verification) -> None:
         ("class", "direction", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s"
     )
     if found.tunnel:
-        console.line(said(found.tunnel))
+        console.line(describe_tunnel(found.tunnel))
     sys.stdout.flush()
 
 
-def said(found: TunnelReport) -> str:
+def describe_tunnel(found: TunnelReport) -> str:
     """A tunnel in a line: its headers and MTU."""
     sizes = [f"{size:,}" if size else "none" for size in found.mtu.values()]
     largest = sizes[0] if sizes[0] == sizes[1] else f"{sizes[0]}, in reverse {sizes[1]}"

@@ -44,7 +44,7 @@ def reprogram(
     need_root()
     put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
-        found = reprogramming.run(lab, str(file), times, told)
+        found = reprogramming.run(lab, str(file), times, show_change)
     if as_json:
         console.document(found.document())
     else:
@@ -53,7 +53,7 @@ def reprogram(
         raise Error("ND-99-42", found.lost, at=str(file))
 
 
-def told(one: Change) -> None:
+def show_change(one: Change) -> None:
     """After a change."""
     console.note(f"{one.functions} functions after {quantities.delay(one.seconds * 1e9)}")
 

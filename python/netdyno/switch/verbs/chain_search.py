@@ -74,7 +74,7 @@ def search(
     need_root()
     put_back()
     with Interrupts().installed() as interrupts:
-        found = searching.search(wanted, console.note, told, interrupts.shielded)
+        found = searching.search(wanted, console.note, show_length, interrupts.shielded)
     if as_json:
         console.document(found.document["result"])
     else:
@@ -87,7 +87,7 @@ def search(
         raise Error("ND-99-20", what, at=str(file), fix="Lower --target, or use a faster switch")
 
 
-def told(one: LengthResult) -> None:
+def show_length(one: LengthResult) -> None:
     """After a length."""
     console.note(f"{one.functions} functions: {one.verdict}")
 

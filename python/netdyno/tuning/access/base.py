@@ -67,9 +67,9 @@ def within(name: str | None, work: Callable[[], T]) -> T:
 
     def entered() -> T:
         # the thread's own mounts: /sys shows the namespace that it was mounted in
-        _done(_libc.unshare(CLONE_NEWNS))
-        _done(_libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None))
-        _done(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None))
+        _check_status(_libc.unshare(CLONE_NEWNS))
+        _check_status(_libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None))
+        _check_status(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None))
         return work()
 
     return namespace.inside(name, entered)
@@ -85,7 +85,7 @@ def there(look: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         raise
 
 
-def _done(status: int) -> None:
+def _check_status(status: int) -> None:
     if status:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -119,13 +119,13 @@ class Ethtool:
     def now(self, target: Target, saved: Saved) -> Saved:
         """The values, without what is set of queues: that comes and goes with them."""
 
-        def look() -> Saved:
+        def read_features() -> Saved:
             if target.path == "feature":
                 wanted, _, _ = _features(target.device)
                 return {name: name in wanted for name in saved}
             return {key: value for key, value in self.read(target).items() if key in saved}
 
-        return dict(there(look))
+        return dict(there(read_features))
 
     def put(self, target: Target, saved: Saved) -> bool:
         """As it was."""

@@ -68,7 +68,7 @@ def _compared(study: Study) -> Comparison:
     return Comparison(
         f"{sides[1]} / {sides[0]}", facts([study], study), state, verdict, lead, said, charts,
         [document(study), pairs_csv(study["name"], sides, rows)], [block], _noise(found["calibration"]),
-        _race(found.get("race", [])), winning=won, copies=copies,
+        _standings_table(found.get("race", [])), winning=won, copies=copies,
     )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def _noise(calibration: Mapping[str, Any]) -> Table:
     return table
 
 
-def _race(standings: Sequence[Mapping[str, Any]]) -> Table | None:
+def _standings_table(standings: Sequence[Mapping[str, Any]]) -> Table | None:
     if not standings:
         return None
     table = Table(

@@ -77,7 +77,7 @@ def build(
         ],
         _expected(proposal) if proposal else None, _intervals(proposal) if proposal else [],
         _nearest(experience, proposal) if proposal else None,
-        _judged(judgement) if judgement else None, _known(settings, contexts),
+        _judged(judgement) if judgement else None, _settings_table(settings, contexts),
         winning=won, copies=copies,
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def _nearest(experience: Doc, proposal: Doc) -> Table:
     )  # fmt: skip
     for name, value in proposal["features"].items():
         unit = proposal["units"].get(name, "")
-        cells = [number(_shown(v, unit), v) for v in (value, *(features[n].get(name) for n, _ in near))]
+        cells = [number(_with_unit(v, unit), v) for v in (value, *(features[n].get(name) for n, _ in near))]
         table.add(data(name), *cells)
     return table
 
@@ -204,7 +204,7 @@ def _judged(found: Doc) -> Table:
     return table
 
 
-def _known(settings: Sequence[str], contexts: Sequence[Doc]) -> Table:
+def _settings_table(settings: Sequence[str], contexts: Sequence[Doc]) -> Table:
     table = Table(
         M("What each setting did"),
         [Column(M("Service and path"), numeric=False), Column(M("Metric"), numeric=False),
@@ -254,7 +254,7 @@ def _mean(gains: Sequence[float] | None) -> float | None:
     return math.fsum(gains) / len(gains) if gains else None
 
 
-def _shown(value: float | None, unit: str) -> str:
+def _with_unit(value: float | None, unit: str) -> str:
     return units.percent(value) if unit == "ratio" and value is not None else with_unit(value, unit)
 
 

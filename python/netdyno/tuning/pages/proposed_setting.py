@@ -97,11 +97,11 @@ def sysctl_conf(head: str, setting: Mapping[str, Any], starts: Mapping[str, Any]
         else:
             files.setdefault(about["path"], {})[about["part"]] = value
     for path, values in files.items():
-        lines += _whole(path, values, known, starts)
+        lines += _whole_file(path, values, known, starts)
     return "\n".join(lines) + "\n"
 
 
-def _whole(
+def _whole_file(
     path: str, values: Mapping[int, Any], known: Mapping[str, Mapping[str, Any]], starts: Mapping[str, Any]
 ) -> Sequence[str]:
     """A file of several numbers: those not set are as in the baseline, or as Linux has them."""

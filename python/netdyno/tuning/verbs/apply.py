@@ -179,7 +179,9 @@ def _written(
         if wrong := next((name for name, given in said.items() if given), None):
             what, fix = "it says something of a study", "Name a study, or leave it out"
             raise Error("ND-104-07", what, at=wrong, fix=fix)
-        return WrittenSetting(service.known(chosen).values if chosen else {}, chosen in service.settings())
+        return WrittenSetting(
+            service.find_setting(chosen).values if chosen else {}, chosen in service.settings()
+        )
     one = chosen_by.winner(study, best, unproven=unproven, contradicted=contradicted)
     state = (
         f"proven over {one.pairs} pairs on {study['bench']}"

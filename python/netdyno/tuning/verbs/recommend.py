@@ -125,7 +125,7 @@ def recommend(
         given, other = ("--prove", "--load COMMAND") if prove else ("--load", "--prove")
         raise Error("ND-104-04", f"{given} goes with {other} only", at=given, fix=f"Add {other}")
     own = chosen(load, metric or [], better or [], server, slo or [], (where or HOST) if prove else None)
-    known = _known(experience)
+    known = _experience(experience)
     if judged:
         found = judge(known)
         if html:
@@ -236,7 +236,7 @@ def _way(known: Experience, features: Features, proposal: Proposal) -> str:
     return "`netdyno tune learn` measures services like it; `netdyno tune search` looks for a setting itself"
 
 
-def _known(experience: Path | None) -> Experience:
+def _experience(experience: Path | None) -> Experience:
     """What is asked for; else this machine's own; else what comes with netdyno, which is another's."""
     own = folder() / "experience.json"
     if experience or own.exists():

@@ -242,14 +242,14 @@ def _cell(proof: Proof, metric: str) -> Text:
         return Text("–")
     e = found.effect
 
-    def shown(x: float) -> str:
+    def with_unit(x: float) -> str:
         if e.absolute:
             return f"{x:+,.4g}"
         return f"{x:+.1%}" if x < 1 else f"×{1 + x:.3g}"
 
-    ends = f" ({shown(e.interval[0])} … {shown(e.interval[1])})" if e.interval else ""
+    ends = f" ({with_unit(e.interval[0])} … {with_unit(e.interval[1])})" if e.interval else ""
     style = {Verdict.BETTER: "green", Verdict.WORSE: "bold red"}.get(found.verdict, "")
-    return Text(f"{shown(e.change)}{ends}, {found.verdict.value}", style=style)
+    return Text(f"{with_unit(e.change)}{ends}, {found.verdict.value}", style=style)
 
 
 def _verdict(proof: Proof) -> Text:

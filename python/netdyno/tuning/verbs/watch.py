@@ -118,7 +118,7 @@ def watch(
         if record:
             kept = stack.enter_context(files.output(record, shared=True, growing=True))
 
-        def seen(sample: core.Sample) -> None:
+        def record_sample(sample: core.Sample) -> None:
             if kept and record:
                 with files.os_errors(record):
                     kept.write(json.dumps(recorded(sample)).encode() + b"\n")
@@ -133,7 +133,7 @@ def watch(
                 allow_global=allow_global,
                 dry=dry,
                 reaching=not new_only,
-                seen=seen,
+                seen=record_sample,
                 probe=probe.gauges if probe else dict,
             )
         try:
