@@ -21,7 +21,7 @@ from netdyno.stats import discards as discarding
 from netdyno.stats.conditional import conditional
 from netdyno.stats.counters import CounterChange
 from netdyno.stats.discards import Discard, Discards
-from netdyno.stats.observation import Metric
+from netdyno.stats.observation import RATIO, Metric
 from netdyno.stats.paired import Effect, effect, least_pairs
 from netdyno.stats.pairs import Pair, both, lost, valid
 from netdyno.stats.power import detectable, pair_scale
@@ -191,7 +191,9 @@ def judge(
         if not unequal and verdict in (Verdict.BETTER, Verdict.WORSE):
             why = discarding.against(dropped, metric, verdict is Verdict.BETTER, pairs, discarded)
             unequal = discarding.sentence(dropped, f"; {why}") if why else ""
-        findings.append(Finding(metric, e, p, least, verdict, _likely(e, verdict), _least_count(e, found)))
+        findings.append(
+            Finding(metric, e, p, least, verdict, _likely(e, verdict), _least_count(metric, e, found))
+        )
     if unequal:
         findings = [replace(one, verdict=Verdict.INVALID, likely=None) for one in findings]
     moved = counters.moved(counters_here(names, seen), counted, level, _direction(findings))
@@ -217,7 +219,7 @@ def repeats(metrics: int, level: float, wanted: int = 8) -> int:
 def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, tests: int) -> Effect:
     a, b = zip(*sides, strict=True)
     found = effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
-    if not metric.zero_is_best or not counts.is_counts(*a, *b) or found.interval is None:
+    if not _counted(metric, sides) or found.interval is None:
         return found
     # ranks do not see that what was seen nowhere may come all the same
     low, high = counts.difference_interval(a, b, level / tests)
@@ -225,9 +227,15 @@ def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, 
     return replace(found, interval=wider, p=max(found.p, counts.difference_p(a, b)))
 
 
-def _least_count(e: Effect, sides: Sequence[tuple[float, float]]) -> float | None:
+def _counted(metric: Metric, sides: Sequence[tuple[float, float]]) -> bool:
+    """Whether they are events, one by one; shares that are 0 or 1 only look like that."""
+    events = metric.zero_is_best and metric.unit != RATIO
+    return events and counts.is_counts(*(value for pair in sides for value in pair))
+
+
+def _least_count(metric: Metric, e: Effect, sides: Sequence[tuple[float, float]]) -> float | None:
     """Half of the interval of counts: a difference beyond it would have shown in most comparisons."""
-    whole = e.absolute and counts.is_counts(*(value for pair in sides for value in pair))
+    whole = _counted(metric, sides) and e.interval
     return (e.interval[1] - e.interval[0]) / 2 if whole and e.interval else None
 
 
@@ -286,7 +294,8 @@ def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
     bound = matters * abs(e.a) if e.absolute else matters
     # a trial that is far off is in the mean, and not in the middle of the pairs
     near = -bound <= e.interval[0] and e.interval[1] <= bound and abs(e.b - e.a) <= matters * abs(e.a)
-    return Verdict.NO_EFFECT if near else Verdict.NOT_SHOWN
+    # what was seen nowhere may come all the same
+    return Verdict.NO_EFFECT if near and bound > 0 else Verdict.NOT_SHOWN
 
 
 def counters_here(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Literal
 Value = int | str
 Setting = Mapping[str, Value]
 """Names of tunables and their values: `{"net.core.somaxconn": 8192, "dev.eth0.rps_cpus": "3"}`."""
+RATIO = "ratio"
+"""The unit of a share."""
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,17 @@ def test_many_failures_against_none_are_shown() -> None:
     assert not is_counts(0.5)
 
 
+def test_a_share_that_is_always_0_is_no_count_of_events() -> None:
+    """No bound in events a trial follows for it; of neither is it said that nothing can come."""
+    for unit, bounded in (("ratio", False), ("", True)):
+        metric = Metric("lost", unit, "lower", zero_is_best=True)
+        pairs = [(Observation({}, {"lost": 0.0}, {}), Observation({}, {"lost": 0.0}, {})) for _ in range(8)]
+        (found,) = judge(pairs, {"lost": metric}, []).findings
+        assert found.effect.interval is not None
+        assert found.verdict is Verdict.NOT_SHOWN
+        assert (found.effect.interval != (0.0, 0.0), found.least_count is not None) == (bounded, bounded)
+
+
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("noise", [0.05, 0.2])
 @pytest.mark.slow
