@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.sip.ladder import trace
-from netdyno.sip.ladder.capture import read
+from netdyno.sip.ladder.arrow import hidden
+from netdyno.sip.ladder.calls import Call
+from netdyno.sip.ladder.capture import Message, _Assembly, read
 
 from .served import DOMAIN, USERS, server
 
@@ -92,3 +95,73 @@ def test_what_cannot_be_traced_is_said(
 ) -> None:
     assert app.call(["sip", "register", *words]) == 104
     assert said in capsys.readouterr().err
+
+
+REGISTER = b"REGISTER sip:a SIP/2.0\r\nCall-ID: %s\r\nCSeq: 1 REGISTER\r\n\r\n"
+
+
+def captured(folder: Path, messages: list[bytes]) -> Path:
+    """A capture of these messages, a second apart."""
+    path = folder / "capture.pcapng"
+    ends = "192.0.2.1:5060", "192.0.2.2:5060"
+    with path.open("wb") as out:
+        trace._write(out, [Message(float(at), *ends, "udp", one) for at, one in enumerate(messages)])
+    return path
+
+
+def test_hostile_messages_neither_end_nor_stall_it(tmp_path: Path) -> None:
+    long = b"SIP/2.0 200 OK\r\nCall-ID: a\r\nCSeq: " + b"9" * 5000 + b" REGISTER\r\n\r\n"
+    chain = b"SIP/2.0 200 OK\r\nCall-ID: a\r\nX: " + b"sip:a:" * 8000 + b"\r\n\r\n"
+    captured(tmp_path, [REGISTER % b"a", long, chain, *[REGISTER % b"a"] * 400])
+    began = time.process_time()
+    kept = trace.reduce(tmp_path, 5)
+    assert kept and kept.calls == 1 and time.process_time() - began < 20
+    assert sum(1 for _ in read(tmp_path / "capture.pcapng")) <= trace.MESSAGES
+
+
+def test_what_cannot_be_reduced_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = captured(tmp_path, [REGISTER % b"a"])
+
+    def broken(*_: object) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr(trace.page, "render", broken)
+    with pytest.raises(RuntimeError):
+        trace.reduce(tmp_path, 1)
+    assert not path.exists()
+
+
+def test_in_a_capture_that_was_cut_silence_is_no_failure(tmp_path: Path) -> None:
+    rejected = b"SIP/2.0 500 Server Error\r\nCall-ID: b\r\nCSeq: 1 REGISTER\r\n\r\n"
+    messages = [REGISTER % b"a", REGISTER % b"b", rejected]
+    captured(tmp_path, messages)
+    kept = trace.reduce(tmp_path, 5)
+    assert kept and kept.failed == 2
+    captured(tmp_path, messages)
+    kept = trace.reduce(tmp_path, 5, cut=True)
+    assert kept and kept.failed == 1 and kept.cut
+
+
+def test_secrets_of_all_kinds_are_hidden() -> None:
+    message = (
+        b"INVITE sip:a:word@b SIP/2.0\r\nX-Api-Key: word\r\nCookie: word\r\nAuthorization: Basic word\r\n\r\n"
+        b"v=0\r\nk=clear:word\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:word\r\n"
+    )
+    assert b"word" not in hidden(message), hidden(message)
+
+
+def test_fragments_in_any_order_are_joined_once() -> None:
+    assembly = _Assembly()
+    parts = [(at, bytes([at % 251]) * 8) for at in range(0, 8 * 500, 8)]
+    order = [parts[-1], *parts[:-1]]
+    found = [assembly._joined("x", at, data, at != parts[-1][0]) for at, data in order]
+    assert found[:-1] == [None] * 499 and found[-1] == b"".join(data for _, data in parts)
+    assert not assembly.fragments and not assembly.sizes and not assembly.ends
+    assert all(assembly._joined("y", 8 * at, bytes(8), True) is None for at in range(5000))
+    assert len(assembly.fragments.get("y", {})) <= 1025
+
+
+def test_a_status_that_is_none_is_passed_over() -> None:
+    call = Call("a", 0.0)
+    call.note(b"SIP/2.0 2x0 OK\r\nCSeq: 1 INVITE\r\n\r\n")
+    assert not call.answers

@@ -13,7 +13,7 @@ from netdyno.sip.ladder.capture import Message
 from netdyno.sip.ladder.text import parties
 
 _CALL_ID = re.compile(rb"^(?:Call-ID|i)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_CSEQ = re.compile(rb"^CSeq[ \t]*:[ \t]*(\d+)[ \t]+(\S+)", re.IGNORECASE | re.MULTILINE)
+_CSEQ = re.compile(rb"^CSeq[ \t]*:[ \t]*(\d{1,10})[ \t]+(\S{1,64})", re.IGNORECASE | re.MULTILINE)
 CHALLENGES = (401, 407)
 
 
@@ -49,6 +49,8 @@ class Call:
         if not message.startswith(b"SIP/2.0 "):
             if request[1] != "ACK":
                 self.answers.setdefault(request, 0)
+            return
+        if not message[8:11].isdigit():
             return
         status = int(message[8:11])
         self.answers[request] = max(status, self.answers.get(request, 0))

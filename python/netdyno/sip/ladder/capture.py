@@ -20,6 +20,8 @@ LARGEST = 1 << 30
 """Bytes of a capture file."""
 FLOWS = 65_536
 """Streams and datagrams under way that are remembered; the oldest is forgotten first."""
+FRAGMENTS = 1024
+"""Fragments of a datagram; one in more is passed over."""
 WAITING = 256
 """Segments of a stream that wait for one before them."""
 
@@ -108,6 +110,8 @@ class _Assembly:
     def __init__(self) -> None:
         self.fragments: OrderedDict[Any, dict[int, bytes]] = OrderedDict()
         self.ends: dict[Any, int] = {}
+        self.sizes: dict[Any, int] = {}
+        """Bytes of the fragments of each datagram."""
         self.streams: OrderedDict[Any, _Stream] = OrderedDict()
 
     def packet(self, at: float, ip: Any) -> Iterator[Message]:
@@ -148,21 +152,28 @@ class _Assembly:
 
     def _joined(self, key: Any, offset: int, payload: bytes, more: bool) -> bytes | None:
         parts = self.fragments.setdefault(key, {})
+        self.sizes[key] = self.sizes.get(key, 0) + len(payload) - len(parts.get(offset, b""))
         parts[offset] = payload
         if not more:
             self.ends[key] = offset + len(payload)
-        whole = bytearray()
-        for begin in sorted(parts):
-            if begin != len(whole):
-                break
-            whole += parts[begin]
-        if self.ends.get(key) == len(whole):
-            del self.fragments[key], self.ends[key]
-            return bytes(whole)
-        if len(self.fragments) > FLOWS:
-            oldest, _ = self.fragments.popitem(last=False)
-            self.ends.pop(oldest, None)
-        return None
+        whole = None
+        if self.ends.get(key) == self.sizes[key]:
+            found = bytearray()
+            for begin in sorted(parts):
+                if begin != len(found):
+                    break
+                found += parts[begin]
+            if len(found) == self.ends[key]:
+                whole = bytes(found)
+        if whole is not None or len(parts) > FRAGMENTS:
+            self._forget(key)
+        elif len(self.fragments) > FLOWS:
+            self._forget(next(iter(self.fragments)))
+        return whole
+
+    def _forget(self, key: Any) -> None:
+        del self.fragments[key], self.sizes[key]
+        self.ends.pop(key, None)
 
     def _segment(self, at: float, source: str, to: str, segment: Any) -> Iterator[Message]:
         key = source, segment.sport, to, segment.dport

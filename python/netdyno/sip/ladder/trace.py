@@ -20,6 +20,9 @@ from netdyno.sip.ladder.capture import Message, read
 LIMIT = "64MiB"
 """Signalling that is captured to choose from."""
 PAGE = "ladder.html"
+MESSAGES, BYTES = 200, 1 << 20
+"""Of each call, at most."""
+UNANSWERED = "no final response"
 _LENGTH = re.compile(rb"^((?:Content-Length|l)[ \t]*:[ \t]*)\d+", re.IGNORECASE | re.MULTILINE)
 _SEGMENT_MAX = 65_000
 """Bytes of a message in one packet."""
@@ -36,6 +39,8 @@ class Trace:
     calls: int
     """Calls of which there were messages."""
     page: Path
+    cut: bool
+    """Whether the capture was full or lost packets: what failed later is not in it."""
 
 
 def capture_filter(ports: list[int]) -> str:
@@ -45,35 +50,53 @@ def capture_filter(ports: list[int]) -> str:
     return f"((udp or tcp) and ({of_port})) or (ip[6:2] & 0x1fff != 0) or (ip6 proto 44)"
 
 
-def reduce(folder: Path, most: int) -> Trace | None:
+def reduce(folder: Path, most: int, cut: bool = False) -> Trace | None:
     """Replace the capture of a run by the messages of its first `most` calls and of as many failed ones.
 
-    None: it has no capture.
+    `cut`: packets are missing in it, so that a response that is not there may have come. None: it has no
+    capture. What cannot be reduced is deleted, as it has credentials.
     """
     captures = sorted(folder.glob("capture*.pcapng"))
     if not captures:
         return None
-    file = captures[0]
+    try:
+        return _reduce(folder, captures[0], most, cut)
+    except BaseException:
+        captures[0].unlink(missing_ok=True)
+        raise
+
+
+def _reduce(folder: Path, file: Path, most: int, cut: bool) -> Trace:
     seen: dict[str, Call] = {}
     for message in read(file):
         # only what decides is remembered
         name = call_id(message.data)
         seen.setdefault(name, Call(name, message.at, message.transport)).note(message.data)
     first = list(seen)[:most]
-    failed = [name for name, call in seen.items() if call.failures][:most]
+    failed = [name for name, call in seen.items() if _failed(call, cut)][:most]
     chosen = {
         name: Call(name, seen[name].began, seen[name].transport) for name in dict.fromkeys([*failed, *first])
     }
     kept: list[Message] = []
+    room = dict.fromkeys(chosen, BYTES)
     for message in read(file):
-        if (call := chosen.get(call_id(message.data))) is not None:
+        name = call_id(message.data)
+        if (call := chosen.get(name)) is None:
+            continue
+        room[name] -= len(message.data)
+        if room[name] >= 0 and len(call.arrows) < MESSAGES:
             call.add(message)
             kept.append(message)
     with files.output(file) as out:
         _write(out, kept)
     path = folder / PAGE
     files.write(path, page.render(folder.name, list(chosen.values())))
-    return Trace(len(first), len(failed), len(seen), path)
+    return Trace(len(first), len(failed), len(seen), path, cut)
+
+
+def _failed(call: Call, cut: bool) -> bool:
+    """Whether it failed; in a capture that was cut, by what was answered alone."""
+    return any(not (cut and why.endswith(UNANSWERED)) for why in call.failures)
 
 
 def _write(out: Any, messages: list[Message]) -> None:
