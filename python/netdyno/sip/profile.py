@@ -83,7 +83,7 @@ def register(options: Options, scenario: Mapping[str, Any] | None = None) -> dic
     phones = _group(PHONES, options, scenario, users) | {"load": _open(options, 0.0)}
     thresholds = [
         limits.success(PHONES, "registration_success", options.success),
-        *_delays(options, PHONES, "registration", [limits.REGISTRATION]),
+        *_delays(options, PHONES, [limits.REGISTRATION]),
     ]
     return _profile("sip-register", options, options.warmup, [phones], thresholds)
 
@@ -105,9 +105,7 @@ def call(options: Options) -> dict[str, Any]:
             limits.success(CALLERS, "ser", options.success),
             limits.success(CALLERS, "scr", options.success),
             *([{"metric": f"{CALLERS}.errors", "max": "0"}] if options.info_keys else []),
-            *_delays(
-                options, CALLERS, "session_request", [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]
-            ),
+            *_delays(options, CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
             *limits.audio(CALLERS, options.media),
         ],
     )
@@ -133,22 +131,45 @@ def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, 
     if options.listen is None:
         phones["load"] = _open(options, 0.0)
     errors = {"metric": f"{PHONES}.errors", "max": "0"}
-    thresholds = [errors, *_delays(options, PHONES, "response", []), *limits.audio(PHONES, options.media)]
+    thresholds = [errors, *_outage(options, name), *limits.audio(PHONES, options.media)]
     if name == "redirect":
         thresholds = [
             limits.success(PHONES, "redirect_success", options.success),
-            *_delays(options, PHONES, "redirect", [limits.REDIRECT]),
+            *_delays(options, PHONES, [limits.REDIRECT]),
         ]
+    if options.failover is not None:
+        thresholds.append({"metric": f"{PHONES}.counts.calls_dropped", "max": "0"})
     return _profile(f"sip-{name}", options, options.warmup, [phones], thresholds)
 
 
-def _delays(
-    options: Options, group: str, delay: str, usual: Sequence[limits.DelayLimit]
-) -> list[dict[str, str]]:
-    """The limits of delay, or that of the outage, by the longest of a delay."""
+def _delays(options: Options, group: str, usual: Sequence[limits.DelayLimit]) -> list[dict[str, str]]:
+    """The limits of delay, or that of the outage, by the longest of each delay."""
     if options.failover is None or options.failover.max_outage is None:
         return limits.delays(group, usual)
-    return [{"metric": f"{group}.delay.{delay}.max", "max": _seconds(options.failover.max_outage)}]
+    return _longest(group, [one.delay for one in usual], options.failover.max_outage)
+
+
+def _longest(group: str, delays: Sequence[str], most: float) -> list[dict[str, str]]:
+    return [{"metric": f"{group}.delay.{delay}.max", "max": _seconds(most)} for delay in delays]
+
+
+REGISTERS, CALLS = ("register", "reregister", "unregister"), ("call", "early-media", "held-call")
+"""Scenarios by the delays of their requests; those of others are of non-INVITE requests."""
+
+
+def _outage(options: Options, name: str) -> list[dict[str, str]]:
+    """The limit of the outage for a scenario; it has no other limit of delay. Raises Error."""
+    if options.failover is None or options.failover.max_outage is None or name == "redirect":
+        return []
+    if name in ("scenario", "cancel"):
+        fix = "Name the delay: --threshold 'phones.delay.session_request.max <= 3s'"
+        raise Error("ND-104-07", "which requests wait is up to the scenario", at="--max-outage", fix=fix)
+    delays = ["response"]
+    if name in REGISTERS:
+        delays = ["registration"]
+    elif name in CALLS:
+        delays = [limits.SESSION_REQUEST.delay, limits.SESSION_DISCONNECT.delay]
+    return _longest(PHONES, delays, options.failover.max_outage)
 
 
 def _open(options: Options, after: float) -> dict[str, Any]:

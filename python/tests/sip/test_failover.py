@@ -305,6 +305,25 @@ def test_naptr_leads_to_servers_over_tls(
     assert phones["addresses"][1]["delivered"] == own["registrations"]
 
 
+def test_srv_records_that_cannot_be_read_are_refused() -> None:
+    for bad in (
+        b"",
+        b"\0\1\0\0",
+        srv(1, 5060, b"\xff\xff"),
+        srv(1, 5060, b"\3\xc3\xa4x\0"),
+        srv(1, 5060, b"\1a\0zz"),
+    ):
+        with answering(zone({("x", dns.SRV): [bad]})) as port, pytest.raises(Error, match="cannot be read"):
+            dns.Resolver("127.0.0.1", port).srv("x")
+
+
+def test_a_domain_of_too_many_servers_is_refused() -> None:
+    many = {("_sip._udp.x", dns.SRV): [srv(n, 5000 + n, name("a")) for n in range(65)]}
+    at = {("a", dns.A): [socket.inet_aton("192.0.2.1")]}
+    with answering(zone(many | at)) as port, pytest.raises(Error, match="over 64 servers"):
+        servers.locate("x", [], dns.Resolver("127.0.0.1", port), "udp")
+
+
 def test_a_naptr_record_that_is_cut_off_is_refused() -> None:
     for bad in (b"", b"\0\1\0\2\1s", b"\0\1\0\2\xffs", b"\0\1\0\2\1s\7SIP+D2U\0"):
         with answering(zone({("x", dns.NAPTR): [bad]})) as port, pytest.raises(Error, match="cannot be read"):

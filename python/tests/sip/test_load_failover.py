@@ -16,6 +16,8 @@ import pytest
 from netdyno.cli import app
 from netdyno.core.result import Result
 from netdyno.errors import Error
+from netdyno.sip import profile
+from netdyno.sip.failover import servers
 from netdyno.sip.server import SipServer
 from netdyno.sip.uri import parse
 from netdyno.sip.verbs import targets
@@ -33,13 +35,13 @@ def pid(one: SipServer) -> int:
 def load(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    servers: list[SipServer],
+    running: list[SipServer],
     verb: str,
     *words: str,
     then: Callable[[], None] | None = None,
 ) -> tuple[Result, Any]:
     """A load on servers that come one after the other; `then`: what is done once the first has answered some of it."""
-    ports = [one.address.rpartition(":")[2] for one in servers]
+    ports = [one.address.rpartition(":")[2] for one in running]
     table = [word for n, port in enumerate(ports) for word in ("--srv", f"{n}0 0 {port} 127.0.0.1")]
     usual = ["--rate", "40/s", "--users", "60", "--duration", "4s", "--warmup", "200ms", "--json", "--quiet"]
     usual += ["--password", "env:WORD", "--server-timeout", "400ms", "--runs", str(tmp_path)]
@@ -51,7 +53,7 @@ def load(
         if then:
             then()
 
-    first = servers[0]
+    first = running[0]
     acting = threading.Thread(target=act if then else lambda: None)
     acting.start()
     app.call(["sip", verb, f"sip:{DOMAIN}", *table, *usual, *words])
@@ -184,10 +186,33 @@ def test_a_limit_of_the_outage_replaces_those_of_delay(
         (("wss://example.net", "--srv", "10 0 5060 127.0.0.1"), 104),
         (("sip:example.net", "--srv", "10 0 5060 127.0.0.1", "--server-timeout", "0s"), 104),
         (("sip:example.net", "--dns", "127.0.0.1:x"), 104),
+        (("sip:127.0.0.1:5060", "--max-outage", "1s"), 104),
     ],
 )
 def test_wrong_options_are_named(words: tuple[str, ...], code: int) -> None:
     assert app.call(["sip", "register", *words]) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "delays"),
+    [
+        ("options", ["response"]),
+        ("register", ["registration"]),
+        ("call", ["session_request", "session_disconnect"]),
+        ("early-media", ["session_request", "session_disconnect"]),
+        ("redirect", ["redirect"]),
+    ],
+)
+def test_the_limit_of_the_outage_is_of_delays_that_the_scenario_has(name: str, delays: list[str]) -> None:
+    failover = profile.Failover((servers.Server("127.0.0.1", 5060),), 1.0, 30.0, 2.0)
+    options = profile.Options(server=parse("sip:example.net"), rate=10.0, failover=failover)
+    made = profile.scenario(options, {"preset": name.replace("-", "_")}, name)["thresholds"]
+    judged = [one["metric"] for one in made if ".delay." in one["metric"]]
+    assert judged == [f"phones.delay.{delay}.max" for delay in delays]
+    assert {"metric": "phones.counts.calls_dropped", "max": "0"} in made
+    if name == "options":
+        with pytest.raises(Error, match="ND-104-07"):
+            profile.scenario(options, {"steps": []}, "scenario")
 
 
 def test_a_server_without_address_is_named() -> None:

@@ -50,10 +50,14 @@ class Resolver:
         """The SRV records of a name; none where there are none."""
         found = []
         for message, at, length in self._ask(name, SRV):
-            if length < 7:
+            try:
+                priority, weight, port = struct.unpack_from("!HHH", message, at)
+                host, behind = _name(message, at + 6)
+            except (struct.error, IndexError, ValueError) as e:
+                raise self._malformed(name) from e
+            if behind != at + length:
                 raise self._malformed(name)
-            priority, weight, port = struct.unpack_from("!HHH", message, at)
-            found.append(Srv(priority, weight, port, _name(message, at + 6)[0]))
+            found.append(Srv(priority, weight, port, host))
         return found
 
     def naptr(self, name: str) -> list[Naptr]:
@@ -152,7 +156,7 @@ def _name(message: bytes, at: int) -> tuple[str, int]:
         label = message[at + 1 : at + 1 + size]
         if len(label) < size or size > 63:
             raise ValueError("a label is cut off")
-        labels.append(label.decode("ascii", "replace"))
+        labels.append(label.decode("ascii"))
         at += 1 + size
     return ".".join(labels), end or at + 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +19,13 @@ SERVICES = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
 """Services of NAPTR records (RFC 3263 section 4.1)."""
 _PREFIXES = {"udp": "_sip._udp.", "tcp": "_sip._tcp.", "tls": "_sips._tcp."}
 _SRV = re.compile(r"(\d{1,5})\s+(\d{1,5})\s+(\d{1,5})\s+(\S+?)\.?")
+
+SERVERS_MAX = 64
+"""Servers of a domain."""
+NAPTR_MAX = 16
+"""NAPTR records that are followed, the most wanted first."""
+PATIENCE = 30.0
+"""Seconds for the addresses of all servers."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +74,20 @@ def locate(
     if not found:
         name = transport or ("tls" if secure else "udp")
         found = [(name, [Srv(0, 0, 5061 if name == "tls" else 5060, domain)])]
-    servers: list[Server] = []
+    servers: dict[Server, None] = {}
+    end = time.monotonic() + PATIENCE
     for rank, (name, records) in enumerate(found):
         for one in records:
             addresses = _addresses(one.host, resolver)
-            servers += [Server(at, one.port, one.priority, one.weight, name, rank) for at in addresses]
-    servers = list(dict.fromkeys(servers))
+            servers |= {Server(at, one.port, one.priority, one.weight, name, rank): None for at in addresses}
+            if len(servers) > SERVERS_MAX or time.monotonic() > end:
+                what = f"{domain} has over {SERVERS_MAX} servers, or its DNS server took over {PATIENCE:g} s"
+                raise Error("ND-92-03", what, at="DOMAIN", fix="Give servers as --srv '10 0 5060 192.0.2.1'")
     if len(servers) < least:
         what = f"{domain} has {len(servers)} server{'' if len(servers) == 1 else 's'}: none can take over"
         fix = "Give SRV records of two servers by --dns, or as --srv '10 0 5060 192.0.2.1'"
         raise Error("ND-104-26", what, at="DOMAIN", fix=fix)
-    return servers
+    return list(servers)
 
 
 def _services(
@@ -90,7 +101,7 @@ def _services(
     if transport is None:
         offered = sorted(resolver.naptr(domain), key=lambda one: (one.order, one.preference))
         known = [(SERVICES.get(one.service.upper(), ""), one.name) for one in offered]
-        found = [(name, resolver.srv(at)) for name, at in known if name in usable]
+        found = [(name, resolver.srv(at)) for name, at in known[:NAPTR_MAX] if name in usable]
         if found := [one for one in found if one[1]]:
             return found
     # without NAPTR a client takes a transport that has SRV records

@@ -11,6 +11,7 @@ import typer
 from netdyno.cli import console, values
 from netdyno.cli.execute import execute
 from netdyno.cli.options import outputs
+from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.sip import profile
@@ -187,8 +188,8 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
         capture = traced.capture(document, given)
     wanted = choose.adjust(chosen, {}, {}, None, capture, given["threshold"] or ())
 
-    def keep(folder: Path) -> None:
+    def keep(result: Result, folder: Path) -> None:
         if most is not None:
-            traced.keep(folder, most)
+            traced.keep(result, folder, most)
 
     raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, chosen.place, then=keep))

@@ -385,6 +385,14 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
     return verb
 
 
+def searched(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb of many runs, whose packets nobody would look at."""
+    left_out = ("capture", "trace")
+    insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
+    output_options("json html junit markdown csv prometheus runs quiet")(verb)
+    return verb
+
+
 def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     """The shared options as what a profile is made from."""
     rate = units.RATE.value(given["rate"], "--rate")

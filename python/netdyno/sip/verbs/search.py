@@ -13,12 +13,12 @@ from netdyno.experiment import choose
 from netdyno.sip import profile
 from netdyno.sip.verbs import gate, options
 from netdyno.sip.verbs.load import Hold, Target
-from netdyno.sip.verbs.options import shared
+from netdyno.sip.verbs.options import searched
 
 KINDS = {"register": profile.register, "call": profile.call}
 
 
-@shared
+@searched
 def search(
     kind: Annotated[
         str, typer.Argument(metavar="KIND", help="register or call.", parser=values.one_of("KIND", *KINDS))

@@ -46,7 +46,7 @@ ServerTimeout = Annotated[
 Avoid = Annotated[
     str,
     typer.Option(
-        help="A user agent tries a server that failed it last for so long.",
+        help="How long a user agent tries a server that failed only after all others.",
         metavar="TIME",
         parser=values.time("--avoid"),
         rich_help_panel=PANEL,
@@ -79,6 +79,9 @@ def located(server: uri.Server, given: Mapping[str, Any]) -> tuple[uri.Server, p
         if given[name] is not None
     }
     if not (given["dns"] or given["srv"]):
+        if "max_outage" in seconds:
+            fix = "Name servers with --dns or --srv, or leave it out"
+            raise Error("ND-104-03", "it is for servers that take over", at="--max-outage", fix=fix)
         return server, None
     if server.path or server.transport in ("ws", "wss"):
         fix = "Leave --dns and --srv out, or use udp, tcp or tls"

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from netdyno.cli import console
+from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.sip.ladder import trace
 
@@ -30,11 +31,14 @@ def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return {"filter": trace.capture_filter(ports), "limit": trace.LIMIT}
 
 
-def keep(folder: Path, most: int) -> None:
-    """Reduce what was captured to what is to be kept, and say where it is."""
-    kept = trace.reduce(folder, most)
+def keep(result: Result, folder: Path, most: int) -> None:
+    """Reduce what was captured to what is to be kept, and say where it is. Raises Error."""
+    captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
+    kept = trace.reduce(folder, most, any(one.state == "full" or one.dropped for one in captures))
     if kept is None or not kept.calls:
         console.note("--trace: there is no message to keep")
         return
     told = f"--trace: the first {kept.first:,} of {kept.calls:,} calls, and {kept.failed:,} that failed"
+    if kept.cut:
+        told += f" (the capture of {trace.LIMIT} was full or lost packets: later calls are not in it)"
     console.note(f"{told}: {kept.page}, and `netdyno sip ladder {folder}`")
