@@ -95,11 +95,11 @@ def execute(
     abort_on_fail: bool = False,
     confined: bool = False,
     fleets: Mapping[str, FleetCore] | None = None,
-    then: Callable[[Path], None] = lambda _: None,
+    then: Callable[[Result, Path], None] = lambda _, __: None,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says.
 
-    `then` is given the folder of the run when it is over.
+    `then` is given the result and the folder of the run when the verdict is written.
     """
     validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
@@ -117,7 +117,6 @@ def execute(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
         abort_on_fail=abort_on_fail, confined=confined, fleets=fleets,
     )  # fmt: skip
-    then(folder)
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
             stream.result(result)
@@ -127,7 +126,10 @@ def execute(
             summary.show(result, folder)
     code = exit_code(result)
     try:
-        _write(result, folder, outputs)
+        try:
+            _write(result, folder, outputs)
+        finally:
+            then(result, folder)
         if exporter:
             exporter.result(result)
             if outputs.prometheus and not exporter.served:
