@@ -8,6 +8,7 @@ import cases_sockets
 import cases_testpmd
 import nat
 import sip
+import tcp
 from case import AS_GOOD, EXACT, Case, cost, less, rate
 from judge import Goal, Metric
 
@@ -78,4 +79,5 @@ CASES: dict[str, Case] = {
     ),
     **nat.CASES,
     **sip.CASES,
+    **tcp.CASES,
 }

@@ -1,0 +1,116 @@
+"""TCP over DPDK ports: our clients and server joined by memif; against kernel sockets and wrk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from bed import BEYOND, GENERATOR, SERVER, Core, folder, inside, measured, namespace, need, profile, server
+from cases_sockets import AGENT, CONNECTIONS, NGINX, delivered
+from rounds import Peer, Round, Sides, UnusableError
+
+from netdyno.core.daemon import program
+
+CLIENT, SERVICE = "10.96.0.1", "10.96.0.2"
+"""Addresses of the two ports."""
+MTU = 9000
+PORTS = {"http": 80, "mqtt": 1883}
+
+
+def _memif(role: str) -> str:
+    # an abstract socket: each round's namespace has its own
+    return f"net_memif,role={role},id=0,socket-abstract=yes,socket=/nd-bench,bsize=10240"
+
+
+@contextlib.contextmanager
+def _served(name: str, protocol: str, *, port: bool) -> Iterator[str]:
+    """Our server on the server's core, on a DPDK port or over the kernel's loopback: its URL."""
+    host = SERVICE if port else "127.0.0.1"
+    settings: dict[str, Any] = {"protocol": protocol, "listen": f"{host}:{PORTS[protocol]}"}
+    if port:
+        settings["port"] = {"name": "server", "device": _memif("server"), "ip": f"{SERVICE}/24", "mtu": MTU}
+    command = [str(program()), "service", "--settings", json.dumps(settings)]
+    with server(name, SERVER, *command, port=None if port else PORTS[protocol]):
+        yield f"{protocol}://{host}"
+
+
+Figure = Callable[[Mapping[str, Any]], float]
+"""From a group's rates to what a case is about."""
+
+
+def _round(name: str, core: Core, model: Mapping[str, Any], figure: Figure, *, port: bool) -> Round:
+    """A round of ours over the port, or over kernel sockets. Its server ends with it: it polls its port."""
+    (protocol,) = model
+
+    def play(seconds: float) -> dict[str, float]:
+        with _served(name, protocol, port=port) as url:
+            trial = profile(seconds, {"target": url, "devices": CONNECTIONS, "model": model})
+            if port:
+                end = {"name": "a", "device": _memif("client"), "ip": f"{CLIENT}/24", "mtu": MTU}
+                trial["transport"] = {"dpdk": {"ports": [end]}}
+            result, _ = core.run(trial, allowed=BEYOND)
+        delivered(result)
+        return {"rate": figure(result["groups"][0]["rates"])}
+
+    return play
+
+
+def exchanges(
+    model: Mapping[str, Any], figure: Figure
+) -> Callable[[], contextlib.AbstractContextManager[Sides]]:
+    """Messages that are answered, over memif; against the same clients and server over kernel sockets."""
+
+    @contextlib.contextmanager
+    def setup() -> Iterator[Sides]:
+        with namespace() as name, folder() as where:
+            core = Core(name, where)
+            peer = Peer("kernel sockets", {"": _round(name, core, model, figure, port=False)})
+            yield Sides(_round(name, core, model, figure, port=True), (peer,))
+            core.close()
+
+    return setup
+
+
+def messages(rates: Mapping[str, Any]) -> float:
+    """Answered messages a second."""
+    return float(rates["messages_delivered"])
+
+
+def packets(rates: Mapping[str, Any]) -> float:
+    """Packets a second of exchanges that fit in one packet each way."""
+    return 2.0 * messages(rates)
+
+
+def bits(rates: Mapping[str, Any]) -> float:
+    """Bits of TCP payload received a second."""
+    return float(rates["bits_received"])
+
+
+@contextlib.contextmanager
+def against_wrk() -> Iterator[Sides]:
+    """Requests for 512 bytes on kept connections: ours over memif and our server, against wrk and nginx."""
+    nginx, wrk = need("nginx"), need("wrk")
+    with namespace() as name, folder() as where:
+        (where / "page").write_bytes(b"x" * 512)
+        (where / "conf").write_text(NGINX.format(where=where))
+        with server(name, SERVER, nginx, "-c", str(where / "conf"), port=8080):
+            core = Core(name, where)
+            yield Sides(
+                _round(name, core, {"http": {"path": "/512"}}, messages, port=True),
+                (Peer(f"wrk -t1 -c{CONNECTIONS} on nginx", {"": _wrk(name, wrk)}),),
+            )
+            core.close()
+
+
+def _wrk(name: str, wrk: str) -> Round:
+    def play(seconds: float) -> dict[str, float]:
+        command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
+        text, _ = measured(inside(name, GENERATOR, *command, "http://127.0.0.1:8080/page"), seconds + 20)
+        if failed := re.search(r"Socket errors:.*|Non-2xx.*", text):
+            raise UnusableError(f"wrk: {failed[0].strip()}")
+        return {"rate": float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])}  # type: ignore[index]
+
+    return play
