@@ -151,7 +151,7 @@ def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
         "role": "generator",
     }
     profiled["transport"] = {"dpdk": {"ports": [port]}}
-    options = {"device": f"net_memif,role=server,{memif}", "ip": "10.95.0.2/24"}
+    options = {"device": f"net_memif,role=server,{memif}", "ip": "10.95.0.2/24", "mtu": 9000}
     document = experiment(profiled, web={"driver": "http-server", "options": options})
     del document["legs"][0]["topology"]
     done = lab.run("run", lab.write("e.json", document))
@@ -159,6 +159,8 @@ def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
     assert witness.agree and witness.ours == witness.theirs > 50, done.text
     (one,) = done.trial.groups
     assert one.measured.messages_delivered and not one.measured.failures
+    interface = done.trial.interfaces["a"]
+    assert interface.rx_bytes > 4000 * interface.rx_packets, "a response is one jumbo frame"
     options.pop("ip")
     done = lab.run("validate", lab.write("e.json", document))
     assert done.code == 104 and "device and ip belong together" in done.text

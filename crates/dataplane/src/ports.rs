@@ -148,7 +148,9 @@ pub fn open<'a>(
     let mtu = needs.longest.saturating_sub(packet::ethernet::LEN);
     let mtu = if mtu > usize::from(USUAL_MTU) { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
     // What the device takes is raised to what is said, and never lowered: that would be others' to feel.
-    let raised = needs.mtu.filter(|said| port.interface_mtu().is_some_and(|there| there < *said));
+    let low = |said: &u16, usual| port.interface_mtu().unwrap_or(usual) < *said;
+    let raised = needs.mtu.filter(|said| low(said, u16::MAX));
+    let raised = raised.or(settings.mtu.filter(|said| low(said, USUAL_MTU)));
     let mtu = raised.unwrap_or(mtu).max(mtu);
     let info = port.info().map_err(device)?;
     let queues = match (needs.queues, needs.workers) {
@@ -174,7 +176,10 @@ pub fn open<'a>(
     let pool = pools.of(&port).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let (rx, tx) = port.start(&config, &pool).map_err(device)?;
     // Without a word of it longer ones than usual find no room.
-    let link_mtu = needs.mtu.unwrap_or_else(|| port.interface_mtu().unwrap_or(USUAL_MTU).min(USUAL_MTU));
+    let link_mtu = needs
+        .mtu
+        .or(settings.mtu)
+        .unwrap_or_else(|| port.interface_mtu().unwrap_or(USUAL_MTU).min(USUAL_MTU));
     if does.rx_timestamp && port.clock().is_none() {
         // Stamps that nobody can tell the time from.
         does.rx_timestamp = false;

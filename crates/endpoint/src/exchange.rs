@@ -98,7 +98,7 @@ impl Exchange {
         let Share { worker, workers } = self.share;
         for number in (0..workers).filter(|number| *number != worker) {
             let mut copy = Batch::new();
-            let is_copied = mbuf.len() <= usize::from(ROOM)
+            let is_copied = mbuf.len() <= pool.room()
                 && pool.fill_frames(&mut copy, 1, mbuf.len())
                 && copy.frames_mut().first_mut().is_some_and(|to| mbuf.copy_to(to.data_mut()));
             match copy.into_iter().next().filter(|_| is_copied) {

@@ -15,6 +15,9 @@ const PACKETS: u32 = 16_383;
 /// Packets more for each other worker: its receive queues, and what it holds of them.
 const MORE: u32 = 8_192;
 
+/// Bytes of a frame around its IP packet: Ethernet, and two tags.
+const LINK: u16 = 22;
+
 /// Ports that are open.
 #[derive(Debug)]
 pub struct Opened {
@@ -42,8 +45,12 @@ pub fn open(
     let eal = Eal::start(&options).map_err(|why| setup_error("transport.dpdk", &why))?;
     let workers = workers(settings);
     let packets = PACKETS + MORE * (workers as u32 - 1);
+    let longest = settings.ports.iter().filter_map(|port| port.mtu).max().unwrap_or(0);
+    let size = longest.saturating_add(LINK).max(ROOM);
+    // as much memory, down to half as many packets
+    let packets = (packets * u32::from(ROOM) / u32::from(size)).max(packets / 2);
     let pools =
-        NodePools::new(eal, packets, ROOM).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+        NodePools::new(eal, packets, size).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let taps: Vec<Taps> = settings.ports.iter().map(|_| Taps::new(1)).collect();
     let mut order: Vec<usize> = (0..settings.ports.len()).collect();
     order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));

@@ -433,6 +433,9 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
         let what = format!("{} tags are more than a port puts before its frames", ids.len());
         error(OUT_OF_RANGE, "vlan", what, "Use one VLAN, or two for QinQ");
     }
+    if let Some(mtu) = port.mtu.filter(|mtu| !(576..=9600).contains(mtu)) {
+        error(OUT_OF_RANGE, "mtu", format!("{mtu} is out of range"), "Use 576 to 9600");
+    }
     if port.role == Role::L2fwd && !ids.is_empty() {
         let what = "a port with the role l2fwd hands frames on as they are".to_owned();
         error(CONFLICT, "vlan", what, "Leave it out");

@@ -207,7 +207,7 @@ impl GraphPort {
             ip: port.ip.clone(),
             vlan: port.vlan.clone(),
             mac: port.mac.clone(),
-            mtu: None,
+            mtu: port.mtu,
             optional: false,
         }
     }
@@ -221,6 +221,7 @@ impl GraphPort {
             gateway: OneOrMany::default(),
             vlan: self.vlan.clone(),
             mac: self.mac.clone(),
+            mtu: self.mtu,
             peer_mac: None,
             speed: None,
             role: Role::L2fwd,

@@ -323,6 +323,11 @@ pub struct Port {
     /// Where frames are sent. Default: asked for by ARP or neighbour discovery, or the other end of a `pair:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_mac: Option<String>,
+    /// The largest IP packet on its link, bytes, 576 to 9,600: the maximum segment size of TCP follows from it. The device is
+    /// raised to it where it takes less. Default: what the device takes, at most 1500.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 576, max = 9_600))]
+    pub mtu: Option<u16>,
     /// The port's speed, for rates that are a share of it. Default: what the port says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<BitRate>,

@@ -73,6 +73,14 @@ def serve(
         str | None,
         typer.Option(help="With --port and --prefix: router to other networks.", metavar="ADDRESS"),
     ] = None,
+    mtu: Annotated[
+        int | None,
+        typer.Option(
+            help="With --port: largest IP packet, bytes. Default: what the device takes, at most 1500.",
+            metavar="BYTES",
+            parser=values.whole("--mtu", 576, 9600),
+        ),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option(
@@ -224,11 +232,12 @@ def serve(
     if tls:
         settings["tls"] = tls
     if port:
-        settings["port"] = _port(settings["listen"], port, prefix, gateway)
-    elif prefix is not None or gateway:
+        settings["port"] = _port(settings["listen"], port, prefix, gateway=gateway, mtu=mtu)
+    elif prefix is not None or gateway or mtu is not None:
+        option = "--gateway" if gateway else "--prefix" if prefix is not None else "--mtu"
         raise Error(
             "ND-104-74",
-            f"{'--prefix' if gateway is None else '--gateway'} is for a DPDK port",
+            f"{option} is for a DPDK port",
             fix="Name one with --port",
         )
     if tls_self_signed:
@@ -274,8 +283,8 @@ def _tls(
     return {**named, "self_signed": made is not None, "resumption": resumption}
 
 
-def _port(listen: str, device: str, prefix: int | None, gateway: str | None) -> dict[str, Any]:
+def _port(listen: str, device: str, prefix: int | None, **more: Any) -> dict[str, Any]:
     """A DPDK port with the address that is listened at."""
     address = listen.rpartition(":")[0].strip("[]")
     ip = address if prefix is None else f"{address}/{prefix}"
-    return {"name": "server", "device": device, "ip": ip, **({"gateway": gateway} if gateway else {})}
+    return {"name": "server", "device": device, "ip": ip, **{key: one for key, one in more.items() if one}}

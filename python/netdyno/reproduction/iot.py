@@ -57,6 +57,7 @@ def parts(quick: bool) -> Sequence[Part]:
             (
                 "two processes joined by memif in place of two machines with 10 Gbit/s NICs",
                 "our own clients over kernel sockets and veth in place of the former tester, not published",
+                "the server changes its transport with the clients: the ratio is that of both ends",
                 "bodies of these sizes: a frame of 64 or 128 B has no room for header fields of a response",
             ),
             needs.root(),

@@ -33,6 +33,13 @@ fn each_fault_of_ports_is_named_with_its_place_and_a_remedy() {
             "02:00",
         ),
         (
+            "an MTU below IPv4's least",
+            d("/transport/dpdk/ports/0/mtu", json!(100)),
+            "ND-104-05",
+            "transport.dpdk.ports[0].mtu",
+            "576",
+        ),
+        (
             "bad address",
             d("/transport/dpdk/ports/0/ip", json!("10.1")),
             "ND-104-04",

@@ -27,12 +27,16 @@ class ServiceOptions(Settings):
     """DPDK port that it serves on, like `af_packet:veth1`; needs `ip`. Default: the kernel's sockets."""
     ip: str | None = None
     """Address on that port, with a prefix or without: `10.0.0.2/24`."""
+    mtu: int | None = Field(default=None, ge=576, le=9600)
+    """Largest IP packet on that port, bytes; needs `device`. Default: what the device takes, at most 1500."""
 
     @model_validator(mode="after")
     def _port_fits(self) -> Self:
-        """A port has an address, and an address a port."""
+        """A port has an address, and only a port has one."""
         if (self.device is None) != (self.ip is None):
             raise ValueError("device and ip belong together: name both or neither")
+        if self.mtu is not None and self.device is None:
+            raise ValueError("mtu is of device: the kernel's interfaces have theirs from the topology")
         return self
 
     def server(self) -> dict[str, Any]:
@@ -40,7 +44,7 @@ class ServiceOptions(Settings):
         same = {
             name: value
             for name, value in self.model_dump().items()
-            if name not in ("port", "delay", "notify", "device", "ip") and not name.startswith("tls")
+            if name not in ("port", "delay", "notify", "device", "ip", "mtu") and not name.startswith("tls")
         }
         return {**same, "delay_ns": round(self.delay * 1e9)}
 
@@ -170,7 +174,8 @@ class Service(CountingServer):
         listen = f"{self._host()}:{self.options.port}"
         settings = {"protocol": self.protocol, "listen": listen, **options.server()}
         if options.device:
-            settings["port"] = {"name": "server", "device": options.device, "ip": options.ip}
+            ends = {"name": "server", "device": options.device, "ip": options.ip, "mtu": options.mtu}
+            settings["port"] = {key: value for key, value in ends.items() if value is not None}
         return [str(program()), "service", "--settings", json.dumps(settings)]
 
     def _host(self) -> str:
