@@ -337,11 +337,9 @@ def _ethtool(device: str) -> str:
 
 
 def program_output(*command: str) -> str:
-    """What a short program prints; nothing where it fails."""
+    """What a short program prints, its line ends as they are; nothing where it fails."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=5, check=False, errors="replace"
-        )
+        done = subprocess.run(command, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""

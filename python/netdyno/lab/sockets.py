@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from netdyno import escape
 from netdyno.errors import Error
 from netdyno.lab.counters import program_output
 from netdyno.system import namespace
@@ -30,7 +31,8 @@ class Connection:
     """Congestion control."""
     values: Mapping[str, float] = field(default_factory=dict)
     """`rtt` and `minrtt` in ms, `cwnd`, `delivery_rate` in bit/s, `retrans`, `busy` in ms, `rwnd_limited` and
-    `sndbuf_limited` as shares of the busy time, `sndbuf_limited_ms`, `bytes_acked`, the receive buffer `rb`.
+    `sndbuf_limited` as shares of the busy time, `sndbuf_limited_ms`, `bytes_acked`, the receive buffer `rb`,
+    `rcv_wscale` by which the window that it offers is scaled.
     What is zero is not there: `ss` leaves it out."""
 
     @property
@@ -40,15 +42,49 @@ class Connection:
         return int(text) if text.isascii() and text.isdigit() else None
 
 
+@dataclass(frozen=True)
+class User:
+    """A process that has a socket open."""
+
+    process: str
+    pid: int
+    fd: int
+
+
+_USER = re.compile(r'.*\("(.*)",pid=([0-9]+),fd=([0-9]+)\)\)(?:\s|$)')
+
+
+def user(line: str) -> User | None:
+    """Who has the socket of a line of `ss -p` open; of several the last that is named.
+
+    A process is called what it likes, and `ss` prints that as it is: what follows the last name is its own.
+    """
+    found = _USER.match(line)
+    return User(escape.visible(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines of `ss`: a process's name may hold what Python takes for the end of one."""
+    return text.split("\n")
+
+
+def queues(cells: Sequence[str]) -> tuple[int, int] | None:
+    """The two queues of a socket, of the words of its line; None where it is no such line."""
+    counts = cells[1:3]
+    if len(cells) < 5 or not all(cell.isascii() and cell.isdigit() for cell in counts):
+        return None
+    return int(counts[0]), int(counts[1])
+
+
 def parse(text: str) -> list[Connection]:
     """The lines of `ss -tinOH`; what is no connection is left out."""
     found = []
-    for line in text.splitlines():
+    for line in split_lines(text):
         cells = line.split()
-        if len(cells) < 5 or not all(cell.isascii() and cell.isdigit() for cell in cells[1:3]):
+        if (waiting := queues(cells)) is None:
             continue
         rest = cells[5:]
-        values: dict[str, float] = {"recv_q": float(cells[1]), "send_q": float(cells[2])}
+        values: dict[str, float] = {"recv_q": float(waiting[0]), "send_q": float(waiting[1])}
         values |= _values(rest)
         names = [cell for cell in rest if re.fullmatch(r"[a-z][a-z0-9_]*", cell)]
         congestion = next((name for name in names if name not in _FLAGS), "")
@@ -90,6 +126,9 @@ def _values(cells: Sequence[str]) -> dict[str, float]:
         elif name == "rtt":
             mean, _, var = value.partition("/")
             found |= {key: _float(v) for key, v in (("rtt", mean), ("rttvar", var)) if _numeric(v)}
+        elif name == "wscale":
+            if scale := re.fullmatch(r"\d{1,2},(\d{1,2})", value):
+                found["rcv_wscale"] = float(scale[1])
         elif name == "retrans":
             found |= (
                 {"retrans": _float(value.rpartition("/")[2])} if _numeric(value.rpartition("/")[2]) else {}

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from netdyno.errors import Error
 from netdyno.lab.counters import program_output
-from netdyno.lab.sockets import Connection, parse
+from netdyno.lab.sockets import Connection, parse, queues, split_lines, user
 from netdyno.system import namespace, proc
 from netdyno.system.journal import Journal
 
@@ -36,7 +36,6 @@ GONE = (errno.ESRCH, errno.EBADF)
 """What is said of a process, or of a descriptor, that is not there any more."""
 SocketKind = Literal["backlog", "udp", "tcp"]
 
-_USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
 _MEMORY = re.compile(r"skmem:\(r(\d+),rb(\d+),.*?,d(\d+)\)")
 _BUFFER, _SINCE = re.compile(r"skmem:\(r\d+,rb(\d+)"), re.compile(r" lastrcv:(\d+)")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -53,6 +52,9 @@ class LiveSocket:
     """Its longest queue of connections; or its receive buffer, as the kernel counts it."""
     full: bool
     """Whether it turns away what comes."""
+    local: str
+    peer: str = ""
+    """Its ends as `ss` tells them, the peer's of a connection only."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ class OwnedConnection:
 def parse_owned(text: str) -> list[OwnedConnection]:
     """The lines of `ss -tinpOH` that a process has open."""
     found = []
-    for line in text.splitlines():
-        user, seen = _USER.search(line), parse(line)
-        if user and seen and seen[0].state == "ESTAB":
-            found.append(OwnedConnection(seen[0], int(user[1]), int(user[2])))
+    for line in split_lines(text):
+        by, seen = user(line), parse(line)
+        if by and seen and seen[0].state == "ESTAB":
+            found.append(OwnedConnection(seen[0], by.pid, by.fd))
     return found
 
 
@@ -82,21 +84,21 @@ def owned_connections(where: str | None) -> list[OwnedConnection]:
 def parse_listeners(text: str) -> list[LiveSocket]:
     """The lines of `ss -ltnpOH`: what waits and the longest queue stand before the address."""
     found = []
-    for line in text.splitlines():
-        cells, user = line.split(), _USER.search(line)
-        if user and len(cells) > 3 and cells[1].isdigit() and cells[2].isdigit():
-            waiting, longest = int(cells[1]), int(cells[2])
-            found.append(LiveSocket("backlog", int(user[1]), int(user[2]), longest, 2 * waiting >= longest))
+    for line in split_lines(text):
+        cells, by = line.split(), user(line)
+        if by and (seen := queues(cells)):
+            waiting, longest = seen
+            found.append(LiveSocket("backlog", by.pid, by.fd, longest, 2 * waiting >= longest, cells[3]))
     return found
 
 
 def parse_datagrams(text: str) -> list[LiveSocket]:
     """The lines of `ss -uanpmOH`: the buffer, and what was dropped for want of it."""
     found = []
-    for line in text.splitlines():
-        memory, user = _MEMORY.search(line), _USER.search(line)
-        if user and memory:
-            found.append(LiveSocket("udp", int(user[1]), int(user[2]), int(memory[2]), int(memory[3]) > 0))
+    for line in split_lines(text):
+        cells, memory, by = line.split(), _MEMORY.search(line), user(line)
+        if by and memory and queues(cells):
+            found.append(LiveSocket("udp", by.pid, by.fd, int(memory[2]), int(memory[3]) > 0, cells[3]))
     return found
 
 
@@ -104,6 +106,11 @@ def listed(options: str, where: str | None) -> str:
     """What `ss` prints of a namespace, from sock_diag."""
     program = shutil.which("ss") or "/usr/bin/ss"
     return namespace.inside(where, lambda: program_output(program, options))
+
+
+def datagrams(where: str | None) -> str:
+    """Sockets of datagrams as `ss` tells them, with what each dropped since it was opened."""
+    return listed("-uanpmOH", where)
 
 
 def full_queues(where: str | None) -> str:
@@ -120,29 +127,25 @@ def full_queues(where: str | None) -> str:
 def with_queues(text: str, first: Mapping[str, tuple[int, int]]) -> str:
     """Lines of `ss -ltnpOH`, none with a shorter queue than it had before."""
     found = []
-    for line in text.splitlines():
+    for line in split_lines(text):
         cells = line.split(None, 4)
-        if len(cells) == 5 and cells[1].isdigit() and cells[3] in first:
-            cells[1] = str(max(int(cells[1]), first[cells[3]][0]))
+        if (seen := queues(cells)) and cells[3] in first:
+            cells[1] = str(max(seen[0], first[cells[3]][0]))
         found.append(" ".join(cells))
     return "\n".join(found)
 
 
 def _queues(text: str) -> dict[str, tuple[int, int]]:
     """What waits and how much may, by the address of the listener."""
-    rows = (line.split() for line in text.splitlines())
-    return {
-        cells[3]: (int(cells[1]), int(cells[2]))
-        for cells in rows
-        if len(cells) > 4 and cells[1].isdigit() and cells[2].isdigit()
-    }
+    rows = (line.split() for line in split_lines(text))
+    return {cells[3]: seen for cells in rows if (seen := queues(cells))}
 
 
 def sockets(what: SocketKind, where: str | None) -> list[LiveSocket]:
     """The sockets of a namespace that may be bound by a parameter."""
     if what == "backlog":
         return parse_listeners(listed("-ltnpOH", where))
-    return parse_datagrams(listed("-uanpmOH", where))
+    return parse_datagrams(datagrams(where))
 
 
 def parse_receivers(text: str) -> list[LiveSocket]:
@@ -151,10 +154,13 @@ def parse_receivers(text: str) -> list[LiveSocket]:
     `ss` leaves out what is zero, and so says nothing of when something came if that is now.
     """
     found = []
-    for line in text.splitlines():
-        memory, user, since = _BUFFER.search(line), _USER.search(line), _SINCE.search(line)
-        if memory and user and "bytes_received:" in line and (since is None or int(since[1]) < 1000):
-            found.append(LiveSocket("tcp", int(user[1]), int(user[2]), int(memory[1]), True))
+    for line in split_lines(text):
+        cells, by = line.split(), user(line)
+        memory, since = _BUFFER.search(line), _SINCE.search(line)
+        if not (by and memory and queues(cells)):
+            continue
+        if "bytes_received:" in line and (since is None or int(since[1]) < 1000):
+            found.append(LiveSocket("tcp", by.pid, by.fd, int(memory[1]), True, cells[3], cells[4]))
     return found
 
 
@@ -167,7 +173,7 @@ def grow_receive_buffers(where: str | None, old: int, new: int) -> Iterator[Live
     """
     for one in parse_receivers(listed("-tinpmOH", where)):
         if old <= one.size < new:
-            with contextlib.suppress(OSError), borrowed(one.pid, one.fd) as copy:
+            with contextlib.suppress(OSError), borrowed(one.pid, one.fd, one.local, one.peer) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
                     continue
                 _set(copy, "tcp", new)
@@ -183,7 +189,7 @@ def limiting(found: list[LiveSocket], size: int) -> list[LiveSocket]:
 
 
 def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
-    """Give a socket another size, noted first: the entry; None when its process is gone."""
+    """Give a socket another size, noted first: the entry; None when it is gone."""
     start = proc.start_time(one.pid)
     link = _link(one.pid, one.fd)
     if start is None or link is None:
@@ -194,10 +200,14 @@ def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
         "socket", words=words, what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size
     )
     try:
-        with borrowed(one.pid, one.fd) as copy:
+        with borrowed(one.pid, one.fd, one.local, one.peer) as copy:
+            if _link_of(copy) != link:
+                raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
             _set(copy, one.what, size)
     except OSError as e:
         notes.undo(entry)
+        if e.errno in GONE:
+            return None
         what = f"the socket {one.fd} of process {one.pid} cannot be set: {e.strerror}"
         raise Error("ND-92-33", what, at=str(one.pid), fix="Run it as root, on Linux 5.6 or newer") from e
     return entry
@@ -206,10 +216,12 @@ def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
 def restore_size(entry: dict[str, Any]) -> bool:
     """Give a socket its old size again, if it is still that socket of that process."""
     pid, fd = int(entry["pid"]), int(entry["fd"])
-    if not proc.alive(pid, entry["start"]) or _link(pid, fd) != entry["link"]:
+    if not proc.alive(pid, entry["start"]):
         return False
     try:
         with borrowed(pid, fd) as copy:
+            if _link_of(copy) != entry["link"]:
+                return False
             _set(copy, entry["what"], int(entry["old"]))
     except OSError as e:
         if e.errno in GONE:
@@ -228,8 +240,12 @@ def _set(copy: socket.socket, what: str, size: int) -> None:
 
 
 @contextmanager
-def borrowed(pid: int, fd: int) -> Iterator[socket.socket]:
-    """The socket of another process, for as long as a block lasts."""
+def borrowed(pid: int, fd: int, local: str = "", peer: str = "") -> Iterator[socket.socket]:
+    """The socket of another process, for as long as a block lasts.
+
+    ProcessLookupError where it does not have the ends that `ss` told, if they are given: the descriptor, or
+    the number of the process, is of something else by now.
+    """
     handle = os.pidfd_open(pid)
     try:
         got = _libc.syscall(PIDFD_GETFD, handle, fd, 0)
@@ -238,8 +254,38 @@ def borrowed(pid: int, fd: int) -> Iterator[socket.socket]:
             raise OSError(number, os.strerror(number))
     finally:
         os.close(handle)
-    with socket.socket(fileno=got) as copy:
+    try:
+        copy = socket.socket(fileno=got)
+    except OSError as e:
+        # no socket
+        os.close(got)
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from e
+    with copy:
+        if not (_is(local, copy.getsockname) and _is(peer, copy.getpeername)):
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         yield copy
+
+
+def _is(told: str, ask: Callable[[], Any]) -> bool:
+    """Whether the end of a socket is that which `ss` told."""
+    if not told:
+        return True
+    try:
+        now = ask()
+    except OSError:
+        # not connected any more
+        return False
+    if not isinstance(now, tuple) or len(now) < 2 or not isinstance(now[0], str):
+        return False
+    host, _, port = told.rpartition(":")
+    # an interface stands behind a %
+    plain, mine = host.strip("[]").partition("%")[0], now[0].partition("%")[0]
+    return port == str(now[1]) and (plain == mine or (plain == "*" and mine in ("::", "0.0.0.0")))
+
+
+def _link_of(copy: socket.socket) -> str:
+    """What the descriptor of a socket leads to, as in /proc/PID/fd."""
+    return f"socket:[{os.fstat(copy.fileno()).st_ino}]"
 
 
 def _link(pid: int, fd: int) -> str | None:

@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from netdyno.lab.sockets import User, queues, split_lines, user
 from netdyno.tuning.gauges import Ends, Span
 
-_USER = re.compile(r'users:\(\("([^"]*)",pid=(\d+)')
+_INTERFACE = re.compile(r"%[^]:]*")
 _DROPS = re.compile(r"skmem:\(.*?,d(\d+)\)")
 QUEUE, HALF_OPEN, DATAGRAMS = "TcpExtListenOverflows", "listen.refused", "udp.rcvbuf_errors"
 SENT_AGAIN = ("tcp.lossy.",)
@@ -57,11 +58,17 @@ class _Line:
     peer: str
     process: str
     pid: int
+    fd: int
     drops: int
 
     @property
     def port(self) -> int:
         return _port(self.local)
+
+    @property
+    def socket(self) -> tuple[int, int, str, str]:
+        """What tells it from others, as long as it is open."""
+        return self.pid, self.fd, self.local, self.peer
 
 
 def _port(address: str) -> int:
@@ -72,22 +79,33 @@ def _port(address: str) -> int:
 def _lines(text: str) -> list[_Line]:
     """Lines of `ss -O` with a state, whoever has the socket; those of nobody have process 0."""
     found = []
-    for line in text.splitlines():
+    for line in split_lines(text):
         cells = line.split()
-        if len(cells) < 5 or not (cells[1].isdigit() and cells[2].isdigit()):
+        if (seen := queues(cells)) is None:
             continue
-        user, drops = _USER.search(line), _DROPS.search(line)
-        process, pid = (user[1], int(user[2])) if user else ("", 0)
+        by, drops = user(line) or User("", 0, 0), _DROPS.search(line)
         lost = int(drops[1]) if drops else 0
-        found.append(_Line(cells[0], int(cells[1]), int(cells[2]), cells[3], cells[4], process, pid, lost))
+        found.append(_Line(cells[0], *seen, cells[3], cells[4], by.process, by.pid, by.fd, lost))
     return found
 
 
+def _listeners(lines: Iterable[_Line]) -> dict[str, _Line]:
+    """Those that processes have, by address and port; an interface's name behind a % is left out."""
+    return {_INTERFACE.sub("", one.local): one for one in lines if one.state == "LISTEN" and one.pid}
+
+
+def _listener(listeners: Mapping[str, _Line], local: str) -> _Line | None:
+    """Who listens on this end: on its address, else on all of them."""
+    host, _, port = _INTERFACE.sub("", local).rpartition(":")
+    every = ("[::]", "*") if host.startswith("[") else ("0.0.0.0", "*")
+    return next((listeners[key] for one in (host, *every) if (key := f"{one}:{port}") in listeners), None)
+
+
 def of_queue(text: str) -> Sufferer | None:
-    """The listener whose queue is fullest: `ss -ltnpOH`."""
+    """The listener whose queue is fullest, of those that are at least half full: `ss -ltnpOH`."""
     found = []
     for one in _lines(text):
-        if one.pid and one.longest:
+        if one.pid and one.longest and 2 * one.waiting >= one.longest:
             words = f"{one.waiting:,} of {one.longest:,} connections wait to be accepted"
             found.append(Sufferer(_owner(one), words, one.waiting / one.longest))
     return most(found)
@@ -96,39 +114,42 @@ def of_queue(text: str) -> Sufferer | None:
 def of_half_open(text: str) -> Sufferer | None:
     """The listener with most connections that are half open: `ss -tanpOH`."""
     lines = _lines(text)
-    listeners = {one.port: one for one in lines if one.state == "LISTEN" and one.pid}
-    counts: dict[int, int] = defaultdict(int)
-    for one in lines:
-        counts[one.port] += one.state == "SYN-RECV"
-    return most(
-        Sufferer(_owner(one), f"{counts[port]:,} connections are half open", counts[port])
-        for port, one in listeners.items()
-    )
+    listeners = _listeners(lines)
+    of: dict[Owner, int] = defaultdict(int)
+    for line in lines:
+        if line.state == "SYN-RECV" and (one := _listener(listeners, line.local)):
+            of[_owner(one)] += 1
+    return most(Sufferer(owner, f"{count:,} connections are half open", count) for owner, count in of.items())
 
 
-def of_datagrams(text: str) -> Sufferer | None:
-    """The socket that dropped most: `ss -uanpmOH`."""
-    return most(
-        Sufferer(_owner(one), f"{one.drops:,} datagrams dropped since it was opened", one.drops)
-        for one in _lines(text) if one.pid
-    )  # fmt: skip
+def of_datagrams(looks: tuple[str, str]) -> Sufferer | None:
+    """The socket that dropped most from one look to the next: `ss -uanpmOH`, twice."""
+    before, after = (_lines(text) for text in looks)
+    had = {one.socket: one.drops for one in before}
+    found = []
+    for one in after:
+        # what is less than before is of another socket
+        lost = one.drops - (was if (was := had.get(one.socket, 0)) <= one.drops else 0)
+        if one.pid:
+            found.append(Sufferer(_owner(one), f"{lost:,} more datagrams dropped", lost))
+    return most(found)
 
 
 def of_connections(text: str, spans: Mapping[Ends, Span], counter: str) -> Sufferer | None:
     """The owner whose connections were held back most in a window: `ss -tanpOH`, and that window."""
     lines = [one for one in _lines(text) if one.pid]
-    listeners = {one.port: one for one in lines if one.state == "LISTEN"}
+    listeners = _listeners(lines)
     open_ = {(one.local, one.peer): one for one in lines}
     of: dict[Owner, list[Span]] = defaultdict(list)
     for (local, peer), span in spans.items():
         # one that has ended since was of who listens on its port
-        if one := open_.get((local, peer)) or listeners.get(_port(local)):
+        if one := open_.get((local, peer)) or _listener(listeners, local):
             of[_owner(one, listeners)].append(span)
     return most(Sufferer(owner, _words(mine), _weight(mine, counter)) for owner, mine in of.items())
 
 
-def _owner(one: _Line, served: Iterable[int] | None = None) -> Owner:
-    serves = served is None or one.port in served
+def _owner(one: _Line, listeners: Mapping[str, _Line] | None = None) -> Owner:
+    serves = listeners is None or _listener(listeners, one.local) is not None
     return Owner(one.process, one.pid, one.port if serves else _port(one.peer), serves)
 
 
@@ -166,12 +187,15 @@ def most(found: Iterable[Sufferer | None]) -> Sufferer | None:
     return max((one for one in found if one and one.weight > 0), key=lambda one: one.weight, default=None)
 
 
-def find(counter: str, ss: Callable[[str], str], spans: Mapping[Ends, Span]) -> Sufferer | None:
-    """Who meets the limit that a counter tells of. `ss` runs it in the namespace, with these options."""
+def find(
+    counter: str, ss: Callable[[str], str], spans: Mapping[Ends, Span], datagrams: tuple[str, str]
+) -> Sufferer | None:
+    """Who meets the limit that a counter tells of. `ss` runs it in the namespace, with these options;
+    `datagrams` are the last two looks at their sockets."""
     if counter == QUEUE:
         return of_queue(ss("-ltnpOH"))
     if counter == HALF_OPEN:
         return of_half_open(ss("-tanpOH"))
     if counter == DATAGRAMS:
-        return of_datagrams(ss("-uanpmOH"))
+        return of_datagrams(datagrams)
     return of_connections(ss("-tanpOH"), spans, counter) if counter.startswith(HELD) else None

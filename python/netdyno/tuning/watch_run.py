@@ -154,6 +154,8 @@ class NamespaceWatch:
         """Listeners whose queue was seen full since."""
         self._fullest: sufferers.Sufferer | None = None
         """The fullest of them since it was told."""
+        self._datagrams = ("", live_sockets.datagrams(where))
+        """Their sockets at the last two looks."""
         self._connections = gauges.Connections()
         self._glance = time.monotonic()
         """When the next look at connections is due."""
@@ -302,6 +304,8 @@ class NamespaceWatch:
             rates.get(f"TcpExt{what}", 0.0) for what in ("ListenDrops", "ListenOverflows", "TCPReqQFullDrop")
         )
         rates[UDP_DROPS] = rates.get("UdpRcvbufErrors", 0.0) + rates.get("Udp6RcvbufErrors", 0.0)
+        if rates[UDP_DROPS]:
+            self._datagrams = self._datagrams[1], live_sockets.datagrams(self.where)
         rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
@@ -347,7 +351,10 @@ class NamespaceWatch:
         """Say whose sockets meet a limit."""
         full, self._fullest = self._fullest, None
         found = sufferers.find(
-            rule.counter, lambda options: live_sockets.listed(options, self.where), self._connections.spans
+            rule.counter,
+            lambda options: live_sockets.listed(options, self.where),
+            self._connections.spans,
+            self._datagrams,
         )
         if rule.counter == sufferers.QUEUE:
             found = sufferers.most([full, found])
