@@ -168,12 +168,20 @@ def _carried(one: Connection) -> float:
     return max(one.values.get("bytes_acked", 0.0), one.values.get("bytes_received", 0.0))
 
 
+def _widest(seen: Connection) -> int:
+    """The largest window that a connection can offer, by the scale that it has said (RFC 7323)."""
+    return 65535 << int(seen.values.get("rcv_wscale", 0))
+
+
 def give(one: OwnedConnection, setting: Setting) -> None:
-    """Set the socket of a connection; ProcessLookupError where it is gone."""
-    if not setting:
-        return
+    """Set the socket of a connection; ProcessLookupError where it is gone, also with nothing to set: else
+    those without a setting would count as there, and the others not."""
+    if int(setting.get("net.ipv4.tcp_rmem.max", 0)) > (most := _widest(one.seen)):
+        what = f"its windows are of {most:,} bytes at most, as agreed when it began"
+        fix = f"Give net.ipv4.tcp_rmem.max up to {most}, or compare without --per-connection"
+        raise Error("ND-92-33", f"a connection cannot have a larger one: {what}", at=one.seen.local, fix=fix)
     try:
-        with live_sockets.borrowed(one.pid, one.fd) as copy:
+        with live_sockets.borrowed(one.pid, one.fd, one.seen.local, one.seen.peer) as copy:
             for name, value in setting.items():
                 OPTIONS[name](copy, value)
     except OSError as e:

@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from netdyno.errors import Error
 from netdyno.lab.sockets import Connection
 from netdyno.stats.comparison import Verdict, judge
 from netdyno.stats.observation import Observation, Setting
+from netdyno.tuning import live_sockets
 from netdyno.tuning.bench import Spec
 from netdyno.tuning.compare_run import ComparisonRequest
 from netdyno.tuning.connection_split import METRICS, Arm, ConnectionSplit, check, give, separate
@@ -27,6 +29,12 @@ ARMS: Mapping[Arm, Setting] = {"a": {CONTROL: "reno"}, "b": {CONTROL: "cubic"}}
 def connection(number: int, octets: float, **more: float) -> OwnedConnection:
     values = {"bytes_acked": octets, "bytes_sent": octets, "rtt": 20.0} | more
     return OwnedConnection(Connection("ESTAB", f"10.0.0.1:{number}", "10.0.0.2:80", "", values), 1, number)
+
+
+def owned(one: socket.socket) -> OwnedConnection:
+    """A connection of ours, as `ss` tells it."""
+    ends = (f"{host}:{port}" for host, port in (one.getsockname(), one.getpeername()))
+    return OwnedConnection(Connection("ESTAB", *ends, values={"rcv_wscale": 7.0}), os.getpid(), one.fileno())
 
 
 class Given:
@@ -104,7 +112,7 @@ def test_what_is_set_is_the_socket_of_the_connection_alone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         to = server.getsockname()
         with socket.create_connection(to) as one, socket.create_connection(to) as two:
-            named = OwnedConnection(Connection("ESTAB", "", ""), os.getpid(), one.fileno())
+            named = owned(one)
             setting: Setting = {
                 CONTROL: "reno", "net.ipv4.tcp_notsent_lowat": 54321,
                 "net.ipv4.tcp_wmem.max": 64000, "net.ipv4.tcp_rmem.max": 96000,
@@ -124,8 +132,50 @@ def test_what_is_set_is_the_socket_of_the_connection_alone() -> None:
             with pytest.raises(Error) as caught:
                 give(named, {CONTROL: "no-such"})
             assert (caught.value.code, "no-such" in caught.value.what) == ("ND-92-33", True)
+            # closed by now, or of something else: another connection, a listener, a file, a pipe
+            before = has(two), len(list(Path("/proc/self/fd").iterdir()))
+            with Path("/dev/null").open() as file:
+                for fd in (9999, two.fileno(), server.fileno(), file.fileno()):
+                    for wanted in (setting, {}):
+                        with pytest.raises(ProcessLookupError):
+                            give(replace(named, fd=fd), wanted)
+            assert (has(two), len(list(Path("/proc/self/fd").iterdir()))) == before, (
+                "another was set, or one is left open"
+            )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_connection_is_known_by_both_its_ends(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as one,
+    ):
+        found = live_sockets.owned_connections(None)
+        (named,) = (o for o in found if (o.pid, o.fd) == (os.getpid(), one.fileno()))
+        assert named.seen.values["rcv_wscale"] > 0
+        try:
+            give(named, {CONTROL: "reno"})
+        except Error as e:
+            pytest.skip(f"sockets of others may not be set here: {e.what}")
+        seen = named.seen
+        for other in (replace(seen, local=seen.peer), replace(seen, peer=seen.local)):
             with pytest.raises(ProcessLookupError):
-                give(replace(named, fd=9999), setting)
+                give(replace(named, seen=other), {CONTROL: "reno"})
+
+
+def test_a_window_that_a_connection_cannot_have_is_refused() -> None:
+    """65,535 bytes, shifted by the scale that it agreed on; that too is a window."""
+    most = 65535 << 3
+    scaled = replace(connection(1, 1e6, rcv_wscale=3.0), pid=2**22 + 1)
+    with pytest.raises(ProcessLookupError):
+        give(scaled, {"net.ipv4.tcp_rmem.max": most})
+    with pytest.raises(Error, match=f"{most:,} bytes") as caught:
+        give(scaled, {"net.ipv4.tcp_rmem.max": most + 1})
+    assert caught.value.code == "ND-92-33"
+    # without a scale of its own there is none
+    with pytest.raises(Error, match="65,535 bytes"):
+        give(connection(1, 1e6), {"net.ipv4.tcp_rmem.max": 65536})
 
 
 def test_ss_lines_of_established_connections_with_their_process() -> None:
@@ -136,7 +186,7 @@ def test_ss_lines_of_established_connections_with_their_process() -> None:
         'TIME-WAIT 0 0 10.0.0.1:80 10.0.0.2:4244 users:(("nginx",pid=7,fd=13))\n'
     )
     (one,) = parse_owned(text)
-    assert (one.pid, one.fd, one.seen.local, one.seen.values["bytes_acked"]) == (7, 12, "10.0.0.1:80", 5.0)
+    assert (one.pid, one.fd, one.seen.local, one.seen.values["bytes_acked"]) == (6, 12, "10.0.0.1:80", 5.0)
 
 
 def test_only_what_one_connection_has_is_taken() -> None:
