@@ -96,7 +96,8 @@ class Comparison:
     mechanism: Mechanism = Mechanism.NOT_OBSERVABLE
     discards: Discards = field(default_factory=Discards)
     unequal: str = ""
-    """That the settings lost unequal shares of their trials, in a sentence; empty where they did not."""
+    """That the settings lost unequal shares of their trials, or of their connections, in a sentence; empty
+    where they did not."""
 
     @property
     def too_few(self) -> bool:
@@ -160,18 +161,19 @@ def judge(
     noise: Mapping[str, tuple[float, int]] | None = None,
     again: Mapping[str, int] | None = None,
     discarded: Sequence[Discard] = (),
+    unequal: str = "",
 ) -> Comparison:
     """Judge pairs of trials.
 
     `mechanism`: the counters that say how a difference came about, of each parameter that was changed.
     `matters`: the least change that is worth the name. `noise`: from a calibration, the spread of each metric
     and from how many pairs it is known. `again`: how many trials were measured again, by what they were lost
-    to; `discarded`: these trials.
+    to; `discarded`: these trials; `unequal`: in a sentence, why they are not alike otherwise.
     """
     counted, gone = valid(pairs), lost(pairs)
     wanted, takes = dict(again or {}), least_pairs(level, len(metrics))
     dropped = discarding.discards(pairs, discarded)
-    unequal = discarding.sentence(dropped) if dropped.differ else ""
+    unequal = unequal or (discarding.sentence(dropped) if dropped.differ else "")
     if not counted:
         return Comparison(
             (), (), 0, len(pairs), level, matters, takes, gone, wanted, discards=dropped, unequal=unequal

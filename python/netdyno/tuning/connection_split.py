@@ -18,6 +18,7 @@ from typing import Literal
 
 from netdyno.errors import Error
 from netdyno.lab.sockets import Connection
+from netdyno.stats.discards import LEVEL, fisher
 from netdyno.stats.observation import Metric, Setting, Value
 from netdyno.tuning import live_sockets
 from netdyno.tuning.live_sockets import OwnedConnection
@@ -150,12 +151,14 @@ class ConnectionSplit:
         self._followed[key] = _Followed(self._next.pop(0), now, one.seen, one.seen, now)
 
     def result(self) -> tuple[dict[str, float], str]:
-        """`a.throughput`, … and how many connections each has; why it does not count, if it does not."""
+        """`a.throughput`, … and how many connections each was given and has; why it does not count, if it
+        does not."""
         found: dict[str, float] = {}
         every = [*self._over, *self._followed.values()]
         for arm in self._arms:
-            mine = [one for one in every if one.arm == arm and one.lived >= LIVED and one.trips]
-            told = [one.metrics() for one in mine]
+            mine = [one for one in every if one.arm == arm]
+            told = [one.metrics() for one in mine if one.lived >= LIVED and one.trips]
+            found[f"{arm}.given"] = float(len(mine))
             found[f"{arm}.connections"] = float(len(told))
             if told:
                 found |= {f"{arm}.{name}": statistics.fmean(one[name] for one in told) for name in METRICS}
@@ -225,6 +228,34 @@ class Splitter:
         """Raise what kept it from looking."""
         if self._failed:
             raise self._failed
+
+
+@dataclass
+class Survival:
+    """Connections of A and of B over all blocks, also those that do not count as a whole."""
+
+    given: dict[Arm, int] = field(default_factory=lambda: {"a": 0, "b": 0})
+    counted: dict[Arm, int] = field(default_factory=lambda: {"a": 0, "b": 0})
+
+    def add(self, seen: Mapping[str, float]) -> None:
+        """Those of a block."""
+        for arm in self.given:
+            self.given[arm] += int(seen.get(f"{arm}.given", 0))
+            self.counted[arm] += int(seen.get(f"{arm}.connections", 0)) if f"{arm}.given" in seen else 0
+
+    @property
+    def unequal(self) -> str:
+        """That unequal shares of them lived long enough to count, in a sentence: Fisher's exact test, as of
+        trials; empty where it does not say so."""
+        p = fisher(self.counted["a"], self.given["a"], self.counted["b"], self.given["b"])
+        if p > LEVEL:
+            return ""
+        b, a = (f"{self.counted[arm]:,} of {self.given[arm]:,}" for arm in ("b", "a"))
+        return f"unequal shares of connections lived for {LIVED:g} s: {b} with B, {a} with A (p = {p:.2g})"
+
+    def document(self) -> dict[str, dict[Arm, int]]:
+        """For a result."""
+        return {"given": dict(self.given), "counted": dict(self.counted)}
 
 
 def separate(seen: Mapping[str, float], arm: Arm) -> dict[str, float]:

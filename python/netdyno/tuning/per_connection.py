@@ -26,7 +26,16 @@ from netdyno.tuning.bench import NamespaceBench, start_bench
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare_run import ComparisonOutcome, ComparisonRequest, document
-from netdyno.tuning.connection_split import METRICS, Arm, ConnectionSplit, Splitter, check, give, separate
+from netdyno.tuning.connection_split import (
+    METRICS,
+    Arm,
+    ConnectionSplit,
+    Splitter,
+    Survival,
+    check,
+    give,
+    separate,
+)
 from netdyno.tuning.study_listener import StudyListener
 
 ASSUMED = (
@@ -98,15 +107,21 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     study = Study.of("compare", label, plan, request.name)
     with entry.open_entry(study, on.metrics, leg=lambda _: "both", fresh=request.fresh) as kept:
         looks = Looks(kept.record, first, request.pairs, request.level)
-        found, rest = _blocks(RecordedBench(on, kept.record, "split"), (a, b), looks, request, listener)
-        result = judge(found, metrics, {}, level=looks.now.level, matters=request.matters, again=rest.again)
+        alive = Survival()
+        recorded = RecordedBench(on, kept.record, "split")
+        found, rest = _blocks(recorded, (a, b), looks, request, listener, alive)
+        result = judge(
+            found, metrics, {}, level=looks.now.level, matters=request.matters, again=rest.again,
+            unequal=alive.unequal,
+        )  # fmt: skip
         if not result.too_few:
             looks.judged(result.pairs)
         noise = Calibration(label, request.level, 0, 0, looks.now.pairs, ())
         told = document(made, (a, b), noise, result)
         for one in told["metrics"]:
             one["pairs"] = both(found, one["metric"]["name"])
-        told |= {"bench": label, "race": [], "looks": looks.document(), "slo": [], "per_connection": ASSUMED}
+        told |= {"bench": label, "race": [], "looks": looks.document(), "slo": [], "per_connection": ASSUMED,
+                 "connections": alive.document()}  # fmt: skip
         written = kept.finish(told, [], finding=result.said, valid=not result.invalid)
     return ComparisonOutcome(
         a, b, noise, result, written, study, rest, looks.now.pairs, (b,), [], looks.document(), ()
@@ -140,6 +155,7 @@ def _blocks(
     looks: Looks,
     request: ComparisonRequest,
     listener: StudyListener,
+    alive: Survival,
 ) -> tuple[list[Pair], RepeatBudget]:
     """A pair of each block."""
     found: list[Pair] = []
@@ -148,7 +164,9 @@ def _blocks(
         for number in range(stage.first, stage.pairs):
 
             def once(attempt: int, number: int = number) -> Observation:
-                return bench.measure({}, request.seed * 100_003 + number)
+                block = bench.measure({}, request.seed * 100_003 + number)
+                alive.add(block.metrics)
+                return block
 
             seen = measure_with_repeats(once, stage.spare)
             listener.trial("blocks", number + 1 - stage.first, stage.pairs - stage.first, seen)
