@@ -157,6 +157,15 @@ def cookie(name: str | None) -> int | None:
         return (FOLDER / (name or "/proc/thread-self/ns/net")).stat().st_ino
 
 
+def is_ours(name: str) -> bool:
+    """Whether a name or a file is of the namespace that we are in."""
+    try:
+        theirs, ours = (FOLDER / name).stat(), Path("/proc/thread-self/ns/net").stat()
+    except OSError:
+        return False
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+
+
 def every_namespace() -> Iterator[str | None]:
     """Every namespace that can be entered, once: the one we are in, those with names, those of processes."""
     seen = set[tuple[int, int]]()

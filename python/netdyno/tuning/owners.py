@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.system import journal, proc
+from netdyno.system import journal, namespace, proc
 from netdyno.tuning.access import files
 from netdyno.tuning.plan import Plan
 
@@ -38,11 +38,13 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
     if plan.machine and (profile := tuned(root)):
         fix = "Stop it first: systemctl stop tuned, or tuned-adm off"
         raise Error("ND-92-40", f"TuneD is active with the profile {profile}", at="this machine", fix=fix)
-    wanted = {(step.where, (step.target.kind, step.target.path, step.target.device)) for step in plan.steps}
-    for pid, entry in changes_in_force(folder):
-        place = entry.get("where")
-        if pid != os.getpid() and (place, tuple(entry["target"])) in wanted:
-            raise _in_use(" ".join(filter(None, entry["target"][1:])), pid, place)
+    held = [(pid, entry) for pid, entry in changes_in_force(folder) if pid != os.getpid()]
+    for step in plan.steps if held else ():
+        target = [step.target.kind, step.target.path, step.target.device]
+        wanted = {"where": step.where, "id": namespace.cookie(step.where), "target": target}
+        for pid, entry in held:
+            if _same(wanted, entry):
+                raise _in_use(" ".join(filter(None, target[1:])), pid, entry.get("where"))
 
 
 def refuse_file(path: Path, folder: Path) -> None:
@@ -59,11 +61,16 @@ def _in_use(what: str, pid: int, place: str | None = None) -> Error:
 
 def free(entry: Mapping[str, Any], folder: Path) -> bool:
     """Whether no living process of ours has set, and will put back, what an entry of a dead one is about."""
-    about = [(one.get("where"), one["target"]) for _, one in changes_in_force(folder)]
     files = [one["path"] for _, one in changes_in_force(folder, ("sysctl",))]
     if entry["kind"] in KINDS:
-        return (entry.get("where"), entry["target"]) not in about
+        return not any(_same(entry, one) for _, one in changes_in_force(folder))
     return entry["kind"] != "sysctl" or entry["path"] not in files
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both are about one parameter; a namespace may have several names."""
+    place = one.get("where") == other.get("where") or one.get("id") == other.get("id") is not None
+    return place and list(one["target"]) == list(other["target"])
 
 
 def tuned(root: Path = ROOT) -> str:

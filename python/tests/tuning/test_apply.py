@@ -352,6 +352,28 @@ def test_another_process_of_ours_is_not_fought(space: str) -> None:
     assert somaxconn(space) == "4096"
 
 
+def test_one_namespace_under_another_name_is_the_same(space: str) -> None:
+    """By its name, and by a process in it: what one of us has set there the other does not set too."""
+    child = start("tune", "apply", "--set", "net.core.somaxconn=8192", "--where", space)
+    wait_for(space, "8192")
+    with subprocess.Popen(["ip", "netns", "exec", space, "sleep", "120"]) as inside:
+        try:
+            path = Path(f"/proc/{inside.pid}/ns/net")
+            until = time.monotonic() + 60
+            while not path.samefile(namespace.FOLDER / space):
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            with pytest.raises(Error, match=f"ND-92-40.*{child.pid}"):
+                apply(plan({"net.core.somaxconn": 1000}, str(path)))
+            with apply(plan({"net.ipv4.tcp_fin_timeout": 15}, str(path))):  # what it does not hold is free
+                pass
+        finally:
+            inside.kill()
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=120)
+    assert somaxconn(space) == "4096"
+
+
 def test_a_file_that_another_process_of_ours_changed_is_not_changed_again(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         lives = {"owner": other.pid, "start": proc.start_time(other.pid), "boot": proc.boot_id()}

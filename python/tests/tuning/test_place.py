@@ -9,18 +9,27 @@ from pathlib import Path
 import pytest
 
 from netdyno.errors import Error
-from netdyno.system import container
+from netdyno.system import container, namespace
 from netdyno.tuning.verbs import place
 
-PODMAN = 'case "$*" in "inspect --type container --format {{.State.Pid}} "*) ;; *) exit 7 ;; esac\n'
+PODMAN = 'case "$*" in "inspect --type container --format {{.State.Pid}} {{.Id}} "*) ;; *) exit 7 ;; esac\n'
 OWN = f"/proc/{os.getpid()}/ns/net"
+ID = "0123456789abcdef" * 4
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all of PATH."""
+    """A folder that is all of PATH; we are in a container, whose namespace counts as another."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(container, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(namespace, "is_ours", lambda name: False)
+    contained(tmp_path, os.getpid())
     return tmp_path
+
+
+def contained(folder: Path, pid: int, scope: str = f"docker-{ID}.scope") -> None:
+    (folder / "proc" / str(pid)).mkdir(parents=True, exist_ok=True)
+    (folder / "proc" / str(pid) / "cgroup").write_text(f"0::/machine.slice/{scope}/init.scope\n")
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -32,7 +41,7 @@ def program(folder: Path, name: str, script: str) -> None:
 def knows(pid: int, name: str = "web") -> str:
     """What podman and docker do: of another name, an error."""
     missing = 'echo "Error: inspecting object: no such container $6" >&2; exit 125'
-    return f'{PODMAN}[ "$6" = {name} ] && echo {pid} && exit 0\n{missing}\n'
+    return f'{PODMAN}[ "$6" = {name} ] && echo {pid} {ID} && exit 0\n{missing}\n'
 
 
 def refused(where: str) -> Error:
@@ -63,6 +72,7 @@ def test_a_name_that_two_runtimes_have_is_refused_unless_one_is_named(programs: 
         try:
             program(programs, "podman", knows(os.getpid()))
             program(programs, "docker", knows(other.pid))
+            contained(programs, other.pid)
             error = refused("web")
             assert "podman and docker each have" in error.what
             assert "--where podman:web or --where docker:web" in error.fix
@@ -103,3 +113,40 @@ def test_an_answer_that_is_no_number_is_trouble(programs: Path) -> None:
     program(programs, "podman", "echo '<no value>'\n")
     (answer,) = container.ask("web")
     assert (answer.known, answer.trouble) == (False, "podman ended with 0")
+
+
+@pytest.mark.parametrize("said", ["1", "12 0123", "1\\n2", f"x {ID}"])
+def test_an_answer_without_the_whole_id_is_trouble(programs: Path, said: str) -> None:
+    program(programs, "docker", f"printf '{said}'\n")
+    (answer,) = container.ask("web")
+    assert (answer.known, answer.here) == (False, False)
+
+
+@pytest.mark.parametrize("scope", [None, "session-1.scope", f"docker-{ID[::-1]}.scope"])
+def test_a_process_of_a_container_of_another_machine_is_not_that_of_this(
+    programs: Path, scope: str | None
+) -> None:
+    """Docker may be asked over the network: its process 4711 is another one here, or none."""
+    program(programs, "docker", knows(os.getpid()))
+    assert place.resolved("web") == OWN
+    if scope is None:
+        (programs / "proc" / str(os.getpid()) / "cgroup").unlink()
+    else:
+        contained(programs, os.getpid(), scope)
+    error = refused("web")
+    assert f"docker names process {os.getpid()} for the container 'web', which is not in it" in error.what
+
+
+def test_a_place_with_our_own_network_is_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a container with --network host has it, and a process that is in no namespace of its own."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(container, "PROC", tmp_path / "proc")
+    contained(tmp_path, os.getpid())
+    program(tmp_path, "podman", knows(os.getpid()))
+    for where in (str(os.getpid()), "web", "podman:web"):
+        assert place.resolved(where) is None
+        assert f"--where {where}: it has no network of its own" in capsys.readouterr().err
+    assert place.resolved("host") is None
+    assert not capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.system import container, namespace
 from netdyno.system.container import ASKED
@@ -16,9 +17,18 @@ HELP = "host, a network namespace, a process number, or a container (podman, doc
 
 
 def resolved(where: str) -> str | None:
-    """The namespace of a place, by its name or its file; None is the one that we are in."""
+    """The namespace of a place, by its name or its file; None is the one that we are in, whatever it is
+    called."""
     if where == HOST:
         return None
+    found = _place(where)
+    if namespace.is_ours(found):
+        console.note(f"--where {where}: it has no network of its own, but that of this machine (host)")
+        return None
+    return found
+
+
+def _place(where: str) -> str:
     if where in namespace.names():
         return where
     if where.isascii() and where.isdigit():
@@ -55,13 +65,19 @@ def _of_container(where: str) -> str:
     by, name = (runtime, rest) if colon and runtime in ASKED else (None, where)
     answers = container.ask(name, by)
     known = [one for one in answers if one.known]
-    running = {path: one.runtime for one in known if one.pid and (path := _of_process(one.pid))}
+    here = [one for one in known if one.pid and one.here]
+    running = {path: one.runtime for one in here if (path := _of_process(one.pid))}
     if len(running) > 1:
         each = " and ".join(running.values())
         fix = f"Write --where {' or --where '.join(f'{one}:{name}' for one in running.values())}"
         raise Error("ND-104-04", f"{each} each have a container {name!r}", at="--where", fix=fix)
     if running:
         return next(iter(running))
+    if away := [one for one in known if one.pid and not one.here]:
+        told = f"{away[0].runtime} names process {away[0].pid} for the container {name!r}"
+        what = f"{told}, which is not in it on this machine"
+        fix = "Run netdyno on the machine of the container, or give the number of one of its processes here"
+        raise Error("ND-104-04", what, at="--where", fix=fix)
     if known:
         what = f"the container {name!r} of {known[0].runtime} does not run"
         raise Error("ND-104-04", what, at="--where", fix="Start it first")
