@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import subprocess
@@ -73,14 +74,29 @@ def write_client(made: Certificates, folder: Path) -> None:
 
 
 def write(made: Certificates, folder: Path) -> None:
-    """Ours in `folder`, and those of each agent in a folder in it with its host's name."""
+    """Ours in `folder`, and those of each agent in a folder in it with its host's name; in place of older
+    ones. Raises, and writes nothing, where something else has one of their names."""
+    agents_files = {folder / host: agent_files(made, host) for host in made.agents}
+    for place, names in [(folder, (CA, CERT, KEY)), *((one, tuple(of)) for one, of in agents_files.items())]:
+        _refuse_others(place, names)
     write_client(made, folder)
-    for host in made.agents:
-        _write(folder / host, agent_files(made, host))
+    for place, texts in agents_files.items():
+        _write(place, texts)
+
+
+def _refuse_others(folder: Path, names: Sequence[str]) -> None:
+    """Raise where some of these are there, and not all: they were not made by us."""
+    there = [name for name in names if os.path.lexists(folder / name)]
+    if there and len(there) < len(names):
+        others = f"may be others': not all of {', '.join(names)} are there"
+        what = f"{', '.join(there)} would be replaced, and {others}"
+        fix = "Move these files away, or name another folder in `certificates`"
+        raise Error("ND-104-07", what, at=str(folder), fix=fix)
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
-    files.own_folder(folder)
+    # who may look into one that is there is its owner's choice
+    files.trusted_folder(files.make_folder(folder, private=True))
     for name, text in texts.items():
         files.write(folder / name, text)
 
