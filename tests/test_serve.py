@@ -143,12 +143,12 @@ def test_an_experiment_has_it_as_its_witness(lab: Lab) -> None:
 
 def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
     memif = f"socket-abstract=yes,socket=/nd-{lab.base.name},bsize=10240"
-    profiled = profile(group("http", "web", {"http": {"path": "/8950"}}, devices=4))
+    profiled = profile(group("http", "web", {"http": {"path": "/8000"}}, devices=4))
     port = {
         "name": "a",
         "device": f"net_memif,role=client,{memif}",
         "ip": "10.95.0.1/24",
-        "role": "generator",
+        "mtu": 9000,
     }
     profiled["transport"] = {"dpdk": {"ports": [port]}}
     options = {"device": f"net_memif,role=server,{memif}", "ip": "10.95.0.2/24", "mtu": 9000}
@@ -160,7 +160,7 @@ def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
     (one,) = done.trial.groups
     assert one.measured.messages_delivered and not one.measured.failures
     interface = done.trial.interfaces["a"]
-    assert interface.rx_bytes > 4000 * interface.rx_packets, "a response is one jumbo frame"
+    assert interface["rx_bytes"] > 4000 * interface["rx_packets"], "a response is one jumbo frame"
     options.pop("ip")
     done = lab.run("validate", lab.write("e.json", document))
     assert done.code == 104 and "device and ip belong together" in done.text
