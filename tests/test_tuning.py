@@ -40,6 +40,8 @@ CANNOT = {
     CONTROL: "this kernel has no net.ipv4.tcp_low_latency",
 }
 """What a machine may lack for a case."""
+BOUND = 8 * 32 * 1024 / 0.020
+"""Bit/s that a connection has at most over a path of 20 ms, with a send buffer of 32 KiB."""
 
 
 def run(lab: Lab, *arguments: str) -> dict[str, Any]:
@@ -108,18 +110,23 @@ def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
     assert not list((lab.state / "journal").glob("*")), "something is left"
 
 
-def test_connections_of_one_load_have_a_and_b_in_turn(lab: Lab) -> None:
+def test_connections_of_one_load_have_a_and_b_in_turn(lab: Lab, verdict: Verdict) -> None:
     """A send buffer that is too small for a path of 20 ms holds its own connections down, and no others."""
     compare = "tune compare iperf3-tcp --set streams=4 --set reverse=true --set seconds=2 --path delay=10ms"
     options = "--pairs 6 --metric throughput --per-connection --json --name turns"
     small, baseline = "net.ipv4.tcp_wmem.max=32KiB", "baseline"
-    done = lab.good(*compare.split(), *options.split(), small, baseline, timeout=280)
+    done = lab.run(*compare.split(), *options.split(), small, baseline, timeout=280)
     found = json.loads(done.out)
+    if done.code == 90:
+        verdict.lost_to_steal(found["lost"])
+    assert done.code == 0, done.text
     (throughput,) = found["metrics"]
-    assert throughput["verdict"] == "better"
     # both arms of a block are of one load
     assert len(throughput["pairs"]) == found["pairs"] >= 6
-    assert all(b > 1.2 * a for a, b in throughput["pairs"]), throughput["pairs"]
+    if throughput["effect"]["b"] <= BOUND:
+        # no more than the small buffer allows: with time enough for more that is a fault
+        verdict.undisturbed()
+    assert throughput["verdict"] == "better", throughput
     assert "what one takes the other does not get" in found["per_connection"]
     # what is measured stays
     again = lab.good(*compare.split(), *options.split(), small, baseline)
@@ -161,12 +168,14 @@ def test_a_step_after_which_a_load_breaks_its_slo_is_taken_back(lab: Lab) -> Non
     watch.send_signal(signal.SIGINT)
     lab.wait(watch)
     assert found, "it says nothing"
-    step, back = (next(one for one in found if one["action"] == what) for what in ("set", "revert"))
-    assert (step["name"], step["value"], back["value"]) == (name, 128, 64)
+    steps, back = [one for one in found if one["action"] == "set"], found[-1]
+    assert {one["name"] for one in (*steps, back)} == {name}
+    # of several steps the last is taken back first
+    assert [64, *(one["value"] for one in steps)][-2] == back["value"] < steps[-1]["value"]
     assert "the SLO is broken, it was kept before" in back["why"]
     # who it was is told, although its queue is full for moments only
-    (whose,) = (one for one in found if one["action"] == "suffers")
-    assert (whose["pid"], whose["port"]) == (server.pid, PORT)
+    whose = {(one["pid"], one["port"]) for one in found if one["action"] == "suffers"}
+    assert whose == {(server.pid, PORT)}
     assert sysctl.read(space, name) == "64"
 
 
