@@ -57,20 +57,20 @@ impl Reach {
     pub fn start(&self, addresses: &Addresses, device: u32, now: Time) -> usize {
         if self.fails_over {
             let failed = self.failures.get(&device).map_or(&[][..], |failed| failed);
-            return addresses.server(device, now, failed, None);
+            return addresses.server(device, now, failed, 0);
         }
         addresses.own(device).unwrap_or(self.preferred)
     }
 
-    /// Where it goes on when address `n` has failed it.
-    pub fn next(&mut self, addresses: &Addresses, device: u32, n: usize, now: Time) -> usize {
+    /// Where it goes on when address `n` has failed it. `tried`: a bit for each that it has tried.
+    pub fn next(&mut self, addresses: &Addresses, device: u32, n: usize, tried: u64, now: Time) -> usize {
         if !self.fails_over {
             return (n + 1) % addresses.count();
         }
         let never = || vec![Time::ZERO; addresses.count()].into();
         let failed = self.failures.entry(device).or_insert_with(never);
         failed[n] = now;
-        addresses.server(device, now, failed, Some(n))
+        addresses.server(device, now, failed, tried)
     }
 
     /// Whether devices go on with another server where one fails them.
@@ -253,10 +253,10 @@ mod tests {
         let mut reach = Reach::new(&addresses);
         let now = Time(1_000_000_000);
         assert_eq!(reach.start(&addresses, 3, now), 0);
-        assert_eq!(reach.next(&addresses, 3, 0, now), 1);
+        assert_eq!(reach.next(&addresses, 3, 0, 0b01, now), 1);
         assert_eq!((reach.start(&addresses, 3, now), reach.start(&addresses, 4, now)), (1, 0));
         assert_eq!(
-            reach.next(&addresses, 3, 1, now + Duration::from_secs(1)),
+            reach.next(&addresses, 3, 1, 0b10, now + Duration::from_secs(1)),
             0,
             "both failed: the first again"
         );

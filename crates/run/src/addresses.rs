@@ -4,8 +4,8 @@ use profile::{Failover, Resolve};
 use protocol::time::Time;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Most addresses of one name that are used.
-const MOST: usize = 64;
+/// Most addresses of one name that are used: as many as there are bits for those that were tried.
+const MOST: usize = u64::BITS as usize;
 
 /// The addresses of one target; there is one at least.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,22 +98,21 @@ impl Addresses {
     }
 
     /// Of servers that take over from one another, the one that device number `device` tries at `now`. `failed`: when each
-    /// failed it the last time, [`Time::ZERO`]: never. `except`: which it is not to be, if there is another.
+    /// failed it the last time, [`Time::ZERO`]: never. `tried`: a bit for each that is not to be taken again, if there is another.
     ///
     /// RFC 2782: by priority, and within one by a draw of weights, here one for each device: it stays with its server. Those that
     /// failed it of late come last, the one that failed longest ago before the others.
-    pub fn server(&self, device: u32, now: Time, failed: &[Time], except: Option<usize>) -> usize {
+    pub fn server(&self, device: u32, now: Time, failed: &[Time], tried: u64) -> usize {
         let Some(servers) = &self.servers else { return 0 };
         let avoided = |n: usize| {
             let at = failed.get(n).copied().filter(|at| *at != Time::ZERO);
             at.filter(|at| now.since(*at) < servers.avoid).unwrap_or(Time::ZERO)
         };
-        let others = (0..self.count()).filter(|n| Some(*n) != except || self.count() == 1);
         let place = |n: &usize| {
             let (priority, weight) = servers.ranks.get(*n).copied().unwrap_or_default();
-            (Some(*n) == except, avoided(*n), priority, drawn(device, *n, weight))
+            (tried >> *n & 1, avoided(*n), priority, drawn(device, *n, weight))
         };
-        others.min_by_key(place).unwrap_or(0)
+        (0..self.count()).min_by_key(place).unwrap_or(0)
     }
 
     pub(crate) fn first_mut(&mut self) -> &mut SocketAddr {
@@ -221,15 +220,17 @@ mod tests {
                 {"address": "[2001:db8::1]:5062", "priority": 30}], "avoid": "10s"}"#,
         );
         let second = |s: u64| Time(s * 1_000_000_000);
-        let pick = |now, failed: &[Time], except| three.server(7, second(now), failed, except);
+        let pick = |now, failed: &[Time], tried| three.server(7, second(now), failed, tried);
         assert_eq!((three.count(), three.tries(), three.at(1).port()), (3, 3, 5061));
-        assert_eq!(pick(100, &[], None), 1);
-        assert_eq!(pick(100, &[], Some(1)), 0);
+        assert_eq!(pick(100, &[], 0), 1);
+        assert_eq!(pick(100, &[], 0b010), 0);
         let failed = [second(99), second(98), Time::ZERO];
-        assert_eq!(pick(100, &failed, None), 2, "it never failed");
-        assert_eq!(pick(100, &failed, Some(2)), 1, "it failed longest ago");
-        assert_eq!(pick(108, &failed, None), 1, "10 s have passed: the first takes over again");
-        assert_eq!(pick(107, &failed, None), 2);
+        assert_eq!(pick(100, &failed, 0), 2, "it never failed");
+        assert_eq!(pick(100, &failed, 0b100), 1, "it failed longest ago");
+        assert_eq!(pick(108, &failed, 0), 1, "10 s have passed: the first takes over again");
+        assert_eq!(pick(107, &failed, 0), 2);
+        assert_eq!(pick(200, &failed, 0b010), 0, "the second was tried, and all are forgiven");
+        assert_eq!(pick(200, &failed, 0b011), 2, "it is the only one that was not tried");
     }
 
     #[test]
@@ -239,10 +240,10 @@ mod tests {
                 {"address": "192.0.2.3:5060"}]}"#,
         );
         let mut shares = [0_u32; 3];
-        (0..10_000).for_each(|device| shares[three.server(device, Time::ZERO, &[], None)] += 1);
+        (0..10_000).for_each(|device| shares[three.server(device, Time::ZERO, &[], 0)] += 1);
         assert!(shares[0].abs_diff(7_500) < 150 && shares[1].abs_diff(2_500) < 150, "{shares:?}");
         assert!(shares[2] < 20, "{shares:?}");
-        let first = three.server(5, Time::ZERO, &[], None);
-        assert_ne!(three.server(5, Time::ZERO, &[], Some(first)), first);
+        let first = three.server(5, Time::ZERO, &[], 0);
+        assert_ne!(three.server(5, Time::ZERO, &[], 1 << first), first);
     }
 }

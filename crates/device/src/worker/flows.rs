@@ -107,7 +107,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         slot.unsent = true;
         let group = &mut self.groups[usize::from(slot.group)];
         if group.reach.fails_over() {
-            slot.attempts = 0;
+            slot.tried = 0;
         }
         group.active += 1;
         let counts = &mut group.meter[self.window.phase(intended) as usize].counts;

@@ -78,9 +78,9 @@ struct Slot<C, D> {
     /// When the connection was asked for, and when it must be up.
     connect_asked: Time,
     connect_by: Time,
-    /// Index of the target address in use, and failed attempts since one worked.
+    /// Index of the target address in use, and a bit for each that failed since one worked.
     address: u8,
-    attempts: u8,
+    tried: u64,
     /// How long it has been waiting for an answer.
     wait: Wait,
     /// A model timer that is due, and waits until the socket takes datagrams again.
@@ -177,7 +177,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     connect_asked: Time::ZERO,
                     connect_by: Time::NEVER,
                     address: 0,
-                    attempts: 0,
+                    tried: 0,
                     wait: Wait::none(),
                     blocked_timer: None,
                     tally: DeviceTally::default(),

@@ -16,7 +16,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
         slot.address = self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index, self.now) as u8;
-        slot.attempts = 0;
+        slot.tried = 0;
         slot.connect_asked = self.now;
         self.open_address(i)
     }
@@ -42,8 +42,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             } else {
                 // what is left of the time is shared with the addresses that may be tried after this one
                 let by = slot.connect_asked + Duration::from_nanos(group.connect_timeout);
-                let attempts = group.addresses.tries().saturating_sub(slot.attempts.into()).max(1) as u64;
-                slot.connect_by = self.now + Duration::from_nanos(by.since(self.now) / attempts);
+                let tried = slot.tried.count_ones() as usize;
+                let left = group.addresses.tries().saturating_sub(tried).max(1) as u64;
+                slot.connect_by = self.now + Duration::from_nanos(by.since(self.now) / left);
             }
             slot.conn = Some(Conn::new(conn, datagrams));
             self.arm(i);
@@ -59,16 +60,16 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let (n, group) = (usize::from(slot.address), &self.plan.groups[g]);
         let reach = &mut self.groups[g].reach;
         reach.failed(n, &broken);
-        slot.attempts += 1;
-        let (tries, tried) = (group.addresses.tries(), usize::from(slot.attempts));
+        slot.tried |= 1 << n;
+        let tries = group.addresses.tries();
         if tries == 1 || !reach.is_of_the_address(n, &broken) {
             return Err(broken.to(group.addresses.at(n)));
         }
-        if tried >= tries {
-            slot.attempts = 0;
+        if slot.tried.count_ones() as usize >= tries {
+            slot.tried = 0;
             return Err(broken.of_all(reach.causes(&group.host, &group.addresses)));
         }
-        slot.address = reach.next(&group.addresses, slot.index, n, self.now) as u8;
+        slot.address = reach.next(&group.addresses, slot.index, n, slot.tried, self.now) as u8;
         Ok(())
     }
 
@@ -92,7 +93,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let reach = &mut self.groups[usize::from(slot.group)].reach;
         // a server that takes connections may still answer nothing
         if !reach.fails_over() {
-            slot.attempts = 0;
+            slot.tried = 0;
         }
         reach.opened(slot.address.into());
         reach.works(slot.address.into());
@@ -109,7 +110,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn has_next(&self, i: u32) -> bool {
         let slot = &self.slots[i as usize];
         let count = self.plan.groups[usize::from(slot.group)].addresses.count();
-        self.fails_over(i) && usize::from(slot.attempts) + 1 < count
+        let tried = slot.tried | 1 << slot.address;
+        self.fails_over(i) && (tried.count_ones() as usize) < count
     }
 
     /// The model of device `i` says that its server failed: connect to the next.
@@ -141,7 +143,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let reach = &mut self.groups[usize::from(slot.group)].reach;
         reach.delivered(slot.address.into(), slot.index, messages);
         if reach.fails_over() {
-            slot.attempts = 0;
+            slot.tried = 0;
         }
     }
 
@@ -152,7 +154,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let reach = &mut self.groups[usize::from(slot.group)].reach;
         if !reach.is_answered(slot.address.into()) {
             if !reach.fails_over() {
-                slot.attempts = 0;
+                slot.tried = 0;
             }
             reach.works(slot.address.into());
         }

@@ -340,3 +340,67 @@ fn a_total_is_sent_exactly_and_ends_the_load() {
     assert_eq!((counted.messages_sent, counted.messages_intended), (7, 7));
     assert!(worker.is_spent() && worker.slots.iter().all(|slot| slot.state == State::Done));
 }
+
+/// A device whose servers all are silent: it asks one after the other, 400 ms each.
+struct Patient;
+
+impl Model for Patient {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        cx.connect();
+    }
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        cx.wake_at(cx.now + Duration::from_millis(400));
+    }
+
+    fn received(&mut self, _: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        if cx.has_next {
+            cx.next_server(Failure::Unanswered.into());
+        } else {
+            cx.give_up();
+        }
+    }
+
+    fn closed(&mut self, _: &mut Cx<'_>, _: Failure) {}
+
+    fn stop(&mut self, _: &mut Cx<'_>) {}
+
+    fn abandoned(&mut self, _: &mut Cx<'_>) {}
+
+    fn waiting_since(&self) -> Time {
+        Time::ZERO
+    }
+}
+
+#[test]
+fn a_request_is_tried_at_each_server_once_however_soon_they_are_forgiven() {
+    for avoid in ["0s", "300ms", "30s"] {
+        let servers =
+            [1, 2, 3].map(|n| format!(r#"{{"address": "127.0.0.1:{n}", "priority": {n}}}"#)).join(",");
+        let group = format!(
+            r#"{{"name": "g", "target": "sip://127.0.0.1:1", "devices": 1, "model": {{"sip": {{}}}},
+                "failover": {{"servers": [{servers}], "avoid": "{avoid}"}}}}"#
+        );
+        let profile = profile::load(&format!(r#"{{"name": "t", "groups": [{group}]}}"#));
+        let profile = profile.unwrap_or_else(|e| panic!("{e:#?}"));
+        let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+        let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
+        control.go();
+        let samples = channel().0;
+        let mut worker =
+            Worker::with_devices(Scripted::default(), (0, 1), plan, control, samples, |_, _| Patient);
+        worker.tick();
+        worker.begin(0, Time::ZERO);
+        let mut asked = vec![worker.slots[0].address];
+        while worker.has_next(0) && asked.len() < 9 {
+            worker.now = worker.now + Duration::from_millis(400);
+            worker.call(0, Time::ZERO, |device, cx| device.timer(cx));
+            asked.push(worker.slots[0].address);
+        }
+        assert_eq!(asked, [0, 1, 2], "avoid {avoid}");
+    }
+}
