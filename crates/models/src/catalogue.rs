@@ -101,6 +101,7 @@ mod tests {
             assert!(!model["schemes"][0]["name"].as_str().unwrap_or_default().is_empty(), "{name}");
         }
         assert_eq!(of("mqtt")["secrets"], serde_json::json!({"password": true}));
+        assert_eq!(of("sip")["secrets"], serde_json::json!({"headers": "names", "password": true}));
         assert_eq!(
             of("http")["secrets"],
             serde_json::json!({

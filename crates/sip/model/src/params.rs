@@ -61,7 +61,9 @@ pub struct Params {
     pub port: Option<u16>,
     /// Over WebSocket: path of the server's resource. Default `/`.
     pub websocket_path: Option<String>,
-    /// More header fields of every request; values are templates.
+    /// More header fields of every request; values are templates. Those of `X-Auth-Token`, `Cookie` and their like are not
+    /// kept; `{env: NAME}` and `{file: PATH}` name where one is.
+    #[schemars(extend("x-netdyno-secret" = "names"))]
     pub headers: BTreeMap<String, String>,
     /// The profile's tables, which templates may name; none while only the form is checked.
     #[serde(skip)]
