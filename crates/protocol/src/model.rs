@@ -190,6 +190,8 @@ pub struct Cx<'a> {
     pub truncated: bool,
     /// The target has servers that this request has not been sent to: see [`Cx::next_server`].
     pub has_next: bool,
+    /// How many of the messages delivered were answered by a server that knows nothing of them: they are not to its credit.
+    pub disowned: u64,
     /// Payload bytes queued by this call, by the phase of their message: the transport counts them as they leave.
     pub queued: [u64; 3],
     /// How many messages the load has left to send; without a total there is no end to them.
@@ -232,6 +234,7 @@ impl<'a> Cx<'a> {
             ended: false,
             truncated: false,
             has_next: false,
+            disowned: 0,
             queued: [0; 3],
             left: u64::MAX,
             unsendable: u64::MAX,

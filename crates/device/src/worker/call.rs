@@ -79,7 +79,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused, queued) = (cx.link, cx.wake, cx.end, cx.excused, cx.queued);
         let (used, has_sent) = (free - cx.left, cx.tally.sent > sent);
-        let delivered = cx.tally.delivered.wrapping_sub(delivered);
+        let delivered = cx.tally.delivered.wrapping_sub(delivered).saturating_sub(cx.disowned);
         let missed = unsendable - cx.unsendable;
         if let Some((cause, text)) = cx.example.take() {
             self.keep_example(g, cause, text);

@@ -15,7 +15,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.close(i);
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
-        slot.address = self.groups[g].reach.start(&self.plan.groups[g].addresses, slot.index, self.now) as u8;
+        let reach = &self.groups[g].reach;
+        // a flow under way stays with its server, where that takes another connection
+        if slot.unsent || !reach.fails_over() {
+            slot.address = reach.start(&self.plan.groups[g].addresses, slot.index, self.now) as u8;
+        }
         slot.tried = 0;
         slot.connect_asked = self.now;
         self.open_address(i)

@@ -24,6 +24,8 @@ pub(crate) struct Dialog {
     pub confirmed: bool,
     /// Whether a session is up: a 2xx to INVITE has been sent or received.
     pub session: bool,
+    /// The connection that the session was set up over is gone, or its server was left: who takes its BYE may not know it.
+    pub cut: bool,
 }
 
 /// The URI of a Contact, `<sip:a@b;transport=tcp>;expires=60` or `sip:a@b`.

@@ -8,12 +8,15 @@ use protocol::cause::Cause;
 use protocol::meter::Failure;
 use protocol::model::Cx;
 use protocol::time::Time;
+use std::time::Duration;
 
 /// The status by which a server says that another is to be tried.
 pub(super) const UNAVAILABLE: u16 = 503;
 /// Why a server is left.
 pub(super) const SILENT: Cause = Cause::named(Failure::Unanswered, "no answer in time");
 pub(super) const REJECTS: Cause = Cause::named(Failure::Rejected, "503 Service Unavailable");
+/// A connection on which nothing came, and that is closed sooner than this, was not closed for being idle.
+const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
 
 impl UserAgent {
     /// The connection is gone, or a datagram was refused. Whether that is dealt with: there is another server.
@@ -26,8 +29,14 @@ impl UserAgent {
             return false;
         }
         cx.excuse();
+        let asking = self.is_asking();
+        // a server may close a connection that nobody uses: it is left only if it takes no other
+        if self.config.reliable && why == Failure::Closed && !asking && self.was_used(cx.now) {
+            self.leave_connection(cx);
+            self.heard = false;
+            cx.connect();
         // over UDP there is no connection to replace: the next request finds out
-        if self.config.reliable || self.is_asking() {
+        } else if self.config.reliable || asking {
             self.next_server(cx, why.into());
         }
         true
@@ -37,6 +46,11 @@ impl UserAgent {
     pub(super) fn is_left_alone(&self, cx: &Cx<'_>) -> bool {
         let overdue = |client: &Client| client.expires <= cx.now && !client.provisional;
         cx.has_next && [&self.invite, &self.request].into_iter().flatten().any(|one| overdue(one))
+    }
+
+    /// Whether the present connection was good for something.
+    fn was_used(&self, now: Time) -> bool {
+        self.heard || now.since(self.up) >= IDLE_AT_LEAST.as_nanos() as u64
     }
 
     fn is_asking(&mut self) -> bool {
@@ -49,10 +63,7 @@ impl UserAgent {
     /// Connect to the next server, to which all requests under way are sent again, each with another branch and without the
     /// credentials for this one.
     pub(super) fn next_server(&mut self, cx: &mut Cx<'_>, why: Cause) {
-        self.stage = Stage::Reconnecting;
-        self.websocket = None;
-        self.auth = None;
-        self.kept = false;
+        self.leave_connection(cx);
         for leg in self.legs() {
             self.select(leg);
             for invite in [true, false] {
@@ -72,13 +83,28 @@ impl UserAgent {
                 cancel.branch = invite.branch;
             }
         }
+        cx.next_server(why);
+    }
+
+    /// Wait for another connection, perhaps to another server.
+    fn leave_connection(&mut self, cx: &mut Cx<'_>) {
+        self.stage = Stage::Reconnecting;
+        self.websocket = None;
+        self.auth = None;
+        self.kept = false;
+        for leg in self.legs() {
+            self.select(leg);
+            if let Some(dialog) = &mut self.dialog {
+                dialog.cut |= dialog.session;
+            }
+        }
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);
-        cx.next_server(why);
     }
 
     /// Whether `client` is the BYE of a call that the server it went on to knows nothing of: the call ended with its server.
     pub(super) fn is_dropped(&self, client: &Client, code: u16) -> bool {
-        client.moved && client.method == Method::Bye && code == 481
+        let cut = self.dialog.as_ref().is_some_and(|dialog| dialog.cut);
+        cut && client.method == Method::Bye && code == 481
     }
 }

@@ -61,6 +61,8 @@ enum Event {
         status: u16,
         first: Time,
         delay: usize,
+        /// It ends a call that whoever sent it knows nothing of.
+        dropped: bool,
     },
     Request(Method),
 }
@@ -130,9 +132,11 @@ pub(crate) struct UserAgent {
     media: Option<Box<CallMedia>>,
     offered: Option<Sdp>,
     stale: Option<u32>,
-    /// The flow began on a connection that was kept, and something has come since.
+    /// The flow began on a connection that was kept; something has come since it began, or since the connection was replaced.
     kept: bool,
     heard: bool,
+    /// Since when the connection is up.
+    up: Time,
     /// The load is over, and calls that are on their way are answered until then.
     lingers: Time,
     armed: Time,
@@ -180,6 +184,7 @@ impl UserAgent {
             stale: None,
             kept: false,
             heard: false,
+            up: Time::ZERO,
             lingers: Time::ZERO,
             armed: Time::NEVER,
             signalling: Time::NEVER,
@@ -379,7 +384,10 @@ impl UserAgent {
     /// A step took `event`.
     fn take(&mut self, cx: &mut Cx<'_>, event: Event) {
         match event {
-            Event::Response { status: 200.., first, delay, .. } => cx.delivered(first, delay),
+            Event::Response { status: 200.., first, delay, dropped, .. } => {
+                cx.delivered(first, delay);
+                cx.disowned += u64::from(dropped);
+            }
             Event::Response { .. } => {}
             Event::Request(method) => {
                 self.answers_invite = method == Method::Invite;
@@ -393,7 +401,7 @@ impl UserAgent {
 
     /// A final response came that the scenario does not go on with.
     fn refused(&mut self, cx: &mut Cx<'_>, event: Event) {
-        if let Event::Response { method, status, first, delay } = event {
+        if let Event::Response { method, status, first, delay, .. } = event {
             // it is an answer: nothing was lost
             let reason = crate::scenario::reason(status);
             cx.delay(first, delay);
@@ -488,6 +496,7 @@ impl Model for UserAgent {
     }
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
+        self.up = cx.now;
         self.local = cx.local.unwrap_or(self.local);
         self.media_address = cx.media.or(self.media_address);
         if self.config.websocket.is_some() {

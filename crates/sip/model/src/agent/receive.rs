@@ -156,7 +156,11 @@ impl UserAgent {
             }
             if code > 100 {
                 cx.count(first, counter::PROVISIONAL_RESPONSES);
-                self.tell(cx, bytes, Event::Response { method, status: code, first, delay: 0 });
+                self.tell(
+                    cx,
+                    bytes,
+                    Event::Response { method, status: code, first, delay: 0, dropped: false },
+                );
             }
             return;
         }
@@ -231,7 +235,7 @@ impl UserAgent {
         }
         // a call that has ended with its server has ended as the scenario wanted
         let status = if dropped { 200 } else { code };
-        self.tell(cx, bytes, Event::Response { method, status, first: client.first, delay });
+        self.tell(cx, bytes, Event::Response { method, status, first: client.first, delay, dropped });
     }
 
     /// Whether a step waits for this response as it is: then a challenge is not answered.

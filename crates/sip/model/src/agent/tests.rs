@@ -2,6 +2,7 @@
 
 mod dialogs;
 mod early_calls;
+mod failover;
 mod forks;
 mod hold;
 mod reliable;

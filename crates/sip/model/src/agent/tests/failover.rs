@@ -1,0 +1,92 @@
+//! Calls whose server, or the connection to it, goes away while they are up.
+
+use super::*;
+use protocol::model::Cx;
+
+const CONTACT: &str = "Contact: <sip:b@10.0.0.9>\r\n";
+
+/// A call over TCP that is up and held for a minute.
+fn held() -> Bench<UserAgent> {
+    let tcp = crate::description::SCHEMES.iter().position(|scheme| scheme.name == "sip+tcp").expect("TCP");
+    let (scenario, hold) = (Scenario::Preset(Preset::Call), Interval::secs(60));
+    let mut bench = bench_of(tcp, Params { scenario, hold, ..Params::default() });
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    receive(&mut bench, &response(&invite, 200, "b1", CONTACT));
+    assert!(one(&mut bench).starts_with("ACK "));
+    bench
+}
+
+/// Call the model, whose target has a further server; how many messages were not to the server's credit.
+fn with_next(bench: &mut Bench<UserAgent>, f: impl FnOnce(&mut UserAgent, &mut Cx<'_>)) -> u64 {
+    bench.call(|device, cx| {
+        cx.has_next = true;
+        f(device, cx);
+        cx.disowned
+    })
+}
+
+/// The connection is lost; what is asked for then.
+fn lost(bench: &mut Bench<UserAgent>, why: Failure) -> Link {
+    bench.link = Link::Keep;
+    with_next(bench, |device, cx| device.closed(cx, why));
+    bench.link
+}
+
+/// The BYE of the held call, over a connection that has just come up.
+fn bye(bench: &mut Bench<UserAgent>) -> String {
+    with_next(bench, |device, cx| device.connected(cx));
+    assert!(sent(bench).is_empty(), "nothing was being asked");
+    after(bench, 60_000 * MS);
+    let bye = one(bench);
+    assert!(bye.starts_with("BYE "), "{bye}");
+    bye
+}
+
+#[test]
+fn a_connection_closed_while_nothing_is_asked_is_opened_to_the_same_server_first() {
+    let mut bench = held();
+    assert_eq!((lost(&mut bench, Failure::Closed), bench.excused), (Link::Connect, true));
+    with_next(&mut bench, |device, cx| device.connected(cx));
+    // closed at once, and nothing came: this is no idle connection
+    assert!(matches!(lost(&mut bench, Failure::Closed), Link::Next(_)));
+    with_next(&mut bench, |device, cx| device.connected(cx));
+    // idle again, for longer
+    bench.now = bench.now + Duration::from_secs(5);
+    assert_eq!(lost(&mut bench, Failure::Closed), Link::Connect);
+    let bye = bye(&mut bench);
+    let credit = with_next(&mut bench, |device, cx| {
+        device.received(cx, response(&bye, 200, "", "").as_bytes());
+    });
+    assert_eq!((bench.end, credit), (Some(FlowEnd::Completed), 0));
+    let counted = ["sessions_completed", "calls_dropped", "requests_moved"];
+    assert_eq!(counted.map(|name| counter(&bench, name)), [1, 0, 0]);
+}
+
+#[test]
+fn a_call_that_its_next_server_does_not_know_was_dropped_whenever_its_server_went() {
+    for (why, asks) in [(Failure::Closed, Link::Connect), (Failure::Reset, Link::Next(Failure::Reset.into()))]
+    {
+        let mut bench = held();
+        assert_eq!(lost(&mut bench, why), asks);
+        let bye = bye(&mut bench);
+        let disowned = with_next(&mut bench, |device, cx| {
+            device.received(cx, response(&bye, 481, "", "").as_bytes());
+        });
+        assert_eq!((bench.end, disowned), (Some(FlowEnd::Completed), 1), "{why:?}");
+        let counted = ["sessions_completed", "calls_dropped", "requests_moved"];
+        assert_eq!(counted.map(|name| counter(&bench, name)), [0, 1, 0], "{why:?}");
+        assert_eq!(bench.failures(Failure::Rejected), 0);
+    }
+}
+
+#[test]
+fn a_bye_that_a_server_never_left_does_not_know_is_its_error() {
+    let mut bench = held();
+    after(&mut bench, 60_000 * MS);
+    let bye = one(&mut bench);
+    with_next(&mut bench, |device, cx| {
+        device.received(cx, response(&bye, 481, "", "").as_bytes());
+    });
+    assert_eq!((bench.end, counter(&bench, "calls_dropped")), (Some(FlowEnd::Failed), 0));
+}
