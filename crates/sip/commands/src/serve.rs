@@ -43,7 +43,7 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
             *at = listener.add(transport, *at, tls).map_err(refused(*at, fix))?;
         }
     }
-    let echo = settings
+    let mut echo = settings
         .echo
         .map(|port| {
             let at = SocketAddr::new(settings.listen.ip(), port);
@@ -64,22 +64,24 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
     });
     print(&json!({"ready": ready, "pid": std::process::id()}));
     let mut server = Server::new(settings);
-    let calls = server.echo();
+    let (calls, stop) = (&server.echo(), &stop);
     let mut told = Instant::now();
-    let served = thread::scope(|scope| {
-        if let Some(echo) = &echo {
-            scope.spawn(|| echo.run(&calls, &stop));
-        }
-        let served = listener.run(&mut server, &stop, |server| {
+    let (served, echoed) = thread::scope(|scope| {
+        let echoing = echo.as_mut().map(|echo| {
+            scope.spawn(move || echo.run(calls, stop).inspect_err(|_| stop.store(true, Ordering::Relaxed)))
+        });
+        let served = listener.run(&mut server, stop, |server| {
             if told.elapsed() >= EVERY {
                 told = Instant::now();
                 print(&json!({"counters": server.counters()}));
             }
         });
         stop.store(true, Ordering::Relaxed);
-        served
+        let panicked = |_| Err(std::io::Error::other("the echo of audio panicked"));
+        (served, echoing.map_or(Ok(()), |echoing| echoing.join().unwrap_or_else(panicked)))
     });
     served
+        .and(echoed)
         .map_err(|error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), "See ulimit -n"))?;
     print(&json!({"counters": server.counters(), "end": true}));
     Ok(())

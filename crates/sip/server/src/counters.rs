@@ -46,6 +46,10 @@ pub struct Counters {
     pub rtp_received: u64,
     /// RTP packets sent back.
     pub rtp_returned: u64,
+    /// RTP packets of calls that did not go back, as a call has no so many in a second.
+    pub rtp_limited: u64,
+    /// Packets at the port of RTP that our own receive queue had no room for: no loss of the path.
+    pub rtp_dropped_here: u64,
     /// Datagrams at the port of RTP that are no RTP, or of nobody in a call.
     pub rtp_unrelated: u64,
     /// RTCP packets received.
@@ -73,6 +77,8 @@ impl Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.rtp_received = read(&echo.received);
         self.rtp_returned = read(&echo.returned);
+        self.rtp_limited = read(&echo.limited);
+        self.rtp_dropped_here = read(&echo.dropped_here);
         self.rtp_unrelated = read(&echo.unrelated);
         self.rtcp_received = read(&echo.rtcp);
     }

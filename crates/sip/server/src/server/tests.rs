@@ -202,3 +202,57 @@ fn any_bytes_are_no_panic() {
         proxy.on_timer(n * MS);
     }
 }
+
+/// An INVITE with an offer of audio from `port`.
+fn offer(branch: &str, port: u16) -> Vec<u8> {
+    let body = format!(
+        "v=0\r\no=- 1 1 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n"
+    );
+    let head = String::from_utf8(request("INVITE", "sip:echo@192.0.2.1", branch, "")).expect("text");
+    let length = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n", body.len());
+    (head.replace("Content-Length: 0\r\n", &length) + &body).into_bytes()
+}
+
+fn echoing(room: usize) -> Server {
+    let mut server = server(|settings| (settings.role, settings.echo) = (Role::Uas, Some(40_000)));
+    server.echo = Arc::new(EchoCalls::with_room(room));
+    server
+}
+
+#[test]
+fn where_no_more_calls_can_have_audio_the_next_is_busy_until_a_bye_of_its_dialog() {
+    let mut server = echoing(1);
+    let first = text(&server.receive(peer(UAC), &offer("i", 4000), 0)).pop().expect("an answer");
+    assert!(first.starts_with("SIP/2.0 200"), "{first}");
+    let next = |server: &mut Server, branch: &str| text(&server.receive(peer(UAC), &offer(branch, 4002), MS));
+    let busy = next(&mut server, "j");
+    assert!(busy.iter().any(|one| one.starts_with("SIP/2.0 486")), "{busy:?}");
+    let to = first.lines().find_map(|line| line.strip_prefix("To: ")).expect("To").to_owned();
+    let bye = |branch: &str, to: &str| {
+        let bye = String::from_utf8(request("BYE", "sip:192.0.2.1", branch, "")).expect("text");
+        bye.replace(&format!("Call-ID: c{branch}"), "Call-ID: ci")
+            .replace("To: <sip:alice@example.net>", &format!("To: {to}"))
+            .into_bytes()
+    };
+    server.receive(peer(UAC), &bye("b1", "<sip:alice@example.net>;tag=guessed"), 2 * MS);
+    assert!(next(&mut server, "k").iter().any(|one| one.starts_with("SIP/2.0 486")), "it is still up");
+    server.receive(peer(UAC), &bye("b2", &to), 3 * MS);
+    let free = next(&mut server, "l");
+    assert!(free.iter().any(|one| one.starts_with("SIP/2.0 200")), "{free:?}");
+    assert_eq!((server.counters().audio_calls, server.counters().responses[&486]), (2, 2));
+}
+
+#[test]
+fn a_uas_keeps_no_long_call_ids() {
+    let mut server = echoing(1);
+    let long = |branch: &str, length: usize| {
+        let invite = String::from_utf8(offer(branch, 4000)).expect("text");
+        invite
+            .replace(&format!("Call-ID: c{branch}"), &format!("Call-ID: {}", "c".repeat(length)))
+            .into_bytes()
+    };
+    let out = text(&server.receive(peer(UAC), &long("i", 257), 0));
+    assert!(out.len() == 1 && out[0].starts_with("SIP/2.0 400 "), "{out:?}");
+    let out = text(&server.receive(peer(UAC), &long("j", 256), 0));
+    assert!(out.iter().any(|one| one.starts_with("SIP/2.0 200")), "{out:?}");
+}

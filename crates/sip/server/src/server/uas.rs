@@ -1,11 +1,14 @@
 //! User agent server: every call is answered, until BYE (RFC 3261 sections 13.3, 15.1.2).
 
 use super::{Due, Key, Peer, Server, Transport, address};
+use crate::echo::Dialog;
 use sip_core::Method;
+use sip_core::message::header::NameAddr;
 use sip_core::message::{Message, Name};
 use sip_core::sdp::{Agreement, Audio, Codec, Direction, NegotiationError, Session, answer};
 use sip_core::transaction::MS;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// A call that was answered: Call-ID and sequence number of its INVITE.
 pub(super) type Call = (String, u32);
@@ -15,16 +18,24 @@ pub(super) type Call = (String, u32);
 pub(super) struct Answered {
     bytes: Vec<u8>,
     to: Peer,
+    /// Whose audio goes back.
+    echo: Option<Dialog>,
     gap: u64,
     end: u64,
 }
 
 /// Keys (RFC 4733), which are no codec.
 const EVENTS: &str = "telephone-event";
+/// Longest Call-ID and tags: they are kept as long as a call is up.
+const LONGEST: usize = 256;
 const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE, INFO, NOTIFY, UPDATE, REGISTER";
 
 impl Server {
     pub(super) fn serve(&mut self, key: &Key, request: &Message) {
+        let dialog = dialog(request, "");
+        if [&dialog.call, &dialog.theirs, &dialog.ours].into_iter().any(|one| one.len() > LONGEST) {
+            return self.respond(key, 400, "Call-ID or Tag Too Long", Vec::new());
+        }
         match request.method() {
             Some(Method::Invite) => {
                 if self.agree(request).is_some_and(|agreed| agreed.is_err()) {
@@ -40,7 +51,7 @@ impl Server {
             }
             Some(Method::Bye) => {
                 self.counters.calls_ended += 1;
-                self.echo.end(&request.call_id().unwrap_or_default());
+                self.echo.end(&dialog);
                 self.respond(key, 200, "OK", Vec::new());
             }
             Some(Method::Options | Method::Message | Method::Info | Method::Notify | Method::Update) => {
@@ -68,20 +79,24 @@ impl Server {
             _ => (session(self.settings.listen), None),
         };
         response.set_body("application/sdp", body);
-        let signalled = one.to.address.ip();
+        let (to, signalled) = (one.to, one.to.address.ip());
+        let echo = audio.map(|agreement| (dialog(&one.request, &one.tag), agreement));
+        if let Some((dialog, agreement)) = &echo {
+            let media = agreement.host.parse().ok().map(|ip| SocketAddr::new(ip, agreement.port));
+            if !self.echo.begin(dialog.clone(), signalled, media, agreement.send, Instant::now()) {
+                return self.respond(key, 486, "Busy Here", Vec::new());
+            }
+            self.counters.audio_calls += 1;
+        }
         let answered = Answered {
             bytes: response.to_bytes(),
-            to: one.to,
+            to,
+            echo: echo.map(|(dialog, _)| dialog),
             gap: self.timers.t1,
             end: self.now + self.timers.limit(),
         };
         self.finish(key, &response);
         self.counters.calls_answered += 1;
-        if let Some(agreement) = audio {
-            self.counters.audio_calls += 1;
-            let media = agreement.host.parse().ok().map(|ip| SocketAddr::new(ip, agreement.port));
-            self.echo.begin(&call_id, signalled, media, agreement.send);
-        }
         let call = (call_id, cseq.number);
         self.awaiting.insert(call.clone(), answered);
         let when = self.now + self.timers.t1;
@@ -113,8 +128,10 @@ impl Server {
     pub(super) fn ack_due(&mut self, call: &Call) {
         let Some(one) = self.awaiting.get_mut(call) else { return };
         if self.now >= one.end {
+            if let Some(dialog) = one.echo.take() {
+                self.echo.end(&dialog);
+            }
             self.awaiting.remove(call);
-            self.echo.end(&call.0);
             self.counters.calls_unacknowledged += 1;
             return;
         }
@@ -131,6 +148,16 @@ impl Server {
             Some(_) => self.counters.calls_acknowledged += 1,
             None => self.counters.unrelated += 1,
         }
+    }
+}
+
+/// The dialog of a request from the caller; `ours`: our tag, where the request has none yet.
+fn dialog(request: &Message, ours: &str) -> Dialog {
+    let tag = |party: Option<NameAddr>| party.and_then(|party| party.tag().map(str::to_owned));
+    Dialog {
+        call: request.call_id().unwrap_or_default(),
+        theirs: tag(request.from().ok()).unwrap_or_default(),
+        ours: tag(request.to().ok()).unwrap_or_else(|| ours.to_owned()),
     }
 }
 
