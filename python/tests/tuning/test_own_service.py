@@ -140,7 +140,7 @@ def test_options_of_a_load_go_with_a_load(capfd: pytest.CaptureFixture[str]) -> 
     assert call(["tune", "search"]) == 104
     assert call(["tune", "search", "wrk", "--load", "x", "--metric", "a=b", "--better", "lower"]) == 104
     assert call(["tune", "compare", "wrk", "baseline"]) == 104
-    for where, at in (("host", "host"), (str(os.getpid()), f"/proc/{os.getpid()}/ns/net"), (None, None)):
+    for where, at in (("host", "host"), (str(os.getpid()), "host"), (None, None)):
         own = own_service.chosen("x", ["a=b"], ["lower"], None, [], where)
         assert own is not None
         assert own.where == at
