@@ -148,6 +148,8 @@ def test_secrets_of_all_kinds_are_hidden() -> None:
         b"v=0\r\nk=clear:word\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:word\r\n"
     )
     assert b"word" not in hidden(message), hidden(message)
+    for password in (b"w:ord", b"w" * 1000):
+        assert password not in hidden(b"INVITE sip:a:" + password + b"@b SIP/2.0\r\n\r\n")
 
 
 def test_fragments_in_any_order_are_joined_once() -> None:

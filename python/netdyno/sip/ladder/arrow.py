@@ -10,7 +10,7 @@ _SECRETS = re.compile(
     rb'(\bresponse\s*=\s*")[^"]*'
     rb"|(\bresponse\s*=\s*)(?!\")[^\s,;]+"
     rb"|(^(?:Proxy-)?Authorization\s*:\s*(?!Digest\b)\S+)[^\r\n]+"
-    rb"|(\bsips?:[^@\s:;>]{1,256}:)[^@\s:>]{1,256}(?=@)"
+    rb"|(\bsips?:[^@\s:;>]{1,256}:)[^@\s>]{1,1024}(?=@)"
     rb"|(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n]+"
     rb"|(^k=)[^\r\n]+"
     rb"|(^(?:Cookie|Set-Cookie|[\w-]{0,64}(?:Api-Key|Token|Secret|Password))[ \t]*:[ \t]*)[^\r\n]+",
