@@ -53,40 +53,49 @@ def delivered(result: dict[str, Any]) -> int:
     return done
 
 
+def wrk_round(name: str, wrk: str) -> Round:
+    """A round of wrk: byte for byte the request that we send, so that nginx has the same work."""
+
+    def play(seconds: float) -> dict[str, float]:
+        command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
+        command.append("http://127.0.0.1:8080/page")
+        text, cpu = measured(inside(name, GENERATOR, *command), seconds + 20)
+        # it says so only where there were any
+        if failed := re.search(r"Socket errors:.*|Non-2xx.*", text):
+            raise UnusableError(f"wrk: {failed[0].strip()}")
+        done = int(re.search(r"(\d+) requests in", text)[1])  # type: ignore[index]
+        rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])  # type: ignore[index]
+        return {"rate": rate, "cpu": cpu / done * 1e6}
+
+    return play
+
+
 @contextlib.contextmanager
-def http() -> Iterator[Sides]:
-    """Requests as fast as nginx answers, on 64 kept connections: ours against `wrk -t1`."""
-    nginx, wrk = need("nginx"), need("wrk")
+def nginx_page() -> Iterator[tuple[str, Path]]:
+    """nginx on the server's core, with a page of 512 bytes: its namespace, and a folder."""
+    nginx = need("nginx")
     with namespace() as name, folder() as where:
         (where / "page").write_bytes(b"x" * 512)
         (where / "conf").write_text(NGINX.format(where=where))
         with server(name, SERVER, nginx, "-c", str(where / "conf"), port=8080):
-            core = Core(name, where)
+            yield name, where
 
-            def ours(seconds: float) -> dict[str, float]:
-                group = {
-                    "target": "http://127.0.0.1:8080/page",
-                    "devices": CONNECTIONS,
-                    "model": {"http": {}},
-                }
-                result, cpu = core.run(profile(seconds, group))
-                done = delivered(result)
-                return {"rate": result["groups"][0]["rates"]["messages_delivered"], "cpu": cpu / done * 1e6}
 
-            def peer(seconds: float) -> dict[str, float]:
-                # byte for byte the request that we send, so that nginx has the same work
-                command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
-                command.append("http://127.0.0.1:8080/page")
-                text, cpu = measured(inside(name, GENERATOR, *command), seconds + 20)
-                # it says so only where there were any
-                if failed := re.search(r"Socket errors:.*|Non-2xx.*", text):
-                    raise UnusableError(f"wrk: {failed[0].strip()}")
-                done = int(re.search(r"(\d+) requests in", text)[1])  # type: ignore[index]
-                rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])  # type: ignore[index]
-                return {"rate": rate, "cpu": cpu / done * 1e6}
+@contextlib.contextmanager
+def http() -> Iterator[Sides]:
+    """Requests as fast as nginx answers, on 64 kept connections: ours against `wrk -t1`."""
+    wrk = need("wrk")
+    with nginx_page() as (name, where):
+        core = Core(name, where)
 
-            yield Sides(ours, (Peer(f"wrk -t1 -c{CONNECTIONS}", {"": peer}),))
-            core.close()
+        def ours(seconds: float) -> dict[str, float]:
+            group = {"target": "http://127.0.0.1:8080/page", "devices": CONNECTIONS, "model": {"http": {}}}
+            result, cpu = core.run(profile(seconds, group))
+            done = delivered(result)
+            return {"rate": result["groups"][0]["rates"]["messages_delivered"], "cpu": cpu / done * 1e6}
+
+        yield Sides(ours, (Peer(f"wrk -t1 -c{CONNECTIONS}", {"": wrk_round(name, wrk)}),))
+        core.close()
 
 
 MOSQUITTO = "listener 1883 127.0.0.1\nallow_anonymous true\nmax_connections -1\nmax_inflight_messages 0\n"

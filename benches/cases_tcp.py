@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bed import BEYOND, GENERATOR, SERVER, Core, folder, inside, measured, namespace, need, profile, server
-from cases_sockets import AGENT, CONNECTIONS, NGINX, delivered
-from rounds import Peer, Round, Sides, UnusableError
+from bed import BEYOND, SERVER, Core, folder, namespace, need, profile, server
+from cases_sockets import CONNECTIONS, delivered, nginx_page, wrk_round
+from rounds import Peer, Round, Sides
 
 from netdyno.core.daemon import program
 
@@ -92,25 +91,11 @@ def bits(rates: Mapping[str, Any]) -> float:
 @contextlib.contextmanager
 def against_wrk() -> Iterator[Sides]:
     """Requests for 512 bytes on kept connections: ours over memif and our server, against wrk and nginx."""
-    nginx, wrk = need("nginx"), need("wrk")
-    with namespace() as name, folder() as where:
-        (where / "page").write_bytes(b"x" * 512)
-        (where / "conf").write_text(NGINX.format(where=where))
-        with server(name, SERVER, nginx, "-c", str(where / "conf"), port=8080):
-            core = Core(name, where)
-            yield Sides(
-                _round(name, core, {"http": {"path": "/512"}}, messages, port=True),
-                (Peer(f"wrk -t1 -c{CONNECTIONS} on nginx", {"": _wrk(name, wrk)}),),
-            )
-            core.close()
-
-
-def _wrk(name: str, wrk: str) -> Round:
-    def play(seconds: float) -> dict[str, float]:
-        command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
-        text, _ = measured(inside(name, GENERATOR, *command, "http://127.0.0.1:8080/page"), seconds + 20)
-        if failed := re.search(r"Socket errors:.*|Non-2xx.*", text):
-            raise UnusableError(f"wrk: {failed[0].strip()}")
-        return {"rate": float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])}  # type: ignore[index]
-
-    return play
+    wrk = need("wrk")
+    with nginx_page() as (name, where):
+        core = Core(name, where)
+        yield Sides(
+            _round(name, core, {"http": {"path": "/512"}}, messages, port=True),
+            (Peer(f"wrk -t1 -c{CONNECTIONS} on nginx", {"": wrk_round(name, wrk)}),),
+        )
+        core.close()
