@@ -148,7 +148,7 @@ def test_what_limits_a_service_is_found_proven_and_applied(
     )  # fmt: skip
     print(proof.err[-400:])
     document = json.loads(proof.out)
-    verdict.lost_to_steal(document["lost"])
+    verdict.trials_undisturbed(document["lost"])
     (metric,) = document["metrics"]
     a_b = f"{metric['effect']['a']:.4g} → {metric['effect']['b']:.4g}"
     print(f"{a_b}, {metric['verdict']}, mechanism {document['mechanism']}")

@@ -101,7 +101,7 @@ def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
     if done.code == 90:
         lost = json.loads(done.out)
         # too few are left, or steal met one setting more often than the other
-        verdict.lost_to_steal(lost["again"] if lost["unequal"] else lost["lost"])
+        verdict.trials_undisturbed(lost["again"] if lost["unequal"] else lost["lost"])
     assert done.code == 0, done.text
     found = json.loads(done.out)
     (failed,) = found["metrics"]
@@ -118,7 +118,7 @@ def test_connections_of_one_load_have_a_and_b_in_turn(lab: Lab, verdict: Verdict
     done = lab.run(*compare.split(), *options.split(), small, baseline, timeout=280)
     found = json.loads(done.out)
     if done.code == 90:
-        verdict.lost_to_steal(found["lost"])
+        verdict.trials_undisturbed(found["lost"])
     assert done.code == 0, done.text
     (throughput,) = found["metrics"]
     # both arms of a block are of one load

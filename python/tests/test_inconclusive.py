@@ -57,10 +57,11 @@ def test_a_run_is_inconclusive_for_want_of_time_alone() -> None:
             verdict.valid(faulty)
 
 
-def test_trials_lost_to_steal_are_inconclusive() -> None:
-    Verdict().lost_to_steal({"memory pressure": 2})
-    with pytest.raises(Inconclusive, match="3 trials lost to steal"):
-        Verdict().lost_to_steal({"steal": 3})
+def test_trials_that_the_machine_disturbed_are_inconclusive() -> None:
+    Verdict().trials_undisturbed({"failures (no such file)": 2, "steal": 0})
+    for lost in ("steal", "memory pressure", "steal and disk pressure"):
+        with pytest.raises(Inconclusive, match=f"3 trials lost to {lost} "):
+            Verdict().trials_undisturbed({lost: 3})
 
 
 TESTS = """

@@ -9,7 +9,7 @@ or a run that netdyno itself calls invalid for lateness or CPU. A wrong result i
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,10 @@ STEAL = 0.05
 """Share of CPU time from which on the host is said to have disturbed what was timed; tuning has the same limit."""
 OF_TIME = frozenset({"ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"})
 """Why netdyno calls a run invalid when the machine gives it no time: offered less, late, starved."""
+
+
+DISTURBANCES = frozenset({"steal", "memory pressure", "disk pressure"})
+"""What tuning says that the machine did to a trial, when it doesn't count for that."""
 
 
 class Inconclusive(Exception):
@@ -73,10 +77,13 @@ class Verdict:
         if found := [line for line in log.read_text(errors="replace").splitlines() if words in line]:
             raise Inconclusive(f"{len(found)} × a known fault of the peer: {found[0].strip()}")
 
-    def lost_to_steal(self, trials: dict[str, int]) -> None:
-        """Go on if tuning lost no trial to steal, as it counts them by what they were lost to."""
-        if lost := trials.get("steal", 0):
-            raise Inconclusive(f"{lost} trials lost to steal ({self.steal():.0%} over the test)")
+    def trials_undisturbed(self, lost: Mapping[str, int]) -> None:
+        """Go on if the machine disturbed no trial of tuning, as it counts them by what they were lost to."""
+        if disturbed := {
+            what: n for what, n in lost.items() if n and set(what.split(" and ")) <= DISTURBANCES
+        }:
+            counts = ", ".join(f"{n} trials lost to {what}" for what, n in disturbed.items())
+            raise Inconclusive(f"{counts} ({self.steal():.0%} steal over the test)")
 
 
 @pytest.fixture
