@@ -85,6 +85,11 @@ class Verdict:
             counts = ", ".join(f"{n} trials lost to {what}" for what, n in disturbed.items())
             raise Inconclusive(f"{counts} ({self.steal():.0%} steal over the test)")
 
+    def baseline_undisturbed(self, said: str) -> None:
+        """Go on if tuning did not stop because the machine disturbed every trial of the baseline."""
+        if "ND-90-30" in said:
+            self.trials_undisturbed({what: said.count(what) for what in DISTURBANCES})
+
 
 @pytest.fixture
 def verdict() -> Verdict:

@@ -205,7 +205,9 @@ def tuned(service: list[str], verdict: Verdict, capfd: pytest.CaptureFixture[str
 
     def result(verb: str, *options: str) -> Any:
         code = call(["tune", verb, *service, *options])
-        document = json.loads(capfd.readouterr().out)
+        said = capfd.readouterr()
+        verdict.baseline_undisturbed(said.err)
+        document = json.loads(said.out)
         if code == 90:
             for proof in document["result"]["proofs"] if verb == "search" else [{"comparison": document}]:
                 comparison = proof["comparison"]
