@@ -88,6 +88,9 @@ class System:
     """What tells what is wrong with a file, by how its format begins; it gets the path and what is in it."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """What makes a page of studies, by their kind."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """What makes a section of a run's report (`report/section.py`) from a file in the run's folder, by the
+    file's name; it gets its path."""
     checks: str = ""
     """What `netdyno doctor` looks at."""
     demo: Demo | None = None
@@ -231,6 +234,7 @@ authentication, forking, workers, provisional responses, session timers and size
         run="netdyno.sip.reproduce.run:run",
         listed="netdyno.sip.reproduce.run:listed",
     ),
+    sections={"ladder.json": "netdyno.sip.ladder.page:section"},
     answers={"preview": "netdyno.sip.dashboard:preview", "send": "netdyno.sip.dashboard:exchange"},
 )
 

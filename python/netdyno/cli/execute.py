@@ -99,7 +99,7 @@ def execute(
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says.
 
-    `then` is given the result and the folder of the run when the verdict is written.
+    `then` is given the result and the folder of the run before its files go to where they are wanted.
     """
     validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
@@ -127,9 +127,9 @@ def execute(
     code = exit_code(result)
     try:
         try:
-            _write(result, folder, outputs)
-        finally:
             then(result, folder)
+        finally:
+            _write(result, folder, outputs)
         if exporter:
             exporter.result(result)
             if outputs.prometheus and not exporter.served:

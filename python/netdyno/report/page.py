@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from netdyno.report.legs import LegView, leg_view
 from netdyno.report.locale import LANGUAGES, catalogue, catalogues
 from netdyno.report.opening import Opening, opening, paragraph
 from netdyno.report.search import SearchView, search_view
+from netdyno.report.section import Section
 from netdyno.report.series_csv import series_csv
 from netdyno.report.text import M, Msg
 from netdyno.report.thresholds import JudgedThresholds
@@ -67,6 +68,8 @@ class Page:
     factor_notes: list[Msg]
     search: SearchView | None = None
     """What a search found."""
+    sections: Sequence[Section] = ()
+    """Of systems."""
 
     @property
     def folded(self) -> bool:
@@ -143,7 +146,7 @@ def when(stamp: str) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} {zone}".strip()
 
 
-def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
+def build(result: Result, raw: str, flows_csv: str, series: str, sections: Sequence[Section] = ()) -> Page:
     """The page's contents; `flows_csv` and `series` may be empty: then the result itself is asked."""
     every = flows.read(flows_csv) if flows_csv else flows.inside(result)
     kept = flows.worst(every)
@@ -214,4 +217,5 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
         beside=[str(v) for k, v in result.files.model_dump().items() if k in shown and v],
         flows_cut=cut,
         search=searched,
+        sections=sections,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from netdyno.core.result import Result
 from netdyno.report import inline, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
+from netdyno.report.section import Section, sections
 from netdyno.report.text import END, ISOLATE, M, html
 
 
@@ -90,18 +91,24 @@ def bars(d: Distribution, width: int = 320, height: int = 72) -> dict[str, Any]:
 
 
 def render(
-    result: Mapping[str, Any] | Result, *, raw: str = "", flows_csv: str = "", series_csv: str = ""
+    result: Mapping[str, Any] | Result,
+    *,
+    raw: str = "",
+    flows_csv: str = "",
+    series_csv: str = "",
+    sections: Sequence[Section] = (),
 ) -> str:
     """The report of `result` as one self-contained HTML page, in English and Korean.
 
     `raw`, `flows_csv` and `series_csv` are the texts of `result.json`, `flows.csv` and `series.csv` where
-    they are at hand: the page offers them byte for byte. Else they are made from `result`.
+    they are at hand: the page offers them byte for byte. Else they are made from `result`. `sections`: more
+    of it, by systems.
     """
     typed = result if isinstance(result, Result) else Result.model_validate(result)
     if not raw:
         plain = typed.model_dump(mode="json") if isinstance(result, Result) else dict(result)
         raw = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    return one_file("report.html.j2", page.build(typed, raw, flows_csv, series_csv))
+    return one_file("report.html.j2", page.build(typed, raw, flows_csv, series_csv, sections))
 
 
 class Contents(Protocol):
@@ -141,5 +148,9 @@ def render_folder(folder: Path) -> str:
         return reading.text(path) if readable else ""
 
     return render(
-        result, raw=raw, flows_csv=csv_text("flows", "flows.csv"), series_csv=csv_text("series", "series.csv")
+        result,
+        raw=raw,
+        flows_csv=csv_text("flows", "flows.csv"),
+        series_csv=csv_text("series", "series.csv"),
+        sections=sections(folder),
     )

@@ -268,7 +268,7 @@ def test_files_that_are_no_capture(tmp_path: Path) -> None:
 def test_a_page_shows_what_a_server_wrote_as_text(tmp_path: Path) -> None:
     evil = message("SIP/2.0 200 <script>alert(1)</script>", "1 INVITE", call_id="<img src=x>")
     [call] = calls(read(pcap(tmp_path / "c.pcap", datagrams((evil, False)))))
-    drawn = page.render("c.pcap", [call])
+    drawn = page.render("c.pcap", [call.record()])
     assert "<script>alert" not in drawn and "<img src=x>" not in drawn
 
 

@@ -39,7 +39,9 @@ def test_first_and_failed_calls_are_kept_without_secrets(
     monkeypatch.setenv("WORD", USERS["alice"])
     with server("uas", password=USERS["alice"], error_share=0.25, error_status=500, seed=3) as served:
         uri = f"sip:{served.address};transport={transport}"
-        words = ["--domain", DOMAIN, "--password", "env:WORD", "--trace", "3", "--runs", str(tmp_path), *LOAD]
+        wanted = tmp_path / "wanted.html"
+        outputs = ["--runs", str(tmp_path), "--html", str(wanted)]
+        words = ["--domain", DOMAIN, "--password", "env:WORD", "--trace", "3", *outputs, *LOAD]
         app.call(["sip", "register", uri, *words])
         said = capsys.readouterr().err
         counted = served.stop()
@@ -54,7 +56,16 @@ def test_first_and_failed_calls_are_kept_without_secrets(
     for one in calls:
         assert len(one["messages"]) >= 2 and one["messages"][0]["summary"].startswith("REGISTER"), one
         assert not any("no final response" in why for why in one["failures"]), one
-    for content in ((folder / "capture.pcapng").read_bytes(), (folder / trace.PAGE).read_bytes()):
+    report = wanted.read_bytes()
+    assert report == (folder / "report.html").read_bytes()
+    assert report.count(b'class="ladder"') == len(calls)
+    # failed ones first, and they stay when the report is made again
+    places = {one["call_id"]: report.index(one["call_id"].encode()) for one in calls}
+    others = [places[one["call_id"]] for one in calls if not one["failures"]]
+    assert max(places[one["call_id"]] for one in failed) < min(others, default=len(report))
+    assert app.call(["report", str(folder)]) == 0
+    assert b'class="ladder"' in (folder / "report.html").read_bytes()
+    for content in ((folder / "capture.pcapng").read_bytes(), (folder / trace.LADDERS).read_bytes(), report):
         assert b"(hidden)" in content and USERS["alice"].encode() not in content
         assert not re.search(rb'response=(?:"|&#34;)[0-9a-f]{32}', content)
     if tshark := shutil.which("tshark"):
@@ -125,7 +136,7 @@ def test_what_cannot_be_reduced_is_deleted(tmp_path: Path, monkeypatch: pytest.M
     def broken(*_: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr(trace.page, "render", broken)
+    monkeypatch.setattr(trace, "_fitting", broken)
     with pytest.raises(RuntimeError):
         trace.reduce(tmp_path, 1)
     assert not path.exists()

@@ -16,7 +16,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222;
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top }
 .pass { color: #17692b } .fail { color: #a31515; font-weight: 600 } .inconclusive { color: #8a5a00 }
-summary { cursor: pointer } pre { background: #f5f5f5; padding: .6rem; overflow-x: auto; font-size: 12px }
+summary { cursor: pointer } svg.ladder { max-width: 100%; height: auto }
+pre { background: #f5f5f5; padding: .6rem; overflow-x: auto; font-size: 12px }
 @media (prefers-color-scheme: dark) {
   body { background: #16181b; color: #ddd } td, th { border-color: #3a3d42 } pre { background: #22252a }
   .pass { color: #6cc983 } .fail { color: #ff8a80 } .inconclusive { color: #e0b050 }

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+
+from pydantic import BaseModel
 
 from netdyno.sip.ladder.arrow import Arrow, arrow
 from netdyno.sip.ladder.capture import Message
@@ -15,6 +16,17 @@ from netdyno.sip.ladder.text import parties
 _CALL_ID = re.compile(rb"^(?:Call-ID|i)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _CSEQ = re.compile(rb"^CSeq[ \t]*:[ \t]*(\d{1,10})[ \t]+(\S{1,64})", re.IGNORECASE | re.MULTILINE)
 CHALLENGES = (401, 407)
+
+
+class CallRecord(BaseModel):
+    """A call as JSON and pages have it."""
+
+    call_id: str
+    began: str
+    parties: list[str]
+    failures: list[str]
+    repeated: int
+    messages: list[Arrow]
 
 
 @dataclass
@@ -84,16 +96,16 @@ class Call:
                 found.append(f"{method}: {status}")
         return found
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "call_id": self.call_id,
-            "began": datetime.fromtimestamp(self.began, UTC).isoformat(),
-            "parties": self.parties,
-            "failures": self.failures,
-            "repeated": self.repeated,
-            "messages": [one.model_dump(by_alias=True) for one in self.arrows],
-        }
+    def record(self) -> CallRecord:
+        """What JSON and pages have of it."""
+        return CallRecord(
+            call_id=self.call_id,
+            began=datetime.fromtimestamp(self.began, UTC).isoformat(),
+            parties=self.parties,
+            failures=self.failures,
+            repeated=self.repeated,
+            messages=self.arrows,
+        )
 
 
 def call_id(message: bytes) -> str:

@@ -10,9 +10,9 @@ from netdyno.sip.ladder.arrow import Arrow
 
 COLUMN, ROW, LEFT, TOP = 260, 30, 100, 40
 """Pixels between parties and messages, and before the first of them."""
+FLUID = ' class="ladder"'
 LABEL = 34
 """Characters of a label at most."""
-FLUID = ' style="max-width:100%;height:auto"'
 
 
 def _text(text: str) -> str:
@@ -28,7 +28,7 @@ def svg(
     fluid: bool = True,
 ) -> str:
     """The drawing; with a prefix, message 3 is a link to the page's element `PREFIX-3`. `fluid`:
-    no wider than the page.
+    of the class `ladder`, which styles make no wider than the page.
     """
     columns = {name: LEFT + at * COLUMN for at, name in enumerate(names)}
     wide, high = LEFT + (len(columns) - 1) * COLUMN + 90, TOP + (len(arrows) + 1) * ROW

@@ -1,19 +1,36 @@
-"""Page of ladder diagrams: one section for each call; each arrow leads to the text of its message."""
+"""Ladder diagrams on a page, or in a run's report: each arrow leads to the text of its message."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from pydantic import BaseModel, ValidationError
 
+from netdyno import reading
+from netdyno.errors import Error
 from netdyno.escape import lines
 from netdyno.report.locale import catalogues
-from netdyno.report.render import one_file
+from netdyno.report.render import one_file, templates
+from netdyno.report.section import Section
 from netdyno.report.text import Data, M, Msg
-from netdyno.sip.ladder.calls import Call
+from netdyno.sip.ladder.calls import CallRecord
 from netdyno.sip.ladder.drawing import svg
+from netdyno.sip.ladder.text import parties
+
+OPEN = 5
+"""Ladders of a page that are open at first; of a report one is."""
+
+
+class Ladders(BaseModel):
+    """The file of a run whose ladders its report has."""
+
+    calls: list[CallRecord]
+    left_out: int = 0
+    """Calls that were kept and are not in it."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +44,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Section:
+class View:
     """A call."""
 
     name: str
     title: Data
-    state: str
+    open: bool
     verdict: Data | Msg
     repeated: Msg | None
     drawing: Markup
@@ -44,29 +61,45 @@ class LadderPage:
     """The template's context."""
 
     source: Data
-    sections: list[Section]
+    content: Markup
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts read."""
         return {"catalogues": catalogues(), "legs": [], "charts": {}, "downloads": [], "copies": {}}
 
 
-def render(source: str, calls: Sequence[Call]) -> str:
+def render(source: str, calls: Sequence[CallRecord]) -> str:
     """One self-contained file."""
-    page = LadderPage(Data(source), [_section(at, call) for at, call in enumerate(calls)])
-    return one_file("ladder.html.j2", page, "netdyno.sip")
+    return one_file("ladder.html.j2", LadderPage(Data(source), _content(calls, OPEN)), "netdyno.sip")
 
 
-def _section(at: int, call: Call) -> Section:
+def section(file: Path) -> Section:
+    """The section of a report, from what `--trace` wrote for it."""
+    try:
+        found = Ladders.model_validate(reading.record(file))
+    except (ValidationError, ValueError) as e:
+        fix = "Delete it: the report is made without it"
+        raise Error("ND-104-71", f"it is not what --trace wrote: {e}", at=str(file), fix=fix) from e
+    more = None
+    if found.left_out:
+        more = M("{n} more calls: netdyno sip ladder shows them", n=f"{found.left_out:,}")
+    return Section("ladder", M("SIP messages"), _content(found.calls, 1, more))
+
+
+def _content(calls: Sequence[CallRecord], unfolded: int, more: Msg | None = None) -> Markup:
+    views = [_view(at, call, at < unfolded) for at, call in enumerate(calls)]
+    return Markup(templates("netdyno.sip").get_template("_calls.html.j2").render(calls=views, more=more))
+
+
+def _view(at: int, call: CallRecord, unfolded: bool) -> View:
     name = f"call-{at}"
-    failures = call.failures
-    return Section(
+    return View(
         name=name,
         title=Data(call.call_id),
-        state="fail" if failures else "pass",
-        verdict=Data("; ".join(failures)) if failures else M("No request failed"),
-        repeated=M("{n} messages repeated", n=str(call.repeated)) if call.repeated else None,
-        drawing=Markup(svg(call.arrows, call.parties, name, call.call_id)),
+        open=unfolded,
+        verdict=Data("; ".join(call.failures)) if call.failures else M("No request failed"),
+        repeated=M("{n} messages repeated", n=f"{call.repeated:,}") if call.repeated else None,
+        drawing=Markup(svg(call.messages, parties(call.messages), name, call.call_id)),
         messages=[
             Row(
                 f"{name}-{index}",
@@ -74,6 +107,6 @@ def _section(at: int, call: Call) -> Section:
                 one.again,
                 lines(one.text.replace("\r", "").strip()),
             )
-            for index, one in enumerate(call.arrows)
+            for index, one in enumerate(call.messages)
         ],
     )

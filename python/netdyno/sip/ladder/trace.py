@@ -19,7 +19,10 @@ from netdyno.sip.ladder.capture import Message, read
 
 LIMIT = "64MiB"
 """Signalling that is captured to choose from."""
-PAGE = "ladder.html"
+LADDERS = "ladder.json"
+"""The calls whose ladders the report has."""
+ROOM = 1 << 20
+"""Bytes of their messages."""
 MESSAGES, BYTES = 200, 1 << 20
 """Of each call, at most."""
 UNANSWERED = "no final response"
@@ -38,7 +41,6 @@ class Trace:
     """Calls that failed first; some may be among those that came first."""
     calls: int
     """Calls of which there were messages."""
-    page: Path
     cut: bool
     """Whether the capture was full or lost packets: what failed later is not in it."""
 
@@ -89,9 +91,20 @@ def _reduce(folder: Path, file: Path, most: int, cut: bool) -> Trace:
             kept.append(message)
     with files.output(file) as out:
         _write(out, kept)
-    path = folder / PAGE
-    files.write(path, page.render(folder.name, list(chosen.values())))
-    return Trace(len(first), len(failed), len(seen), path, cut)
+    ladders = _fitting(list(chosen.values()))
+    files.write(folder / LADDERS, ladders.model_dump_json(by_alias=True) + "\n")
+    return Trace(len(first), len(failed), len(seen), cut)
+
+
+def _fitting(calls: list[Call]) -> page.Ladders:
+    """The calls that the report has room for."""
+    room, shown = ROOM, 0
+    for call in calls:
+        room -= sum(len(one.text) for one in call.arrows)
+        if room < 0:
+            break
+        shown += 1
+    return page.Ladders(calls=[one.record() for one in calls[:shown]], left_out=len(calls) - shown)
 
 
 def _failed(call: Call, cut: bool) -> bool:

@@ -74,13 +74,15 @@ def ladder(
     if html:
         from netdyno.sip.ladder import page
 
-        files.write(html, page.render(source, calls), shared=True)
+        files.write(html, page.render(source, [one.record() for one in calls]), shared=True)
     if hep:
         from netdyno.sip.ladder import hep as export
 
         console.note(f"{export.send(hep, calls):,} messages sent to {hep}")
     if as_json:
-        console.document({"source": source, "calls": [one.document() for one in calls]})
+        console.document(
+            {"source": source, "calls": [one.record().model_dump(by_alias=True) for one in calls]}
+        )
     elif as_list:
         _list(calls)
     elif not html and not hep:
