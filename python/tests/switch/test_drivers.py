@@ -221,6 +221,57 @@ def test_killed_it_leaves_nothing(name: str, tmp_path: Path) -> None:
     assert folder not in processes
 
 
+def test_a_program_that_is_taken_off_is_told() -> None:
+    """XDP of either mode, and filters: the process is there, and a port redirects no more."""
+    for name, options, at, command in (
+        ("xdp", {"mode": "native"}, "h1", "ip link delete eth0"),
+        ("xdp", {"mode": "generic"}, "sw", "ip link delete p0"),
+        ("tc", {}, "sw", "tc filter delete dev p1 ingress"),
+    ):
+        with lab(2, "o") as net:
+            one = made(name, net, **options)
+            try:
+                one.setup()
+                assert passes(net, "h0", "h1") and one.alive()
+                space = net.namespace(at)
+                namespace.inside(space, lambda it=command: subprocess.run(it.split(), check=True))  # type: ignore[misc]
+                assert not one.alive() and "redirects no more" in one.death(), (name, options)
+            finally:
+                one.teardown()
+
+
+def test_an_interface_without_native_xdp_is_told() -> None:
+    """A bridge has none in its driver; the generic mode takes it. What was attached is taken off."""
+    with lab(2, "d") as net:
+        space = net.namespace("sw")
+        namespace.inside(
+            space, lambda: subprocess.run(["ip", "link", "add", "d0", "type", "bridge"], check=True)
+        )
+        before = journal().open_entries
+        with pytest.raises(Error) as wrong:
+            made("xdp", net, ports=["p0", "d0"]).setup()
+        assert wrong.value.code == "ND-92-60" and "mode=generic" in wrong.value.fix
+        assert "d0 takes no native XDP program" in wrong.value.what
+        assert journal().open_entries == before
+        said = namespace.inside(
+            space, lambda: subprocess.run(["ip", "link"], capture_output=True, text=True, check=True)
+        )
+        assert "prog/xdp" not in said.stdout
+        one = made("xdp", net, ports=["p0", "d0"], mode="generic")
+        one.setup()
+        assert one.alive()
+        one.teardown()
+
+
+@pytest.mark.parametrize("name", [name for name, one in DRIVERS.items() if one.most_ports == 2])
+def test_two_ports_are_two(name: str) -> None:
+    with lab(3, "t") as net:
+        for ports, words in ((["p0"], "there is one"), ([], "there are 3")):
+            with pytest.raises(Error) as wrong:
+                made(name, net, ports=ports).setup()
+            assert wrong.value.code == "ND-104-81" and words in wrong.value.what
+
+
 def test_no_huge_pages_is_told() -> None:
     with lab(2, "h") as net:
         if any(

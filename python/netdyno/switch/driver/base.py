@@ -23,6 +23,7 @@ from netdyno.switch.openflow.action import Action
 from netdyno.switch.tunnel import PORT as TUNNEL
 from netdyno.switch.tunnel import TunnelEnd
 from netdyno.system import namespace
+from netdyno.system.process import Process, find
 
 STATISTICS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
 """Counters of each port, seen from the switch."""
@@ -200,7 +201,16 @@ class Switch(Dut):
         if self.most_ports is not None and len(self.ports) > self.most_ports:
             what = f"{self.driver} joins {self.most_ports} ports, and there are {len(self.ports)}"
             raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix="Name fewer")
+        if self.most_ports == 2 and len(self.ports) < 2:
+            what = f"{self.driver} joins two ports, and there is {'one' if self.ports else 'none'}"
+            raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix="Give it two")
         return space
+
+    def _watch(self, space: str) -> None:
+        """A process that watches links, for a switch in the kernel: with it, the switch ends."""
+        command = [find("ip", "iproute2"), "monitor", "link"]
+        log = self.place.log or self.folder / "log"
+        self.process = Process(command, log=log, namespace=space, notes=self.place.notes)
 
 
 LISTED = "`netdyno switch list` shows which switches work here"

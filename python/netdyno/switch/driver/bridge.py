@@ -12,7 +12,6 @@ from pydantic import Field
 from netdyno.errors import Error
 from netdyno.switch.driver.base import PortSettings, Switch, remove_interfaces
 from netdyno.system import namespace
-from netdyno.system.process import Process, find
 
 NAME = "br0"
 
@@ -48,9 +47,7 @@ class LinuxBridge(Switch):
 
         try:
             namespace.inside(space, self._make)
-            command = [find("ip", "iproute2"), "monitor", "link"]
-            log = self.place.log or self.folder / "log"
-            self.process = Process(command, log=log, namespace=space, notes=self.place.notes)
+            self._watch(space)
         except (NetlinkError, OSError) as e:
             self.teardown()
             what = f"the bridge could not be made: {e}"

@@ -39,9 +39,6 @@ class L2fwd(GraphDaemon, Switch):
         super().setup()
 
     def graph(self) -> dict[str, Any]:
-        if len(self.ports) != 2:
-            what = f"{self.driver} joins two ports, and there is one"
-            raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix="Give it two")
         ports = {
             name: {"device": f"net_{self.options.over}{number},iface={port}"}
             for number, (name, port) in enumerate(zip("ab", self.ports, strict=True))
