@@ -15,7 +15,7 @@ LIMIT = 240
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
-pytest_plugins = ["inconclusive", "sampled", "nat_hosts"]
+pytest_plugins = ["browser", "inconclusive", "sampled", "nat_hosts"]
 
 TOGETHER = ("test_failing_servers.py", "test_failing_servers_devices.py")
 """Files whose tests look at one and the same run of many groups."""
@@ -32,6 +32,7 @@ NATS = (
     "test_nat_keep.py",
     "test_nat_pair.py",
     "test_nat_sites.py",
+    "test_web_nat.py",
 )
 """Files of NATs that stand all the time, whose workers look for packets all the time."""
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py", "test_bottlenecks.py")

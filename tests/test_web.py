@@ -4,75 +4,18 @@ from __future__ import annotations
 
 import http.server
 import json
-import shutil
 import threading
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from lab import PATIENT, Lab, root, until
+from browser import Page, ask, dashboard
+from lab import PATIENT, Lab, root
 
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--lang=en",
-)
 TOP = Path(__file__).resolve().parents[1]
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-class Page:
-    """A browser, and what it complains about."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def js(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(f"return {script}", *arguments)
-
-    def wait(self, condition: str, what: str = "") -> None:
-        until(lambda: bool(self.js(condition)), 60, what or condition)
-
-    def text(self) -> str:
-        return str(self.js("document.body.innerText"))
-
-    def press(self, *keys: str) -> None:
-        from selenium.webdriver.common.action_chains import ActionChains
-
-        ActionChains(self.driver).send_keys(*keys).perform()
-
-    def tab_to(self, selector: str) -> None:
-        """Press Tab until what is looked for has the focus."""
-        for _ in range(60):
-            if self.js("document.activeElement.matches(arguments[0])", selector):
-                return
-            self.press("\ue004")
-        raise AssertionError(f"no Tab leads to {selector}")
-
-    def complaints(self) -> list[str]:
-        return [one["message"] for one in self.driver.get_log("browser") if one["level"] == "SEVERE"]
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not chromedriver:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'chromium'}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
-    yield Page(driver)
-    driver.quit()
 
 
 @pytest.fixture
@@ -92,14 +35,6 @@ def server() -> Iterator[str]:
         threading.Thread(target=one.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{one.server_address[1]}/"
         one.shutdown()
-
-
-def dashboard(lab: Lab) -> tuple[str, str]:
-    """A dashboard of this lab: its address, and the operator's token."""
-    child = lab.start("web", "--listen", "127.0.0.1:0")
-    assert child.stdout is not None
-    address, _, token = child.stdout.readline().split()[1].partition("#token=")
-    return address, token
 
 
 @pytest.mark.browser
@@ -165,18 +100,10 @@ def test_a_run_of_the_command_line_gets_another_rate_and_is_stopped(lab: Lab, se
     child = lab.start("run", server, "--rate", "20/s", "--duration", "120s", "--quiet")
     address, token = dashboard(lab)
     run = lab.sampled(points=2).name
-
-    def ask(what: str, body: Any) -> Any:
-        head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        text = json.dumps(body).encode()
-        request = urllib.request.Request(f"{address}api/runs/{run}/{what}", text, head, method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-
-    (changed,) = ask("rate", {"group": "http", "rate": "60/s"})["rates"]
+    (changed,) = ask(f"{address}api/runs/{run}/rate", token, {"group": "http", "rate": "60/s"})["rates"]
     assert (changed["of"], changed["before"], changed["rate"]) == ("group", 20, 60)
     lab.sampled(points=int(changed["t"]) + 2)
-    ask("stop", {})
+    ask(f"{address}api/runs/{run}/stop", token, {})
     done = lab.wait(child)
     assert done.code == 105, done.text
     found = json.loads((lab.runs / run / "result.json").read_text())

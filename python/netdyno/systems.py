@@ -54,6 +54,20 @@ class Reproduction:
 
 
 @dataclass(frozen=True)
+class DashboardPage:
+    """A page of the dashboard."""
+
+    path: str
+    """In the address, after `#/`; what follows it there is the page's own."""
+    title: str
+    """In the navigation; the page has it as a message, too."""
+    script: str
+    """Its module, in `assets/` of the system's folder."""
+    operator: bool = False
+    """Whether it is for operators only."""
+
+
+@dataclass(frozen=True)
 class ConfigurationPage:
     """The page of the reference, and the schema, of a configuration file."""
 
@@ -102,6 +116,11 @@ class System:
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
     """Further verbs of it, after the first."""
+    dashboard: tuple[DashboardPage, ...] = ()
+    """Its pages of the dashboard."""
+    looks: Mapping[str, str] = field(default_factory=dict)
+    """What the dashboard shows of it to anybody who is logged in, at `/api/SYSTEM/NAME` once and at
+    `/api/SYSTEM/NAME/live` as it changes: a function from the address' parameters to a JSON object."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """What the dashboard answers an operator below `/api/SYSTEM/`, by the last part of the path: a function
     from the request's JSON object to that of the answer."""
@@ -153,6 +172,12 @@ l2fwd and the kernel's NAT; and by core set.
 """.strip(),
         parts="netdyno.nat.reproduce:parts",
     ),
+    dashboard=(DashboardPage("nat", "NAT", "nat.js"),),
+    looks={
+        name: f"netdyno.nat.dashboard:{name}"
+        for name in ("running", "counters", "sessions", "subscribers", "sites", "pools", "trace")
+    },
+    answers={"clear": "netdyno.nat.dashboard:clear", "hand-over": "netdyno.nat.dashboard:hand_over"},
 )
 
 TUNING = System(
@@ -235,6 +260,7 @@ authentication, forking, workers, provisional responses, session timers and size
         listed="netdyno.sip.reproduce.run:listed",
     ),
     sections={"ladder.json": "netdyno.sip.ladder.page:section"},
+    dashboard=(DashboardPage("sip", "SIP message", "sip.js", operator=True),),
     answers={"preview": "netdyno.sip.dashboard:preview", "send": "netdyno.sip.dashboard:exchange"},
 )
 

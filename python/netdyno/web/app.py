@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import html
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -33,7 +34,7 @@ from netdyno.web import assets, experiments, profiles, run_views, start
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.guard import Guard, address, failure
 from netdyno.web.hub import Hub, Stream
-from netdyno.web.sources import RunList, RunSource
+from netdyno.web.sources import Look, RunList, RunSource
 
 LIST, LIVE = 1.0, 0.1
 """Seconds between two looks at the store, and at the files of a run under way."""
@@ -150,6 +151,16 @@ class Dashboard:
         """What a system answers."""
         body = await _body(request)
         return await asyncio.to_thread(loaded(where), body)
+
+    async def look(self, request: Request, where: str) -> Any:
+        """What a system shows."""
+        return await asyncio.to_thread(loaded(where), dict(request.query_params))
+
+    async def look_stream(self, request: Request, where: str) -> Any:
+        """What a system shows, as it changes: read once for all browsers."""
+        asked = dict(request.query_params)
+        name = json.dumps([where, sorted(asked.items())])
+        return self.hub.channel(name, lambda: Look(loaded(where), asked), LIST)
 
     async def steer(self, request: Request, method: str, **params: Any) -> Response:
         """Pause or resume a run, or change its rate."""
@@ -319,6 +330,15 @@ def application(
             route(f"/api/{system.name}/{name}", partial(one.of_system, where=where), "POST")
             for system in SYSTEMS
             for name, where in system.answers.items()
+        ),
+        *(
+            one_route
+            for system in SYSTEMS
+            for name, where in system.looks.items()
+            for one_route in (
+                route(f"/api/{system.name}/{name}", partial(one.look, where=where)),
+                Route(f"/api/{system.name}/{name}/live", _Streaming(partial(one.look_stream, where=where))),
+            )
         ),
         route("/report/{run}", one.report),
         route("/compare", one.compare),

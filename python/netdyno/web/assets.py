@@ -1,11 +1,11 @@
-"""Files of the dashboard's page: its own, those of the report, and libraries; compressed once."""
+"""Files of the dashboard's page: its own, those of systems and the report, and libraries; compressed once."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from netdyno.report import inline
 from netdyno.report.locale import catalogues
+from netdyno.systems import SYSTEMS
 
 LIT = "lit-html-3.3.3.js"
 TYPES = {
@@ -45,6 +46,10 @@ def all_assets() -> dict[str, Asset]:
         one.name: one.read_text(encoding="utf-8") for one in (web / "assets").iterdir() if "." in one.name
     }
     texts |= {name: (report / "assets" / name).read_text(encoding="utf-8") for name in REPORT}
+    for system in SYSTEMS:
+        for page in system.dashboard:
+            texts[page.script] = (files(f"netdyno.{system.name}") / "assets" / page.script).read_text("utf-8")
+    texts["pages.json"] = json.dumps([asdict(page) for system in SYSTEMS for page in system.dashboard])
     texts["lit-html.js"] = (web / "vendor" / LIT).read_text(encoding="utf-8")
     texts["uplot.js"] = inline.uplot()
     styles = [(report / "vendor" / f"{inline.UPLOT}.min.css").read_text(encoding="utf-8")]

@@ -1,11 +1,14 @@
-"""What streams tell: the list of runs, and a run under way."""
+"""What streams tell: the list of runs, a run under way, and what a system shows."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from netdyno.core.redaction import hide
+from netdyno.errors import Error
 from netdyno.store import Store
 from netdyno.system import proc
 from netdyno.web import run_views
@@ -38,6 +41,29 @@ class RunList:
     def _read(self) -> list[dict[str, Any]]:
         with Store() as store:
             return [run_views.row(one) for one in store.rows(MOST)]
+
+
+class Look:
+    """What a system shows; where it cannot, why."""
+
+    over = False
+
+    def __init__(self, look: Callable[[Mapping[str, str]], Any], asked: Mapping[str, str]) -> None:
+        self._look, self._asked = look, asked
+        self._found: Any = None
+
+    async def read(self) -> Any:
+        """All of it, when it has changed."""
+        before = self._found
+        try:
+            self._found = await asyncio.to_thread(self._look, self._asked)
+        except Error as e:
+            self._found = {"error": {**e.as_dict(), "what": hide(e.what)}}
+        return self._found if self._found != before else None
+
+    async def whole(self) -> Any:
+        """All of it."""
+        return self._found
 
 
 class RunSource:

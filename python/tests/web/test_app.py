@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from netdyno.errors import Error
 from netdyno.web import assets
+from netdyno.web.sources import Look
 from tests.web.conftest import post
 
 
@@ -201,3 +204,40 @@ def test_assets_are_cached_and_compressed(client: TestClient) -> None:
     assert again.status_code == 304
     assert client.get("/assets/none.js").status_code == 404
     assert client.get("/assets/..%2fapp.py").status_code == 404
+
+
+def test_anybody_who_is_logged_in_looks_at_systems_and_only_an_operator_acts(
+    client: TestClient, viewer: TestClient
+) -> None:
+    assert viewer.get("/api/nat/running").json() == {"nats": []}
+    assert viewer.get("/api/nat/counters").json()["error"]["code"] == "ND-104-35"
+    assert post(viewer, "/api/nat/clear", {"all": True}).status_code == 403
+    assert post(viewer, "/api/nat/running", {}).status_code == 403
+    viewer.cookies.clear()
+    assert viewer.get("/api/nat/running").status_code == 401
+
+
+def test_pages_of_systems_are_there(client: TestClient) -> None:
+    pages = client.get("/assets/pages.json").json()
+    assert {"nat", "sip"} <= {one["path"] for one in pages}
+    for one in pages:
+        assert "export function open(" in client.get(f"/assets/{one['script']}").text
+
+
+def test_what_a_system_shows_is_told_when_it_changes_and_when_it_cannot() -> None:
+    answers: list[Any] = [{"n": 1}, {"n": 1}, Error("ND-104-35", "no NAT runs here"), {"n": 2}]
+
+    def look(_: Any) -> Any:
+        found = answers.pop(0)
+        if isinstance(found, Error):
+            raise found
+        return found
+
+    async def main() -> None:
+        source = Look(look, {})
+        assert await source.read() == {"n": 1}
+        assert await source.read() is None
+        assert (await source.read())["error"]["code"] == "ND-104-35"
+        assert await source.read() == await source.whole() == {"n": 2}
+
+    asyncio.run(main())

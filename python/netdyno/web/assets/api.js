@@ -69,3 +69,12 @@ export function follow(path, handlers) {
   seen();
   return stop;
 }
+
+/**
+ * Follow what a system shows; each message has all of it, or what is wrong.
+ * @param {string} path @param {(data: any) => void} take @param {() => void} expired when nobody is logged in any more
+ */
+export function watch(path, take, expired) {
+  const lost = () => request("GET", "/api/about").catch((e) => (e.status === 401 ? expired() : take(e)));
+  return follow(path, { whole: take, news: take, lost });
+}

@@ -10,7 +10,6 @@ import * as list from "./list.js";
 import * as run from "./run.js";
 import * as start from "./start.js";
 import * as builder from "./builder.js";
-import * as sip from "./sip.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
@@ -20,22 +19,30 @@ let user = null;
 /** @type {{close?: () => void, render: () => void} | null} */
 let page = null;
 
+/** @type {{at: RegExp, open?: any, script?: string, operator?: boolean}[]} */
 const PAGES = [
   { at: /^\/?$/, open: list.open },
   { at: /^\/run\/([\w.-]+)$/, open: run.open },
   { at: /^\/new$/, open: start.open, operator: true },
   { at: /^\/build$/, open: builder.open, operator: true },
   { at: /^\/experiment$/, open: builder.openExperiment, operator: true },
-  { at: /^\/sip$/, open: sip.open, operator: true },
 ];
+
+/** Pages of systems: loaded when they are opened. @type {{path: string, title: string, script: string, operator: boolean}[]} */
+const systems = await get("/assets/pages.json");
+for (const one of systems) {
+  PAGES.push({ at: new RegExp(`^/${one.path}(?:/([\\w.-]+))?$`), script: one.script, operator: one.operator });
+}
 
 function navigation() {
   const here = location.hash.slice(1) || "/";
   const link = (/** @type {string} */ to, /** @type {any} */ text) =>
-    html`<a href="#${to}" aria-current=${here === to ? "page" : nothing}>${tr(text)}</a>`;
+    html`<a href="#${to}" aria-current=${here.split(/[?/]/, 2).join("/") === to ? "page" : nothing}>${tr(text)}</a> `;
+  const more = systems.filter((one) => !one.operator || user?.role === "operator");
   render(
     user
-      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? html`${link("/new", { t: "New run" })} ${link("/build", { t: "Build a profile" })} ${link("/experiment", { t: "Build an experiment" })} ${link("/sip", { t: "SIP message" })}` : nothing}
+      ? html`${link("/", { t: "Runs" })} ${user.role === "operator" ? html`${link("/new", { t: "New run" })} ${link("/build", { t: "Build a profile" })} ${link("/experiment", { t: "Build an experiment" })}` : nothing}
+          ${more.map((one) => link(`/${one.path}`, { t: one.title }))}
           <button type="button" class="plain" @click=${leave}>${tr({ t: "Log out" })}</button>`
       : nothing,
     nav,
@@ -48,27 +55,33 @@ async function leave() {
   location.reload();
 }
 
+/** Counts pages that were asked for: one whose script took long may come too late. */
+let opened = 0;
+
 /** The page that the address names. */
-function route() {
+async function route() {
   const here = location.hash.slice(1).split("?")[0];
   const found = PAGES.find((one) => one.at.test(here) && (!one.operator || user?.role === "operator"));
+  const mine = ++opened;
   page?.close?.();
+  page = null;
   render(nothing, main);
+  navigation();
   if (!user) {
     page = login.open(main, entered);
   } else if (found) {
-    page = found.open(main, { user, name: here.match(found.at)?.[1] ?? "", expired });
+    const open = found.open ?? (await import(`./${found.script}`)).open;
+    if (mine === opened) page = open(main, { user, name: here.match(found.at)?.[1] ?? "", expired });
   } else {
     page = { render: () => render(html`<h1>${tr({ t: "There is no such page" })}</h1>`, main) };
     page.render();
   }
-  navigation();
 }
 
 /** @param {{role: string}} _ */
 async function entered(_) {
   user = await get("/api/about");
-  route();
+  await route();
   main.focus();
 }
 
@@ -86,7 +99,7 @@ async function begin() {
     await post("/api/login", { token: decodeURIComponent(token) }).catch((e) => say({ d: e.message }));
   }
   user = await get("/api/about").catch(() => null);
-  route();
+  await route();
 }
 
 text(/** @type {HTMLElement} */ (document.getElementById("skip")), { t: "Skip to the content" });

@@ -72,3 +72,19 @@ export function when(stamp) {
   const text = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
   return html`<time datetime=${stamp}>${text}</time>`;
 }
+
+/**
+ * A table that may be wider than the window; the first cell of a row is its heading.
+ * @param {any} caption @param {any[]} heads messages; of a column of numbers `{n: message}` @param {any[][]} rows @param {string} [id]
+ */
+export const table = (caption, heads, rows, id) => html`<div class="scroll" tabindex="0" role="region" aria-label=${tr(caption)}>
+  <table id=${id ?? nothing}><caption class="sr">${tr(caption)}</caption>
+    <thead><tr>${heads.map((one) => html`<th scope="col" class=${one.n ? "n" : nothing}>${tr(one.n ?? one)}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${row.map((cell, i) => (i ? html`<td class=${heads[i].n ? "n" : nothing}>${cell}</td>` : html`<th scope="row">${cell}</th>`))}</tr>`)}</tbody></table></div>`;
+
+/** The part of the address behind `?`. */
+export const asked = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
+
+/** Links between the views of a page. @param {any} label @param {string} base @param {Record<string, any>} views @param {string} here */
+export const views = (label, base, views, here) => html`<nav class="views" aria-label=${tr(label)}>
+  ${Object.entries(views).map(([key, text]) => html`<a href="${base}?view=${key}" aria-current=${key === here ? "page" : nothing}>${tr(text)}</a>`)}</nav>`;
