@@ -275,6 +275,7 @@ SWITCH = System(
         "ovs-afxdp": "netdyno.switch.driver.ovs:OvsAfXdp",
         "ovs-dpdk": "netdyno.switch.driver.ovs_dpdk:OvsDpdk",
         "ovs-kernel": "netdyno.switch.driver.ovs:OvsKernel",
+        "vpp": "netdyno.switch.driver.vpp:Vpp",
         "xdp": "netdyno.switch.driver.xdp:Xdp",
         "tc": "netdyno.switch.driver.tc:Tc",
         "l2fwd": "netdyno.switch.driver.l2fwd:L2fwd",

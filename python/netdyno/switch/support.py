@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from netdyno.lab.dut.base import DutSite, has
-from netdyno.switch.driver import DETECTED, DRIVERS
+from netdyno.lab.dut.base import DutSite
+from netdyno.switch.driver import DRIVERS
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,10 @@ class Support:
 
 
 def support() -> list[Support]:
-    """Of every driver, and of switches that there is no driver for."""
+    """Of every driver."""
     found = []
     for name, kind in DRIVERS.items():
         why = kind.missing()
         version = kind(DutSite("switch", "")).version() if not why else ""
         found.append(Support(name, kind.about, not why, why, version, kind.openflow, kind.most_ports))
-    for name, program in DETECTED.items():
-        why = f"{name} is installed, and has no driver yet" if has(program) else f"{name} is not installed"
-        found.append(Support(name, "", False, why, "", False, None))
     return found
