@@ -24,7 +24,7 @@ CHAIN = checked(BRIDGES, "x")
 
 
 def test_old_rules_of_functions_stay_and_those_of_ends_do_not() -> None:
-    old, new = steering.rules(CHAIN), steering.rules(shortened(CHAIN, 1))
+    old, new = steering.rules(CHAIN), steering.rules(shortened(CHAIN, CHAIN.chain[:1]))
     stay = [one for one in between(old, new) if one.flow.cookie >= OLD]
     assert {str(one.source) for one in stay} == {"b.in", "b.out"}
     assert between(old, new)[: len(new)] == new and between(new, old) == old
@@ -40,7 +40,7 @@ def test_two_switches_are_ready_for_each_other_before_packets_take_the_new_path(
     """Packets in the tunnel have a header with the whole chain, and none with one function."""
     plain = BRIDGES | {"steering": "nsh", "tunnel": {"kind": "vxlan", "server_side": ["b"]}}
     chain = checked(plain, "x")
-    old, new = steering.rules(shortened(chain, 1)), steering.rules(chain)
+    old, new = steering.rules(shortened(chain, chain.chain[:1])), steering.rules(chain)
     ready = before(old, new)
     assert [one.source for one in ready[: len(old)]] == [one.source for one in old]
     assert all(one.flow.cookie >= OLD for one in ready[: len(old)])

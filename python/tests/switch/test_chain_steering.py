@@ -99,7 +99,7 @@ def test_rules_for_encapsulated_frames_come_first() -> None:
     plain = {"steering": "nsh", "vnfs": {"a": {"kind": "bridge"}, "c": {"kind": "bridge", "replicas": 2}},
              "chain": ["a", "c"]}  # fmt: skip
     made = checked(plain, "x")
-    old, new = steering.rules(made), steering.rules(shortened(made, 1))
+    old, new = steering.rules(made), steering.rules(shortened(made, made.chain[:1]))
     both = [one for one in between(old, new) if one.source == Port("a", "out")]
     assert sorted((one.flow.priority, bool(one.flow.match)) for one in both) == [(100, False), (2000, True)]
 

@@ -1,10 +1,10 @@
-"""The bench of a chain: a workload through its functions, by how many of them it passes."""
+"""The bench of a chain: a workload through some of its functions, and what each hop did meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import guests
 from netdyno.switch.bench import Spec, moved, workload
-from netdyno.switch.chain import layout, steering
+from netdyno.switch.chain import hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
@@ -29,7 +29,8 @@ def lengths(chain: Chain) -> list[int]:
 
 @dataclass
 class ChainBench:
-    """Measures a chain that is set up; a setting is how many functions traffic passes: `{"functions": 2}`."""
+    """Measures a chain that is set up; a setting is how many functions traffic passes, `{"functions": 2}`, or
+    which one alone, `{"alone": "nat"}`."""
 
     lab: ChainLab
     spec: Spec
@@ -38,14 +39,13 @@ class ChainBench:
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """Those of the workload."""
-        return workload(self.spec).metrics
+        """Those of the workload, and the CPU time of a packet."""
+        return {**workload(self.spec).metrics, hops.CPU.name: hops.CPU}
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial over the same hosts and functions; the rules are replaced before."""
-        lab, count, started = self.lab, int(setting["functions"]), time.time()
-        short = shortened(lab.chain, count)
-        lab.program(steering.rules(short))
+        lab, passed, started = self.lab, passed_functions(self.lab.chain, setting), time.time()
+        lab.program(steering.rules(shortened(lab.chain, passed)))
         folder = lab.folder
         assert folder is not None, "the lab is set up"
         spaces = {host: lab.network.namespace(host) for host in (CLIENT, SERVER)}
@@ -53,15 +53,16 @@ class ChainBench:
         site = Site(spaces[CLIENT], spaces[SERVER], address, folder, lab.notes, guests=self.guests)
         load = workload(self.spec)
         load.serve(site)
-        metrics: Mapping[str, float] = {}
+        metrics: dict[str, float] = {}
         series: Mapping[str, Any] = {}
         why, counters = "", dict[str, float]()
         try:
             with Sampler({host: CounterSource(space) for host, space in spaces.items()}) as sampler:
+                seen_before = hops.counters(lab, passed)
                 before, cpu, begin = lab.counters(), lab.cpu(), time.monotonic()
                 try:
                     seen = load.run(site, seed)
-                    metrics, why, series = seen.metrics, seen.wrong, seen.series
+                    metrics, why, series = dict(seen.metrics), seen.wrong, seen.series
                     counters |= seen.counters
                 except Error as e:
                     # a load that does not get through is a result of the chain
@@ -71,6 +72,7 @@ class ChainBench:
                     guests.must_answer(self.guests or ())
                 seconds = time.monotonic() - begin
                 counters |= sampler.stop()
+                seen_after = hops.counters(lab, passed)
         finally:
             load.stop()
         if dead := lab.dead():
@@ -78,6 +80,9 @@ class ChainBench:
         else:
             counters["switch.cpu"] = lab.cpu() - cpu
             counters |= moved(before, lab.counters())
+            counters |= hops.differences(seen_before, seen_after)
+            if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
+                metrics[hops.CPU.name] = taken
         return Observation(setting, metrics, counters, not why, why, started, seconds, series)
 
 
@@ -99,9 +104,13 @@ def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
         yield ChainBench(lab, spec, both)
 
 
-def shortened(chain: Chain, count: int) -> Chain:
-    """The first functions of a chain alone, for all traffic, if they are not all."""
-    if count == len(chain.chain):
+def passed_functions(chain: Chain, setting: Setting) -> list[str]:
+    """Functions that traffic passes in a setting of the bench."""
+    return [str(setting["alone"])] if "alone" in setting else chain.chain[: int(setting["functions"])]
+
+
+def shortened(chain: Chain, functions: Sequence[str]) -> Chain:
+    """The chain with these functions alone, for all traffic, if they are not all."""
+    if list(functions) == chain.chain:
         return chain
-    kept = chain.chain[:count]
-    return chain.model_copy(update={"chain": kept, "classes": {}})
+    return chain.model_copy(update={"chain": list(functions), "classes": {}})

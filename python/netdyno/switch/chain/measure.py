@@ -16,8 +16,10 @@ from netdyno.stats.observation import Metric
 from netdyno.switch.bench import Spec, path_words, tell_endpoints, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
-from netdyno.switch.chain.bench import bench_of, lengths
+from netdyno.switch.chain.bench import bench_of, lengths, passed_functions
+from netdyno.switch.chain.hops import CPU, added, hops, internals
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.prediction import Prediction, parts, predict
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.compare import finding, trial_document
@@ -40,6 +42,8 @@ class ChainRequest:
     seed: int = 1
     metrics: Sequence[str] = ()
     fresh: bool = False
+    parts: bool = False
+    """Measure each function alone, too, to predict the throughput of the chain from its parts."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class ChainOutcome:
     arms: MeasuredArms
     contrasts: Sequence[Contrast]
     metrics: Mapping[str, Metric]
+    predictions: Sequence[Prediction]
     document: Mapping[str, Any]
     study: Study
     repeat: int
@@ -69,6 +74,8 @@ def measure(
         fix = f"It measures: {', '.join(every)}"
         raise Error("ND-104-52", f"the workload measures no {unknown[0]!r}", at="--metric", fix=fix)
     sides = [Arm(words(chain, count), {"functions": count}) for count in lengths(chain)]
+    alone = parts(chain) if request.parts and len(sides) > 1 else []
+    every_arm = [*sides, *(Arm(f"client → {name} → server", {"alone": name}) for name in alone)]
     count = max(request.repeat, arms.least_blocks(len(sides), len(metrics), request.level) * (len(sides) > 1))
     if count > request.repeat:
         said = f"{len(metrics)} metrics of {len(sides)} lengths"
@@ -76,22 +83,33 @@ def measure(
     label = bench_label(request.bench, request.name, chain)
     plan = {
         "chain": chain.model_dump(mode="json"), "repeat": count, "seed": request.seed,
-        "level": request.level, "metrics": list(metrics),
+        "level": request.level, "metrics": list(metrics), "parts": alone,
     }  # fmt: skip
     study = Study.of(KIND, label, plan)
 
     def leg(trial: TrialRecord) -> str:
-        return sides[trial.index % len(sides)].name
+        return every_arm[trial.index % len(every_arm)].name
 
-    with entry.open_entry(study, every, leg=leg, fresh=request.fresh) as kept:
+    with entry.open_entry(study, {**every, CPU.name: CPU}, leg=leg, fresh=request.fresh) as kept:
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
             with bench_of(lab, request.bench) as bench:
-                found = arms.measure_blocks(kept.record, bench, sides, count, request.seed, progress=progress)
+                found = arms.measure_blocks(
+                    kept.record, bench, every_arm, count, request.seed, progress=progress
+                )
             version = lab.switch.version()
-        judged = arms.contrasts(found, metrics, level=request.level, matters=request.matters)
+            passed = [passed_functions(chain, side.setting) for side in every_arm]
+            counted = [
+                {"hops": [hop.document() for hop in hops(lab, names, seen)], "internals": internals(seen)}
+                for names, seen in zip(passed, found.seen, strict=True)
+            ]
+        n = len(sides)
+        by_length = MeasuredArms(sides, found.seen[:n], found.discarded[:n], found.again)
+        judged = arms.contrasts(by_length, metrics, level=request.level, matters=request.matters)
+        predictions = _predictions(chain, sides, alone, found)
         about = DRIVERS[chain.switch].about
+        every = {**every, CPU.name: CPU}
         document = {
             "bench": label, "repeat": count, "level": request.level, "segments": False,
             "chain": {"paths": {name: list(path) for name, path in chain.paths().items()},
@@ -103,15 +121,32 @@ def measure(
                  "about": about,
                  "metrics": {k: {"unit": m.unit, "values": [s.metrics.get(k) for s in found.valid(place)]}
                              for k, m in every.items()},
-                 "trials": [trial_document(seen) for seen in found.seen[place]]}
-                for place, side in enumerate(sides)
+                 "trials": [trial_document(seen) for seen in found.seen[place]], **counted[place]}
+                for place, side in enumerate(every_arm)
             ],
+            "added": [
+                {"function": chain.chain[place], **cost}
+                for place in range(len(sides) - 1)
+                if (cost := added(found.seen[place], found.seen[place + 1]))
+            ],
+            "predictions": [one.document() for one in predictions],
             "contrasts": [one.document(sides) for one in judged], "again": dict(found.again),
         }  # fmt: skip
         said = finding(judged, sides) if judged else "measured"
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=said, valid=valid)
-    return ChainOutcome(proof, found, judged, metrics, written, study, count)
+    return ChainOutcome(proof, found, judged, metrics, predictions, written, study, count)
+
+
+def _predictions(
+    chain: Chain, sides: Sequence[Arm], alone: Sequence[str], found: MeasuredArms
+) -> list[Prediction]:
+    """Of every length above 1, where none and one function were measured."""
+    if len(sides) < 3:
+        return []
+    own = {chain.chain[0]: found.seen[1]}
+    own |= {name: found.seen[len(sides) + place] for place, name in enumerate(alone)}
+    return predict(chain, found.seen[0], own, {count: found.seen[count] for count in range(len(sides))})
 
 
 def bench_label(bench: Spec, name: str, chain: Chain) -> str:

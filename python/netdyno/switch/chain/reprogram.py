@@ -124,7 +124,7 @@ def run(
         for number in range(times):
             time.sleep(UNDISTURBED)
             functions = turns[number % len(turns)]
-            new = steering.rules(shortened(lab.chain, functions))
+            new = steering.rules(shortened(lab.chain, lab.chain.chain[:functions]))
             seconds, drained = change(lab, rules, new)
             rules = new
             made.append(Change(functions, seconds, drained))

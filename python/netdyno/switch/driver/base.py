@@ -137,6 +137,11 @@ class Switch(Dut):
                 fix = f"There are: {', '.join(self.numbers)}"
                 raise Error("ND-104-81", f"a flow names the port {port!r}", at=self.place.at, fix=fix)
 
+    def internals(self) -> dict[str, float]:
+        """What it counts beside its ports: `packets` that it processed, `cycles` that this took, packets by
+        how their flow was found (`found.…`), and drops by its own reasons (`drop.…`). Default: nothing."""
+        return {}
+
     def connect(self, *targets: str) -> None:
         """Have these controllers program it, such as `tcp:127.0.0.1:6653`; without any, nobody does."""
         raise Error(

@@ -183,6 +183,14 @@ class Ovs(Switch):
         """Of each port, by its name in the namespace, and what the switch itself dropped."""
         return parse_ports(self._running().ofctl("dump-ports", BRIDGE), list(self.numbers))
 
+    def internals(self) -> dict[str, float]:
+        """From its datapath in user space; one in the kernel does not count that."""
+        made = self._running()
+        found = parse_drops(made.appctl("coverage/show"))
+        if self.datapath == "netdev":
+            found |= parse_threads(made.appctl("dpif-netdev/pmd-stats-show"))
+        return found
+
     def connect(self, *targets: str) -> None:
         made = self._running()
         made.vsctl("del-controller", BRIDGE)
@@ -312,6 +320,32 @@ _FLOW = re.compile(r"cookie=0x([0-9a-f]+),.*?n_packets=(\d+)")
 _PORT = re.compile(r"^\s*port\s+(\S+):\s*rx pkts=(\d+), bytes=(\d+), drop=(\d+|\?).*?\n"
                    r"\s*tx pkts=(\d+), bytes=(\d+), drop=(\d+|\?)", re.MULTILINE)  # fmt: skip
 _COLUMNS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
+
+
+_THREAD = {
+    "packets received": "packets", "processing cycles": "cycles", "phwol hits": "found.cache",
+    "simple match hits": "found.cache", "emc hits": "found.cache", "smc hits": "found.cache",
+    "megaflow hits": "found.megaflow", "miss with success upcall": "found.upcall",
+    "miss with failed upcall": "drop.failed_upcall",
+}  # fmt: skip
+"""Lines of `dpif-netdev/pmd-stats-show`, and what they count."""
+
+
+def parse_threads(text: str) -> dict[str, float]:
+    """All threads of a datapath in user space together, from `ovs-appctl dpif-netdev/pmd-stats-show`."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, value = line.strip().partition(": ")
+        number = re.match(r"\d+", value)
+        if number and (key := _THREAD.get(name)):
+            found[key] = found.get(key, 0.0) + float(number[0])
+    return found
+
+
+def parse_drops(text: str) -> dict[str, float]:
+    """Drops by reason, as `drop.REASON`, from `ovs-appctl coverage/show`."""
+    counted = re.findall(r"^(\w*drop\w*)\s.*\btotal: (\d+)", text, re.MULTILINE)
+    return {f"drop.{name}": float(count) for name, count in counted}
 
 
 def parse_flows(text: str) -> dict[int, int]:

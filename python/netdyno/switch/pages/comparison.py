@@ -18,6 +18,8 @@ from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.estimate import mean, sd
+from netdyno.switch.pages import path
+from netdyno.switch.pages.path import Path
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Comparison(StudyPage):
 
     switches: Table | None = None
     blocks: list[Block] = field(default_factory=list)
+    path: Path | None = None
+    """Of a measured chain: where the time goes."""
 
 
 def build(study: Study) -> Comparison:
@@ -46,7 +50,7 @@ def build(study: Study) -> Comparison:
     state, verdict, lead, said = conclusion(found)
     return Comparison(
         " / ".join(one["name"] for one in arms), facts([study], study), state, verdict, lead, said, charts,
-        downloads, table(found), blocks,
+        downloads, table(found), blocks, path.build(found),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded, report
+from netdyno.switch.verbs.chain_hops import show_hops
 from netdyno.switch.verbs.compare import EndpointsKind, Progress, assignments, show_arms, way
 from netdyno.system.interrupt import Interrupts
 
@@ -50,6 +51,12 @@ def run(
             parser=values.number("--level", 0, 0.5),
         ),
     ] = 0.05,
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts", help="Measure each kind of function alone, too, to predict the chain from its parts."
+        ),
+    ] = False,
     controller: ControllerName = None,
     tunnel: TunnelText = None,
     seed: Annotated[
@@ -79,6 +86,7 @@ def run(
         seed=seed,
         metrics=metric or (),
         fresh=fresh,
+        parts=parts,
     )
     need_root()
     put_back()
@@ -96,6 +104,7 @@ def run(
     else:
         report(found.verification)
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
+        show_hops(found.document["result"])
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
         raise unequal(odd.unequal)

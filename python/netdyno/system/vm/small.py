@@ -79,7 +79,7 @@ def _interface(number: int, mac: str) -> str:
     return f"virtio-net-pci,netdev=n{number},romfile=" + (f",mac={mac}" if mac else "")
 
 
-def join(run: Callable[..., None], interface: str, name: str) -> str:
+def join(run: Callable[..., object], interface: str, name: str) -> str:
     """Make a tap, joined by a bridge to an interface of the namespace in which `run` runs a program."""
     made, bridge = f"vm-{name}", f"br-{name}"
     run("ip", "tuntap", "add", made, "mode", "tap")

@@ -87,6 +87,10 @@ class Vnf(ABC):
         """Have it forward again; whether it can."""
         return False
 
+    def denied(self) -> int:
+        """Packets that its rules have dropped so far."""
+        return 0
+
     def report(self) -> str:
         """What it saw, in a line, if it tells; read after `teardown`."""
         return ""
@@ -97,8 +101,8 @@ class Vnf(ABC):
         if process:
             process.stop()
 
-    def run(self, *command: str, text: str | None = None) -> None:
-        """A short program in its namespace. Raises with its words when it fails."""
+    def run(self, *command: str, text: str | None = None) -> str:
+        """What a short program in its namespace writes. Raises with its words when it fails."""
         full = [find(command[0], self.program[1] if self.program else command[0]), *command[1:]]
         done = namespace.inside(
             self.site.namespace,
@@ -108,6 +112,7 @@ class Vnf(ABC):
             said = (done.stderr or done.stdout).strip().splitlines()
             what = f"the function {self.site.name} ({self.kind}) cannot be set up: {' '.join(command[:3])}: "
             raise Error("ND-92-61", what + (said[0] if said else f"status {done.returncode}"), at="vnfs")
+        return done.stdout
 
     def start(self, command: list[str], **environment: str) -> Process:
         """A program that runs in its namespace until `teardown`."""

@@ -79,6 +79,11 @@ class Firewall(Bridge):
         self.run("nft", "-f", "-", text=f"table netdev netdyno {{\n{''.join(chains)}}}\n")
         super().setup()
 
+    def denied(self) -> int:
+        """By the counters of its rules."""
+        said = self.run("nft", "list", "table", "netdev", "netdyno")
+        return sum(int(count) for count in re.findall(r"counter packets (\d+)", said))
+
 
 class LimiterOptions(Settings):
     """The rate."""

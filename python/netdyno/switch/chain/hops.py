@@ -1,0 +1,200 @@
+"""Hops of a chain counted over a trial: packets, drops with their reasons, CPU time, cycles of the switch.
+
+Where CPU time of the kernel went cannot be read for each namespace. So what a hop costs is the difference
+between lengths of the chain: CPU time of forwarding for each packet of the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.lab.counters import Counters, CounterSource, read
+from netdyno.stats.estimate import estimate, mean
+from netdyno.stats.observation import Metric, Observation
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.steering import CLIENT, SERVER
+from netdyno.system import namespace
+from netdyno.system.process import find
+
+CPU = Metric("cpu_per_packet", "s", "lower")
+"""CPU time of forwarding for each packet that the client sent or received: the kernel's soft interrupts, the
+switch, and programs of functions. Client and server, and whatever else runs on the machine, are left out."""
+PREFIX = "hop/"
+NEAR = frozenset(f"dev.{port}.{way}_packets" for port in ("in", "eth0") for way in ("rx", "tx"))
+INTERNAL = "switch/"
+"""Before the counters that a switch has of its own, beside those of its ports."""
+REASONS: Mapping[str, str] = {
+    "rx_dropped": "not taken by an interface", "tx_dropped": "not sent by an interface",
+    "queue": "queue full", "IpInDiscards": "discarded by IP", "IpOutDiscards": "discarded by IP",
+    "IpOutNoRoutes": "no route", "IpInAddrErrors": "wrong address", "IpInHdrErrors": "wrong header or TTL",
+    "conntrack.drop": "connection table full", "conntrack.insert_failed": "connection not tracked",
+    "rule": "denied by a rule",
+}  # fmt: skip
+"""Why packets are dropped, by the counter that tells."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A function, or an end, over the valid trials of a length; numbers are means of a trial."""
+
+    name: str
+    kind: str
+    received: float
+    """Packets, both ways."""
+    sent: float
+    near: float
+    """Packets of both ways at its port towards the client; of client and server, at their only one."""
+    instances: int
+    mirror: bool
+    """It gets copies, and sends none on."""
+    cpu: float | None
+    """CPU time of its program, as a share of one processor; None: it has none."""
+    drops: Mapping[str, float]
+    """Packets by reason."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "name": self.name, "kind": self.kind, "received": self.received, "sent": self.sent,
+            "near": self.near, "instances": self.instances, "mirror": self.mirror, "cpu": self.cpu,
+            "drops": dict(self.drops),
+        }  # fmt: skip
+
+
+def passed(lab: ChainLab, functions: Sequence[str]) -> dict[str, list[str]]:
+    """What traffic passes, in order: ends and functions, with the hosts of each."""
+    of = {name: [host for host, one in lab.chain.hosts().items() if one == name] for name in functions}
+    return {CLIENT: [CLIENT], **of, SERVER: [SERVER]}
+
+
+def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
+    """Counters of every hop as they are now, by `hop/HOST/COUNTER`, and those of the switches."""
+    found: Counters = {}
+    for host in itertools.chain.from_iterable(passed(lab, functions).values()):
+        space = lab.network.namespace(host)
+        seen = read(CounterSource(space))
+        counted = {name: seen[name] for name in REASONS if name in seen}
+        for way in ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped"):
+            counted[way] = sum(v for k, v in seen.items() if _interface(k) and k.endswith(f".{way}"))
+        counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
+        vnf = lab.vnfs.get(host)
+        if vnf:
+            counted["queue"] = _queues(space)
+            counted["rule"] = float(vnf.denied())
+            if vnf.process:
+                counted["cpu"] = vnf.process.cpu()
+        found |= {f"{PREFIX}{host}/{name}": value for name, value in counted.items()}
+    for host, switch in lab.switches.items():
+        found |= {f"{INTERNAL}{host}/{name}": value for name, value in switch.internals().items()}
+    return found
+
+
+def differences(before: Mapping[str, float], after: Mapping[str, float]) -> Counters:
+    """By how much each counter moved."""
+    return {name: value - before.get(name, 0.0) for name, value in after.items()}
+
+
+def cpu_per_packet(counted: Mapping[str, float]) -> float | None:
+    """CPU time of forwarding for each packet of the client, seconds; None if there were none."""
+    packets = sum(counted.get(f"{PREFIX}{CLIENT}/{way}", 0.0) for way in ("rx_packets", "tx_packets"))
+    if packets < 1:
+        return None
+    interrupts = counted.get("cpu.softirq", 0.0) / os.sysconf("SC_CLK_TCK")
+    programs = sum(v for k, v in counted.items() if k.startswith(PREFIX) and k.endswith("/cpu"))
+    return (interrupts + counted.get("switch.cpu", 0.0) + programs) / packets
+
+
+def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -> list[Hop]:
+    """Every hop over the valid trials of a length; replicas are one."""
+    valid = [one for one in seen if one.valid]
+    made = []
+    for name, hosts in passed(lab, functions).items() if valid else ():
+
+        def total(counter: str, hosts: Sequence[str] = hosts) -> float:
+            return mean(
+                [sum(one.counters.get(f"{PREFIX}{h}/{counter}", 0.0) for h in hosts) for one in valid]
+            )
+
+        drops: dict[str, float] = {}
+        for counter, reason in REASONS.items():
+            if count := total(counter):
+                drops[reason] = drops.get(reason, 0.0) + count
+        seconds = mean([one.seconds for one in valid])
+        runs = any(f"{PREFIX}{host}/cpu" in valid[0].counters for host in hosts)
+        made.append(
+            Hop(
+                name,
+                lab.chain.vnfs[name].kind if name in lab.chain.vnfs else name,
+                total("rx_packets"),
+                total("tx_packets"),
+                total("near"),
+                len(hosts),
+                name in lab.chain.vnfs and lab.chain.mirror(name),
+                total("cpu") / seconds if runs and seconds else None,
+                drops,
+            )
+        )
+    return made
+
+
+def internals(seen: Sequence[Observation]) -> dict[str, Any]:
+    """What the switches count of themselves over the valid trials: packets, cycles for each where they are
+    known, the share of packets by how their flow was found, drops by reason."""
+    valid = [one for one in seen if one.valid]
+    sums: dict[str, float] = {}
+    for one in valid:
+        for name, value in one.counters.items():
+            if name.startswith(INTERNAL):
+                key = name.rpartition("/")[2]
+                sums[key] = sums.get(key, 0.0) + value
+    cycles, packets = sums.pop("cycles", 0.0), sums.pop("packets", 0.0)
+    return {
+        "packets": packets / len(valid) if valid else 0.0,
+        "cycles": cycles / packets if packets and cycles else None,
+        "found": {
+            name.removeprefix("found."): value / packets
+            for name, value in sums.items()
+            if name.startswith("found.") and packets
+        },
+        "drops": {
+            name.removeprefix("drop."): value / len(valid)
+            for name, value in sums.items()
+            if name.startswith("drop.") and value > 0
+        },
+    }
+
+
+def added(shorter: Sequence[Observation], longer: Sequence[Observation]) -> dict[str, Any] | None:
+    """CPU time for each packet that one function more takes, over the blocks in which both lengths count."""
+    pairs = [
+        longer[place].metrics[CPU.name] - shorter[place].metrics[CPU.name]
+        for place in range(min(len(shorter), len(longer)))
+        if shorter[place].valid and longer[place].valid
+        and CPU.name in shorter[place].metrics and CPU.name in longer[place].metrics
+    ]  # fmt: skip
+    if not pairs:
+        return None
+    found = estimate(pairs)
+    return {"n": found.n, "mean": found.mean, "interval": list(found.interval) if found.interval else None}
+
+
+def _interface(counter: str) -> bool:
+    return counter.startswith(("dev.in.", "dev.out.", "dev.eth0."))
+
+
+def _queues(space: str | None) -> float:
+    """Packets that the queues of a namespace dropped; none where it has no queues."""
+    command = [find("tc", "iproute2"), "-s", "-j", "qdisc", "show"]
+    done = namespace.inside(
+        space, lambda: subprocess.run(command, capture_output=True, text=True, check=False)
+    )
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        return float(sum(one.get("drops", 0) for one in json.loads(done.stdout or "[]")))
+    return 0.0

@@ -1,0 +1,184 @@
+"""Where the time of a chain goes: the longest length as a picture, its hops as a table, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.report import units
+from netdyno.report.quantity import with_unit
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M, Msg
+
+WIDTH, GAP, MARGIN = 116, 60, 8
+"""Of a box of the picture, of the edge behind it, and around all."""
+
+REASONS: Mapping[str, Msg] = {
+    "not taken by an interface": M("not taken by an interface"),
+    "not sent by an interface": M("not sent by an interface"),
+    "queue full": M("queue full"),
+    "discarded by IP": M("discarded by IP"),
+    "no route": M("no route"),
+    "wrong address": M("wrong address"),
+    "wrong header or TTL": M("wrong header or TTL"),
+    "connection table full": M("connection table full"),
+    "connection not tracked": M("connection not tracked"),
+    "denied by a rule": M("denied by a rule"),
+}
+FOUND: Mapping[str, Msg] = {
+    "cache": M("exact-match cache"),
+    "megaflow": M("wildcard cache"),
+    "upcall": M("full classification"),
+}
+"""How Open vSwitch finds the flow of a packet."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A hop in the picture."""
+
+    name: str
+    kind: str
+    x: int
+    lines: list[Msg]
+    dropped: bool
+    copies: bool
+    """It gets copies of packets."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Packets at the port of a hop that is towards the client, both ways."""
+
+    x: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Path:
+    """The section."""
+
+    width: int
+    boxes: list[Box]
+    edges: list[Edge]
+    hops: Table
+    switch: Table
+    predictions: Table
+
+
+def build(found: Mapping[str, Any]) -> Path | None:
+    """Of a measured chain; None of other studies, and where no trial is valid."""
+    arms = [one for one in found["arms"] if one.get("hops") and "functions" in one["setting"]]
+    if not arms:
+        return None
+    arm = arms[-1]
+    added = {one["function"]: one for one in found["added"]}
+    boxes, edges = [], []
+    for place, hop in enumerate(arm["hops"]):
+        drops = sum(hop["drops"].values())
+        lines = []
+        if cost := added.get(hop["name"]):
+            lines.append(M("adds {time}", time=with_unit(cost["mean"], "s")))
+        if drops:
+            lines.append(M("dropped {n}", n=units.significant(drops, 3)))
+        x = MARGIN + place * (WIDTH + GAP)
+        kind = hop["kind"] + (f" ×{hop['instances']}" if hop["instances"] > 1 else "")
+        boxes.append(Box(hop["name"], kind, x, lines, bool(drops), hop["mirror"]))
+        if place:
+            edges.append(Edge(x - GAP, units.significant(hop["near"], 3)))
+    width = 2 * MARGIN + len(boxes) * (WIDTH + GAP) - GAP
+    return Path(width, boxes, edges, _hops(arm, added), _switch(arm["internals"]), _predictions(found))
+
+
+def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
+    made = Table(
+        M("Hops"),
+        [
+            Column(M("Hop"), numeric=False), Column(M("Kind"), numeric=False), Column(M("Packets received")),
+            Column(M("Packets sent")), Column(M("CPU time that it adds to a packet")),
+            Column(M("CPU of its program")), Column(M("Packets dropped"), numeric=False),
+        ],
+        note=M(
+            "Means of a trial through {arm}. What a function adds is the difference between lengths of the "
+            "chain: CPU time of the kernel's soft interrupts, of the switch and of functions, for each "
+            "packet of the client, with the 95 % interval over blocks.",
+            arm=Data(arm["name"]),
+        ),
+    )  # fmt: skip
+    for hop in arm["hops"]:
+        cost = added.get(hop["name"])
+        made.add(
+            data(hop["name"]),
+            data(hop["kind"]),
+            number(units.count(round(hop["received"])), hop["received"]),
+            number(units.count(round(hop["sent"])), hop["sent"]),
+            _cost(cost) if cost else number(units.NONE, None),
+            number(units.percent(hop["cpu"]), hop["cpu"]),
+            _drops(hop["drops"]),
+        )
+    return made
+
+
+def _cost(cost: Mapping[str, Any]) -> Cell:
+    bounds = cost["interval"]
+    note = Data(f"{with_unit(bounds[0], 's')} … {with_unit(bounds[1], 's')}") if bounds else None
+    return number(with_unit(cost["mean"], "s"), cost["mean"], note=note)
+
+
+def _drops(drops: Mapping[str, float]) -> Cell:
+    if not drops:
+        return Cell(M("none"), 0.0)
+    reason, most = max(drops.items(), key=lambda one: one[1])
+    others = sum(drops.values()) - most
+    first = M("{n}: {why}", n=units.significant(most, 4), why=REASONS.get(reason, Data(reason)))
+    more = M("{n} for other reasons", n=units.significant(others, 4)) if others else None
+    return Cell(first, sum(drops.values()), more, "bad")
+
+
+def _switch(internals: Mapping[str, Any]) -> Table:
+    made = Table(
+        M("Packets in the switch"),
+        [Column(M("Of a trial"), numeric=False), Column(M("Value"))],
+        note=M("As the switch counts them: a packet passes it once for each hop."),
+    )
+    if not internals["packets"]:
+        return made
+    made.add(Cell(M("processed")), number(units.count(round(internals["packets"])), internals["packets"]))
+    if internals["cycles"]:
+        made.add(
+            Cell(M("cycles for each")), number(units.significant(internals["cycles"], 3), internals["cycles"])
+        )
+    for how, share in internals["found"].items():
+        said = M("flow found by {how}", how=FOUND.get(how, Data(how)))
+        made.add(Cell(said), number(units.percent(share), share))
+    for reason, count in internals["drops"].items():
+        made.add(
+            Cell(M("dropped: {why}", why=Data(reason))),
+            number(units.significant(count, 4), count, mark="bad"),
+        )
+    return made
+
+
+def _predictions(found: Mapping[str, Any]) -> Table:
+    made = Table(
+        M("Predicted from the parts"),
+        [
+            Column(M("Functions")), Column(M("Predicted")), Column(M("Measured")),
+            Column(M("Prediction is off by")),
+        ],
+        note=M(
+            "Functions share the processors, so the times that a bit takes add up: that without a function, "
+            "and what each function adds alone. The interval (95 %) is over blocks."
+        ),
+    )  # fmt: skip
+    for one in found["predictions"]:
+        bounds = one["interval"]
+        note = Data(f"{units.percent(bounds[0])} … {units.percent(bounds[1])}") if bounds else None
+        made.add(
+            number(str(one["functions"]), one["functions"]),
+            number(units.scaled(one["predicted"], "bit/s"), one["predicted"]),
+            number(units.scaled(one["measured"], "bit/s"), one["measured"]),
+            number(units.percent(one["off"]), one["off"], note=note),
+        )
+    return made

@@ -1,0 +1,53 @@
+"""Hops of a measured chain in the terminal: packets, drops, what each adds; predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno import quantities
+from netdyno.cli import console
+
+
+def show_hops(result: Mapping[str, Any]) -> None:
+    """Of a measured chain."""
+    longest = [one for one in result["arms"] if "functions" in one["setting"]][-1]
+    added = {one["function"]: one for one in result["added"]}
+    rows = []
+    for hop in longest["hops"]:
+        drops = ", ".join(f"{count:,.0f} {reason}" for reason, count in hop["drops"].items())
+        cost = added.get(hop["name"])
+        rows.append((
+            hop["name"], hop["kind"], f"{hop['received']:,.0f}", f"{hop['sent']:,.0f}",
+            _time(cost) if cost else "–", f"{hop['cpu']:.0%}" if hop["cpu"] is not None else "–",
+            drops or "none",
+        ))  # fmt: skip
+    if rows:
+        heads = ("hop", "kind", "received", "sent", "CPU time it adds", "CPU", "dropped")
+        console.table(heads, rows, f"packets of a trial through {longest['name']}", right=heads[2:6])
+    switch = longest["internals"]
+    if switch["packets"]:
+        cycles = f", {switch['cycles']:,.0f} cycles each" if switch["cycles"] else ""
+        found = ", ".join(f"{share:.1%} by {how}" for how, share in switch["found"].items() if share)
+        drops = ", ".join(f"{count:,.0f} {reason}" for reason, count in switch["drops"].items())
+        console.out().print(
+            f"the switch processed {switch['packets']:,.0f} packets a trial{cycles}; "
+            f"flows found: {found or 'none'}; dropped: {drops or 'none'}",
+            markup=False,
+        )
+    for one in result["predictions"]:
+        between = (
+            f" (95 %: {one['interval'][0]:+.1%} to {one['interval'][1]:+.1%})" if one["interval"] else ""
+        )
+        predicted, measured = (quantities.number(one[key], "bit/s") for key in ("predicted", "measured"))
+        console.out().print(
+            f"{one['functions']} functions: {predicted} predicted from the parts, {measured} measured: "
+            f"{one['off']:+.1%} off{between}",
+            markup=False,
+        )
+
+
+def _time(cost: Mapping[str, Any]) -> str:
+    bounds = cost["interval"]
+    half = f" ± {quantities.number((bounds[1] - bounds[0]) / 2, 's')}" if bounds else ""
+    return quantities.number(cost["mean"], "s") + half

@@ -1,0 +1,128 @@
+"""Where the time of a chain goes: hops counted, what each adds, and the prediction from the parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.cli.app import call
+from netdyno.stats.observation import Observation
+from netdyno.switch.chain import hops, prediction
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.driver.ovs import parse_drops, parse_threads
+
+from ..conftest import root
+
+THREADS = """main thread:
+  packets received: 10
+  emc hits: 4
+  megaflow hits: 5
+  miss with success upcall: 1
+pmd thread numa_id 0 core_id 1:
+  packets received: 30
+  smc hits: 30
+  idle cycles: 900 (90.00%)
+  processing cycles: 100 (10.00%)
+  avg processing cycles per packet: 3.33 (100/30)
+"""
+COVERAGE = """Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=63852afc:
+datapath_drop_upcall_error   0.0/sec     0.117/sec        0.0019/sec   total: 7
+netdev_sent               104.4/sec     8.700/sec        0.1450/sec   total: 522
+"""
+CHAIN = {
+    "vnfs": {
+        "a": {"kind": "bridge"}, "b": {"kind": "limiter", "options": {"rate": "20Mbit/s", "queue": 3000}},
+        "c": {"kind": "bridge"},
+    },
+    "chain": ["a", "b", "c"],
+}  # fmt: skip
+
+
+def seen(rate: float, cpu: float = 0.0, valid: bool = True) -> Observation:
+    return Observation({}, {"throughput": rate, "cpu_per_packet": cpu}, {}, valid)
+
+
+def test_open_vswitch_tells_how_flows_were_found_and_what_was_dropped() -> None:
+    assert parse_threads(THREADS) == {
+        "packets": 40, "found.cache": 34, "found.megaflow": 5, "found.upcall": 1, "cycles": 100,
+    }  # fmt: skip
+    assert parse_drops(COVERAGE) == {"drop.datapath_drop_upcall_error": 7}
+    trial = Observation({}, {}, {f"switch/s/{k}": v for k, v in parse_threads(THREADS).items()})
+    assert hops.internals([trial, trial]) == {
+        "packets": 40, "cycles": 2.5, "found": {"cache": 0.85, "megaflow": 0.125, "upcall": 0.025}, "drops": {},
+    }  # fmt: skip
+
+
+def test_what_a_function_adds_is_over_the_blocks_in_which_both_lengths_count() -> None:
+    shorter = [seen(1, 1e-6), seen(1, 2e-6), seen(1, 9e-6, valid=False)]
+    longer = [seen(1, 3e-6), seen(1, 5e-6), seen(1, 1e-6)]
+    found = hops.added(shorter, longer)
+    assert found is not None
+    assert (found["n"], found["mean"]) == (2, pytest.approx(2.5e-6))
+    assert found["interval"][0] < 2e-6 and found["interval"][1] > 3e-6
+    assert hops.added([], longer) is None
+
+
+def test_parts_are_the_functions_that_differ_from_those_before() -> None:
+    assert prediction.parts(checked(CHAIN, "x")) == ["b"]
+    assert prediction.alike(checked(CHAIN, "x"), "c") == "a"
+
+
+def test_times_of_the_parts_add_up() -> None:
+    chain = checked(CHAIN, "x")
+    alone = {"a": [seen(50.0), seen(40.0)], "b": [seen(20.0), seen(20.0)]}
+    none = [seen(100.0), seen(80.0)]
+    # times of a bit: 0.01 + 0.01 (a) + 0.04 (b) + 0.01 (c, as a)
+    lengths = {
+        0: none,
+        1: alone["a"],
+        2: [seen(1 / 0.06), seen(1 / 0.0625)],
+        3: [seen(20.0), seen(0, valid=False)],
+    }
+    two, three = prediction.predict(chain, none, alone, lengths)
+    assert (two.functions, two.blocks, two.off) == (2, 2, pytest.approx(0, abs=1e-9))
+    assert (three.functions, three.blocks) == (3, 1)
+    assert three.predicted == pytest.approx(1 / 0.07)
+    assert three.off == pytest.approx(1 / 0.07 / 20 - 1)
+    assert three.interval is None
+    assert prediction.predict(chain, none, {"a": alone["a"]}, {2: lengths[2]}) == []
+
+
+@root
+@pytest.mark.slow
+def test_hops_of_a_chain_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    chain: dict[str, Any] = {
+        "format": "netdyno-chain/1", "switch": "ovs-netdev",
+        "vnfs": {
+            "wall": {"kind": "firewall", "options": {"deny": ["udp/5201"]}}, "limit": CHAIN["vnfs"]["b"],
+        },
+        "chain": ["wall", "limit"],
+    }  # fmt: skip
+    file, html = tmp_path / "chain.yaml", tmp_path / "chain.html"
+    file.write_text(json.dumps(chain))
+    command = ["chain", "run", str(file), "--set", "seconds=1", "--repeat", "2", "--level", "0.5", "--parts"]
+    code = call([*command, "--metric", "throughput", "--html", str(html), "--json"])
+    said = capfd.readouterr()
+    assert code in (0, 90), said.err
+    found = json.loads(said.out)
+    arms = {one["name"]: one for one in found["arms"]}
+    longest = arms["client → wall → limit → server"]
+    assert [hop["name"] for hop in longest["hops"]] == ["client", "wall", "limit", "server"]
+    client, wall, limit, server = longest["hops"]
+    # what the limiter's queue drops came in there and goes no further
+    assert limit["drops"]["queue full"] > 0
+    assert wall["drops"] == {} and client["kind"] == "client"
+    assert limit["received"] - limit["drops"]["queue full"] <= limit["sent"] + 20
+    assert wall["received"] <= client["sent"] + limit["sent"] + 20
+    assert server["received"] <= limit["sent"]
+    assert longest["internals"]["packets"] > 3 * server["received"]
+    assert [one["function"] for one in found["added"]] == ["wall", "limit"]
+    # the limiter alone decides: the prediction adds a few per cent for the rest
+    assert arms["client → limit → server"]["setting"] == {"alone": "limit"}
+    assert [one["functions"] for one in found["predictions"]] == [2]
+    assert len(found["contrasts"]) == 3, "parts are compared with nothing"
+    page = html.read_text()
+    assert 'id="path"' in page and "limiter" in page
