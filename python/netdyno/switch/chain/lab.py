@@ -119,7 +119,8 @@ class ChainLab:
                 host, network.namespace(host), self.folder,
                 [of.inside[name] for of in known if name in of.inside],
                 [of.outside[name] for of in known if name in of.outside],
-                {to: by for of in known for to, by in of.routes.get(name, {}).items()}, self.notes,
+                {to: by for of in known for to, by in of.routes.get(name, {}).items()},
+                [of.server for of in known], self.notes,
             )  # fmt: skip
             vnf = KINDS[one.kind](site, one.options)
             stack.callback(vnf.teardown)

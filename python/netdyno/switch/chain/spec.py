@@ -178,6 +178,8 @@ class Chain(Config):
             kind = KINDS[one.kind]
             if one.replicas > 1 and (kind.routed or kind.mirror):
                 raise ValueError(f"{name} cannot have replicas: a {one.kind} {_WHY[kind.routed]}")
+            if self.ipv6 and 6 not in kind.versions:
+                raise ValueError(f"{name} cannot be in a chain with IPv6: a {one.kind} forwards IPv4 only")
             if one.on_failure == "open" and kind.routed:
                 raise ValueError(f"{name} cannot fail open: without the {one.kind}, addresses do not match")
         hosts = Counter(host for name in self.vnfs for host in self.instances(name))

@@ -35,6 +35,8 @@ class VnfSite:
     """Its addresses towards the server."""
     routes: Mapping[str, str] = field(default_factory=dict)
     """Networks beyond its neighbours, and by which address they are reached."""
+    server: Sequence[str] = ()
+    """Addresses of the server, without the prefix."""
     notes: Journal = field(default_factory=journal)
 
 
@@ -46,6 +48,8 @@ class Vnf(ABC):
     """In a sentence."""
     routed: ClassVar[bool] = False
     """Whether it forwards by IP addresses; else it is transparent."""
+    versions: ClassVar[tuple[int, ...]] = (4, 6)
+    """Versions of IP that it forwards."""
     mirror: ClassVar[bool] = False
     """Whether it gets copies of packets, and sends none on."""
     passes: ClassVar[frozenset[str]] = frozenset()
