@@ -20,7 +20,7 @@ NGINX = """\
 daemon off; user root; pid {base}/nginx.pid; error_log stderr; worker_processes 1;
 events {{ worker_connections 500; }}
 http {{
-  log_format who '$remote_addr $status $bytes_sent';
+  log_format who '$remote_addr $status $bytes_sent $request_uri';
   access_log {base}/access.log who;
   keepalive_requests 1000000;
   server {{ listen {address}:80; location / {{ return 200 "ok"; }} }}

@@ -36,6 +36,8 @@ const PATTERNS: usize = 128;
 const FILLED: u64 = 256 << 20;
 /// Most devices of a group.
 pub const DEVICES: u32 = 10_000_000;
+/// Highest number of a group's first device: those behind it have numbers of 32 bits, too.
+const FIRST_DEVICE: u32 = 4_000_000_000;
 /// Most flows, or messages of all devices together, that a group may begin in a second: one each nanosecond.
 pub const RATE: f64 = 1e9;
 
@@ -53,6 +55,11 @@ pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
                 what,
                 format!("Use 1 to {DEVICES}"),
             ));
+        }
+        if group.first_device > FIRST_DEVICE {
+            let what = format!("devices cannot be numbered from {}", group.first_device);
+            let fix = format!("Use 0 to {FIRST_DEVICE}");
+            errors.push(Error::new(OUT_OF_RANGE, format!("{at}.first_device"), what, fix));
         }
         errors.extend(flows(group, factor, &at));
         errors.extend(messages(group, &at));

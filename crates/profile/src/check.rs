@@ -186,6 +186,10 @@ fn check_group(
             "Leave it out, or use the dpdk transport",
         )));
     }
+    if group.first_device > 0 && matches!(profile.transport, Transport::Dpdk(_)) && !profile.has_devices() {
+        let what = "streams are no devices that are numbered";
+        add(Some(Error::new(CONFLICT, format!("{at}.first_device"), what, "Leave it out")));
+    }
     if group.stall.ns() == 0 {
         let what = "every answer takes some time";
         add(Some(Error::new(OUT_OF_RANGE, format!("{at}.stall"), what, "Give it a length, like \"2s\"")));

@@ -169,6 +169,11 @@ pub struct Group {
     /// How many virtual devices, at most 10,000,000. Default 1.
     #[serde(default = "one")]
     pub devices: u32,
+    /// Number of the first device, at most 4,000,000,000: `{device}`, rows of tables and SIP users count from it. A fleet sets it, so
+    /// that the devices of all its hosts have numbers of their own. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(max = 4_000_000_000u32))]
+    pub first_device: u32,
     /// When flows begin. Default: closed loop, every device starts again when it is done.
     #[serde(default)]
     pub load: Load,
@@ -206,6 +211,11 @@ pub struct Group {
 
 fn one() -> u32 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn two_seconds() -> Interval {

@@ -156,7 +156,7 @@ pub struct Cx<'a> {
     pub came: Time,
     /// When the flow (in [`Model::start`]) or the timer (in [`Model::timer`]) was due.
     pub intended: Time,
-    /// Which device of the group this is, counted from 0 over all workers.
+    /// Number of the device in its group: over all workers, and over all hosts of a fleet.
     pub device: u32,
     /// In [`Model::connected`]: our address and port of the connection, where it has one. In [`Model::start`]: that of the
     /// connection that was kept and is up.

@@ -2,7 +2,7 @@
 //!
 //! | place | becomes |
 //! |---|---|
-//! | `{device}` | number of the device in its group, from 0 |
+//! | `{device}` | number of the device in its group, from `first_device` on |
 //! | `{seq}` | number of the message in its flow, from 0 |
 //! | `{random:8}` | 8 random hexadecimal digits |
 //! | `{random:10-99}` | a random whole number from 10 to 99 |

@@ -89,6 +89,8 @@ pub struct GroupPlan {
     pub verified: Option<ReplyCheck>,
     /// How many devices.
     pub devices: u32,
+    /// Number of the first of them.
+    pub first_device: u32,
     /// When flows begin.
     pub load: Load,
     /// How its open-loop rate is changed while the run goes on; without a rate in a closed loop, and where stages change it.
@@ -145,7 +147,14 @@ impl Plan {
                 && closed.scales
             {
                 let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
-                group.devices = scaled(group.devices).max(1);
+                // more devices than before have numbers of their own beside those of other hosts, whose profiles are scaled as well
+                if factor > 1.0 {
+                    let end = scaled(group.first_device.saturating_add(group.devices));
+                    group.first_device = scaled(group.first_device);
+                    group.devices = end.saturating_sub(group.first_device);
+                } else {
+                    group.devices = scaled(group.devices).max(1);
+                }
                 closed.stages.iter_mut().for_each(|stage| stage.devices = scaled(stage.devices));
             }
         }
@@ -269,6 +278,7 @@ impl GroupPlan {
             scheme,
             model,
             devices: group.devices,
+            first_device: group.first_device,
             load: group.load.clone(),
             arrivals: Arc::new(RateTimeline::new(match &group.load {
                 Load::Open(open) if open.stages.is_empty() => open.rate.0 * factor,
@@ -303,6 +313,11 @@ impl GroupPlan {
     pub fn rate_changes(&self, at: Time) -> usize {
         let messages = self.model.timeline().map_or(0, |timeline| timeline.count_by(at));
         messages + self.arrivals.count_by(at)
+    }
+
+    /// The number of device `index` of this run.
+    pub fn device_number(&self, index: u32) -> u32 {
+        self.first_device.saturating_add(index)
     }
 
     /// Where device `index` sends from.
@@ -388,6 +403,26 @@ mod tests {
         into.extend(group.as_object().cloned().unwrap_or_default());
         let profile = profile::load(&profile.to_string()).expect("a good profile");
         Plan::new(profile, &serde_json::from_value(trial).expect("a trial"))
+    }
+
+    #[test]
+    fn numbers_of_devices_of_several_hosts_stay_apart_by_any_factor() {
+        let closed = json!({"closed": {"flows": 1, "scales": true}});
+        for factor in [0.01, 0.3, 0.5, 0.99, 1.0, 1.2, 1.5, 2.7, 10.0] {
+            let mut before = 0;
+            let mut first = 0;
+            for devices in [3, 3, 2, 1, 1, 7] {
+                let group = json!({"devices": devices, "first_device": first, "load": closed});
+                let plan = plan(group, json!({"load": factor})).expect("good");
+                let group = &plan.groups[0];
+                assert!(group.devices >= 1 && group.first_device >= before, "{factor}: {group:?}");
+                before = group.device_number(group.devices - 1) + 1;
+                first += devices;
+            }
+            if factor >= 1.0 {
+                assert_eq!(f64::from(before), (17.0_f64 * factor).round(), "none is left out");
+            }
+        }
     }
 
     #[test]

@@ -164,9 +164,7 @@ class FleetClient:
         for host in self._active:
             if host.lost:
                 continue
-            for row in host.client.flows():
-                group, device, *rest = row
-                yield [group, int(device) + host.shard.first.get(str(group), 0), *rest]
+            yield from host.client.flows()
 
     def close(self) -> None:
         """Hang up everywhere."""

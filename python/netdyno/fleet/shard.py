@@ -1,7 +1,7 @@
 """Shards: the part of a profile that each host of a fleet runs.
 
 Devices are split in proportion to the hosts' weights, as whole numbers that add up; a group's rate follows
-its devices, so that each device has the same load as it would have on one host.
+its devices, so that each device has the same load as it would have on one host, and the same number.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class Shard:
 
     profile: dict[str, Any]
     devices: Mapping[str, int] = field(default_factory=dict)
-    """Devices by group; a group that it has no part of is in neither."""
-    first: Mapping[str, int] = field(default_factory=dict)
-    """Devices of each group on the hosts before it."""
+    """Devices by group; a group that it has no part of is not there."""
 
 
 def split(total: int, weights: Sequence[float]) -> list[int]:
@@ -71,26 +69,16 @@ def refuse(profile: Mapping[str, Any], parts: Sequence[Part]) -> None:
     if "capture" in profile:
         fix = "Leave the capture out, or run the profile on one host with --socket"
         raise Error(APART, "a capture is a file of one host", at="capture", fix=fix)
-    if profile.get("data"):
-        what = "rows of a table are dealt out by one daemon; hosts would use the same rows"
-        raise Error(
-            APART, what, at="data", fix="Write values that need no table, like {device} or {random:8}"
-        )
+    away = next((part.name for part in parts if part.remote), None)
+    if not away:
+        return
+    named = [("data", "the table of `data`")] if profile.get("data") else []
     for number, group in enumerate(groups(profile)):
-        at = f"groups[{number}]"
-        model = table(group.get("model"))
-        if "sip" in model:
-            what = "users are numbered by one daemon; hosts would register the same users"
-            raise Error(APART, what, at=f"{at}.model.sip", fix="Run SIP load on one host")
-        client = table(model.get("mqtt")).get("client_id")
-        if isinstance(client, str) and "{device}" in client:
-            what = "each host numbers its devices from 0: hosts would use the same client identifiers"
-            fix = "Leave client_id out: each host then has its own, or put {random:8} into it"
-            raise Error(APART, what, at=f"{at}.model.mqtt.client_id", fix=fix)
-        away = next((part.name for part in parts if part.remote), None)
-        if away and (named := _file(group)):
-            what = f"the file {named} is on this machine, and not on the host {away}"
-            raise Error(APART, what, at=at, fix="Use a fleet of local hosts, or leave the file out")
+        if file := _file(group):
+            named.append((f"groups[{number}]", f"the file {file}"))
+    for at, file in named:
+        what = f"{file} is on this machine, and not on the host {away}"
+        raise Error(APART, what, at=at, fix="Use a fleet of local hosts, or leave the file out")
 
 
 def _file(group: Mapping[str, Any]) -> str | None:
@@ -110,7 +98,6 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
     made = [copy.deepcopy(dict(profile)) for _ in parts]
     weights = [part.weight for part in parts]
     devices: list[dict[str, int]] = [{} for _ in parts]
-    first: list[dict[str, int]] = [{} for _ in parts]
     for one, part in zip(made, parts, strict=True):
         # they are judged over all hosts
         one.pop("thresholds", None)
@@ -127,16 +114,24 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
         for i, part in enumerate(parts):
             if shared[i]:
                 own = _group(group, shared, i)
+                if begins := _first(group) + before:
+                    own["first_device"] = begins
                 if source := _sources(group, part, f"groups[{number}].source"):
                     own["source"] = source
                 made[i]["groups"].append(own)
-                devices[i][name], first[i][name] = shared[i], before
+                devices[i][name] = shared[i]
             before += shared[i]
     seed = profile.get("seed", 1)
     for i, one in enumerate(made):
         # else hosts would draw the same random values
         one["seed"] = (seed + i) % (1 << 64) if isinstance(seed, int) else seed
-    return [Shard(p, d, f) for p, d, f in zip(made, devices, first, strict=True)]
+    return [Shard(p, d) for p, d in zip(made, devices, strict=True)]
+
+
+def _first(group: Mapping[str, Any]) -> int:
+    """The number of a group's first device; the daemon refuses what is none."""
+    found = group.get("first_device", 0)
+    return found if isinstance(found, int) else 0
 
 
 def _group(group: Mapping[str, Any], shared: Sequence[int], i: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def test_devices_follow_weights_and_rates_follow_devices() -> None:
     load = {"open": {"rate": "1k/s", "stages": [{"over": "1s", "rate": "500/s"}]}}
     made = shards(profile(load=load, total=1001), PARTS)
     assert [one.devices["web"] for one in made] == [3, 2, 5]
-    assert [one.first["web"] for one in made] == [0, 3, 5]
+    assert [one.profile["groups"][0].get("first_device", 0) for one in made] == [0, 3, 5]
     groups = [one.profile["groups"][0] for one in made]
     assert [RATE.value(group["load"]["open"]["rate"], "") for group in groups] == [300, 200, 500]
     stages = [group["load"]["open"]["stages"][0]["rate"] for group in groups]
@@ -48,6 +48,13 @@ def test_stages_of_a_closed_loop_never_ask_for_more_devices_than_a_host_has() ->
         each = [group["load"]["closed"]["stages"][number]["devices"] for group in groups]
         assert sum(each) == number
         assert all(n <= group["devices"] for n, group in zip(each, groups, strict=True))
+
+
+def test_devices_have_the_numbers_that_they_would_have_on_one_host() -> None:
+    made = shards(profile(first_device=100), PARTS)
+    groups = [one.profile["groups"][0] for one in made]
+    ranges = [range(group["first_device"], group["first_device"] + group["devices"]) for group in groups]
+    assert [number for one in ranges for number in one] == list(range(100, 110))
 
 
 def test_a_host_without_a_device_has_no_part() -> None:
@@ -72,12 +79,6 @@ def test_each_host_sends_from_the_addresses_that_it_has() -> None:
     [
         ({"transport": {"dpdk": {}}}, "transport.dpdk"),
         ({"capture": {}}, "capture"),
-        ({"data": {"users": "users.csv"}}, "data"),
-        ({"groups": [{"name": "s", "model": {"sip": {}}}]}, "groups[0].model.sip"),
-        (
-            {"groups": [{"name": "m", "model": {"mqtt": {"client_id": "s{device}"}}}]},
-            "groups[0].model.mqtt.client_id",
-        ),
     ],
 )
 def test_what_hosts_cannot_share_is_refused(change: dict[str, Any], at: str) -> None:
@@ -87,7 +88,7 @@ def test_what_hosts_cannot_share_is_refused(change: dict[str, Any], at: str) -> 
 
 
 def test_files_of_this_machine_are_not_on_others() -> None:
-    group = profile(tls={"ca": "/etc/ca.pem"})
-    shards(group, PARTS)
-    with pytest.raises(Error, match=r"not on the host d"):
-        shards(group, (*PARTS, Part("d", 1, remote=True)))
+    for named in (profile(tls={"ca": "/etc/ca.pem"}), profile() | {"data": {"users": "users.csv"}}):
+        shards(named, PARTS)
+        with pytest.raises(Error, match=r"not on the host d"):
+            shards(named, (*PARTS, Part("d", 1, remote=True)))

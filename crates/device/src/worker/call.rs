@@ -64,7 +64,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let mut cx = Cx::new(
             self.now,
             intended,
-            slot.index,
+            self.plan.groups[g].device_number(slot.index),
             &mut self.outbox,
             &mut self.rng,
             self.window,

@@ -60,7 +60,7 @@ struct Slot<C, D> {
     conn: Option<Conn<C>>,
     /// Tells events of this connection from those of an earlier one.
     generation: u32,
-    /// Number in its group, over all workers.
+    /// Its place in its group, over all workers.
     index: u32,
     group: u16,
     state: State,
@@ -162,7 +162,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let first = slots.len() as u32;
             for index in (number as u32..group.devices).step_by(workers) {
                 slots.push(Slot {
-                    device: device(group, index),
+                    device: device(group, group.device_number(index)),
                     conn: None,
                     generation: 0,
                     index,

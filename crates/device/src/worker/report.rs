@@ -97,8 +97,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         };
         self.count_behind(until);
         let stalls = self.take_stalls(until);
-        let flow =
-            |slot: &Slot<E::Conn, D>| Flow { group: slot.group, device: slot.index, tally: slot.tally };
+        let flow = |slot: &Slot<E::Conn, D>| Flow {
+            group: slot.group,
+            device: self.plan.groups[usize::from(slot.group)].device_number(slot.index),
+            tally: slot.tally,
+        };
         let devices = last.is_some().then(|| {
             let flows: Vec<Flow> = self.slots.iter().map(flow).collect();
             Box::new(flows) as Box<dyn DeviceSummaries>

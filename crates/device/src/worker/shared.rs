@@ -38,10 +38,10 @@ impl Receivers {
         Self { next: slots.start, slots, taken: HashMap::default(), order: VecDeque::new() }
     }
 
-    /// The slot of the device with number `device`, if it is of this worker.
-    fn slot(&self, device: u32, worker: usize, workers: usize) -> Option<u32> {
+    /// The slot of device `index` of the run, if it is of this worker.
+    fn slot(&self, index: u32, worker: usize, workers: usize) -> Option<u32> {
         let (worker, workers) = (worker as u32, workers.max(1) as u32);
-        let place = device.checked_sub(worker).filter(|place| place % workers == 0)? / workers;
+        let place = index.checked_sub(worker).filter(|place| place % workers == 0)? / workers;
         (place < self.slots.len() as u32).then(|| self.slots.start + place)
     }
 
@@ -149,8 +149,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let receivers = &mut self.groups[g].receivers;
         let slots = &mut self.slots;
         match group.model.recipient(bytes, false) {
-            Recipient::Device(device) => {
-                receivers.slot(device, self.number, self.workers).or(receivers.slots.clone().next())
+            Recipient::Device(number) => {
+                let slot = number
+                    .checked_sub(group.first_device)
+                    .and_then(|index| receivers.slot(index, self.number, self.workers));
+                slot.or(receivers.slots.clone().next())
             }
             Recipient::Stray => receivers.slots.clone().next(),
             Recipient::Known(key) => receivers.taken.get(&key).copied().or(receivers.slots.clone().next()),
@@ -177,7 +180,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// A datagram came back with an error: the device that sent it hears of it, if it says whose it is.
     fn refused_shared(&mut self, g: usize, broken: ConnError, quoted: &[u8]) {
         let sender = match self.plan.groups[g].model.recipient(quoted, true) {
-            Recipient::Device(device) => self.groups[g].receivers.slot(device, self.number, self.workers),
+            Recipient::Device(number) => number
+                .checked_sub(self.plan.groups[g].first_device)
+                .and_then(|index| self.groups[g].receivers.slot(index, self.number, self.workers)),
             Recipient::Free(_) | Recipient::Known(_) | Recipient::Stray => None,
         };
         match sender.filter(|i| self.slots[*i as usize].conn.as_ref().is_some_and(|c| c.inner.is_up())) {

@@ -315,6 +315,11 @@ fn a_load_beyond_the_clock_or_the_memory_is_refused_at_its_limit() {
             "groups[0].devices",
         ),
         (
+            (good(), "/groups/0/first_device", json!(4_000_000_000u32)),
+            (good(), "/groups/0/first_device", json!(4_000_000_001u32)),
+            "groups[0].first_device",
+        ),
+        (
             stream(20, json!({"rate": "50M/s"})),
             stream(20, json!({"rate": "51M/s"})),
             "groups[0].model.stream.rate",
