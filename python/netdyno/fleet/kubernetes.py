@@ -23,6 +23,8 @@ from netdyno.fleet.certificates import AGENT_CERT, AGENT_KEY
 from netdyno.fleet.hosts import HostsFile, HostSpec
 
 IDENTITY, RUNTIME = "/etc/netdyno-agent", "/run/netdyno"
+LEAST_MEMORY = 64 << 20
+"""In bytes: fewer are a slip, such as 512 for 512MiB."""
 USER = 65532
 """Not root: raw sockets, DPDK ports and namespaces are out of reach of these agents."""
 LABEL = "netdyno.fleet"
@@ -30,8 +32,15 @@ _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 """What a name in DNS and of a Service may be (RFC 1035), as long as names of fleets and hosts are."""
 
 
-def manifest(read: HostsFile, image: str, namespace: str, cpu: str) -> str:
-    """The manifest as YAML. Raises `ND-104-91` where a host or a name does not fit, or has no certificate."""
+def manifest(read: HostsFile, image: str, namespace: str, cpu: str, memory: int) -> str:
+    """The manifest as YAML; `memory` in bytes.
+
+    Raises `ND-104-91` where a host or a name does not fit, or has no certificate, `ND-104-05` for a memory
+    that is too small.
+    """
+    if memory < LEAST_MEMORY:
+        what, fix = f"{memory:,} bytes are too few for an agent", f"Use at least {LEAST_MEMORY >> 20}MiB"
+        raise Error("ND-104-05", what, at="--memory", fix=fix)
     named(read.name, "the fleet", "Give the file another `name:`")
     for host in read.hosts:
         if host.launcher != "address":
@@ -40,7 +49,7 @@ def manifest(read: HostsFile, image: str, namespace: str, cpu: str) -> str:
         named(host.name, "the host", "Use small letters, digits and -, with a letter first")
     documents = [service(read.name, namespace)]
     for host in read.hosts:
-        documents += [secret(read.name, host, namespace), job(read.name, host, image, namespace, cpu)]
+        documents += [secret(read.name, host, namespace), job(read.name, host, image, namespace, cpu, memory)]
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
@@ -82,9 +91,10 @@ def secret(fleet: str, host: HostSpec, namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "type": "Opaque", "data": data}
 
 
-def job(fleet: str, host: HostSpec, image: str, namespace: str, cpu: str) -> dict[str, Any]:
+def job(fleet: str, host: HostSpec, image: str, namespace: str, cpu: str, memory: int) -> dict[str, Any]:
     """One agent, started once."""
     port = host.port or PORT
+    resources = {"cpu": cpu, "memory": str(memory)}
     container = {
         "name": "agent",
         "image": image,
@@ -92,10 +102,7 @@ def job(fleet: str, host: HostSpec, image: str, namespace: str, cpu: str) -> dic
         "args": ["--mtls", f"0.0.0.0:{port}", "--identity", IDENTITY],
         "ports": [{"name": "mtls", "containerPort": port}],
         # requests and limits alike: the cores are its own where the kubelet pins them
-        "resources": {
-            "requests": {"cpu": cpu, "memory": "512Mi"},
-            "limits": {"cpu": cpu, "memory": "512Mi"},
-        },
+        "resources": {"requests": dict(resources), "limits": dict(resources)},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -181,6 +181,9 @@ def manifest(
     image: Annotated[str, typer.Option(help="Container image that has netdynod. Required.", metavar="IMAGE")],
     namespace: Annotated[str, typer.Option(help="Namespace of Kubernetes.", metavar="NAME")] = "default",
     cpu: Annotated[str, typer.Option(help="CPUs of each agent.", metavar="N")] = "2",
+    memory: Annotated[
+        int, typer.Option(help="Memory of each agent.", metavar="SIZE", parser=values.octets("--memory"))
+    ] = "512MiB",  # type: ignore[assignment]
 ) -> None:
     """Print a manifest that runs the agents as Jobs of Kubernetes.
 
@@ -193,7 +196,7 @@ def manifest(
     from netdyno.fleet import kubernetes
 
     console.out().print(
-        kubernetes.manifest(hosts.read(file), image, namespace, cpu),
+        kubernetes.manifest(hosts.read(file), image, namespace, cpu, memory),
         markup=False,
         highlight=False,
         soft_wrap=True,

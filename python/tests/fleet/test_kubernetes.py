@@ -13,13 +13,13 @@ from netdyno.errors import Error
 from netdyno.fleet import certificates, hosts, kubernetes
 
 
-def made(folder: Path, *lines: str, name: str = "lab") -> list[dict[str, Any]]:
+def made(folder: Path, *lines: str, name: str = "lab", memory: int = 1 << 30) -> list[dict[str, Any]]:
     path = folder / "hosts.yaml"
     path.write_text(
         f"format: netdyno-fleet/1\nname: {name}\nhosts:\n" + "".join(f"- {one}\n" for one in lines)
     )
     read = hosts.read(path)
-    text = kubernetes.manifest(read, "registry.lab/netdyno:1", "load", "4")
+    text = kubernetes.manifest(read, "registry.lab/netdyno:1", "load", "4", memory)
     return list(yaml.safe_load_all(text))
 
 
@@ -50,7 +50,15 @@ def test_each_host_is_a_job_with_its_own_certificate(tmp_path: Path) -> None:
         (container,) = pod["containers"]
         assert {one["name"] for one in container["volumeMounts"]} == set(volumes)
         assert container["args"][1] == f"0.0.0.0:{port}"
-        assert container["resources"]["limits"]["cpu"] == "4"
+        wanted = {"cpu": "4", "memory": "1073741824"}
+        assert container["resources"] == {"requests": wanted, "limits": wanted}
+
+
+def test_an_agent_has_some_memory(tmp_path: Path) -> None:
+    with_certificates(tmp_path, "a")
+    made(tmp_path, "{name: a, launcher: address}", memory=64 << 20)
+    with pytest.raises(Error, match="at least 64MiB"):
+        made(tmp_path, "{name: a, launcher: address}", memory=(64 << 20) - 1)
 
 
 @pytest.mark.parametrize(
