@@ -60,16 +60,24 @@ def test_each_fault_has_its_verdict(
         assert (phones.indices["ser"], phones.indices["isa"]) == (0.0, 1.0)
 
 
-def killed(lab: Lab, document: dict[str, Any], program: str, **duts: Any) -> Any:
-    """A run during which a server is killed, once calls or registrations have succeeded."""
-    document["phases"] |= {"measure": "40s", "drain": "2s"}
+def killed(
+    lab: Lab,
+    document: dict[str, Any],
+    program: str,
+    by: int = signal.SIGKILL,
+    delivered: int = 10,
+    measure: str = "40s",
+    **duts: Any,
+) -> Any:
+    """A run during which a server is killed, once so many requests of calls or registrations have succeeded."""
+    document["phases"] |= {"measure": measure, "drain": "2s"}
     path = lab.write("sip.json", json.dumps(experiment(document, duts)))
     running = lab.start("run", path, "--quiet")
-    lab.sampled(points=3, delivered=10)
+    lab.sampled(points=3, delivered=delivered)
     victims = [pid for pid in lab.processes() if program in Path(f"/proc/{pid}/comm").read_text()]
     assert victims, f"{program} does not run"
     for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, by)
     return lab.wait(running)
 
 
@@ -88,6 +96,31 @@ def test_a_database_that_is_killed_is_named(lab: Lab) -> None:
     assert done.code == 91, done.text
     assert "at db" in done.text.replace("at  db", "at db"), done.text
     assert done.trial.dut["db"].died and not done.trial.dut["server"].died
+
+
+@pytest.mark.sampled(1, of="sip-media-relay")
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_media_relay_that_fails_is_not_passed(lab: Lab, by: int) -> None:
+    """Killed it is named, frozen its silence is lost audio: of calls over SRTP, which were heard before."""
+    audio = {"source": {"tone": 440}, "srtp": {}}
+    document = profile.call(options(rate=4.0, users=20, hold=2.5, media=audio))
+    for one in document["groups"]:
+        one["model"]["sip"] |= {"timeout": "2s"}
+    relayed = dut("kamailio", role="proxy", media_relay=f"{SERVER}:2223")
+    duts = {"relay": dut("rtpengine"), "server": relayed}
+    # the first calls are over
+    done = killed(lab, document, "rtpengine", by, 20 + 15, "15s", **duts)
+    callers = group(done, "callers").total.own
+    assert callers["rtp_received"] > 50, callers
+    assert not done.trial.dut["server"].died
+    if by == signal.SIGKILL:
+        assert done.code == 91 and "at relay" in done.text.replace("at  relay", "at relay"), done.text
+        assert done.trial.dut["relay"].died
+    else:
+        assert done.code == 99, done.text
+        # calls that were up heard nothing more: a second each at the least
+        assert callers["rtp_lost"] > 50, callers
+        assert group(done, "callers").values["mos_listening"].min < 2000
 
 
 def through_two(lab: Lab, home: dict[str, Any], edge: dict[str, Any]) -> Any:

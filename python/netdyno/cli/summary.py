@@ -10,12 +10,13 @@ from rich.text import Text
 from netdyno import quantities
 from netdyno.cli import bench_view, console
 from netdyno.core import causes, models
-from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
+from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Repetition, Result
 from netdyno.core.wire import TargetAddress
 from netdyno.errors import Error
 from netdyno.stats import backlog, percentile, remedy
 from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.metric import THOUSAND, GroupMetric
+from netdyno.stats.silence import longest as longest_silence
 from netdyno.stats.summary import is_unconfirmed
 from netdyno.system.local_url import here
 
@@ -75,6 +76,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {said}"), soft_wrap=True)
             if moved := failover(group):
                 out.print(Text(f"  {moved}"), soft_wrap=True)
+            if said := silence(leg.repetitions, group.name):
+                out.print(Text(f"  {said}", style="yellow"), soft_wrap=True)
             for line in failures(group, last_answer_time(leg.repetitions, group.name)):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if hidden := backlog.words(group):
@@ -184,6 +187,16 @@ def failover(group: GroupSummary) -> str:
     shown = [(name, percentile.of(took, name)) for name in ("p50", "p95", "max")]
     words = [f"{name} {quantities.delay(at)}" for name, at in shown if at is not None]
     return f"{group.name}: {took.count:,} requests answered by another server, after {', '.join(words)}"
+
+
+def silence(trials: Sequence[Repetition], name: str) -> str:
+    """How long the server answered nobody; nothing if it always did."""
+    found = [one for trial in trials if (one := longest_silence(trial, name))]
+    worst = max(found, key=lambda one: one.seconds, default=None)
+    if worst is None:
+        return ""
+    when = f"{worst.begins:.1f} s to {worst.ends:.1f} s after the start"
+    return f"{name}: no answer for {worst.seconds:.1f} s ({when}), while {worst.due:,} messages fell due"
 
 
 def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]) -> str:

@@ -13,7 +13,7 @@ from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
-from netdyno.stats import percentile
+from netdyno.stats import percentile, silence
 from netdyno.stats.backlog import hides_delays
 from netdyno.stats.percentile import parts
 from netdyno.stats.summary import is_unconfirmed
@@ -264,6 +264,17 @@ def notices(rep: Repetition) -> list[Msg]:
         for change in rep.changes
     ]
     said += rates.notices(rep)
+    said += [
+        M(
+            "{group}: no answer from {begins} to {ends} after the start, while {n} messages fell due",
+            group=Data(group.name),
+            begins=f"{found.begins:.1f} s",
+            ends=f"{found.ends:.1f} s",
+            n=units.count(found.due),
+        )
+        for group in rep.groups
+        if (found := silence.longest(rep, group.name))
+    ]
     said += [
         M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died
     ]

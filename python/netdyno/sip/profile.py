@@ -150,7 +150,9 @@ def _delays(options: Options, group: str, usual: Sequence[limits.DelayLimit]) ->
 
 
 def _longest(group: str, delays: Sequence[str], most: float) -> list[dict[str, str]]:
-    return [{"metric": f"{group}.delay.{delay}.max", "max": _seconds(most)} for delay in delays]
+    metrics = [f"delay.{delay}.max" for delay in delays]
+    # requests that were never answered have no delay, and those who sent them waited
+    return [{"metric": f"{group}.{one}", "max": _seconds(most)} for one in (*metrics, "stalls.longest")]
 
 
 REGISTERS, CALLS = ("register", "reregister", "unregister"), ("call", "early-media", "held-call")

@@ -200,7 +200,11 @@ def test_a_limit_of_the_outage_replaces_those_of_delay(
         result, phones = load(capsys, tmp_path, [first, second], "register", *words)
         os.kill(pid(first), signal.SIGCONT)
     judged = {one.metric: one.passed for one in result.thresholds}
-    assert judged == {"phones.index.registration_success": True, "phones.delay.registration.max": False}
+    assert judged == {
+        "phones.index.registration_success": True,
+        "phones.delay.registration.max": False,
+        "phones.stalls.longest": False,
+    }
     assert (
         result.verdict == "fail"
         and phones.total.own["registrations_accepted"] == phones.total.own["registrations"]
@@ -241,6 +245,7 @@ def test_the_limit_of_the_outage_is_of_delays_that_the_scenario_has(name: str, d
     judged = [one["metric"] for one in made if ".delay." in one["metric"]]
     assert judged == [f"phones.delay.{delay}.max" for delay in delays]
     assert {"metric": "phones.counts.calls_dropped", "max": "0"} in made
+    assert "phones.stalls.longest" in [one["metric"] for one in made]
     if name == "options":
         with pytest.raises(Error, match="ND-104-07"):
             profile.scenario(options, {"steps": []}, "scenario")
