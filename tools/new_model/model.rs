@@ -126,7 +126,7 @@ impl ModelParams for Params {
         )
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 
@@ -247,7 +247,7 @@ impl Device {
     /// Count requests that were due and not sent.
     fn missed(&self, cx: &mut Cx<'_>) {
         if self.running && !self.stopping {
-            self.config.pace.missed(cx, self.base, self.next, self.config.count);
+            self.config.pace.count_missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -324,7 +324,7 @@ impl Device {
         let number = u64::from_be_bytes(*origin).wrapping_sub(1);
         let Some(at) = self.waiting.iter().position(|request| request.number == number) else {
             // a duplicate, or a reply after the timeout
-            cx.unasked(cx.now);
+            cx.count_unrequested(cx.now);
             return Ok(());
         };
         if let Some(request) = self.waiting.remove(at) {

@@ -33,20 +33,20 @@ pub fn open<'a>(
     attempt: impl Fn() -> Result<OpenPort<'a>, SetupError>,
 ) -> Result<OpenPort<'a>, SetupError> {
     if !connects(settings) {
-        return patiently(control, is_taken, attempt);
+        return retry_until_up(control, is_taken, attempt);
     }
-    patiently(
+    retry_until_up(
         control,
         |_| true,
         || {
             let open = attempt()?;
-            up(&open, Instant::now() + ANSWER, control)?;
+            await_link(&open, Instant::now() + ANSWER, control)?;
             Ok(open)
         },
     )
 }
 
-fn patiently<T>(
+fn retry_until_up<T>(
     control: &Control,
     passes: impl Fn(&SetupError) -> bool,
     mut attempt: impl FnMut() -> Result<T, SetupError>,
@@ -67,14 +67,14 @@ fn patiently<T>(
 pub fn links(ports: &[OpenPort<'_>], control: &Control) -> Result<(), SetupError> {
     let end = Instant::now() + PATIENCE;
     let mut loads = ports.iter().filter(|port| port.settings.role == Role::Generator);
-    loads.try_for_each(|open| up(open, end, control))
+    loads.try_for_each(|open| await_link(open, end, control))
 }
 
-fn up(open: &OpenPort<'_>, end: Instant, control: &Control) -> Result<(), SetupError> {
+fn await_link(open: &OpenPort<'_>, end: Instant, control: &Control) -> Result<(), SetupError> {
     let watch = Watch::new(&open.port);
     while watch.state() != State::Up && !control.aborted() {
         if Instant::now() >= end {
-            let why = open.port.trouble().map(|why| format!(": {why}")).unwrap_or_default();
+            let why = open.port.link_fault().map(|why| format!(": {why}")).unwrap_or_default();
             return Err(SetupError::new(
                 "ND-92-17",
                 format!("transport.dpdk.ports[{}].device", open.index),
@@ -103,15 +103,18 @@ mod tests {
             let why = || SetupError::new("ND-92-12", "a", tries.to_string(), "Wait");
             if tries < least { Err(why()) } else { Ok(tries) }
         };
-        assert_eq!(patiently(&control, |_| true, || attempt(3)), Ok(3));
-        let other = patiently(&control, is_taken, || attempt(9));
+        assert_eq!(retry_until_up(&control, |_| true, || attempt(3)), Ok(3));
+        let other = retry_until_up(&control, is_taken, || attempt(9));
         assert_eq!(other.map_err(|why| why.what), Err("4".into()));
         let mut taken = ["could not set PACKET_FANOUT", "no such device"].iter();
         let mut refused = || SetupError::new("ND-92-12", "a", *taken.next().expect("two tries"), "Wait");
-        let why = patiently(&control, is_taken, || Err::<(), _>(refused()));
+        let why = retry_until_up(&control, is_taken, || Err::<(), _>(refused()));
         assert_eq!(why.map_err(|why| why.what), Err("no such device".into()));
         control.abort();
-        assert_eq!(patiently(&control, |_| true, || attempt(9)).map_err(|why| why.what), Err("5".into()));
+        assert_eq!(
+            retry_until_up(&control, |_| true, || attempt(9)).map_err(|why| why.what),
+            Err("5".into())
+        );
         for (device, expected) in [
             ("net_memif,role=client,id=0", true),
             ("net_memif0", true),

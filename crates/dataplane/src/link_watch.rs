@@ -41,7 +41,7 @@ impl Watch {
     pub fn new(port: &Port) -> Self {
         let info = port.info().ok();
         let index = info.as_ref().map_or(0, |info| info.interface);
-        let by = match named(index) {
+        let by = match interface_name(index) {
             None => By::Driver,
             Some(name) if info.is_some_and(|info| info.driver == "net_tap") => By::Tap { name },
             Some(name) => By::Kernel { index, name },
@@ -50,7 +50,7 @@ impl Watch {
     }
 
     /// What happened, if the port was lost. When `patient`, a link that is down is no loss: it may come again.
-    pub fn lost(&mut self, patient: bool) -> Option<String> {
+    pub fn loss_reason(&mut self, patient: bool) -> Option<String> {
         let state = self.state();
         self.was_up |= state == State::Up;
         if !self.was_up || state == State::Up || patient && state == State::Down {
@@ -86,7 +86,7 @@ fn interfaces() -> impl Iterator<Item = (u32, String, bool)> {
     })
 }
 
-fn named(index: u32) -> Option<String> {
+fn interface_name(index: u32) -> Option<String> {
     interfaces().find(|(i, ..)| *i == index).map(|(_, name, _)| name)
 }
 
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn the_kernels_interfaces_are_found_by_number() {
         let (index, ..) = interfaces().find(|(_, name, _)| name == "lo").expect("every machine has it");
-        assert_eq!(named(index).as_deref(), Some("lo"));
+        assert_eq!(interface_name(index).as_deref(), Some("lo"));
         assert_ne!(kernel(index), State::Gone);
-        assert_eq!((kernel(u32::MAX), named(0)), (State::Gone, None));
+        assert_eq!((kernel(u32::MAX), interface_name(0)), (State::Gone, None));
         assert!(!has_tap("no such tap"));
     }
 }

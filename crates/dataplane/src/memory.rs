@@ -4,7 +4,7 @@ use protocol::unit::Size;
 use run::SetupError;
 
 /// Whether there are `bytes`, which the key `at` asks for.
-pub fn enough(at: &str, bytes: u64, there: Option<u64>) -> Result<(), SetupError> {
+pub fn require_bytes(at: &str, bytes: u64, there: Option<u64>) -> Result<(), SetupError> {
     match there {
         Some(there) if bytes > there => {
             let free = Size(there >> 20 << 20);
@@ -22,8 +22,11 @@ mod tests {
     #[test]
     fn what_there_is_just_suffices() {
         let there = Some(2 << 20);
-        assert!(enough("memory", 2 << 20, there).is_ok() && enough("memory", u64::MAX, None).is_ok());
-        let why = enough("memory", (2 << 20) + 1, there).expect_err("one byte more");
+        assert!(
+            require_bytes("memory", 2 << 20, there).is_ok()
+                && require_bytes("memory", u64::MAX, None).is_ok()
+        );
+        let why = require_bytes("memory", (2 << 20) + 1, there).expect_err("one byte more");
         assert_eq!((why.code, why.at.as_str()), ("ND-92-12", "memory"));
         assert!(why.what.contains("2097153B") && why.what.contains("2MiB are free"), "{why}");
     }

@@ -137,7 +137,7 @@ impl Observer {
 }
 
 /// A step as views have it: with what the packet became, if it was changed.
-fn shown(step: &Step) -> Value {
+fn step_view(step: &Step) -> Value {
     let mut shown = json!(step);
     if let Some(became) = &step.became {
         shown["became"] = packet::summary(&became.data, became.len).into();
@@ -224,7 +224,7 @@ impl GraphView for Observer {
         let seen = |traced: PacketTrace| TracedPacket {
             summary: packet::summary(&traced.data, traced.len),
             len: traced.len,
-            steps: traced.steps.iter().map(shown).collect(),
+            steps: traced.steps.iter().map(step_view).collect(),
         };
         Ok(Some(Trace { packets: view.traced().into_iter().map(seen).collect(), complete }))
     }

@@ -19,8 +19,8 @@ pub fn choose(
     at: &str,
 ) -> Result<Offloads, SetupError> {
     let offers = Offloads::of(info);
-    let listed = |work| port.offloads.wants(work) == Some(true);
-    let helps = |work, helps| port.offloads.wants(work).unwrap_or(helps);
+    let listed = |work| port.offloads.setting(work) == Some(true);
+    let helps = |work, helps| port.offloads.setting(work).unwrap_or(helps);
     let measures = port.role == Role::Generator;
     // What is done to frames on their way in comes after the port looked at them.
     let direct = measures && direct;
@@ -73,7 +73,7 @@ pub fn segments_in_port(
 }
 
 /// Which checksums of frames are left to the port; `segmented`: which it may segment.
-pub fn left(does: Offloads, segmented: bool) -> ChecksumOffload {
+pub fn port_checksums(does: Offloads, segmented: bool) -> ChecksumOffload {
     match (does.tx_checksum || segmented && does.tso, does.tx_ipv4_checksum) {
         (true, true) => ChecksumOffload::All,
         (true, false) => ChecksumOffload::Transport,
@@ -82,7 +82,7 @@ pub fn left(does: Offloads, segmented: bool) -> ChecksumOffload {
 }
 
 /// What to tell the port of each frame.
-pub fn work(carried: &Carried, does: Offloads) -> TxWork {
+pub fn tx_work(carried: &Carried, does: Offloads) -> TxWork {
     TxWork::checksums(&headers(carried), does.tx_ipv4_checksum)
 }
 
@@ -237,8 +237,14 @@ mod tests {
         assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), true), with);
         assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), false), not);
         let does = Offloads { tso: true, tx_ipv4_checksum: true, ..Offloads::default() };
-        assert_eq!((left(does, true), left(does, false)), (ChecksumOffload::All, ChecksumOffload::None));
-        assert_eq!(left(Offloads { tx_ipv4_checksum: false, ..does }, true), ChecksumOffload::Transport);
+        assert_eq!(
+            (port_checksums(does, true), port_checksums(does, false)),
+            (ChecksumOffload::All, ChecksumOffload::None)
+        );
+        assert_eq!(
+            port_checksums(Offloads { tx_ipv4_checksum: false, ..does }, true),
+            ChecksumOffload::Transport
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl PortBridge {
     pub fn start(devices: [&str; 2], spec: &LinkSpec, options: &Options) -> Result<Self, SetupError> {
         for (name, device) in ["a", "b"].into_iter().zip(devices) {
             let wrong = |why: dpdk::Error| {
-                SetupError::new("ND-104-04", format!("{name}.device"), why.what(), why.fix())
+                SetupError::new("ND-104-04", format!("{name}.device"), why.describe(), why.fix())
             };
             device.parse::<Device>().map_err(wrong)?;
         }
@@ -125,7 +125,7 @@ impl PortBridge {
 
     /// Frames, a to b and b to a, that the ports dropped as they were not fetched in time: they are in no other
     /// count.
-    pub fn missed(&self) -> [u64; 2] {
+    pub fn missed_frames(&self) -> [u64; 2] {
         [0, 1].map(|end| {
             let stats = self.ports[end].stats();
             stats.rx_missed + stats.rx_no_memory
@@ -133,12 +133,12 @@ impl PortBridge {
     }
 
     /// Why it carries nothing any more, if so. To be asked from time to time: it looks whether the ports are there.
-    pub fn ended(&self) -> Option<String> {
+    pub fn end_reason(&self) -> Option<String> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let (watches, ended) = &mut *watches;
         if ended.is_none() {
             let lost = |(watch, port): (&mut Watch, &Port)| {
-                Some(format!("port {} was lost: {}", port.device(), watch.lost(false)?))
+                Some(format!("port {} was lost: {}", port.device(), watch.loss_reason(false)?))
             };
             *ended = watches.iter_mut().zip(&self.ports).find_map(lost);
         }

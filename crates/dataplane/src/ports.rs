@@ -94,7 +94,7 @@ impl OpenPort<'_> {
 /// An error of DPDK, told with what DPDK logged.
 pub fn setup_error(at: &str, why: &dpdk::Error) -> SetupError {
     let said = why.log().iter().map(|line| format!("; dpdk: {line}")).collect::<String>();
-    SetupError::new("ND-92-12", at, why.what() + &said, why.fix())
+    SetupError::new("ND-92-12", at, why.describe() + &said, why.fix())
 }
 
 /// Whether DPDK can have so much. Of huge pages it sees itself how many there are; and what it has it need not get.
@@ -102,7 +102,7 @@ pub fn has_memory(at: &str, bytes: u64, huge_pages: bool) -> Result<(), SetupErr
     if huge_pages || Eal::running().is_some() {
         return Ok(());
     }
-    memory::enough(at, bytes, element::memory::available())
+    memory::require_bytes(at, bytes, element::memory::available())
 }
 
 /// The address, if the device is on the PCI bus.
@@ -154,7 +154,7 @@ pub fn open<'a>(
     let mtu = raised.unwrap_or(mtu).max(mtu);
     let info = port.info().map_err(device)?;
     let queues = match (needs.queues, needs.workers) {
-        (Some(named), _) => QueuePairs::named(settings, &info, named),
+        (Some(named), _) => QueuePairs::from_graph(settings, &info, named),
         (_, Some(workers)) => QueuePairs::for_workers(workers, &info),
         _ => QueuePairs::of(settings, &info, needs.steady),
     };
@@ -183,7 +183,7 @@ pub fn open<'a>(
     if does.rx_timestamp && port.clock().is_none() {
         // Stamps that nobody can tell the time from.
         does.rx_timestamp = false;
-        if settings.offloads.wants(profile::Offload::Timestamp) == Some(true) {
+        if settings.offloads.setting(profile::Offload::Timestamp) == Some(true) {
             return Err(offloads::lacking(&at, "a clock to read", &info.offers));
         }
     }

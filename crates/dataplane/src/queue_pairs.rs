@@ -30,7 +30,7 @@ pub struct NamedQueues {
 impl QueuePairs {
     /// As a graph names them, and as the port can: several that receive need RSS, or a file each. What is there in the end is checked when
     /// elements are put on them.
-    pub fn named(port: &Port, info: &PortInfo, named: NamedQueues) -> Self {
+    pub fn from_graph(port: &Port, info: &PortInfo, named: NamedQueues) -> Self {
         let all = usize::from(port.queues.max(1));
         let (rx, tx) = (named.rx.unwrap_or(all), named.tx.unwrap_or(all));
         // Whoever gives a file for each queue has dealt the frames out.
@@ -149,7 +149,7 @@ mod tests {
             offers: offers.to_vec(),
         };
         let named = |info: &PortInfo, rx, tx| {
-            let pairs = QueuePairs::named(&port, info, NamedQueues { rx, tx });
+            let pairs = QueuePairs::from_graph(&port, info, NamedQueues { rx, tx });
             (pairs.rx, pairs.tx)
         };
         let (nic, tap, memif) =

@@ -71,7 +71,7 @@ fn frames_are_sorted_copied_retagged_and_recorded() {
     assert_eq!(far.take(3), sorted([frame(7, &[200, 100]), frame(8, &[]), frame(7, &[5])]));
     far.send(&[frame(22, &[])]);
     assert_eq!(near.take(1), [frame(22, &[])]);
-    assert_eq!(run.ended(), None);
+    assert_eq!(run.end_reason(), None);
     assert!(run.observe().shape().edges.iter().any(|edge| edge.ring), "it is placed on two workers");
     let stopped = run.stop();
     let (view, captures) = (stopped.observer, stopped.captures);

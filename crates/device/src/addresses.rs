@@ -4,7 +4,7 @@ use crate::conn_error::ConnError;
 use protocol::meter::Failure;
 use protocol::time::Time;
 use run::AddressTally;
-use run::addresses::{Addresses, shown};
+use run::addresses::{Addresses, address_text};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Reach {
     }
 
     /// Address `n` answers: the next device goes there.
-    pub fn works(&mut self, n: usize) {
+    pub fn prefer(&mut self, n: usize) {
         self.each[n].works = true;
         self.preferred = n;
         if !self.unanswered.is_empty() {
@@ -109,7 +109,7 @@ impl Reach {
     pub fn failed(&mut self, n: usize, why: &ConnError) {
         let one = &mut self.each[n];
         one.failed += 1;
-        one.cause = Some(why.words());
+        one.cause = Some(why.description());
         self.since = Time::NEVER;
         if self.preferred == n && !one.works {
             self.preferred = (n + 1) % self.each.len();
@@ -161,7 +161,8 @@ impl Reach {
         let mut text = format!("no address of {host} could be reached");
         for (n, (address, one)) in addresses.iter().zip(&self.each).enumerate() {
             let cause = one.cause.as_deref().unwrap_or("not tried");
-            let _infallible = write!(text, "{} {} {cause}", if n == 0 { ":" } else { ";" }, shown(address));
+            let _infallible =
+                write!(text, "{} {} {cause}", if n == 0 { ":" } else { ";" }, address_text(address));
         }
         text
     }
@@ -194,7 +195,7 @@ mod tests {
         let mut reach = Reach { each: vec![AddressReach::default(); 3], ..Reach::new(&addresses) };
         reach.failed(0, &refused());
         assert_eq!(reach.start(&addresses, 7, Time::ZERO), 1, "nothing ever came from the first");
-        reach.works(2);
+        reach.prefer(2);
         assert_eq!(reach.start(&addresses, 7, Time::ZERO), 2);
         // it is gone for a while: who finds another that works moves there, and the rest with it
         reach.failed(2, &refused());
@@ -222,7 +223,7 @@ mod tests {
         for why in [Failure::Tls, Failure::Reset, Failure::Closed, Failure::Protocol] {
             assert!(!next(&reach, why), "{why:?}");
         }
-        reach.works(0);
+        reach.prefer(0);
         assert!(!next(&reach, Failure::Local), "out of ports, as it worked before");
     }
 
@@ -239,7 +240,7 @@ mod tests {
         assert!(reach.take_kept(5).is_empty());
         reach.failed(0, &refused());
         reach.keep(5, 1, 0, b"to the next", ms(1002));
-        reach.works(1);
+        reach.prefer(1);
         assert!(reach.take_kept(5).is_empty(), "it answered");
         let mut one = Reach::new(&addresses);
         one.keep(5, 0, 0, b"nowhere else to go", ms(0));

@@ -92,7 +92,7 @@ impl ConnError {
     }
 
     /// What was wrong, without what was being done.
-    pub fn words(&self) -> String {
+    pub fn description(&self) -> String {
         match self.errno {
             Some(e) => std::io::Error::from(e).to_string(),
             None => self.what.to_string(),

@@ -191,7 +191,7 @@ impl Group {
     }
 
     /// Closed loop: how many devices are to be at work at `now`.
-    pub fn wanted(&mut self, now: Time) -> u32 {
+    pub fn target_concurrency(&mut self, now: Time) -> u32 {
         if let Some(crowd) = self.crowd.as_ref().filter(|_| now >= self.next_look) {
             self.wanted = crowd.size(now);
             self.next_look = crowd.next_change(now);
@@ -201,7 +201,7 @@ impl Group {
 
     /// Closed loop: how many more devices are at work than are wanted at `now`, those not counted that end already.
     pub fn surplus(&mut self, now: Time) -> u32 {
-        let wanted = self.wanted(now);
+        let wanted = self.target_concurrency(now);
         self.at_work().saturating_sub(wanted)
     }
 

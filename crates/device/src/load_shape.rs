@@ -73,7 +73,7 @@ impl RateOverTime for PiecewiseLinear {
     const DRAWN: u64 = 10_000;
 
     /// A unit-rate process stretched by the course's integral gives the wanted rate at each moment.
-    fn after(&self, at: u128, gap: f64) -> u128 {
+    fn time_after(&self, at: u128, gap: f64) -> u128 {
         match self.advance(seconds(at), gap) {
             Some(wait) if seconds(at) + wait < FOREVER => {
                 at + (wait * 1e9 * (1u64 << FRACTION) as f64) as u128

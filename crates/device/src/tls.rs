@@ -94,7 +94,7 @@ impl Session {
     }
 
     /// The connection has ended. Whether the peer had said so is `said`.
-    fn ended(&self, said: bool) -> Result<Input, ConnError> {
+    fn end_of_stream(&self, said: bool) -> Result<Input, ConnError> {
         let unfinished = !said && (self.tls.is_handshaking() || self.handshake.renegotiation);
         match tls::closed(self.handshake).filter(|_| unfinished) {
             Some((cause, what)) => Err(ConnError::new(cause, what)),
@@ -143,7 +143,7 @@ impl Session {
                 return Ok(Input::Bytes { len: filled, dry: false });
             }
             if said || got == 0 {
-                return self.ended(said);
+                return self.end_of_stream(said);
             }
             // the server's last flight may ask for no reply (RFC 5246 section 7.3), and yet the handshake is over with it
             if shaking || self.tls.wants_write() {

@@ -215,7 +215,7 @@ impl Batch {
 
     /// Tell the sum of the packets' lengths to a batch of which it is known.
     #[inline]
-    pub(crate) fn weigh(&mut self, bytes: u64) {
+    pub(crate) fn set_bytes(&mut self, bytes: u64) {
         debug_assert_eq!(bytes, self.frames().iter().map(|mbuf| mbuf.len() as u64).sum::<u64>());
         self.bytes.set(bytes);
     }

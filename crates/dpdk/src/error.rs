@@ -67,7 +67,7 @@ pub enum Error {
 
 impl Error {
     /// What is wrong.
-    pub fn what(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Eal { cause, .. } => format!("DPDK did not start ({cause})"),
             Self::EalLacks { lacks } => format!("DPDK already runs in this process without {lacks}"),
@@ -107,7 +107,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}. {}", self.what(), self.fix())?;
+        write!(f, "{}. {}", self.describe(), self.fix())?;
         self.log().iter().try_for_each(|line| write!(f, "\n  dpdk: {line}"))
     }
 }

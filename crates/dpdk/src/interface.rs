@@ -66,17 +66,17 @@ impl Interface {
         let Ok(now) = asked.state() else { return };
         let (was, made) = (self.was, *self.made.get().unwrap_or(&now));
         if self.made.get().is_none() && now.promiscuous != was.promiscuous {
-            self.told("promiscuous mode", asked.set_promiscuous(was.promiscuous));
+            self.warn_unrestored("promiscuous mode", asked.set_promiscuous(was.promiscuous));
         }
         if made.mtu != was.mtu && now.mtu == made.mtu {
-            self.told("MTU", asked.set_mtu(was.mtu));
+            self.warn_unrestored("MTU", asked.set_mtu(was.mtu));
         }
         if made.mac != was.mac && now.mac == made.mac {
-            self.told("MAC address", asked.set_mac(was.mac));
+            self.warn_unrestored("MAC address", asked.set_mac(was.mac));
         }
     }
 
-    fn told(&self, what: &str, done: io::Result<()>) {
+    fn warn_unrestored(&self, what: &str, done: io::Result<()>) {
         if let Err(why) = done {
             tracing::warn!("interface {}: its {what} is not what it was before: {why}", self.index);
         }

@@ -85,12 +85,14 @@ impl MemifPort {
                 }
                 "id" => config.id = value.parse().map_err(|_| bad("number"))?,
                 "socket" => config.socket = PathBuf::from(value),
-                "socket-abstract" => config.abstract_socket = yes(value).ok_or_else(|| bad("yes or no"))?,
+                "socket-abstract" => {
+                    config.abstract_socket = parse_yes_no(value).ok_or_else(|| bad("yes or no"))?
+                }
                 "secret" => config.secret = Some(value.to_owned()),
                 "rsize" => config.ring_size_log2 = value.parse().map_err(|_| bad("power of two, 1 to 14"))?,
                 "bsize" => config.buffer_size = value.parse().map_err(|_| bad("number of bytes"))?,
                 "mac" => mac = Some(address(value).ok_or_else(|| bad("MAC address"))?),
-                "zero-copy" if yes(value) == Some(false) => {}
+                "zero-copy" if parse_yes_no(value) == Some(false) => {}
                 "zero-copy" => return Err("frames are copied: leave zero-copy out".into()),
                 _ => return Err(format!("{key} is no argument of net_memif that netdyno knows")),
             }
@@ -123,7 +125,7 @@ impl MemifPort {
     }
 
     /// Why there is no connection, as far as is known.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn link_fault(&self) -> Option<String> {
         self.connection.get().filter(|connection| !connection.is_up()).and_then(Memif::last_error)
     }
 
@@ -167,7 +169,7 @@ pub(crate) fn errno(why: &memif::Error) -> i32 {
     }
 }
 
-fn yes(word: &str) -> Option<bool> {
+fn parse_yes_no(word: &str) -> Option<bool> {
     match word {
         "yes" => Some(true),
         "no" => Some(false),

@@ -163,7 +163,7 @@ impl Mempool {
             )
         };
         if from == 0 && got == n {
-            batch.weigh(n as u64 * u64::from(len));
+            batch.set_bytes(n as u64 * u64::from(len));
         }
         (got == n).then_some(Fresh { batch, from })
     }
@@ -172,30 +172,30 @@ impl Mempool {
     /// A clone has a header of its own, from this pool, and the bytes of the packet that it is of, which stay in memory
     /// until the last of them is gone. Whoever wants to write gets a copy first: see [`Mbuf::data_mut`].
     pub fn clones_of(&self, from: &Batch, to: &mut Batch) -> usize {
-        self.again(from.frames(), to, dpdk_sys::nd_clone_burst)
+        self.copy_all(from.frames(), to, dpdk_sys::nd_clone_burst)
     }
 
     /// Copies of the first packets in `from`, to the end of `to`: as many as there is room and memory for, which it
     /// returns. Longer ones than this pool's packets have room for come in several segments.
     pub fn copies_of(&self, from: &Batch, to: &mut Batch) -> usize {
-        self.again(from.frames(), to, dpdk_sys::nd_copy_burst)
+        self.copy_all(from.frames(), to, dpdk_sys::nd_copy_burst)
     }
 
     /// A clone of one packet: see [`Mempool::clones_of`]. `None`: there is no memory.
     pub fn clone_of(&self, mbuf: &Mbuf) -> Option<Mbuf> {
         let mut one = Batch::new();
-        self.again(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_clone_burst);
+        self.copy_all(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_clone_burst);
         one.into_iter().next()
     }
 
     /// A copy of one packet: see [`Mempool::copies_of`]. `None`: there is no memory.
     pub fn copy_of(&self, mbuf: &Mbuf) -> Option<Mbuf> {
         let mut one = Batch::new();
-        self.again(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_copy_burst);
+        self.copy_all(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_copy_burst);
         one.into_iter().next()
     }
 
-    fn again(&self, from: &[Mbuf], to: &mut Batch, make: Make) -> usize {
+    fn copy_all(&self, from: &[Mbuf], to: &mut Batch, make: Make) -> usize {
         let pool = self.0.pool.as_ptr();
         // The shim takes pointers as DPDK does; Mbuf is a transparent one, and the packets are only read, apart from their
         // counts of references, which all may change.

@@ -76,7 +76,7 @@ impl MetaFlags {
 
     /// Whether of these it has just those.
     #[inline]
-    pub const fn are(self, of: Self, those: Self) -> bool {
+    pub const fn masked_equals(self, of: Self, those: Self) -> bool {
         self.0 & of.0 == those.0
     }
 

@@ -49,7 +49,7 @@ impl NodePools {
     }
 
     /// The pools made so far, each with its node.
-    pub fn made(&self) -> Vec<(Option<u32>, Mempool)> {
+    pub fn pools(&self) -> Vec<(Option<u32>, Mempool)> {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.iter().map(|(node, pool)| (*node, pool.clone())).collect()
     }

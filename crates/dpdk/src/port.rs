@@ -177,7 +177,7 @@ impl Port {
                 (name.clone(), Source::AfPacket { name, port })
             }
             Device::Virtual { driver, arguments } => {
-                let name = c_string(&numbered(driver));
+                let name = c_string(&unique_name(driver));
                 let (arguments, files) = files::opened(driver, arguments).map_err(|(path, why)| {
                     let code = -why.raw_os_error().unwrap_or(nix::libc::EINVAL);
                     let hint =
@@ -473,9 +473,9 @@ impl Port {
     }
 
     /// Why the link is down, where the port knows.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn link_fault(&self) -> Option<String> {
         match &self.0.source {
-            Source::Memif { port, .. } => port.trouble(),
+            Source::Memif { port, .. } => port.link_fault(),
             _ => None,
         }
     }
@@ -616,7 +616,7 @@ impl Drop for Inner {
 
 /// A port of DPDK's without packets, which stands for one of ours; its name.
 fn without_packets(eal: &Eal, device: &Device) -> Result<CString> {
-    let name = c_string(&numbered("net_null"));
+    let name = c_string(&unique_name("net_null"));
     let _control = eal.control();
     // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
     match unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c"".as_ptr()) } {
@@ -636,7 +636,7 @@ fn hint(why: &std::io::Error, usual: &str) -> String {
 }
 
 /// The driver's name with a number: DPDK wants each virtual device to have a name of its own.
-fn numbered(driver: &str) -> String {
+fn unique_name(driver: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(100);
     if driver.ends_with(|c: char| c.is_ascii_digit()) {
         return driver.to_owned();

@@ -249,7 +249,7 @@ fn ports_of_one_node_have_one_pool() {
     // A node that this machine does not have, or cannot tell from the others, is none.
     assert_eq!(pools.on(Some(4711)).unwrap().node(), None);
     let nodes: std::collections::BTreeSet<_> = ports.iter().map(Port::node).chain([None]).collect();
-    let made = pools.made();
+    let made = pools.pools();
     assert_eq!(made.iter().map(|(node, _)| *node).collect::<Vec<_>>(), nodes.into_iter().collect::<Vec<_>>());
     if eal().nodes().is_empty() {
         assert_eq!(made.len(), 1);

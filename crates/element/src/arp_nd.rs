@@ -49,7 +49,7 @@ impl Element for ArpNd {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+        cx.drop_rejected(batch, |mbuf| match mbuf.is_whole() {
             true if self.0.respond(mbuf) => Ok(()),
             true => Err(0),
             // Nobody asks in so many words; and the rest would go back with the answer.

@@ -68,13 +68,13 @@ impl InterfaceAddrs {
     }
 
     /// The address that is used towards `other`: of its family.
-    pub fn like(&self, other: IpAddr) -> Option<&InterfaceAddr> {
+    pub fn matching_family(&self, other: IpAddr) -> Option<&InterfaceAddr> {
         self.own.iter().find(|addr| addr.ip.is_ipv4() == other.is_ipv4())
     }
 
     /// Whether an address is one of these. Who has none takes everything.
     #[inline]
-    pub fn takes(&self, ip: Option<IpAddr>) -> bool {
+    pub fn accepts(&self, ip: Option<IpAddr>) -> bool {
         self.all.is_empty() || ip.is_some_and(|ip| self.owns(ip))
     }
 
@@ -91,7 +91,7 @@ impl InterfaceAddrs {
 
     /// The same for whichever addresses `owns` says.
     pub fn respond_if(&self, mbuf: &mut Mbuf, owns: impl Fn(IpAddr) -> bool) -> bool {
-        let Some(ip) = asked(mbuf.data()).filter(|ip| owns(*ip)) else { return false };
+        let Some(ip) = arp_nd_target(mbuf.data()).filter(|ip| owns(*ip)) else { return false };
         InterfaceAddr { ip, ..self.bare }.respond(mbuf)
     }
 }
@@ -103,7 +103,7 @@ impl From<InterfaceAddr> for InterfaceAddrs {
 }
 
 /// Whom a frame asks something, if it asks.
-fn asked(frame: &[u8]) -> Option<IpAddr> {
+fn arp_nd_target(frame: &[u8]) -> Option<IpAddr> {
     // Most frames are IPv4 packets without tags for somebody else, which one look tells. Whether it is a question is looked
     // at by who answers.
     if let Some(head) = frame.first_chunk::<{ ethernet::LEN + packet::ipv4::LEN }>()
@@ -146,14 +146,14 @@ impl InterfaceAddr {
 
     /// Whether the frame is of the interface's VLANs.
     #[inline]
-    pub fn hears(&self, frame: &[u8]) -> bool {
+    pub fn accepts_vlan(&self, frame: &[u8]) -> bool {
         self.tags == Tags::NONE || self.tags.same_vlans(&Tags::of(frame))
     }
 
     /// Turn a request for this address into its reply, in place: ARP, neighbour discovery and echo. False,
     /// and nothing changed, when it is none, or the answer [is longer](Self::longer).
     pub fn answer(&self, frame: &mut [u8]) -> bool {
-        if self.ip.is_unspecified() || !self.hears(frame) {
+        if self.ip.is_unspecified() || !self.accepts_vlan(frame) {
             return false;
         }
         let tags = Tags::of(frame);
@@ -162,7 +162,7 @@ impl InterfaceAddr {
             // An announcement is no question.
             let ours = ours && asked.sender != asked.target;
             ours.then(|| asked.answer(self.mac).emit_tagged(frame, &tags)).flatten()
-        } else if let Some(asked) = self.asked(frame) {
+        } else if let Some(asked) = self.solicitation(frame) {
             asked.answer(self.mac).emit(frame, &tags)
         } else {
             return Layers::find(frame).is_ok_and(|layers| icmp::answer(frame, &layers, self.ip));
@@ -176,10 +176,10 @@ impl InterfaceAddr {
     /// one by somebody who has no address yet, and looks whether ours is free.
     pub fn longer(&self, frame: &[u8]) -> Option<usize> {
         let len = nd::FRAME + Tags::of(frame).bytes().len();
-        (frame.len() < len && self.hears(frame) && self.asked(frame).is_some()).then_some(len)
+        (frame.len() < len && self.accepts_vlan(frame) && self.solicitation(frame).is_some()).then_some(len)
     }
 
-    fn asked(&self, frame: &[u8]) -> Option<Nd> {
+    fn solicitation(&self, frame: &[u8]) -> Option<Nd> {
         let ours = |nd: &Nd| nd.operation == nd::Operation::Solicitation && self.ipv6() == Some(nd.target);
         Nd::parse(frame).filter(ours)
     }

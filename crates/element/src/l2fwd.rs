@@ -66,7 +66,7 @@ impl Element for L2fwd {
                 if !swapped {
                     // What still shares its bytes got none of its own.
                     let keep = |mbuf: &mut Mbuf| mbuf.data().len() >= ethernet::LEN && !mbuf.is_shared();
-                    cx.sift(batch, |mbuf| if keep(mbuf) { Ok(()) } else { Err(TRUNCATED) });
+                    cx.drop_rejected(batch, |mbuf| if keep(mbuf) { Ok(()) } else { Err(TRUNCATED) });
                 }
             }
         }

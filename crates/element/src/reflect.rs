@@ -63,7 +63,7 @@ pub fn reflect(frame: &mut [u8], addrs: &InterfaceAddrs) -> Result<(), usize> {
     if layers.end - layers.l4 < udp::LEN {
         return Err(Fault::Truncated as usize);
     }
-    if !addrs.bare().hears(frame) || !addrs.takes(destination(frame, &layers)) {
+    if !addrs.bare().accepts_vlan(frame) || !addrs.accepts(destination(frame, &layers)) {
         return Err(NOT_FOR_US);
     }
     ethernet::swap(frame);
@@ -82,7 +82,7 @@ impl Element for Reflector {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+        cx.drop_rejected(batch, |mbuf| match mbuf.is_whole() {
             true => reflect(mbuf.data_mut(), &self.0)
                 .or_else(|why| if self.0.respond(mbuf) { Ok(()) } else { Err(why) }),
             false => Err(SEGMENTED),

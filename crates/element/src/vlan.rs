@@ -160,7 +160,7 @@ impl Vlan {
     /// The tags that a frame is to have.
     #[inline]
     fn changed(&self, frame: &[u8]) -> Result<Changed, usize> {
-        let (_, end) = ethernet::carried(frame).ok_or(TRUNCATED)?;
+        let (_, end) = ethernet::payload(frame).ok_or(TRUNCATED)?;
         let before = (end - ethernet::LEN) / TAG;
         let mut old = [TagBytes::default(); 2];
         for (i, tag) in old.iter_mut().enumerate().take(before) {
@@ -241,7 +241,7 @@ impl Element for Vlan {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| self.apply(mbuf));
+        cx.drop_rejected(batch, |mbuf| self.apply(mbuf));
     }
 }
 

@@ -79,11 +79,11 @@ impl Conn {
             return Ok(());
         }
         let result = stack.write(self.handle, &outbox.bytes, now);
-        self.look(stack);
+        self.refresh_status(stack);
         let taken = result.unwrap_or(0);
         self.out.extend_from_slice(&outbox.bytes[taken..]);
         outbox.bytes.clear();
-        result.map(|_| ()).map_err(|why| self.broken(why, "send"))
+        result.map(|_| ()).map_err(|why| self.conn_error(why, "send"))
     }
 
     /// Move on what there is to move: the handshake, what the stack had no room for.
@@ -97,8 +97,8 @@ impl Conn {
     /// Let what the stack had no room for wait no longer than it must.
     fn flush(&mut self, stack: &mut Stack, now: u64) -> Result<(), ConnError> {
         let result = stack.write(self.handle, &self.out[self.out_at..], now);
-        self.look(stack);
-        let taken = result.map_err(|why| self.broken(why, "send"))?;
+        self.refresh_status(stack);
+        let taken = result.map_err(|why| self.conn_error(why, "send"))?;
         self.out_at += taken;
         if self.out_at == self.out.len() {
             self.out.clear();
@@ -120,19 +120,19 @@ impl Conn {
                 Ok(Received::Dry) => Ok(Records::Dry),
                 Ok(Received::Bytes(len, _)) => Ok(Records::Bytes(len)),
                 Ok(Received::End) => Ok(Records::End),
-                Err(why) => Err(self.broken(why, "receive")),
+                Err(why) => Err(self.conn_error(why, "receive")),
             });
             self.tls = Some(tls);
-            self.look(stack);
+            self.refresh_status(stack);
             return input;
         }
         let result = stack.read(self.handle, buffer, now);
-        self.look(stack);
+        self.refresh_status(stack);
         match result {
             Ok(Received::Dry) => Ok(Input::Dry),
             Ok(Received::Bytes(len, more)) => Ok(Input::Bytes { len, dry: !more }),
             Ok(Received::End) => Ok(Input::End { complete: true }),
-            Err(why) => Err(self.broken(why, "receive")),
+            Err(why) => Err(self.conn_error(why, "receive")),
         }
     }
 
@@ -145,7 +145,7 @@ impl Conn {
         stack.close(self.handle, now);
     }
 
-    fn look(&mut self, stack: &Stack) {
+    fn refresh_status(&mut self, stack: &Stack) {
         if let Some(status) = stack.status(self.handle) {
             self.is_connected |= status.is_up;
             self.unsent = status.unsent as u64;
@@ -153,7 +153,7 @@ impl Conn {
     }
 
     /// Why it broke, in the words that the kernel has for it.
-    fn broken(&self, why: CloseReason, doing: &'static str) -> ConnError {
+    fn conn_error(&self, why: CloseReason, doing: &'static str) -> ConnError {
         let doing = if self.is_connected { doing } else { CONNECT };
         let errno = match why {
             CloseReason::Refused => Errno::CONNREFUSED,

@@ -80,7 +80,7 @@ impl DatagramNetwork for PortDatagrams {
         let begun = Instant::now();
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
-            if let Some(lost) = self.port.lost(0, true) {
+            if let Some(lost) = self.port.loss_reason(0, true) {
                 return Err(Error::other(lost.what));
             }
         }

@@ -115,12 +115,12 @@ impl Datagrams {
     }
 
     /// Bytes that it was given.
-    pub fn given(&self) -> u64 {
+    pub fn bytes_queued(&self) -> u64 {
         self.given
     }
 
     /// How many of them the port has taken.
-    pub fn taken(&self) -> u64 {
+    pub fn datagrams_sent(&self) -> u64 {
         self.given - self.waiting_bytes as u64
     }
 

@@ -163,7 +163,7 @@ impl Endpoint for DpdkEndpoint {
         let begun = Instant::now();
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
-            let lost = self.ports.iter_mut().enumerate().find_map(|(i, port)| port.lost(i, false));
+            let lost = self.ports.iter_mut().enumerate().find_map(|(i, port)| port.loss_reason(i, false));
             if let Some(lost) = lost {
                 return Err(lost);
             }

@@ -36,7 +36,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// For each of so many workers of a port its own.
-    pub fn among(eal: &'static Eal, workers: usize) -> dpdk::Result<Vec<Self>> {
+    pub fn for_workers(eal: &'static Eal, workers: usize) -> dpdk::Result<Vec<Self>> {
         let passed = Arc::<Passed>::default();
         let own = |worker| Self {
             share: Share { worker, workers },

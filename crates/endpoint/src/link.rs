@@ -41,14 +41,14 @@ impl Connection for Link {
     fn queued_bytes(&self) -> u64 {
         match self {
             Self::Stream(conn) => conn.given,
-            Self::Datagrams(socket) => socket.given(),
+            Self::Datagrams(socket) => socket.bytes_queued(),
         }
     }
 
     fn sent_bytes(&mut self, exact: bool) -> u64 {
         match self {
             Self::Stream(conn) => conn.sent_bytes(exact),
-            Self::Datagrams(socket) => socket.taken(),
+            Self::Datagrams(socket) => socket.datagrams_sent(),
         }
     }
 

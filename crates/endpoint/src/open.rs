@@ -74,7 +74,7 @@ pub fn open(
     let mut all: Vec<Vec<StackPort>> = (0..workers).map(|_| Vec::new()).collect();
     for open in opened {
         let room = room(open.index);
-        let stacks = StackPort::among(open, eal, workers, room, seed)?;
+        let stacks = StackPort::for_workers(open, eal, workers, room, seed)?;
         all.iter_mut().zip(stacks).for_each(|(ports, stack)| ports.push(stack));
     }
     Ok(Opened { eal, workers: all })

@@ -92,7 +92,7 @@ impl Outgoing {
 impl StackPort {
     /// The stacks of an open port, one for each of so many workers, and each for so many devices with connections and with
     /// datagram sockets.
-    pub fn among(
+    pub fn for_workers(
         open: OpenPort<'_>,
         eal: &'static Eal,
         workers: usize,
@@ -103,7 +103,7 @@ impl StackPort {
         if open.port.tx_rings().unwrap_or(open.tx.len()).min(open.tx.len()) < workers {
             return Err(too_few_queues(&open, workers, &at));
         }
-        let all = Exchange::among(eal, workers).map_err(|why| setup_error(&at, &why))?;
+        let all = Exchange::for_workers(eal, workers).map_err(|why| setup_error(&at, &why))?;
         let OpenPort { settings, index, rx, tx, addrs, port, pool, link_mtu, .. } = open;
         let bare = addrs.bare();
         let networks =
@@ -248,8 +248,8 @@ impl StackPort {
     }
 
     /// The port was lost, and why. When `patient`, a link that is down is no loss: it may come again.
-    pub fn lost(&mut self, index: usize, patient: bool) -> Option<SetupError> {
-        let what = self.watch.lost(patient)?;
+    pub fn loss_reason(&mut self, index: usize, patient: bool) -> Option<SetupError> {
+        let what = self.watch.loss_reason(patient)?;
         let (name, device) = (&self.name, self.port.device());
         Some(SetupError::new(
             "ND-91-01",

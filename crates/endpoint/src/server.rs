@@ -165,7 +165,7 @@ impl PortNetwork {
     }
 }
 
-fn broken(why: CloseReason) -> Error {
+fn io_error(why: CloseReason) -> Error {
     let kind = match why {
         CloseReason::Refused => ErrorKind::ConnectionRefused,
         CloseReason::Reset => ErrorKind::ConnectionReset,
@@ -183,7 +183,7 @@ impl Network for PortNetwork {
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
             // the next client may come, over a memif or vhost port as another process
-            if let Some(lost) = self.port.lost(0, true) {
+            if let Some(lost) = self.port.loss_reason(0, true) {
                 return Err(Error::other(lost.what));
             }
         }
@@ -217,7 +217,7 @@ impl Network for PortNetwork {
                 self.flow(stream.slot).has_input = false;
                 Err(ErrorKind::WouldBlock.into())
             }
-            Err(why) => Err(broken(why)),
+            Err(why) => Err(io_error(why)),
         }
     }
 
@@ -229,7 +229,7 @@ impl Network for PortNetwork {
                 Err(ErrorKind::WouldBlock.into())
             }
             Ok(taken) => Ok(taken),
-            Err(why) => Err(broken(why)),
+            Err(why) => Err(io_error(why)),
         }
     }
 

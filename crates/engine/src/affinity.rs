@@ -50,7 +50,7 @@ fn share(hash: u32, replicas: usize) -> usize {
 
 /// What is known of a packet and its flow, whether or not a parser saw it. `None`: it is broken.
 #[inline]
-fn known(mbuf: &Mbuf, key: &FlowKey) -> Option<Meta> {
+fn packet_meta(mbuf: &Mbuf, key: &FlowKey) -> Option<Meta> {
     mbuf.meta().filter(|meta| meta.flags.has(MetaFlags::HASHED)).or_else(|| {
         let frame = mbuf.data();
         let parsed = Parsed::of(frame).ok()?;
@@ -80,7 +80,7 @@ impl Default for SymmetricFlow {
 impl Affinity for SymmetricFlow {
     #[inline]
     fn replica(&mut self, mbuf: &Mbuf, replicas: usize) -> usize {
-        known(mbuf, &self.key).map_or(0, |meta| share(meta.hash, replicas))
+        packet_meta(mbuf, &self.key).map_or(0, |meta| share(meta.hash, replicas))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct ElementInfo {
 /// Every output has back-pressure: what the next element, or the ring to it, does not take comes back in
 /// [`refused`](Element::refused), to be kept and sent again. An element that must not begin what cannot be sent asks
 /// [`Cx::room`] first.
-/// Packets that end here end through [`Cx::sift`] or [`Cx::discard`], which count them by reason (or
+/// Packets that end here end through [`Cx::drop_rejected`] or [`Cx::discard`], which count them by reason (or
 /// [`Cx::count`] does), or [`Cx::consume`], for a sink that has done its work.
 pub trait Element: Send {
     /// What it is.
@@ -138,7 +138,7 @@ impl Cx<'_> {
 
     /// Look at each packet; those for which `look` has a reason are dropped and counted under it.
     #[inline]
-    pub fn sift(&mut self, batch: &mut Batch, mut look: impl FnMut(&mut Mbuf) -> Result<(), usize>) {
+    pub fn drop_rejected(&mut self, batch: &mut Batch, mut look: impl FnMut(&mut Mbuf) -> Result<(), usize>) {
         let counters = self.counters;
         batch.retain(|mbuf| match look(mbuf) {
             Ok(()) => true,

@@ -50,7 +50,7 @@ impl Idle {
     }
 
     #[inline]
-    pub(crate) fn worked(&mut self, now: u64) {
+    pub(crate) fn record_work(&mut self, now: u64) {
         self.worked = now;
         self.sleep = SLEEP_MIN_NS;
     }
@@ -91,7 +91,7 @@ mod tests {
         let sleeps: Vec<_> = (0..7).map(|_| idle.rest(1000 + 2_000_000, NEVER)).collect();
         let us = |us| IdleAction::Sleep(Duration::from_micros(us));
         assert_eq!(sleeps, [us(2), us(4), us(8), us(16), us(32), us(50), us(50)]);
-        idle.worked(5_000_000);
+        idle.record_work(5_000_000);
         assert_eq!(idle.rest(5_000_001, NEVER), IdleAction::Spin);
         assert_eq!(idle.rest(7_000_001, NEVER), us(2));
     }

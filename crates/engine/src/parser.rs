@@ -144,6 +144,6 @@ impl Element for Parser {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| self.parse(mbuf));
+        cx.drop_rejected(batch, |mbuf| self.parse(mbuf));
     }
 }

@@ -134,7 +134,7 @@ impl<C: CpuClock> PauseWatch<C> {
 
     /// The worker wanted to rest for `asked`, and was away for `took`.
     #[inline]
-    pub(crate) fn rested(&mut self, asked: u64, took: u64, pauses: &PauseCounters) {
+    pub(crate) fn record_rest(&mut self, asked: u64, took: u64, pauses: &PauseCounters) {
         self.rested = self.rested.saturating_add(took);
         let late = took.saturating_sub(asked);
         if late >= PAUSE_NS {

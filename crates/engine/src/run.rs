@@ -175,7 +175,7 @@ impl Engine {
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
             let ready = ready.clone();
             let thread = std::thread::Builder::new().name(format!("worker{number}"));
-            let thread = thread.spawn(move || work(worker, eal, number, core, &ready));
+            let thread = thread.spawn(move || run_worker(worker, eal, number, core, &ready));
             let thread =
                 thread.map_err(|why| EngineError::Thread { worker: number, cause: why.to_string() })?;
             engine.threads.push(thread);
@@ -321,7 +321,7 @@ impl ElementState {
 }
 
 /// A worker's thread.
-fn work(
+fn run_worker(
     mut worker: Worker,
     eal: &'static Eal,
     number: usize,

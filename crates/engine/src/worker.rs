@@ -98,9 +98,9 @@ impl Worker {
         // Two loops, so that the one without traces need not even ask.
         while !self.mailbox.signal.must_stop() {
             if self.tracer.is_on() {
-                self.turns::<true>(&mut idle);
+                self.run_turns::<true>(&mut idle);
             } else {
-                self.turns::<false>(&mut idle);
+                self.run_turns::<false>(&mut idle);
             }
         }
         let now = self.watch.now();
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Run until told to stop, or until traces begin or end. `T`: whether packets are traced.
-    fn turns<const T: bool>(&mut self, idle: &mut Idle) {
+    fn run_turns<const T: bool>(&mut self, idle: &mut Idle) {
         let polled: Vec<usize> = (0..self.elements.len()).filter(|i| self.elements[*i].polled).collect();
         let mut batch = Batch::new();
         let mut next_tick = self.watch.last() + self.tick_ns;
@@ -165,7 +165,7 @@ impl Worker {
                 }
             }
             if worked {
-                idle.worked(now);
+                idle.record_work(now);
             } else {
                 self.rest(idle.rest(now, self.due));
             }
@@ -217,7 +217,7 @@ impl Worker {
             self.counters.slept_ns.add(took);
             asked = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         }
-        self.pauses.rested(asked, took, &self.counters.pauses);
+        self.pauses.record_rest(asked, took, &self.counters.pauses);
     }
 
     /// Poll an element and hand on what it has. Says whether it had anything.

@@ -45,7 +45,7 @@ impl Element for Table {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| if number(mbuf.data()) < self.from { Err(0) } else { Ok(()) });
+        cx.drop_rejected(batch, |mbuf| if number(mbuf.data()) < self.from { Err(0) } else { Ok(()) });
         self.seen.extend(batch.frames().iter().map(|mbuf| number(mbuf.data())));
     }
 

@@ -159,7 +159,7 @@ fn case(name: &str, way: Value, seconds: u64, more: &str, options: &Options, del
             + there.not_taken
             + back.queue_full
             + back.not_taken
-            + link.missed().iter().sum::<u64>(),
+            + link.missed_frames().iter().sum::<u64>(),
     );
     if let Some(delays) = prober.map(std::thread::JoinHandle::join) {
         let delays = delays.map_err(|_| "the prober panicked")?;

@@ -218,7 +218,7 @@ impl<L> Bottleneck<L> {
                 if let Discipline::Codel(codel) = &mut self.discipline
                     && moment <= now
                 {
-                    codel.emptied(moment, again);
+                    codel.queue_empty(moment, again);
                 }
                 return None;
             };

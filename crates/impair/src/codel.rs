@@ -54,7 +54,7 @@ impl Codel {
                 return false;
             }
             if again {
-                self.drop_next = self.law(self.drop_next);
+                self.drop_next = self.next_drop(self.drop_next);
             }
             if now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
@@ -67,7 +67,7 @@ impl Codel {
     }
 
     /// There is no packet. `again` as for [`drops`](Self::drops).
-    pub(crate) fn emptied(&mut self, now: u64, again: bool) {
+    pub(crate) fn queue_empty(&mut self, now: u64, again: bool) {
         self.first_above_time = 0;
         if again && std::mem::take(&mut self.entering) {
             self.enter(now);
@@ -94,12 +94,12 @@ impl Codel {
         let delta = self.count.saturating_sub(self.lastcount);
         let lately = now.saturating_sub(self.drop_next) < 16 * self.interval;
         self.count = if delta > 1 && lately { delta } else { 1 };
-        self.drop_next = self.law(now);
+        self.drop_next = self.next_drop(now);
         self.lastcount = self.count;
     }
 
     /// The control law, section 4.3: drops come closer with the square root of their number.
-    fn law(&self, at: u64) -> u64 {
+    fn next_drop(&self, at: u64) -> u64 {
         at + (self.interval as f64 / f64::from(self.count.max(1)).sqrt()) as u64
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     fn an_empty_queue_ends_it() {
         let mut codel = Codel::new(&Spec::default());
         assert_eq!(drops(&mut codel, 1, 150, 5 * MS, MANY), [101]);
-        codel.emptied(151 * MS, false);
+        codel.queue_empty(151 * MS, false);
         assert_eq!(drops(&mut codel, 152, 101, 5 * MS, MANY), [252]);
     }
 }

@@ -74,7 +74,7 @@ impl Impair {
     fn emit_due(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.back.move_to(batch);
         while batch.room() > 0
-            && let Some(mbuf) = self.path.due(cx.now(), &mut self.store)
+            && let Some(mbuf) = self.path.pop_due(cx.now(), &mut self.store)
         {
             // There is room.
             let _taken = batch.push(mbuf);

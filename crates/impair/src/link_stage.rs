@@ -91,7 +91,7 @@ impl<L> LinkStage<L> {
             last: 0,
             held: DelayQueue::new(capacity),
         };
-        stage.foresee();
+        stage.schedule_next();
         stage
     }
 
@@ -102,10 +102,10 @@ impl<L> LinkStage<L> {
         self.duplicate.set(parameters.duplicate, self.seen);
         self.corrupt.set(parameters.corrupt, self.seen);
         self.reorder.set(parameters.reorder.map(|reorder| reorder.share), self.seen);
-        self.foresee();
+        self.schedule_next();
     }
 
-    fn foresee(&mut self) {
+    fn schedule_next(&mut self) {
         let next = self.duplicate.at.min(self.corrupt.at).min(self.reorder.at);
         self.next = self.loss.at.min(next);
     }
@@ -159,7 +159,7 @@ impl<L> LinkStage<L> {
         let lost = self.loss.at == seen && self.loss.draw();
         let (double, damage, late) =
             (hit(&mut self.duplicate), hit(&mut self.corrupt), hit(&mut self.reorder));
-        self.foresee();
+        self.schedule_next();
         if lost {
             self.release_unpassed();
             stats.lost.add(1);
@@ -276,7 +276,7 @@ impl<L> LinkStage<L> {
 
     /// The next load to arrive at `now` or before, and when it was to arrive.
     #[inline]
-    pub(crate) fn due<C: PacketStore<Load = L>>(
+    pub(crate) fn pop_due<C: PacketStore<Load = L>>(
         &mut self,
         now: u64,
         store: &mut C,

@@ -32,7 +32,7 @@ impl<L> Path<L> {
     }
 
     /// Advance to `now`: parameters of the timeline, and service of the bottleneck. Once before loads are
-    /// [offered](Self::offer) or [taken](Self::due).
+    /// [offered](Self::offer) or [taken](Self::pop_due).
     #[inline]
     pub fn advance<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
         while let Some(entry) = self.follower.follow(now) {
@@ -69,9 +69,9 @@ impl<L> Path<L> {
 
     /// The next load that comes out at `now` or before. It is the caller's from here on.
     #[inline]
-    pub fn due<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) -> Option<L> {
+    pub fn pop_due<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) -> Option<L> {
         let stats = self.follower.live().counters();
-        let (at, load) = self.stage.due(now, store, stats)?;
+        let (at, load) = self.stage.pop_due(now, store, stats)?;
         let burst = store.burst(&load);
         stats.packets_out.add(burst.packets.into());
         stats.bytes_out.add(burst.total());

@@ -125,7 +125,7 @@ impl Lab {
                     assert_eq!(stats.packets_in + stats.duplicated, stats.packets_out + stats.dropped());
                     assert_eq!((stats.queue_full, stats.not_taken), (0, 0), "{stats:?}");
                 }
-                assert_eq!(self.link.missed(), [0, 0]);
+                assert_eq!(self.link.missed_frames(), [0, 0]);
                 return stats;
             }
             assert!(Instant::now() < deadline, "{stats:?}");
@@ -296,13 +296,13 @@ fn what_is_not_fetched_in_time_is_counted() {
     let tap = Tap::open(&host.place()).unwrap();
     host.sh("ip addr add 10.78.0.1/24 dev link");
     host.sh("ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev link nud permanent");
-    assert_eq!(tap.missed(), Some(0));
+    assert_eq!(tap.missed_frames(), Some(0));
     host.run(|| {
         let from = UdpSocket::bind("10.78.0.1:0").unwrap();
         (0..5000).for_each(|_| assert!(from.send_to(&[0; 10], "10.78.0.2:9").is_ok()));
     });
     // 4096 wait, and nobody fetches them.
-    assert_eq!(tap.missed(), Some(5000 - 4096));
+    assert_eq!(tap.missed_frames(), Some(5000 - 4096));
 }
 
 #[test]
@@ -311,8 +311,8 @@ fn a_core_that_is_not_there_is_refused() {
     else {
         return;
     };
-    until("it is noticed", || lab.link.ended().is_some());
-    assert!(lab.link.ended().unwrap().to_string().contains("a core for the link"));
+    until("it is noticed", || lab.link.end_reason().is_some());
+    assert!(lab.link.end_reason().unwrap().to_string().contains("a core for the link"));
 }
 
 #[test]
@@ -332,16 +332,16 @@ fn real_time_priority_is_had_where_it_is_allowed() {
     };
     until(&format!("a thread of a link has policy {wanted}"), had);
     lab.transfer(1_000_000);
-    assert!(lab.link.ended().is_none());
+    assert!(lab.link.end_reason().is_none());
 }
 
 #[test]
 fn a_link_whose_end_is_taken_away_says_which() {
     let Some(lab) = lab(json!({}), json!({})) else { return };
-    assert!(lab.link.ended().is_none());
+    assert!(lab.link.end_reason().is_none());
     lab.hosts[1].sh("ip link del dev link");
-    until("it is noticed", || lab.link.ended().is_some());
-    let why = lab.link.ended().unwrap().to_string();
+    until("it is noticed", || lab.link.end_reason().is_some());
+    let why = lab.link.end_reason().unwrap().to_string();
     assert!(why.starts_with("the interface link is gone"), "{why}");
 }
 

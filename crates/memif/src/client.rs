@@ -97,7 +97,7 @@ impl Work {
         }
         self.shared.fail(why);
         if self.shared.is_up() {
-            self.shared.lost();
+            self.shared.disconnected();
         }
     }
 

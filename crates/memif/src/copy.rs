@@ -2,7 +2,7 @@
 
 /// `length` rounded up to whole lines.
 #[inline]
-pub(crate) fn whole(length: usize) -> usize {
+pub(crate) fn round_up_to_line(length: usize) -> usize {
     (length + 63) & !63
 }
 

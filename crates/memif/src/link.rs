@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// The other end has ended a connection that was up.
-    pub(crate) fn lost(&self) {
+    pub(crate) fn disconnected(&self) {
         self.set(None);
         self.losses.fetch_add(1, Ordering::Release);
     }

@@ -131,7 +131,7 @@ impl Receiver {
         }
         // A client has every slot on offer.
         if available > ring.size() {
-            self.broken();
+            self.mark_broken();
             return 0;
         }
         ring.prefetch(self.position, available.min(most as u16));
@@ -140,7 +140,7 @@ impl Receiver {
         let mut at = self.position;
         while count < most && at != end {
             let told = ring.descriptor(at);
-            let whole = copy::whole(told.length as usize) as u64;
+            let whole = copy::round_up_to_line(told.length as usize) as u64;
             let fits = u64::from(told.offset) + whole <= self.len;
             if told.is_plain() && fits && told.length.wrapping_sub(1) < LONGEST {
                 at = at.wrapping_add(1);
@@ -283,7 +283,7 @@ impl Receiver {
     }
 
     #[cold]
-    fn broken(&mut self) {
+    fn mark_broken(&mut self) {
         self.ring = None;
         if let Some(link) = self.view.link() {
             link.set_bad();

@@ -83,7 +83,7 @@ impl Sender {
         }
         let free = self.until.wrapping_sub(self.position);
         if free > ring.size() {
-            self.broken();
+            self.mark_broken();
             return 0;
         }
         usize::from(free)
@@ -127,7 +127,7 @@ impl Sender {
     }
 
     #[cold]
-    fn broken(&mut self) {
+    fn mark_broken(&mut self) {
         self.ring = None;
         if let Some(link) = self.view.link() {
             link.set_bad();
@@ -211,7 +211,7 @@ impl Space<'_> {
             let at = self.sender.position.wrapping_add(self.ready as u16);
             let Some(slot) = self.sender.slot(ring, at) else {
                 // A client that offers what is not there.
-                self.sender.broken();
+                self.sender.mark_broken();
                 (self.free, self.ready, self.used, self.frames) = (0, 0, 0, 0);
                 return;
             };
@@ -247,7 +247,7 @@ impl Space<'_> {
     pub unsafe fn put_wide(&mut self, from: *const u8, len: usize) -> bool {
         if let (Some(ring), Some(slot)) = (self.sender.ring, self.next())
             && len != 0
-            && copy::whole(len) <= slot.room as usize
+            && copy::round_up_to_line(len) <= slot.room as usize
         {
             // SAFETY: there are whole lines to read, as promised by the caller, and the slot has room for them.
             unsafe { copy::lines(from, slot.at, len) };

@@ -294,7 +294,7 @@ impl Connection {
         if !port.closed.load(Ordering::Acquire) {
             port.shared.fail(why);
             if was_up {
-                port.shared.lost();
+                port.shared.disconnected();
             }
         }
         port.taken.store(false, Ordering::Release);

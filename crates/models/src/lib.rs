@@ -163,8 +163,8 @@ macro_rules! registry {
             }
 
             #[inline]
-            fn behind(&self, end: Time) -> u64 {
-                match self { $( Self::$name(device) => device.behind(end), )+ }
+            fn overdue(&self, end: Time) -> u64 {
+                match self { $( Self::$name(device) => device.overdue(end), )+ }
             }
 
             fn holds_back(&self) -> bool {

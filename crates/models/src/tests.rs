@@ -167,12 +167,12 @@ fn the_path_of_a_url_is_taken_by_those_that_say_so() {
 fn what_follows_from_parameters_is_what_they_say() {
     let of = |json: &str| read(json).expect(json);
     let stream = of(r#"{"stream": {"rate": "250/s", "count": 5}}"#);
-    assert_eq!(stream.paced(), Some(SendRate { key: "rate", per_second: 250.0 }));
+    assert_eq!(stream.send_rate(), Some(SendRate { key: "rate", per_second: 250.0 }));
     let repeats = stream.repeats().expect("a count");
     assert_eq!((repeats.key, repeats.count, repeats.interval), ("count", 5, Interval::ms(4)));
     assert_eq!(stream.replies().map(|replies| replies.per_second), Some(250.0));
     let http = of(r#"{"http": {"interval": "10ms", "size": "3kB"}}"#);
-    assert_eq!(http.paced(), Some(SendRate { key: "interval", per_second: 100.0 }));
+    assert_eq!(http.send_rate(), Some(SendRate { key: "interval", per_second: 100.0 }));
     assert_eq!((http.filled(), http.compares(), http.stateless()), (3000, false, None));
     assert!(of(r#"{"mqtt": {"publish": false, "subscribe": [{"topic": "a"}]}}"#).repeats().is_none());
     let script = of(
@@ -180,8 +180,8 @@ fn what_follows_from_parameters_is_what_they_say() {
     );
     assert_eq!(script.expressions(), Some(("steps", 2)));
     let sends = of(r#"{"script": {"steps": [{"send": "a"}]}}"#);
-    assert!(sends.waits(Carrier::Stream) && !sends.waits(Carrier::Datagram));
-    assert!(!of(r#"{"stream": {"echo": false}}"#).waits(Carrier::Datagram));
+    assert!(sends.awaits_answers(Carrier::Stream) && !sends.awaits_answers(Carrier::Datagram));
+    assert!(!of(r#"{"stream": {"echo": false}}"#).awaits_answers(Carrier::Datagram));
     assert!(of(r#"{"ping": {}}"#).compares());
     assert_eq!(of(r#"{"ping": {"interval": "0s"}}"#).replies(), None, "one echo is under way");
 }

@@ -16,7 +16,7 @@ pub fn text(at: SystemTime) -> String {
 const READINGS: usize = 5;
 
 /// Both clocks at one moment, as near as they can be read together.
-pub fn both() -> (SystemTime, Instant) {
+pub fn read_clocks() -> (SystemTime, Instant) {
     let mut best = read();
     for _ in 1..READINGS {
         let next = read();
@@ -36,7 +36,7 @@ fn read() -> (SystemTime, Instant, std::time::Duration) {
 
 /// The time of day at a moment of the other clock.
 pub fn wall(at: Instant) -> SystemTime {
-    let (wall, now) = both();
+    let (wall, now) = read_clocks();
     match at.checked_duration_since(now) {
         Some(ahead) => wall + ahead,
         None => wall - now.duration_since(at),
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_the_same_by_both_clocks() {
-        let (wall, now) = both();
+        let (wall, now) = read_clocks();
         for (at, expected) in [
             (now + Duration::from_secs(60), wall + Duration::from_secs(60)),
             (now - Duration::from_millis(5), wall - Duration::from_millis(5)),

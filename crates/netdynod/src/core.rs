@@ -167,7 +167,7 @@ impl Core {
 
     /// Fail unless `session` is the writer.
     pub fn as_writer(&self, session: Session) -> Result<(), Error> {
-        if lock(&self.lease).holds(session) {
+        if lock(&self.lease).is_writer(session) {
             return Ok(());
         }
         let what = "this connection is not the writer";
@@ -181,9 +181,9 @@ impl Core {
 
     /// Answer a call of `session`: a sign of life, at its beginning and at its end.
     pub fn hearing<T>(&self, session: Session, call: impl FnOnce() -> T) -> T {
-        lock(&self.lease).heard(session, true, Instant::now());
+        lock(&self.lease).renew(session, true, Instant::now());
         let answer = call();
-        lock(&self.lease).heard(session, false, Instant::now());
+        lock(&self.lease).renew(session, false, Instant::now());
         answer
     }
 
@@ -208,7 +208,7 @@ impl Core {
     /// Stop the run and the links of a writer who has fallen silent. Call a few times a second.
     pub fn watch_lease(&self) {
         self.watch_writer();
-        let lapsed = lock(&self.lease).lapse(Instant::now());
+        let lapsed = lock(&self.lease).expire(Instant::now());
         if lapsed && self.links.clear() > 0 {
             tracing::warn!("the controller has been silent for {LEASE:?}: its links are taken away");
         }

@@ -17,7 +17,7 @@ fn load(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profil
 pub fn expanded(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Profile, Error> {
     let profile = load(profile, files, registry)?;
     if profile.has_devices() || !matches!(profile.transport, Transport::Dpdk(_)) {
-        return Err(none());
+        return Err(no_graph());
     }
     stream::graph::expanded(&profile, registry.kinds()).map_err(|errors| Error::all(BAD_PROFILE, &errors))
 }
@@ -25,15 +25,15 @@ pub fn expanded(profile: &Value, files: Files<'_>, registry: &Registry) -> Resul
 /// Of a profile: nothing is opened or started.
 pub fn planned(profile: &Value, files: Files<'_>, registry: &Registry) -> Result<Box<dyn GraphView>, Error> {
     let profile = load(profile, files, registry)?;
-    registry.transport(&profile)?.1.graph().ok_or_else(none)
+    registry.transport(&profile)?.1.graph().ok_or_else(no_graph)
 }
 
 /// Of the run, whether it goes on or is over.
 pub fn of(run: &Run) -> Result<Box<dyn GraphView>, Error> {
-    run.graph().ok_or_else(none)
+    run.graph().ok_or_else(no_graph)
 }
 
-fn none() -> Error {
+fn no_graph() -> Error {
     let what = "traffic over sockets, and of devices with connections, has no graph of elements";
     Error::new(
         NOTHING_THERE,

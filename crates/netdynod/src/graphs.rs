@@ -48,9 +48,9 @@ struct Entry {
 impl Entry {
     fn status(&self, id: &str) -> Status {
         let fix = "Stop it; whoever took the interface or the other end away knows more";
-        let error = self.graph.ended().map(|why| Fault::new("ND-91-02", "ports", why, fix));
+        let error = self.graph.end_reason().map(|why| Fault::new("ND-91-02", "ports", why, fix));
         let elapsed = self.began.elapsed().as_secs_f64();
-        let (captures, lost) = (self.graph.captures(), self.graph.lost());
+        let (captures, lost) = (self.graph.captures(), self.graph.lost_ports());
         let (faults, notes) = Default::default();
         Status { graph: id.into(), elapsed, error, captures, lost, faults, notes }
     }
@@ -120,7 +120,7 @@ impl Graphs {
 
     /// The graph that runs as a file.
     pub fn file(&self, id: &str) -> Result<GraphFile, Error> {
-        self.lock().graphs.get(id).map(|entry| entry.file.clone()).ok_or_else(|| none(id))
+        self.lock().graphs.get(id).map(|entry| entry.file.clone()).ok_or_else(|| unknown_graph(id))
     }
 
     /// Its elements were changed: it runs by this file from now on.
@@ -132,25 +132,25 @@ impl Graphs {
 
     /// How a graph does.
     pub fn status(&self, id: &str) -> Result<Status, Error> {
-        self.lock().graphs.get(id).map(|entry| entry.status(id)).ok_or_else(|| none(id))
+        self.lock().graphs.get(id).map(|entry| entry.status(id)).ok_or_else(|| unknown_graph(id))
     }
 
     /// Its elements.
     pub fn observe(&self, id: &str) -> Result<Box<dyn GraphView>, Error> {
         let made = self.lock();
-        let entry = made.graphs.get(id).ok_or_else(|| none(id))?;
+        let entry = made.graphs.get(id).ok_or_else(|| unknown_graph(id))?;
         Ok(Box::new(entry.graph.observe()))
     }
 
     /// What its elements can be asked through. It outlives the graph.
     pub fn view(&self, id: &str) -> Result<engine::View, Error> {
-        self.lock().graphs.get(id).map(|entry| entry.graph.view()).ok_or_else(|| none(id))
+        self.lock().graphs.get(id).map(|entry| entry.graph.view()).ok_or_else(|| unknown_graph(id))
     }
 
     /// End a graph: how it did to its end, and its elements, whose counters are the last.
     pub fn stop(&self, id: &str) -> Result<(Status, Box<dyn GraphView>), Error> {
         let mut all = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = self.lock().graphs.remove(id).ok_or_else(|| none(id))?;
+        let entry = self.lock().graphs.remove(id).ok_or_else(|| unknown_graph(id))?;
         let mut status = entry.status(id);
         let Stopped { observer, captures, faults, notes } = entry.graph.stop();
         all.extend(faults.iter().cloned());
@@ -176,6 +176,6 @@ impl Graphs {
     }
 }
 
-fn none(id: &str) -> Error {
+fn unknown_graph(id: &str) -> Error {
     Error::new(NOTHING_THERE, "ND-104-11", "graph", format!("there is no graph {id:?}"), "See graph.list")
 }

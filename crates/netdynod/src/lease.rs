@@ -20,7 +20,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn lapsed(&self, now: Instant) -> bool {
+    fn is_expired(&self, now: Instant) -> bool {
         !self.busy && now.saturating_duration_since(self.heard) >= LEASE
     }
 }
@@ -29,7 +29,7 @@ impl Lease {
     /// Make `session`, whose call this is, the writer. False when another is.
     pub fn acquire(&mut self, session: Session, now: Instant) -> bool {
         let taken =
-            self.0.as_ref().is_some_and(|w| w.session.is_some_and(|s| s != session) && !w.lapsed(now));
+            self.0.as_ref().is_some_and(|w| w.session.is_some_and(|s| s != session) && !w.is_expired(now));
         if !taken {
             self.0 = Some(Writer { session: Some(session), heard: now, busy: true });
         }
@@ -43,12 +43,12 @@ impl Lease {
     }
 
     /// Whether `session` is the writer.
-    pub fn holds(&self, session: Session) -> bool {
+    pub fn is_writer(&self, session: Session) -> bool {
         self.0.as_ref().is_some_and(|w| w.session == Some(session))
     }
 
     /// A call of `session` begins (`busy`) or is answered: either way he was heard from.
-    pub fn heard(&mut self, session: Session, busy: bool, now: Instant) {
+    pub fn renew(&mut self, session: Session, busy: bool, now: Instant) {
         if let Some(w) = self.0.as_mut().filter(|w| w.session == Some(session)) {
             (w.heard, w.busy) = (now, busy);
         }
@@ -56,14 +56,14 @@ impl Lease {
 
     /// `session` writes no more. Another may, at once; if nobody does the lease lapses as if he were silent.
     pub fn release(&mut self, session: Session, now: Instant) {
-        if self.holds(session) {
+        if self.is_writer(session) {
             self.0 = Some(Writer { session: None, heard: now, busy: false });
         }
     }
 
     /// Take the lease from a writer who has been silent for too long. True when that happened now.
-    pub fn lapse(&mut self, now: Instant) -> bool {
-        self.0.take_if(|w| w.lapsed(now)).is_some()
+    pub fn expire(&mut self, now: Instant) -> bool {
+        self.0.take_if(|w| w.is_expired(now)).is_some()
     }
 }
 
@@ -76,43 +76,43 @@ mod tests {
     #[test]
     fn one_writes_until_he_is_silent_for_too_long() {
         let (mut lease, t) = (Lease::default(), Instant::now());
-        assert!(!lease.holds(1) && !lease.lapse(t + LEASE));
+        assert!(!lease.is_writer(1) && !lease.expire(t + LEASE));
         assert!(lease.acquire(1, t));
-        lease.heard(1, false, t);
-        assert!(lease.holds(1) && !lease.holds(2));
-        assert!(!lease.acquire(2, t + ALMOST) && !lease.lapse(t + ALMOST));
+        lease.renew(1, false, t);
+        assert!(lease.is_writer(1) && !lease.is_writer(2));
+        assert!(!lease.acquire(2, t + ALMOST) && !lease.expire(t + ALMOST));
         assert!(lease.acquire(1, t + ALMOST), "again is no fault");
-        lease.heard(1, false, t + ALMOST);
-        assert!(!lease.lapse(t + LEASE));
-        assert!(lease.lapse(t + ALMOST + LEASE) && !lease.holds(1));
-        assert!(!lease.lapse(t + ALMOST + LEASE), "once");
+        lease.renew(1, false, t + ALMOST);
+        assert!(!lease.expire(t + LEASE));
+        assert!(lease.expire(t + ALMOST + LEASE) && !lease.is_writer(1));
+        assert!(!lease.expire(t + ALMOST + LEASE), "once");
     }
 
     #[test]
     fn a_lease_that_lapsed_unseen_can_be_taken() {
         let (mut lease, t) = (Lease::default(), Instant::now());
         lease.acquire(1, t);
-        lease.heard(1, false, t);
-        assert!(lease.acquire(2, t + LEASE) && lease.holds(2) && !lease.holds(1));
+        lease.renew(1, false, t);
+        assert!(lease.acquire(2, t + LEASE) && lease.is_writer(2) && !lease.is_writer(1));
     }
 
     #[test]
     fn our_own_work_is_not_his_silence() {
         let (mut lease, t) = (Lease::default(), Instant::now());
         lease.acquire(1, t);
-        assert!(!lease.lapse(t + 10 * LEASE) && !lease.acquire(2, t + 10 * LEASE));
-        lease.heard(1, false, t + 10 * LEASE);
-        assert!(!lease.lapse(t + 10 * LEASE + ALMOST) && lease.lapse(t + 11 * LEASE));
+        assert!(!lease.expire(t + 10 * LEASE) && !lease.acquire(2, t + 10 * LEASE));
+        lease.renew(1, false, t + 10 * LEASE);
+        assert!(!lease.expire(t + 10 * LEASE + ALMOST) && lease.expire(t + 11 * LEASE));
     }
 
     #[test]
     fn calls_of_others_do_not_keep_it() {
         let (mut lease, t) = (Lease::default(), Instant::now());
         lease.acquire(1, t);
-        lease.heard(1, false, t);
-        lease.heard(2, true, t + ALMOST);
+        lease.renew(1, false, t);
+        lease.renew(2, true, t + ALMOST);
         lease.release(2, t + ALMOST);
-        assert!(lease.lapse(t + LEASE));
+        assert!(lease.expire(t + LEASE));
     }
 
     #[test]
@@ -120,10 +120,10 @@ mod tests {
         let (mut lease, t) = (Lease::default(), Instant::now());
         lease.acquire(1, t);
         lease.release(1, t);
-        lease.heard(1, false, t + ALMOST);
-        assert!(!lease.holds(1) && !lease.lapse(t + ALMOST));
-        assert!(lease.acquire(2, t + ALMOST) && lease.holds(2));
+        lease.renew(1, false, t + ALMOST);
+        assert!(!lease.is_writer(1) && !lease.expire(t + ALMOST));
+        assert!(lease.acquire(2, t + ALMOST) && lease.is_writer(2));
         lease.release(2, t + ALMOST);
-        assert!(!lease.lapse(t + LEASE) && lease.lapse(t + ALMOST + LEASE));
+        assert!(!lease.expire(t + LEASE) && lease.expire(t + ALMOST + LEASE));
     }
 }

@@ -11,7 +11,7 @@ const USUAL: usize = 64 << 10;
 /// Where lines come from.
 pub trait ReadTimeout: Read {
     /// How long a read may wait; `None`: for ever.
-    fn patience(&self, limit: Option<Duration>) -> std::io::Result<()>;
+    fn set_read_timeout(&self, limit: Option<Duration>) -> std::io::Result<()>;
 }
 
 /// Why there is no further line.
@@ -47,7 +47,7 @@ impl<S: ReadTimeout> Lines<S> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(LineError::TooLate);
             }
-            self.reader.get_ref().patience(left).map_err(|_| LineError::Closed)?;
+            self.reader.get_ref().set_read_timeout(left).map_err(|_| LineError::Closed)?;
             let chunk = match self.reader.fill_buf() {
                 Ok(chunk) => chunk,
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
@@ -89,7 +89,7 @@ mod tests {
     }
 
     impl ReadTimeout for Pieces {
-        fn patience(&self, _: Option<Duration>) -> std::io::Result<()> {
+        fn set_read_timeout(&self, _: Option<Duration>) -> std::io::Result<()> {
             Ok(())
         }
     }

@@ -65,7 +65,7 @@ fn mtu() -> u16 {
 }
 
 impl LinkEnd {
-    fn what(&self) -> &str {
+    fn display_name(&self) -> &str {
         self.device.as_ref().unwrap_or(&self.name)
     }
 
@@ -87,7 +87,7 @@ impl LinkEnd {
         Ok(Some(device))
     }
 
-    fn place(&self, at: &str) -> Result<TapLocation, Error> {
+    fn tap_location(&self, at: &str) -> Result<TapLocation, Error> {
         let name = &self.name;
         let usable = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
         if !usable || name.contains(|c: char| c == '/' || c == '%' || c.is_whitespace()) {
@@ -157,17 +157,17 @@ impl Carrier {
         }
     }
 
-    fn missed(&self) -> [u64; 2] {
+    fn missed_frames(&self) -> [u64; 2] {
         match self {
-            Self::Taps(link) => link.missed(),
-            Self::Ports(link) => link.missed(),
+            Self::Taps(link) => link.missed_frames(),
+            Self::Ports(link) => link.missed_frames(),
         }
     }
 
-    fn ended(&self) -> Option<String> {
+    fn end_reason(&self) -> Option<String> {
         match self {
-            Self::Taps(link) => link.ended().map(ToString::to_string),
-            Self::Ports(link) => link.ended(),
+            Self::Taps(link) => link.end_reason().map(ToString::to_string),
+            Self::Ports(link) => link.end_reason(),
         }
     }
 }
@@ -182,11 +182,11 @@ struct Entry {
 impl Entry {
     fn error(&self) -> Option<Fault> {
         let fix = "Stop it; whoever took the interface, its namespace or the port away knows more";
-        self.link.ended().map(|why| Fault::new("ND-91-02", "", why, fix))
+        self.link.end_reason().map(|why| Fault::new("ND-91-02", "", why, fix))
     }
 
     fn status(&self, id: &str) -> Status {
-        let ([there, back], missed) = (self.link.live().stats(), self.link.missed());
+        let ([there, back], missed) = (self.link.live().stats(), self.link.missed_frames());
         let (a_to_b, b_to_a) = (
             DirectionStats { stats: there, missed: missed[0] },
             DirectionStats { stats: back, missed: missed[1] },
@@ -229,7 +229,7 @@ impl Links {
         let mut made = self.lock();
         made.last += 1;
         let id = format!("link-{}", made.last);
-        tracing::info!(link = %id, a = %a.what(), b = %b.what(), "impaired link started");
+        tracing::info!(link = %id, a = %a.display_name(), b = %b.display_name(), "impaired link started");
         made.links.insert(id.clone(), Entry { ends: [a, b], spec, began: Instant::now(), link });
         Ok(id)
     }
@@ -237,7 +237,7 @@ impl Links {
     /// Change a link's parameters.
     pub fn set(&self, id: &str, spec: LinkSpec) -> Result<(), Error> {
         let mut made = self.lock();
-        let entry = made.links.get_mut(id).ok_or_else(|| none(id))?;
+        let entry = made.links.get_mut(id).ok_or_else(|| unknown_link(id))?;
         entry.link.live().set(&spec);
         entry.spec = spec;
         Ok(())
@@ -245,12 +245,12 @@ impl Links {
 
     /// How a link does.
     pub fn status(&self, id: &str) -> Result<Status, Error> {
-        self.lock().links.get(id).map(|entry| entry.status(id)).ok_or_else(|| none(id))
+        self.lock().links.get(id).map(|entry| entry.status(id)).ok_or_else(|| unknown_link(id))
     }
 
     /// The elements of a link between ports.
     pub fn observe(&self, id: &str) -> Result<Box<dyn GraphView>, Error> {
-        match &self.lock().links.get(id).ok_or_else(|| none(id))?.link {
+        match &self.lock().links.get(id).ok_or_else(|| unknown_link(id))?.link {
             Carrier::Ports(link) => Ok(Box::new(link.observe())),
             Carrier::Taps(_) => {
                 let what = "a link between hosts has no graph of elements";
@@ -261,7 +261,7 @@ impl Links {
 
     /// Take a link away: how it did to its end, and a specification that does again what it did.
     pub fn stop(&self, id: &str) -> Result<(Status, LinkSpec), Error> {
-        let entry = self.lock().links.remove(id).ok_or_else(|| none(id))?;
+        let entry = self.lock().links.remove(id).ok_or_else(|| unknown_link(id))?;
         let (mut status, live) = (entry.status(id), Arc::clone(entry.link.live()));
         let recorded = live.recorded();
         drop(entry);
@@ -288,7 +288,7 @@ impl Links {
     }
 
     /// Tell those who watch, once a second, how each link does.
-    pub fn tell(&self, watchers: &Watchers) {
+    pub fn publish_status(&self, watchers: &Watchers) {
         let mut made = self.lock();
         if made.links.is_empty() || made.told.is_some_and(|told| told.elapsed() < EACH) {
             return;
@@ -319,14 +319,14 @@ fn carry(a: &LinkEnd, b: &LinkEnd, spec: &LinkSpec, how: Carried) -> Result<Carr
         return Err(Error::new(BAD_PARAMS, "ND-104-07", "b", what, fix));
     }
     let options = tap::Options { two_threads: how.two_threads, cores: how.cores, ..tap::Options::default() };
-    let made = Link::start(&a.place("a")?, &b.place("b")?, spec, &options);
+    let made = Link::start(&a.tap_location("a")?, &b.tap_location("b")?, spec, &options);
     made.map(|link| Carrier::Taps(Box::new(link))).map_err(|why| {
         let fix = "Check that namespace and rights are there and the name is free; see `ip netns list`";
         Error::of(NOT_READY, &Fault::new("ND-92-15", "", why.to_string(), fix))
     })
 }
 
-fn none(id: &str) -> Error {
+fn unknown_link(id: &str) -> Error {
     Error::new(NOTHING_THERE, "ND-104-11", "link", format!("there is no link {id:?}"), "See impair.list")
 }
 
@@ -348,7 +348,7 @@ pub fn read(text: &str) -> Result<LinkSpec, Fault> {
 }
 
 /// The same, from parameters of a request.
-pub fn taken(spec: &Value) -> Result<LinkSpec, Error> {
+pub fn parse_parameter(spec: &Value) -> Result<LinkSpec, Error> {
     read(&spec.to_string()).map_err(|fault| Error::of(BAD_PARAMS, &fault))
 }
 
@@ -390,13 +390,13 @@ mod tests {
             mtu: 1500,
             mac: mac.map(str::to_owned),
         };
-        let place = end("a23456789012345", Some("02:00:00:00:00:01")).place("a").unwrap();
+        let place = end("a23456789012345", Some("02:00:00:00:00:01")).tap_location("a").unwrap();
         assert_eq!((place.namespace, place.mac), (Some("/run/netns/x".into()), Some([2, 0, 0, 0, 0, 1])));
         for name in ["", "a234567890123456", "a/b", "a b", "..", "tap%d"] {
-            assert_eq!(end(name, None).place("a").unwrap_err().data["at"], "a.name", "{name}");
+            assert_eq!(end(name, None).tap_location("a").unwrap_err().data["at"], "a.name", "{name}");
         }
         for mac in ["02:00", "02:00:00:00:00:+1", "02:00:00:00:00:01:02"] {
-            assert_eq!(end("a", Some(mac)).place("b").unwrap_err().data["at"], "b.mac", "{mac}");
+            assert_eq!(end("a", Some(mac)).tap_location("b").unwrap_err().data["at"], "b.mac", "{mac}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct Tail(Arc<Mutex<(u64, VecDeque<Entry>)>>);
 
 impl Tail {
     /// Entries after number `after`, at `level` or graver.
-    pub fn after(&self, after: u64, level: Level) -> Vec<Entry> {
+    pub fn entries_after(&self, after: u64, level: Level) -> Vec<Entry> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let grave = |e: &&Entry| e.level.parse::<Level>().is_ok_and(|l| l <= level);
         kept.1.iter().filter(|e| e.seq > after).filter(grave).cloned().collect()

@@ -96,7 +96,7 @@ enum Command {
 fn main() -> ExitCode {
     let registry = systems::registry();
     let cli = match invocation(&registry) {
-        Ok(Invocation::System(command, flags)) => return ended((command.run)(&flags)),
+        Ok(Invocation::System(command, flags)) => return exit_code((command.run)(&flags)),
         Ok(Invocation::Platform(cli)) => cli,
         Err(e) => {
             let _closed = e.print();
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         }
     };
     run(&cli, registry).unwrap_or_else(|e| {
-        tell(&format!("error ND-92-11: {}", profile::printable(&format!("{e:#}"))));
+        write_to_stderr(&format!("error ND-92-11: {}", profile::printable(&format!("{e:#}"))));
         EXIT_ENVIRONMENT.into()
     })
 }
@@ -135,11 +135,11 @@ fn invocation(registry: &Registry) -> Result<Invocation, clap::Error> {
 }
 
 /// Tells why a command failed, if it did.
-fn ended(result: Result<(), SetupError>) -> ExitCode {
+fn exit_code(result: Result<(), SetupError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            tell(&format!("error {e}"));
+            write_to_stderr(&format!("error {e}"));
             if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into()
         }
     }
@@ -150,15 +150,15 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
         None => {
             let faults = serve::run(&cli.serve, registry)?;
             for fault in &faults {
-                tell(&serde_json::json!({"fault": fault}).to_string());
+                write_to_stderr(&serde_json::json!({"fault": fault}).to_string());
             }
             if let Some(fault) = faults.first() {
                 return Ok(if fault.code.starts_with("ND-91") { EXIT_LOST } else { EXIT_ENVIRONMENT }.into());
             }
         }
-        Some(Command::Reflect(args)) => return Ok(ended(reflect::run(args))),
-        Some(Command::Service(args)) => return Ok(ended(service::run(args))),
-        Some(Command::Certificates) => return Ok(ended(certificates::run())),
+        Some(Command::Reflect(args)) => return Ok(exit_code(reflect::run(args))),
+        Some(Command::Service(args)) => return Ok(exit_code(service::run(args))),
+        Some(Command::Certificates) => return Ok(exit_code(certificates::run())),
         Some(Command::Validate(args)) => {
             if !validate::run(args, registry.kinds())? {
                 return Ok(EXIT_INPUT.into());
@@ -166,7 +166,7 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
         }
         Some(Command::Ports(args)) => {
             if let Some(why) = kinds::run(args)? {
-                tell(&format!("error {why}"));
+                write_to_stderr(&format!("error {why}"));
                 return Ok(EXIT_ENVIRONMENT.into());
             }
         }
@@ -186,7 +186,7 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
 }
 
 /// To standard error. Who closed it, or let it fill up, does not want to know, and that is no reason to end otherwise.
-fn tell(line: &str) {
+fn write_to_stderr(line: &str) {
     let _unread = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 

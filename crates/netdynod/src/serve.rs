@@ -83,7 +83,7 @@ pub fn run(settings: &Serve, registry: Registry) -> Result<Vec<profile::Error>> 
     while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Acquire) {
         std::thread::sleep(POLL);
         core.watch_lease();
-        core.links.tell(&core.watchers);
+        core.links.publish_status(&core.watchers);
     }
     Ok(end(&core))
 }

@@ -84,7 +84,7 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
     };
     let counters = match dpdk {
         Some(mut transport) => {
-            fits(&settings, &transport)?;
+            check_address(&settings, &transport)?;
             let queues = u16::try_from(settings.workers).unwrap_or(u16::MAX);
             transport.ports.iter_mut().for_each(|port| port.queues = queues);
             let is_datagram = settings.protocol.is_datagram();
@@ -139,7 +139,7 @@ fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupE
 }
 
 /// Whether a DPDK port can serve so: it has the address that is listened at.
-fn fits(settings: &Settings, transport: &Dpdk) -> Result<(), SetupError> {
+fn check_address(settings: &Settings, transport: &Dpdk) -> Result<(), SetupError> {
     let conflict = |at: &str, what: &str, fix: &str| Err(SetupError::new("ND-104-07", at, what, fix));
     if settings.listen.port() == 0 {
         return conflict("listen", "a DPDK port has no free port to pick", "Give --listen a port");

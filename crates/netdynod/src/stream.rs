@@ -98,7 +98,7 @@ impl Write for Stream {
 }
 
 impl ReadTimeout for Stream {
-    fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
+    fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(limit),
             Self::Tcp(stream) => stream.set_read_timeout(limit),

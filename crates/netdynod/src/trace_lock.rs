@@ -9,7 +9,7 @@ pub struct TraceLock(Mutex<()>);
 
 impl TraceLock {
     /// The right to, until it is dropped.
-    pub fn alone(&self) -> Result<MutexGuard<'_, ()>, Error> {
+    pub fn acquire(&self) -> Result<MutexGuard<'_, ()>, Error> {
         match self.0.try_lock() {
             Ok(alone) => Ok(alone),
             Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),

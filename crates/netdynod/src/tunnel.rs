@@ -39,7 +39,7 @@ impl Tunnel {
             }
         };
         let mut tunnel = Self { socket, tls };
-        match tunnel.shake() {
+        match tunnel.handshake() {
             Ok(()) => Some(tunnel),
             Err(why) => {
                 if place.is_worth_a_line() {
@@ -52,7 +52,7 @@ impl Tunnel {
         }
     }
 
-    fn shake(&mut self) -> io::Result<()> {
+    fn handshake(&mut self) -> io::Result<()> {
         self.socket.set_nonblocking(true)?;
         let until = Instant::now() + HANDSHAKE;
         while self.tls.is_handshaking() || self.tls.wants_write() {

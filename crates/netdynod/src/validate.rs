@@ -2,7 +2,7 @@
 
 use crate::files::{Door, Files};
 use crate::profiles::Refusal;
-use crate::{graphs, links, print, profiles, tell};
+use crate::{graphs, links, print, profiles, write_to_stderr};
 use anyhow::Result;
 use clap::Args;
 use element::registry::Registry as Kinds;
@@ -84,10 +84,10 @@ fn answer((args, kinds): (&Validate, &Kinds), file: &Path, text: io::Result<Stri
         print(&format!("{shown}: good\n"))?;
     }
     for one in advice {
-        tell(&format!("{shown}: look again: {one}"));
+        write_to_stderr(&format!("{shown}: look again: {one}"));
     }
     for error in &errors {
-        tell(&format!("{shown}: {error}"));
+        write_to_stderr(&format!("{shown}: {error}"));
     }
     Ok(errors.is_empty())
 }

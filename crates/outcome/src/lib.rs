@@ -13,7 +13,7 @@ const STEAL: f64 = 0.05;
 const OF_TIME: [&str; 4] = ["ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"];
 
 /// Say it past the test runner, which keeps what passing tests print to itself.
-fn say(what: &str, why: &dyn Display) {
+fn print(what: &str, why: &dyn Display) {
     let thread = std::thread::current();
     let line = format!("RUST {what}: {}: {why}\n", thread.name().unwrap_or("a test"));
     let _closed = std::io::stderr().write_all(line.as_bytes());
@@ -21,7 +21,7 @@ fn say(what: &str, why: &dyn Display) {
 
 /// This test cannot be run here, for `why`: `iperf3 is not installed`. The test returns after that.
 pub fn skipped(why: impl Display) {
-    say("SKIPPED", &why);
+    print("SKIPPED", &why);
 }
 
 /// Move this thread, and what it starts from now on, into a new network namespace, which ends with them. Else: why not.
@@ -58,7 +58,7 @@ impl Machine {
         let share = self.steal();
         let disturbed = share >= STEAL;
         if disturbed {
-            say("INCONCLUSIVE", &format_args!("steal {:.0} %", 100.0 * share));
+            print("INCONCLUSIVE", &format_args!("steal {:.0} %", 100.0 * share));
         }
         disturbed
     }
@@ -68,7 +68,7 @@ impl Machine {
     pub fn starved<'a>(&self, reasons: impl IntoIterator<Item = (&'a str, &'a str)>) -> bool {
         let why = want_of_time(reasons);
         if let Some(why) = &why {
-            say("INCONCLUSIVE", &format_args!("{why} (steal {:.0} %)", 100.0 * self.steal()));
+            print("INCONCLUSIVE", &format_args!("{why} (steal {:.0} %)", 100.0 * self.steal()));
         }
         why.is_some()
     }

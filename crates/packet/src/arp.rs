@@ -40,7 +40,7 @@ pub struct Arp {
 impl Arp {
     /// The message in `frame`, behind up to two tags; `None` when it is no ARP for IPv4 over Ethernet.
     pub fn parse(frame: &[u8]) -> Option<Self> {
-        let (kind::ARP, at) = ethernet::carried(frame)? else { return None };
+        let (kind::ARP, at) = ethernet::payload(frame)? else { return None };
         let bytes: &[u8; LEN] = take(frame, at)?;
         let operation = match bytes[6..8] {
             [0, 1] => Operation::Request,

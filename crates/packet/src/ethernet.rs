@@ -65,7 +65,7 @@ impl Ethernet {
 
 /// What `frame` carries, see [`kind`], and where that begins: behind up to two tags.
 #[inline]
-pub fn carried(frame: &[u8]) -> Option<(u16, usize)> {
+pub fn payload(frame: &[u8]) -> Option<(u16, usize)> {
     let kind_at = |at| take(frame, at).map(|kind| u16::from_be_bytes(*kind));
     let mut at = LEN;
     let mut found = kind_at(at - 2)?;
@@ -108,7 +108,7 @@ impl Tags {
     #[inline]
     pub fn of(frame: &[u8]) -> Self {
         let mut tags = Self::NONE;
-        let end = carried(frame).map_or(LEN, |(_, at)| at);
+        let end = payload(frame).map_or(LEN, |(_, at)| at);
         if let Some(found) = frame.get(LEN - 2..end - 2) {
             tags.len = found.len();
             tags.bytes[..found.len()].copy_from_slice(found);
@@ -185,7 +185,7 @@ mod tests {
             let judge = etherparse::LaxSlicedPacket::from_ethernet(&frame).unwrap();
             let read: Vec<u16> = judge.vlan_ids().iter().map(|id| id.value()).collect();
             assert_eq!(read, ids);
-            assert_eq!(carried(&frame), Some((kind::IPV4, LEN + ids.len() * TAG)));
+            assert_eq!(payload(&frame), Some((kind::IPV4, LEN + ids.len() * TAG)));
             assert_eq!(Tags::of(&frame), tags);
             let mut small = vec![7; LEN + ids.len() * TAG + 2];
             assert_eq!(header.emit_tagged(&mut small, &tags, 3), None);

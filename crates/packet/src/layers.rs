@@ -89,7 +89,7 @@ impl Layers {
     /// Lengths and the IPv4 header's checksum are checked.
     #[inline]
     pub fn find(frame: &[u8]) -> Result<Self, Fault> {
-        let (found, at) = ethernet::carried(frame).ok_or(Fault::Truncated)?;
+        let (found, at) = ethernet::payload(frame).ok_or(Fault::Truncated)?;
         let (layers, fragment) = match found {
             kind::IPV4 => v4(frame, at)?,
             kind::IPV6 => v6::<false>(frame, at)?,
@@ -111,7 +111,7 @@ impl Layers {
 
     /// Found before.
     #[inline]
-    pub(crate) fn known(ip: usize, l4: usize, end: usize, protocol: u8, v6: bool) -> Self {
+    pub(crate) fn from_offsets(ip: usize, l4: usize, end: usize, protocol: u8, v6: bool) -> Self {
         Self { ip, l4, end, protocol, v6 }
     }
 

@@ -46,7 +46,7 @@ impl Parsed {
     /// header's checksum are checked. What is not IP is no fault, and neither is a fragment.
     #[inline]
     pub fn of(frame: &[u8]) -> Result<Self, Fault> {
-        let (kind, at) = ethernet::carried(frame).ok_or(Fault::Truncated)?;
+        let (kind, at) = ethernet::payload(frame).ok_or(Fault::Truncated)?;
         let mut tags = [0; 2];
         let tagged = (at - ethernet::LEN) / ethernet::TAG;
         for (tag, i) in tags.iter_mut().zip(0..tagged) {
@@ -100,7 +100,7 @@ impl Parsed {
     pub fn layers(&self) -> Option<Layers> {
         let ip = self.ip.filter(|ip| !ip.fragment)?;
         let (l4, end) = (ip.l4.into(), ip.end.into());
-        Some(Layers::known(self.l3.into(), l4, end, ip.protocol, ip.v6))
+        Some(Layers::from_offsets(self.l3.into(), l4, end, ip.protocol, ip.v6))
     }
 
     /// Whether the checksum of what IP carries is right, in a whole packet; of what has none that is known here, yes. UDP over
@@ -118,7 +118,10 @@ impl Parsed {
     #[inline]
     pub fn addresses<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         let ip = self.ip?;
-        Some(Layers::known(self.l3.into(), ip.l4.into(), ip.end.into(), ip.protocol, ip.v6).addresses(frame))
+        Some(
+            Layers::from_offsets(self.l3.into(), ip.l4.into(), ip.end.into(), ip.protocol, ip.v6)
+                .addresses(frame),
+        )
     }
 
     /// Source and destination port; of an ICMP query its identifier, twice. `None`: there are none.

@@ -101,13 +101,13 @@ impl<T> OneOrMany<T> {
 
 impl OneOrMany<Address> {
     /// The address of the same kind as `other`.
-    pub fn like(&self, other: IpAddr) -> Option<&Address> {
+    pub fn matching_family(&self, other: IpAddr) -> Option<&Address> {
         self.0.iter().find(|address| address.ip.is_ipv4() == other.is_ipv4() && !address.ip.is_unspecified())
     }
 
     /// The address to send to `other` from; one of the other kind, or none at all, if there is no such.
     pub fn towards(&self, other: IpAddr) -> IpAddr {
-        self.like(other).or(self.0.first()).unwrap_or(&Address::NONE).ip
+        self.matching_family(other).or(self.0.first()).unwrap_or(&Address::NONE).ip
     }
 }
 

@@ -44,7 +44,7 @@ pub const RATE: f64 = 1e9;
 /// What goes beyond in `profile` when its open loops are `factor` times as fast.
 pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
     let mut errors = Vec::new();
-    errors.extend(held(profile));
+    errors.extend(check_memory(profile));
     for (i, group) in profile.groups.iter().enumerate() {
         let at = format!("groups[{i}]");
         if !(1..=DEVICES).contains(&group.devices) {
@@ -68,7 +68,7 @@ pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
 }
 
 /// What all groups together take of the memory.
-fn held(profile: &Profile) -> Option<Error> {
+fn check_memory(profile: &Profile) -> Option<Error> {
     let (mut addresses, mut patterns, mut filled) = (0usize, 0, 0u64);
     let error = |at: String, what: String, fix: &str| Some(Error::new(OUT_OF_RANGE, at, what, fix));
     for (i, group) in profile.groups.iter().enumerate() {
@@ -116,7 +116,7 @@ fn flows<'a>(group: &'a Group, factor: f64, at: &'a str) -> impl Iterator<Item =
 
 /// All devices together send too often.
 fn messages(group: &Group, at: &str) -> Option<Error> {
-    let SendRate { key, per_second: each } = group.model.paced()?;
+    let SendRate { key, per_second: each } = group.model.send_rate()?;
     let devices = f64::from(group.devices);
     (each * devices > RATE * (1.0 + f64::EPSILON)).then(|| {
         let what = format!(

@@ -15,15 +15,15 @@ pub const TEXT: usize = 1 << 20;
 /// Whether `text` is JSON, and no more of it than can be held. Takes no memory for what it reads. A text with too much
 /// fails with serde_json's category `Data`; which has two sentences, divided by a semicolon.
 pub fn count(text: &[u8]) -> Result<(), serde_json::Error> {
-    within(text, usize::MAX)
+    check_size(text, usize::MAX)
 }
 
 /// The same of a document, of whose texts none has more than [`TEXT`] bytes.
 pub(crate) fn document(text: &[u8]) -> Result<(), serde_json::Error> {
-    within(text, TEXT)
+    check_size(text, TEXT)
 }
 
-fn within(text: &[u8], longest: usize) -> Result<(), serde_json::Error> {
+fn check_size(text: &[u8], longest: usize) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(text);
     Census { values: 0, objects: 0, longest }.deserialize(&mut json)?;
     json.end()
@@ -39,7 +39,7 @@ struct Census {
 struct Key(usize);
 
 impl Census {
-    fn more<E: serde::de::Error>(count: &mut usize, most: usize, what: &str) -> Result<(), E> {
+    fn count_one<E: serde::de::Error>(count: &mut usize, most: usize, what: &str) -> Result<(), E> {
         *count += 1;
         if *count <= most {
             return Ok(());
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for &mut Census {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        Census::more(&mut self.values, VALUES, "values")
+        Census::count_one(&mut self.values, VALUES, "values")
     }
 
     fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
@@ -99,14 +99,14 @@ impl<'de> Visitor<'de> for &mut Census {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        Census::more(&mut self.values, VALUES, "values")?;
+        Census::count_one(&mut self.values, VALUES, "values")?;
         while list.next_element_seed(&mut *self)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
-        Census::more(&mut self.values, VALUES, "values")?;
-        Census::more(&mut self.objects, OBJECTS, "objects")?;
+        Census::count_one(&mut self.values, VALUES, "values")?;
+        Census::count_one(&mut self.objects, OBJECTS, "objects")?;
         while object.next_key_seed(Key(self.longest))?.is_some() {
             object.next_value_seed(&mut *self)?;
         }

@@ -141,7 +141,7 @@ fn check_total(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(
         let what = "a total needs the transport sockets";
         add(Some(Error::new(CONFLICT, at, what, "Leave it out, and use the model's count")));
     }
-    if group.model.paced().is_none() {
+    if group.model.send_rate().is_none() {
         let what = format!("this load of {} has no messages to count", group.model.name());
         add(Some(Error::new(CONFLICT, at, what, "Leave it out")));
     }
@@ -166,7 +166,7 @@ fn check_group(
         params.set_data(data);
     }
     if let Err(problem) = params.check() {
-        let problem = secret::untold(&params, problem);
+        let problem = secret::without_secrets(&params, problem);
         let problem = problem.under(&format!("{at}.model.{}", group.model.name()));
         add(Some(Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix))));
     }
@@ -255,7 +255,7 @@ fn check_target(
         && let Err(problem) = params.check()
     {
         // what the URL brought
-        let problem = secret::untold(&params, problem);
+        let problem = secret::without_secrets(&params, problem);
         let what = format!("{target}: {} {}", problem.key, problem.what);
         add(Some(Error::new(BAD_VALUE, key.clone(), what, capital(&problem.fix))));
     }
@@ -467,7 +467,7 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
         return errors;
     }
     for gateway in &port.gateway.0 {
-        let Some(own) = port.ip.like(*gateway).filter(|own| own.prefix.is_some()) else {
+        let Some(own) = port.ip.matching_family(*gateway).filter(|own| own.prefix.is_some()) else {
             let what = format!("no address of the port says which targets are behind the gateway {gateway}");
             error(
                 CONFLICT,

@@ -43,7 +43,7 @@ pub use frame::Frame;
 pub use impairment::{DirectionTimeline, Impairment};
 pub use load::{load, load_resolved, read, read_value};
 pub use metric::{Metric, MetricKind, Stat};
-pub use model::that as models_that;
+pub use model::models_where;
 pub use offered_load::{Arrival, Closed, DeviceStage, Load, Open, RateStage};
 pub use offload::{Offload, Offloads, Rule};
 pub use placement::check_worker;

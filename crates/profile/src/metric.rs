@@ -34,7 +34,7 @@ impl Stat {
     }
 
     /// The statistic of this name. An error is a hint what to write instead, which may be empty.
-    fn named(name: &str) -> Result<Self, String> {
+    fn from_name(name: &str) -> Result<Self, String> {
         match STATS.iter().find(|(known, _)| *known == name) {
             Some((_, stat)) => Ok(*stat),
             None => percentile(name).map(Stat::Percentile),
@@ -189,7 +189,7 @@ impl FromStr for Metric {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = joined(text);
         let stat = |name: &str| {
-            Stat::named(name).map_err(|hint| {
+            Stat::from_name(name).map_err(|hint| {
                 format!(
                     "{name:?} in {text:?} is not a statistic; use {LISTED}, of delays pdv or jitter too{hint}"
                 )
@@ -206,7 +206,7 @@ impl FromStr for Metric {
             let unknown = || format!("{name:?} in {text:?} is none of {}", names.join(", "));
             names.iter().find(|n| **n == name).copied().ok_or_else(unknown)
         };
-        let counters = Counts::default().named().map(|(name, _)| name);
+        let counters = Counts::default().named_counters().map(|(name, _)| name);
         let (group, kind) = match parts.as_slice() {
             [group, "delay", name, s] => (group, MetricKind::Delay((*name).to_owned(), delay(s)?)),
             [group, "lateness", s] => (group, MetricKind::Lateness(stat(s)?)),

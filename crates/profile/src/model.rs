@@ -4,7 +4,7 @@ use models::Params;
 use protocol::describe::Description;
 
 /// The models of which `can` holds, as a fix names them: `the stream model`, `the models a or b`.
-pub fn that(can: impl Fn(&Description, &Params) -> bool) -> String {
+pub fn models_where(can: impl Fn(&Description, &Params) -> bool) -> String {
     let all = models::ALL.iter().filter_map(|about| Some((about, Params::default_of(about.name)?)));
     let names: Vec<&str> =
         all.filter(|(about, params)| can(about, params)).map(|(about, _)| about.name).collect();
@@ -21,10 +21,10 @@ mod tests {
     #[test]
     fn one_model_or_several_are_named() {
         assert_eq!(
-            that(|about, _| about.name == models::ALL[0].name),
+            models_where(|about, _| about.name == models::ALL[0].name),
             format!("the {} model", models::ALL[0].name)
         );
-        let two = that(|about, _| models::ALL[..2].iter().any(|one| one.name == about.name));
+        let two = models_where(|about, _| models::ALL[..2].iter().any(|one| one.name == about.name));
         assert_eq!(two, format!("the models {} or {}", models::ALL[0].name, models::ALL[1].name));
     }
 }

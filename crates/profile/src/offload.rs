@@ -50,7 +50,7 @@ impl Default for Offloads {
 
 impl Offloads {
     /// Whether the port is to do it. `None`: if it offers it, and it helps.
-    pub fn wants(&self, work: Offload) -> Option<bool> {
+    pub fn setting(&self, work: Offload) -> Option<bool> {
         match self {
             Self::By(Rule::Auto) => None,
             Self::By(Rule::None) => Some(false),
@@ -65,7 +65,7 @@ impl Offloads {
 
 /// Work that nobody has with what the port is for.
 pub(crate) fn check(port: &Port, at: &str) -> Option<Error> {
-    let wants = |work| port.offloads.wants(work) == Some(true);
+    let wants = |work| port.offloads.setting(work) == Some(true);
     let error = |what: &str, fix: &str| Some(Error::new(CONFLICT, format!("{at}.offloads"), what, fix));
     let generators = [Offload::Checksum, Offload::Segment, Offload::Timestamp];
     if port.role != Role::Generator && generators.into_iter().any(wants) {

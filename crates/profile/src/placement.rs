@@ -3,7 +3,7 @@
 use crate::ceiling::QUEUES;
 use crate::error::{BAD_REFERENCE, CONFLICT};
 use crate::graph::{Direction, queue};
-use crate::text::listed;
+use crate::text::choices;
 use crate::{Dpdk, Error, Port, Role, Threads, Worker};
 use protocol::problem::closest;
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ pub(crate) fn check(dpdk: &Dpdk) -> Vec<Error> {
                 let names = || all.iter().map(String::as_str);
                 let fix = match closest(element, names()) {
                     Some(near) => format!("Did you mean {near:?}?"),
-                    None => format!("Use {}", listed(names())),
+                    None => format!("Use {}", choices(names())),
                 };
                 bad(format!("{element:?} is not an element of these ports"), fix);
             } else if !placed.insert(element.clone()) {

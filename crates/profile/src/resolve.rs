@@ -24,7 +24,7 @@ impl Resolve {
     }
 
     /// Whether an address of this family may be used.
-    pub fn takes(self, ipv4: bool) -> bool {
+    pub fn allows(self, ipv4: bool) -> bool {
         match self {
             Self::First | Self::All => true,
             Self::V4 => ipv4,

@@ -136,7 +136,7 @@ pub fn query(text: &str) -> String {
 }
 
 /// A problem with the parameters of a model as it may be told: of a secret not what it says.
-pub fn untold(model: &Params, problem: Problem) -> Problem {
+pub fn without_secrets(model: &Params, problem: Problem) -> Problem {
     let written = serde_json::to_value(model).unwrap_or_default();
     let mut profile = json!({"groups": [{"model": written}]});
     walk(&SCHEMA, &mut profile, &mut Vec::new());

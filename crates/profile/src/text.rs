@@ -40,7 +40,7 @@ fn steers(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-pub(crate) use protocol::problem::listed;
+pub(crate) use protocol::problem::choices;
 
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();

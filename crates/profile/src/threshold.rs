@@ -3,7 +3,7 @@
 
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::metric::{Metric, MetricKind};
-use crate::text::listed;
+use crate::text::choices;
 use crate::{Bound, Error, Group, Profile, Threshold, model};
 use protocol::problem::closest;
 use protocol::unit::{Interval, Rate};
@@ -18,7 +18,7 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
             let fix = match closest(&metric.group, names()) {
                 Some(near) => format!("Did you mean {near:?}?"),
                 None if profile.groups.is_empty() => "Add the group, or leave the threshold out".to_owned(),
-                None => format!("Use one of {}", listed(names())),
+                None => format!("Use one of {}", choices(names())),
             };
             add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
         }
@@ -32,10 +32,10 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
             );
             if of_order && !group.model.about().ordered {
                 let what = format!("messages of {} have no order", group.model.name());
-                let fix = format!("Use it with {}", model::that(|about, _| about.ordered));
+                let fix = format!("Use it with {}", model::models_where(|about, _| about.ordered));
                 add(Some(Error::new(BAD_REFERENCE, key.clone(), what, fix)));
             }
-            add(named(group, metric, key));
+            add(check_metric_name(group, metric, key));
         }
     }
     match (&threshold.max, &threshold.min) {
@@ -69,7 +69,7 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
 }
 
 /// What a metric names that the group's model does not have.
-fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
+fn check_metric_name(group: &Group, metric: &Metric, at: String) -> Option<Error> {
     let about = group.model.about();
     let (what, name, there): (_, _, Vec<&str>) = match &metric.kind {
         MetricKind::Delay(name, _) | MetricKind::Ipdv(name, _) => {

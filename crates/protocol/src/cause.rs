@@ -126,7 +126,7 @@ impl Causes {
     }
 
     /// How often a cause was seen.
-    pub fn seen(&self, cause: Cause) -> u64 {
+    pub fn count_of(&self, cause: Cause) -> u64 {
         self.of(cause.kind).find(|(detail, _)| *detail == cause.detail).map_or(0, |(_, count)| count)
     }
 }
@@ -146,12 +146,12 @@ mod tests {
         causes.count(Failure::Rejected.into(), 9);
         causes.count(Cause::named(Failure::Tls, "certificate expired"), 1);
         assert_eq!(causes.of(Failure::Rejected).count(), CAUSES_MAX);
-        assert_eq!((causes.seen(status(400)), causes.seen(status(415))), (3, 2));
+        assert_eq!((causes.count_of(status(400)), causes.count_of(status(415))), (3, 2));
         assert_eq!(causes.other(Failure::Rejected), 2 * (40 - CAUSES_MAX as u64));
         assert_eq!(causes.of(Failure::Tls).count(), 1, "each kind has room of its own");
         let mut both = causes.clone();
         both.merge(&causes);
-        assert_eq!(both.seen(status(400)), 6);
+        assert_eq!(both.count_of(status(400)), 6);
         assert_eq!(both.other(Failure::Rejected), 2 * causes.other(Failure::Rejected));
         both.clear();
         assert_eq!((both.of(Failure::Rejected).count(), both.other(Failure::Rejected)), (0, 0));

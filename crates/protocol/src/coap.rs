@@ -275,7 +275,7 @@ impl Model for Device {
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         if self.running {
-            self.missed(cx);
+            self.count_missed(cx);
             self.stopping = true;
             self.pump(cx);
         }
@@ -293,7 +293,7 @@ impl Model for Device {
         if self.running { self.silent } else { Time::NEVER }
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         if !self.running || self.stopping || self.config.observe {
             return 0;
         }
@@ -314,9 +314,9 @@ impl Device {
     }
 
     /// Requests that fell due and will not be sent any more still count as intended.
-    fn missed(&mut self, cx: &mut Cx<'_>) {
+    fn count_missed(&mut self, cx: &mut Cx<'_>) {
         if !self.stopping && !self.config.observe {
-            self.config.pace.missed(cx, self.base, self.next, self.config.count);
+            self.config.pace.count_missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -329,14 +329,14 @@ impl Device {
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         self.clear();
         self.running = false;
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);
     }
 
-    fn more(&self, cx: &Cx<'_>) -> bool {
+    fn has_more(&self, cx: &Cx<'_>) -> bool {
         let wanted = self.config.count == 0 || self.next < self.config.count;
         wanted && !self.stopping && !self.config.observe && cx.loading()
     }
@@ -353,7 +353,7 @@ impl Device {
         let closed_loop = self.config.pace.closed_loop();
         let mut fits = self.send_ready(cx);
         let mut batch = 0;
-        while fits && self.room() && self.more(cx) {
+        while fits && self.room() && self.has_more(cx) {
             let intended = if closed_loop { cx.now } else { self.config.pace.due(self.base, self.next) };
             if intended > cx.now {
                 break;
@@ -373,7 +373,7 @@ impl Device {
             cx.give_up();
             return cx.close();
         }
-        if self.pending == 0 && fits && !self.more(cx) && !self.observing() {
+        if self.pending == 0 && fits && !self.has_more(cx) && !self.observing() {
             self.end(cx);
             cx.finish();
             return cx.close();
@@ -381,7 +381,7 @@ impl Device {
         let mut at = self.soonest;
         if !fits {
             at = cx.now;
-        } else if !closed_loop && self.room() && self.more(cx) {
+        } else if !closed_loop && self.room() && self.has_more(cx) {
             at = at.min(self.config.pace.due(self.base, self.next));
         }
         at = at.min(self.stale());

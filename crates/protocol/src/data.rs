@@ -1,6 +1,6 @@
 //! Tables of values for templates: `{users.name}` is a cell of the column `name` of the table `users`.
 
-use crate::problem::{Problem, closest, listed};
+use crate::problem::{Problem, choices, closest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Data {
             let names = || found.columns.keys().map(String::as_str);
             let fix = match closest(column, names()) {
                 Some(meant) => format!("did you mean {{{table}.{meant}}}?"),
-                None => format!("use one of: {}", listed(names())),
+                None => format!("use one of: {}", choices(names())),
             };
             Problem::new(key, format!("{place}: the table has no such column"), fix)
         })?;

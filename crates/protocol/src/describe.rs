@@ -334,7 +334,7 @@ pub trait ModelParams {
     }
 
     /// Whether devices wait for answers, or for connections.
-    fn waits(&self, carrier: Carrier) -> bool {
+    fn awaits_answers(&self, carrier: Carrier) -> bool {
         let _either_way = carrier;
         true
     }
@@ -345,7 +345,7 @@ pub trait ModelParams {
     }
 
     /// How often a device sends, where that is fixed.
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         None
     }
 

@@ -215,8 +215,8 @@ impl Model for Device {
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
         let whole = self.reading == Some(Body::UntilClose) && !cx.truncated;
         if self.state == State::Up && why == Failure::Closed && whole {
-            cx.excuse();
-            self.answered(cx);
+            cx.mark_clean_close();
+            self.response_complete(cx);
             if self.state != State::Idle {
                 self.pump(cx);
             }
@@ -225,7 +225,7 @@ impl Model for Device {
         if self.state == State::Up && matches!(why, Failure::Closed | Failure::Reset) {
             // RFC 9112 §9.5: an idle connection may be closed at any time
             if self.emitted == 0 || self.may_retry() && self.oldest().idempotent {
-                cx.excuse();
+                cx.mark_clean_close();
                 self.idle_close(cx);
                 return self.pump(cx);
             }
@@ -238,7 +238,7 @@ impl Model for Device {
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         self.stopping = true;
         if self.state != State::Idle {
             self.pump(cx);
@@ -260,11 +260,11 @@ impl Model for Device {
         self.waiting.front().map_or(Time::NEVER, |oldest| oldest.sent)
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         if !self.is_scheduled() {
             return 0;
         }
-        let sent = self.next.saturating_sub(self.config.before());
+        let sent = self.next.saturating_sub(self.config.initial_requests());
         self.config.pace.pending(self.base, sent, self.config.requests, end)
     }
 
@@ -275,13 +275,13 @@ impl Model for Device {
 
 impl Device {
     fn reset(&mut self, state: State) {
-        self.down(state);
+        self.close_connection(state);
         self.waiting.clear();
         self.retried = 0;
     }
 
     /// Nothing more comes or goes on this connection.
-    fn down(&mut self, state: State) {
+    fn close_connection(&mut self, state: State) {
         self.state = state;
         self.emitted = 0;
         self.reading = None;
@@ -301,7 +301,7 @@ impl Device {
     fn idle_close(&mut self, cx: &mut Cx<'_>) {
         cx.count(cx.now, IDLE_CLOSES);
         self.retried = self.retried.max(self.emitted);
-        self.down(State::Down);
+        self.close_connection(State::Down);
     }
 
     /// Whether requests fall due.
@@ -310,10 +310,10 @@ impl Device {
     }
 
     /// Requests that fell due and will not be sent any more still count as intended.
-    fn missed(&mut self, cx: &mut Cx<'_>) {
+    fn count_missed(&mut self, cx: &mut Cx<'_>) {
         if self.is_scheduled() {
-            let sent = self.next.saturating_sub(self.config.before());
-            self.config.pace.missed(cx, self.base, sent, self.config.requests);
+            let sent = self.next.saturating_sub(self.config.initial_requests());
+            self.config.pace.count_missed(cx, self.base, sent, self.config.requests);
         }
     }
 
@@ -322,7 +322,7 @@ impl Device {
         for message in self.waiting.iter().skip(1) {
             cx.unanswered(message.intended, "pipelined behind a request whose connection was lost");
         }
-        self.missed(cx);
+        self.count_missed(cx);
         self.reset(State::Idle);
         cx.wake_at(Time::NEVER);
     }
@@ -363,7 +363,9 @@ impl Device {
             return Ok(1);
         }
         let asked = if self.emitted > 0 { self.waiting.front() } else { None };
-        let Some(PendingRequest { intended, .. }) = asked.copied() else { return self.unasked(cx, bytes) };
+        let Some(PendingRequest { intended, .. }) = asked.copied() else {
+            return self.unrequested_data(cx, bytes);
+        };
         let first = !std::mem::replace(&mut self.begun, true);
         let config = &*self.config;
         let exchange = config.exchange(self.next - self.waiting.len() as u64);
@@ -412,7 +414,7 @@ impl Device {
                 let excerpt = &mut self.excerpt;
                 let mut keep = |data: &[u8]| {
                     if let Some(excerpt) = excerpt {
-                        excerpt.more(data);
+                        excerpt.append(data);
                     } else if let Some(into) = &mut capture {
                         exchange.captures.body(data, into);
                     }
@@ -438,12 +440,12 @@ impl Device {
         cx.arrived(intended, used);
         let whole = match &self.reading {
             Some(Body::Length(left)) => *left == 0,
-            Some(Body::Chunked(chunked)) => chunked.done(),
+            Some(Body::Chunked(chunked)) => chunked.is_complete(),
             None | Some(Body::UntilClose) => false,
         };
         if whole {
             let close = self.close;
-            self.answered(cx);
+            self.response_complete(cx);
             if close {
                 cx.close();
             }
@@ -452,7 +454,7 @@ impl Device {
     }
 
     /// Something came although nothing was asked.
-    fn unasked(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, MalformedResponse> {
+    fn unrequested_data(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<usize, MalformedResponse> {
         match wire::head(bytes, false, self.config.head_limit) {
             Ok(None) => Ok(0),
             // RFC 9110 §15.5.9: it waited for a request in vain, and closes
@@ -468,7 +470,7 @@ impl Device {
 
     /// The response to the oldest request is complete.
     #[inline]
-    fn answered(&mut self, cx: &mut Cx<'_>) {
+    fn response_complete(&mut self, cx: &mut Cx<'_>) {
         self.reading = None;
         self.begun = false;
         self.served = true;
@@ -485,7 +487,7 @@ impl Device {
             if let Some(rest) = exchange.rest(cx.rng) {
                 self.base = cx.now + rest;
             }
-            let first = seq < self.config.before();
+            let first = seq < self.config.initial_requests();
             let missing: Option<String> = match &mut self.captured {
                 Some(into) if self.excerpt.is_none() && !exchange.captures.is_empty() => {
                     exchange.captures.end(into)
@@ -496,12 +498,12 @@ impl Device {
             let (cause, words) = match (self.excerpt.take(), missing) {
                 (None, None) => {
                     cx.delivered(intended, RESPONSE);
-                    if seq + 1 == self.config.before() && !self.config.pace.closed_loop() {
+                    if seq + 1 == self.config.initial_requests() && !self.config.pace.closed_loop() {
                         self.base = cx.now;
                     }
-                    return self.done();
+                    return self.finish_response();
                 }
-                (Some(excerpt), _) => (excerpt.cause(status), excerpt.words(status, secrets)),
+                (Some(excerpt), _) => (excerpt.cause(status), excerpt.text(status, secrets)),
                 (None, Some(what)) => {
                     (Cause::named(Failure::Rejected, NO_VALUE), format!("status {status}, and {what}"))
                 }
@@ -512,14 +514,14 @@ impl Device {
             }
             cx.failure(cx.now, cause, || words);
         }
-        self.done();
+        self.finish_response();
     }
 
     /// A response is done with; the connection too, where the server said that it closes.
     #[inline]
-    fn done(&mut self) {
+    fn finish_response(&mut self) {
         if self.close {
-            self.down(State::Down);
+            self.close_connection(State::Down);
         }
     }
 }

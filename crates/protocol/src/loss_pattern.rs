@@ -97,19 +97,19 @@ impl LossTracker {
         let settled = number.saturating_sub(HORIZON);
         self.settle(settled, into);
         if first < settled {
-            self.lost(first, settled, into);
+            self.count_lost(first, settled, into);
         }
         let mut at = first.max(settled);
         while at < number {
             let (bit, many) = (at % 64, (64 - at % 64).min(number - at));
-            self.missing[word(at)] |= ones(many) << bit;
+            self.missing[word(at)] |= low_bits(many) << bit;
             at += many;
         }
         self.end = number;
     }
 
     /// Number `number` came late.
-    pub fn came(&mut self, number: u64) {
+    pub fn arrived_late(&mut self, number: u64) {
         if (self.from..self.end).contains(&number) {
             self.missing[word(number)] &= !(1 << (number % 64));
         }
@@ -133,8 +133,8 @@ impl LossTracker {
             let many =
                 u64::from((!bits.checked_shr(there as u32).unwrap_or(0)).trailing_zeros()).min(most - there);
             if many > 0 {
-                self.missing[word(at)] &= !(ones(many) << ((at + there) % 64));
-                self.lost(at + there, at + there + many, into);
+                self.missing[word(at)] &= !(low_bits(many) << ((at + there) % 64));
+                self.count_lost(at + there, at + there + many, into);
             }
             at += there + many;
         }
@@ -142,7 +142,7 @@ impl LossTracker {
     }
 
     /// These were lost, none of them empty nor before the last.
-    fn lost(&mut self, first: u64, end: u64, into: &mut Patterns) {
+    fn count_lost(&mut self, first: u64, end: u64, into: &mut Patterns) {
         let (begun, last) = self.period;
         let mut in_row = end - first;
         if last == first && begun < last {
@@ -178,7 +178,7 @@ fn word(number: u64) -> usize {
 }
 
 /// So many bits, 1 to 64.
-fn ones(many: u64) -> u64 {
+fn low_bits(many: u64) -> u64 {
     u64::MAX >> (64 - many)
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let (mut losses, mut into, mut next) = (LossTracker::default(), Patterns::default(), 0);
         for number in arrived {
             if *number < next {
-                losses.came(*number);
+                losses.arrived_late(*number);
             } else if *number > next {
                 losses.skipped(next, *number, &mut into);
             }

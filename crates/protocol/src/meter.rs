@@ -74,7 +74,7 @@ macro_rules! counters {
             pub failures: [u64; Failure::ALL.len()],
         }
 
-        /// The counters that every group has, in the order of [`Counts::named`]. The live view, exporters and the pages of
+        /// The counters that every group has, in the order of [`Counts::named_counters`]. The live view, exporters and the pages of
         /// documentation have names, units and meaning from here.
         pub const COUNTERS: [Counter; [$( stringify!($name) ),+].len()] = [$(
             Counter { name: stringify!($name), unit: Unit::$unit, about: $about, better: Better::$better }
@@ -82,7 +82,7 @@ macro_rules! counters {
 
         impl Counts {
             /// Name and value of every plain counter, for results and metrics.
-            pub fn named(&self) -> [(&'static str, u64); COUNTERS.len()] {
+            pub fn named_counters(&self) -> [(&'static str, u64); COUNTERS.len()] {
                 [$( (stringify!($name), self.$name) ),+]
             }
         }

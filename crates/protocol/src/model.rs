@@ -64,7 +64,7 @@ pub trait Model {
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
     /// now or [`Model::holds_back`]: others are not asked, except where a phase ends.
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         let _waits_for_answers = end;
         0
     }
@@ -181,7 +181,7 @@ pub struct Cx<'a> {
     pub end: Option<FlowEnd>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
     pub example: Option<(Cause, String)>,
-    /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
+    /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::mark_clean_close`].
     pub excused: bool,
     /// The peer has closed its side of the connection that the event is of. What it sent before may still be unread.
     pub ended: bool,
@@ -196,7 +196,7 @@ pub struct Cx<'a> {
     pub queued: [u64; 3],
     /// How many messages the load has left to send; without a total there is no end to them.
     pub left: u64,
-    /// How many messages can still be counted as due and never sent ([`Pace::missed`](crate::pace::Pace::missed)). With a total:
+    /// How many messages can still be counted as due and never sent ([`Pace::count_missed`](crate::pace::Pace::count_missed)). With a total:
     /// none while the load is on, as other flows send them, and then those left. Without one there is no end to them.
     pub unsendable: u64,
 }
@@ -269,7 +269,7 @@ impl<'a> Cx<'a> {
 
     /// In [`Model::closed`]: the other side was free to close (HTTP between two requests), and the flow goes
     /// on or has ended well. The transport counts no failure for [`Failure::Closed`] then.
-    pub fn excuse(&mut self) {
+    pub fn mark_clean_close(&mut self) {
         self.excused = true;
     }
 
@@ -372,7 +372,7 @@ impl<'a> Cx<'a> {
 
     /// A message came that was not requested, or not in this flow.
     #[inline]
-    pub fn unasked(&mut self, at: Time) {
+    pub fn count_unrequested(&mut self, at: Time) {
         self.at(at).counts.messages_received += 1;
     }
 

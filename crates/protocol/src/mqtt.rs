@@ -312,7 +312,7 @@ impl Model for Device {
         cx.delay(self.since, CONNECT);
         self.since = cx.now;
         self.state = State::Greeting;
-        self.greet(cx);
+        self.send_connect(cx);
         self.arm(cx);
     }
 
@@ -331,9 +331,9 @@ impl Model for Device {
                 Err(what) => match other_protocol(bytes).filter(|_| self.state == State::Greeting) {
                     Some(other) => {
                         let why = Cause::named(Failure::Protocol, other);
-                        self.lost(cx, why, || format!("no MQTT: {other}"));
+                        self.connection_lost(cx, why, || format!("no MQTT: {other}"));
                     }
-                    None => self.lost(cx, Failure::Protocol, || what.to_string()),
+                    None => self.connection_lost(cx, Failure::Protocol, || what.to_string()),
                 },
             }
         }
@@ -386,9 +386,9 @@ impl Model for Device {
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         self.stopping = true;
-        if self.state == State::Pausing && !self.owes() {
+        if self.state == State::Pausing && !self.has_unacknowledged() {
             self.end(cx);
             cx.give_up();
         }
@@ -429,7 +429,7 @@ impl Model for Device {
         }
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         if !self.is_scheduled() {
             return 0;
         }
@@ -444,7 +444,7 @@ impl Model for Device {
 impl Device {
     /// What was waited for has not come.
     fn late_for(&mut self, cx: &mut Cx<'_>, what: &'static str) {
-        self.lost(cx, Cause::named(Failure::Timeout, what), || what.into());
+        self.connection_lost(cx, Cause::named(Failure::Timeout, what), || what.into());
     }
 
     /// When the oldest publish was sent in this connection; never: none waits for an answer.
@@ -483,7 +483,7 @@ impl Device {
         };
         let room = self.room();
         let paced = self.config.publishes && !self.config.pace.closed_loop();
-        if self.state == State::Up && paced && room && self.more(cx) {
+        if self.state == State::Up && paced && room && self.has_more(cx) {
             at = at.min(self.config.pace.due(self.base, self.next.into()));
         }
         if at < self.armed {

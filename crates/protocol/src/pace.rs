@@ -103,7 +103,7 @@ impl Pace {
     /// The flow ends, or sends no more: count as intended the messages from `next` on (of `count`; 0: no
     /// end) that fell due while the load was on and were never sent. Of a load with a total these are sent by
     /// other flows while the load is on: see [`Cx::unsendable`].
-    pub fn missed(&self, cx: &mut Cx<'_>, base: Time, next: u64, count: u64) {
+    pub fn count_missed(&self, cx: &mut Cx<'_>, base: Time, next: u64, count: u64) {
         let over = Time(cx.now.0.saturating_add(1));
         let warmup = self.pending(base, next, count, cx.window.measure.min(over));
         let all = self.pending(base, next, count, cx.window.drain.min(over));
@@ -136,18 +136,18 @@ mod tests {
         let pace = Pace::every(Interval(std::time::Duration::from_nanos(10)));
         bench.now = Time(1000);
         // due at 0, 10, …; 5 were sent; 6..=10 (50 … 90) in the warm-up, ten in the measure phase, then none
-        bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 0));
+        bench.call(|(), cx| pace.count_missed(cx, Time::ZERO, 5, 0));
         assert_eq!(bench.counts(Phase::Warmup).messages_intended, 5);
         assert_eq!(bench.counts(Phase::Measure).messages_intended, 10);
         assert_eq!(bench.counts(Phase::Drain).messages_intended, 0);
-        bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 7));
+        bench.call(|(), cx| pace.count_missed(cx, Time::ZERO, 5, 7));
         assert_eq!(bench.counts(Phase::Warmup).messages_intended, 7);
         // ten were due, of a load that ends with three messages unsent: no device misses one of them again
         bench.call(|(), cx| {
             cx.unsendable = 3;
-            pace.missed(cx, Time(100), 0, 0);
+            pace.count_missed(cx, Time(100), 0, 0);
             assert_eq!(cx.unsendable, 0);
-            pace.missed(cx, Time(100), 0, 0);
+            pace.count_missed(cx, Time(100), 0, 0);
         });
         assert_eq!(bench.counts(Phase::Measure).messages_intended, 13);
     }

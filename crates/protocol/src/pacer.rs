@@ -35,16 +35,16 @@ pub trait RateOverTime {
     const DRAWN: u64;
 
     /// The moment that is `gap` mean gaps after `at`; the last there is: never.
-    fn after(&self, at: u128, gap: f64) -> u128;
+    fn time_after(&self, at: u128, gap: f64) -> u128;
 
     /// The moment that is one mean gap after `at`.
     #[inline]
     fn next(&self, at: u128) -> u128 {
-        self.after(at, 1.0)
+        self.time_after(at, 1.0)
     }
 
     /// How many events are before `end` where one is at `at` and all gaps are alike, if that can be told at once.
-    fn even(&self, at: u128, end: u128) -> Option<u64> {
+    fn regular_events(&self, at: u128, end: u128) -> Option<u64> {
         let _one_by_one = (at, end);
         None
     }
@@ -76,7 +76,7 @@ impl RateOverTime for Step {
     const DRAWN: u64 = 65_536;
 
     #[inline]
-    fn after(&self, at: u128, gap: f64) -> u128 {
+    fn time_after(&self, at: u128, gap: f64) -> u128 {
         at + (gap * self.0 as f64) as u128
     }
 
@@ -85,7 +85,7 @@ impl RateOverTime for Step {
         at + self.0
     }
 
-    fn even(&self, at: u128, end: u128) -> Option<u64> {
+    fn regular_events(&self, at: u128, end: u128) -> Option<u64> {
         Some(self.count(end.saturating_sub(at)))
     }
 
@@ -133,8 +133,8 @@ impl<R: RateOverTime> Pacer<R> {
     pub fn advance(&mut self) {
         self.at = match &mut self.spread {
             Spread::Constant => self.rate.next(self.at),
-            Spread::Poisson(rng) => self.rate.after(self.at, fine_time::exponential(rng)),
-            Spread::Uniform(rng) => self.rate.after(self.at, 2.0 * rng.random::<f64>()),
+            Spread::Poisson(rng) => self.rate.time_after(self.at, fine_time::exponential(rng)),
+            Spread::Uniform(rng) => self.rate.time_after(self.at, 2.0 * rng.random::<f64>()),
             Spread::Given { gaps, next } => {
                 let gap = gaps.get(*next).copied().unwrap_or(0);
                 *next = if *next + 1 < gaps.len() { *next + 1 } else { 0 };
@@ -145,13 +145,13 @@ impl<R: RateOverTime> Pacer<R> {
 
     /// Go on by `gap` mean gaps, whatever their spread.
     pub fn advance_by(&mut self, gap: f64) {
-        self.at = self.rate.after(self.at, gap);
+        self.at = self.rate.time_after(self.at, gap);
     }
 }
 
 impl<R: RateOverTime + Clone> Pacer<R> {
     /// How many events are due before `end`. Of random ones that are far behind, how many are to be expected.
-    pub fn before(&self, end: Time) -> u64 {
+    pub fn events_before(&self, end: Time) -> u64 {
         self.before_fine(of_ns(end.0))
     }
 
@@ -161,7 +161,7 @@ impl<R: RateOverTime + Clone> Pacer<R> {
             return 0;
         }
         match &self.spread {
-            Spread::Constant if let Some(events) = self.rate.even(self.at, end) => events,
+            Spread::Constant if let Some(events) = self.rate.regular_events(self.at, end) => events,
             Spread::Given { gaps, .. } => self.given_before(gaps, end),
             _ => {
                 let mut ahead = self.clone();
@@ -254,7 +254,7 @@ mod tests {
             let step = step.max(1 << 40);
             let mut pacer = Pacer::new(Step(step), &kinds[kind], seed);
             pacer.advance();
-            let before = pacer.before(Time(end));
+            let before = pacer.events_before(Time(end));
             let mut events = 0;
             while pacer.due() < Time(end) {
                 pacer.advance();
@@ -276,7 +276,7 @@ mod tests {
     fn events_far_ahead_are_counted_by_their_mean() {
         for gaps in [Gaps::Poisson, Gaps::Uniform] {
             let pacer = Pacer::new(Step(of_ns(100)), &gaps, 3);
-            let (exact, counted) = (10_000_000u64, pacer.before(Time(1_000_000_000)));
+            let (exact, counted) = (10_000_000u64, pacer.events_before(Time(1_000_000_000)));
             // five standard deviations of what is drawn
             assert!(counted.abs_diff(exact) < 5 * Step::DRAWN.isqrt(), "{gaps:?}: {counted}");
         }

@@ -145,7 +145,7 @@ impl ModelParams for Params {
         true
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 
@@ -262,7 +262,7 @@ impl Model for Device {
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         if self.running {
-            self.missed(cx);
+            self.count_missed(cx);
             self.stopping = true;
             self.pump(cx);
         }
@@ -278,16 +278,16 @@ impl Model for Device {
         if self.running { self.silent } else { Time::NEVER }
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         let sends = self.running && !self.stopping;
         if sends { self.config.pace.pending(self.base, self.next, self.config.count, end) } else { 0 }
     }
 }
 
 impl Device {
-    fn missed(&mut self, cx: &mut Cx<'_>) {
+    fn count_missed(&mut self, cx: &mut Cx<'_>) {
         if !self.stopping {
-            self.config.pace.missed(cx, self.base, self.next, self.config.count);
+            self.config.pace.count_missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -300,14 +300,14 @@ impl Device {
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         self.forget(cx, 1, "the socket broke before a reply came");
         self.running = false;
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);
     }
 
-    fn more(&self, cx: &Cx<'_>) -> bool {
+    fn has_more(&self, cx: &Cx<'_>) -> bool {
         (self.config.count == 0 || self.next < self.config.count) && !self.stopping && cx.loading()
     }
 
@@ -325,7 +325,7 @@ impl Device {
         }
         let closed_loop = self.config.pace.closed_loop();
         let mut batch = 0;
-        while self.more(cx) {
+        while self.has_more(cx) {
             let free = !closed_loop || self.echoes.back().is_none_or(|last| last.done);
             let intended = if closed_loop { cx.now } else { self.config.pace.due(self.base, self.next) };
             if !free || intended > cx.now || batch == BATCH {
@@ -342,7 +342,7 @@ impl Device {
         if !waiting {
             self.silent = Time::NEVER;
         }
-        if !waiting && !self.more(cx) {
+        if !waiting && !self.has_more(cx) {
             self.end(cx);
             cx.finish();
             cx.close();
@@ -352,7 +352,7 @@ impl Device {
             Some(oldest) => oldest.sent + self.config.timeout,
             None => Time::NEVER,
         };
-        if self.more(cx) && !closed_loop {
+        if self.has_more(cx) && !closed_loop {
             at = at.min(self.config.pace.due(self.base, self.next));
         }
         if at < self.armed {
@@ -448,7 +448,7 @@ impl Device {
                 cx.delivered(intended, ROUND_TRIP);
             }
             // already counted as lost
-            None => cx.unasked(cx.now),
+            None => cx.count_unrequested(cx.now),
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// Names to choose from, as many as one wants to read.
-pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn choices<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 10;
     const LONGEST: usize = 64;
     let mut names = names.into_iter();
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn a_list_of_names_ends() {
-        assert_eq!(listed(["a", "b"]), "a, b");
+        assert_eq!(choices(["a", "b"]), "a, b");
         let names: Vec<String> = (0..500_000).map(|i| i.to_string()).collect();
-        let shown = |count: usize| listed(names[..count].iter().map(String::as_str));
+        let shown = |count: usize| choices(names[..count].iter().map(String::as_str));
         assert_eq!(shown(10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
         assert_eq!(shown(500_000), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 499990 more");
     }

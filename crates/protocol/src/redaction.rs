@@ -57,17 +57,17 @@ impl Redactor {
 
     /// A text without them.
     pub fn hide(&self, text: &str) -> String {
-        self.without(text, Self::find)
+        self.redact(text, Self::find)
     }
 
     /// The same of a text that may have been cut at its end, or before a [`CUT`]: without the beginning of a secret there.
     pub fn hide_cut(&self, text: &str) -> String {
         let whole = self.hide(text);
-        let pieces = whole.split(CUT).map(|piece| self.without(piece, Self::find_cut));
+        let pieces = whole.split(CUT).map(|piece| self.redact(piece, Self::find_cut));
         pieces.collect::<Vec<_>>().join(CUT.encode_utf8(&mut [0; 4]))
     }
 
-    fn without(&self, text: &str, find: fn(&Self, &View, &mut Vec<Span>)) -> String {
+    fn redact(&self, text: &str, find: fn(&Self, &View, &mut Vec<Span>)) -> String {
         if self.values.is_empty() {
             return text.to_owned();
         }

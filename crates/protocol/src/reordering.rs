@@ -144,7 +144,7 @@ impl ReorderTracker {
             into.record(late);
         }
         self.density.disturbed(datagram.number, datagram.index, &mut into.densities);
-        self.losses.came(datagram.number);
+        self.losses.arrived_late(datagram.number);
     }
 
     /// Nothing comes after `index` arrivals, and none of the numbers `last`, which were the last. Gives what is to be

@@ -148,7 +148,7 @@ impl Model for Device {
             // kept here, as it may be looked at when only time has passed
             let framed = if self.config.datagrams { 2 } else { 0 };
             if self.kept.len() + framed + bytes.len() > KEPT_MAX && self.config.datagrams {
-                cx.unasked(cx.now);
+                cx.count_unrequested(cx.now);
                 return bytes.len();
             }
             if self.config.datagrams {
@@ -179,7 +179,7 @@ impl Model for Device {
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
         if self.asks_no_more() && matches!(why, Failure::Closed | Failure::Reset) {
             // nothing is left to send or expect: either side may close
-            cx.excuse();
+            cx.mark_clean_close();
             cx.delay(self.started, FLOW);
             cx.finish();
             return self.end(cx);
@@ -286,10 +286,10 @@ impl Device {
                         self.waiting = true;
                         self.limit = cx.now + *within;
                     }
-                    if self.found(cx, pattern) {
+                    if self.consume_match(cx, pattern) {
                         match self.asked.take() {
                             Some(asked) => cx.delivered(asked, STEP),
-                            None => cx.unasked(cx.now),
+                            None => cx.count_unrequested(cx.now),
                         }
                         self.step(cx.now);
                     } else if self.limit <= cx.now {
@@ -324,7 +324,7 @@ impl Device {
     }
 
     /// Look for the pattern in what came; use it up to the end of the match.
-    fn found(&mut self, cx: &mut Cx<'_>, pattern: &Pattern) -> bool {
+    fn consume_match(&mut self, cx: &mut Cx<'_>, pattern: &Pattern) -> bool {
         if !self.config.datagrams {
             if self.kept.len() == self.seen as usize {
                 return false;
@@ -344,7 +344,7 @@ impl Device {
                 return true;
             }
             self.other = true;
-            cx.unasked(cx.now);
+            cx.count_unrequested(cx.now);
         }
         false
     }

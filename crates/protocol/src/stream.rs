@@ -177,7 +177,7 @@ impl ModelParams for Params {
         self.echo
     }
 
-    fn waits(&self, _carrier: Carrier) -> bool {
+    fn awaits_answers(&self, _carrier: Carrier) -> bool {
         self.echo
     }
 
@@ -185,7 +185,7 @@ impl ModelParams for Params {
         self.echo
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         Some(match (self.rate, self.interval) {
             (None, Some(interval)) => SendRate { key: "interval", per_second: interval.per_second() },
             (rate, _) => SendRate { key: "rate", per_second: rate.map_or(0.0, |rate| rate.0) },
@@ -306,7 +306,7 @@ impl Model for Device {
     fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
         if self.running {
             self.datagram(cx, bytes);
-            if self.is_back() && !self.more(cx) {
+            if self.is_back() && !self.has_more(cx) {
                 self.finish_flow(cx);
             }
         }
@@ -325,7 +325,7 @@ impl Model for Device {
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         if self.running {
-            self.missed(cx);
+            self.count_missed(cx);
             self.stopping = true;
             self.pump(cx);
         }
@@ -343,21 +343,21 @@ impl Model for Device {
         if self.running && self.config.listens { self.silent } else { Time::NEVER }
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         let sends = self.running && !self.stopping;
         if sends { self.config.pace.pending(self.base, self.next, self.config.count, end) } else { 0 }
     }
 }
 
 impl Device {
-    fn missed(&mut self, cx: &mut Cx<'_>) {
+    fn count_missed(&mut self, cx: &mut Cx<'_>) {
         if !self.stopping {
-            self.config.pace.missed(cx, self.base, self.next, self.config.count);
+            self.config.pace.count_missed(cx, self.base, self.next, self.config.count);
         }
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         self.settle(cx);
         self.running = false;
         cx.wake_at(Time::NEVER);
@@ -408,7 +408,7 @@ impl Device {
     }
 
     #[inline]
-    fn more(&self, cx: &Cx<'_>) -> bool {
+    fn has_more(&self, cx: &Cx<'_>) -> bool {
         (self.config.count == 0 || self.next < self.config.count) && !self.stopping && cx.loading()
     }
 
@@ -420,7 +420,7 @@ impl Device {
             replies.failed_warmup = cx.tally.failed;
         }
         let mut due = Time::NEVER;
-        if self.more(cx) {
+        if self.has_more(cx) {
             let left = if config.count == 0 { u64::MAX } else { config.count - self.next };
             let most = left.min(config.batch as u64).min(cx.left);
             let stream = cx.device & signature::STREAM_MAX;
@@ -445,7 +445,7 @@ impl Device {
                 self.silent = self.silent.min(cx.now);
             }
         }
-        if self.more(cx) {
+        if self.has_more(cx) {
             return cx.wake_at(due.max(cx.now));
         }
         let until = self.quiet + config.timeout;
@@ -459,7 +459,7 @@ impl Device {
     #[inline]
     fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
         let config = &*self.config;
-        let Some(replies) = &mut self.replies else { return cx.unasked(cx.now) };
+        let Some(replies) = &mut self.replies else { return cx.count_unrequested(cx.now) };
         let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device & signature::STREAM_MAX);
         let same = bytes.get(signature::LEN..) == config.payload.get(signature::LEN..);
         let Some(Signature { sequence, sent_ns, .. }) = mark.filter(|_| same) else {
@@ -468,7 +468,7 @@ impl Device {
         let (sent, number) = (Time(sent_ns), sequence.wrapping_sub(replies.first) & signature::SEQUENCE_MAX);
         if sent < self.base && number > signature::SEQUENCE_MAX / 2 {
             // from a flow before this one
-            return cx.unasked(cx.now);
+            return cx.count_unrequested(cx.now);
         }
         // the time follows from the number: what is changed in one of them shows
         if number >= self.next || config.pace.due(self.base, number) != sent {
@@ -495,7 +495,7 @@ impl Device {
                 cx.at(sent).counts.duplicates += 1;
                 return;
             }
-            SequenceClass::TooLate => return cx.unasked(sent),
+            SequenceClass::TooLate => return cx.count_unrequested(sent),
         }
         replies.back[usize::from(!warmup)] += 1;
         // one that was lost before is not waited for, those sent after it are from now on

@@ -170,7 +170,7 @@ impl<M: Model> Bench<M> {
     }
 
     /// Begin a flow and let the connection come up at once.
-    pub fn up(&mut self) {
+    pub fn start_connected(&mut self) {
         self.start();
         assert_eq!(self.link, Link::Connect, "a flow begins with a connection");
         self.connected();
@@ -261,7 +261,7 @@ fn assault_on<M: Model>(mut bench: Bench<M>, data: &[u8], hoard: usize) -> (u64,
             0..=191 => {
                 let (piece, after) = rest.split_at(rest.len().min(usize::from(op & 63) + 1));
                 rest = after;
-                hear(&mut bench, piece, hoard);
+                feed_piece(&mut bench, piece, hoard);
             }
             // what was sent comes back, with one byte changed
             192..=207 => {
@@ -273,7 +273,7 @@ fn assault_on<M: Model>(mut bench: Bench<M>, data: &[u8], hoard: usize) -> (u64,
                         let at = usize::from(at) % piece.len();
                         piece[at] ^= bits;
                     }
-                    hear(&mut bench, &piece, hoard);
+                    feed_piece(&mut bench, &piece, hoard);
                 }
             }
             208..=239 => {
@@ -316,7 +316,7 @@ fn assault_on<M: Model>(mut bench: Bench<M>, data: &[u8], hoard: usize) -> (u64,
     (sum(|counts| counts.messages_sent), sum(|counts| counts.messages_delivered) + failed + lost)
 }
 
-fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
+fn feed_piece<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
     if let (Some(at), [first, ..]) = (bench.media, piece)
         && first & 3 == 3
     {

@@ -47,7 +47,7 @@ impl Addresses {
     pub fn of(host: &str, port: u16, policy: Resolve, family: Option<bool>) -> Result<Self, String> {
         let found =
             (host, port).to_socket_addrs().map_err(|e| format!("{host:?} cannot be resolved ({e})"))?;
-        let found: Vec<SocketAddr> = in_turn(found.filter(|address| policy.takes(address.is_ipv4())));
+        let found: Vec<SocketAddr> = in_turn(found.filter(|address| policy.allows(address.is_ipv4())));
         let fits = |address: &&SocketAddr| family.is_none_or(|v4| address.is_ipv4() == v4);
         let fitting: Vec<SocketAddr> = found.iter().filter(fits).copied().collect();
         let mut left = if fitting.is_empty() { found } else { fitting }.into_iter();
@@ -110,7 +110,7 @@ impl Addresses {
         };
         let place = |n: &usize| {
             let (priority, weight) = servers.ranks.get(*n).copied().unwrap_or_default();
-            (tried >> *n & 1, avoided(*n), priority, drawn(device, *n, weight))
+            (tried >> *n & 1, avoided(*n), priority, draw_rank(device, *n, weight))
         };
         (0..self.count()).min_by_key(place).unwrap_or(0)
     }
@@ -122,7 +122,7 @@ impl Addresses {
 
 /// The place of server number `n` in a draw of device number `device`: each server comes first in proportion to its weight, and one
 /// without weight behind those with some, save for a small chance (RFC 2782).
-fn drawn(device: u32, n: usize, weight: u16) -> u64 {
+fn draw_rank(device: u32, n: usize, weight: u16) -> u64 {
     let mut mixed = (u64::from(device) << 8 | n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -133,7 +133,7 @@ fn drawn(device: u32, n: usize, weight: u16) -> u64 {
 }
 
 /// An address as it is told: without its port where there are none (ICMP).
-pub fn shown(address: SocketAddr) -> String {
+pub fn address_text(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
 }
 

@@ -38,7 +38,7 @@ impl Concurrency {
     }
 
     /// The most waiting devices of a class.
-    fn most(class: usize) -> u64 {
+    fn class_maximum(class: usize) -> u64 {
         match class as u32 {
             class @ 0..EXACT => u64::from(class) + 1,
             class => (2 << (class - EXACT + EXACT.ilog2())) - 1,
@@ -111,7 +111,7 @@ impl AnswerTimes {
         let mut few = Moments::default();
         let mut least = f64::INFINITY;
         for (class, moments) in self.few.iter().enumerate() {
-            if few.count >= FEW || 2 * Concurrency::most(class) > u64::from(devices) {
+            if few.count >= FEW || 2 * Concurrency::class_maximum(class) > u64::from(devices) {
                 break;
             }
             if moments.count > 0 {
@@ -182,9 +182,12 @@ mod tests {
     fn each_number_of_waiting_devices_has_a_class() {
         for waiting in [1, 2, 7, 8, 9, 15, 16, 31, 32, 1 << 20] {
             let Concurrency(class) = Concurrency::of(waiting, u32::MAX);
-            assert!(usize::from(class) < CLASSES && u64::from(waiting) <= Concurrency::most(class.into()));
             assert!(
-                class == 0 || u64::from(waiting) > Concurrency::most(usize::from(class) - 1),
+                usize::from(class) < CLASSES
+                    && u64::from(waiting) <= Concurrency::class_maximum(class.into())
+            );
+            assert!(
+                class == 0 || u64::from(waiting) > Concurrency::class_maximum(usize::from(class) - 1),
                 "{waiting}"
             );
         }

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::flows::Flows;
 use crate::graph::PortFacts;
-use crate::group_sum::{GroupSum, named};
+use crate::group_sum::{GroupSum, histograms_by_name};
 use crate::interfaces::{self, Interfaces};
 use crate::pauses::Pauses;
 use crate::plan::Plan;
@@ -234,7 +234,7 @@ impl Collector {
                 causes: all.causes().map(by_kind).unwrap_or_default(),
                 devices_active: active,
                 waiting,
-                delays: named(plan.about.delays, &all.delays),
+                delays: histograms_by_name(plan.about.delays, &all.delays),
                 lateness: (&all.lateness).into(),
             };
             groups.insert(plan.name.clone(), point);

@@ -46,7 +46,7 @@ impl Control {
     }
 
     /// Let the workers begin.
-    pub fn go(&self) {
+    pub fn start_workers(&self) {
         self.go_at(Instant::now());
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn a_pause_stops_the_clock() {
         let c = Control::new(S, S, S, S);
         assert_eq!(c.now(), None);
-        c.go();
+        c.start_workers();
         c.pause();
         let at = c.now();
         std::thread::sleep(std::time::Duration::from_millis(3));
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn stopping_brings_the_drain_phase_forward() {
         let c = Control::new(S, S, S, S);
-        c.go();
+        c.start_workers();
         c.stop();
         assert!(c.window().drain < Time(S));
         assert_eq!(c.window().phase(Time(S)), Phase::Drain);

@@ -1,6 +1,6 @@
 //! One group of a run, summed up over samples and workers, and its result.
 
-use crate::addresses::shown;
+use crate::addresses::address_text;
 use crate::answer_times::Slowdown;
 use crate::distribution::Distribution;
 use crate::plan::GroupPlan;
@@ -119,7 +119,7 @@ impl GroupSum {
                 let example = self.examples.iter().find(|(known, _)| *known == cause);
                 CauseCount {
                     cause: detail.to_string(),
-                    count: measured.map_or(0, |measured| measured.seen(cause)),
+                    count: measured.map_or(0, |measured| measured.count_of(cause)),
                     total,
                     example: example.map(|(_, text)| text.clone()),
                 }
@@ -233,7 +233,7 @@ impl GroupSum {
 
 impl TargetAddress {
     fn unused(address: SocketAddr) -> Self {
-        Self { address: shown(address), used: false, opened: 0, failed: 0, delivered: 0, error: None }
+        Self { address: address_text(address), used: false, opened: 0, failed: 0, delivered: 0, error: None }
     }
 }
 
@@ -247,7 +247,7 @@ fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
 
 /// The delays as results give them: whole, and with their variation.
 fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
-    let mut all = named::<Distribution>(delays, &tally.delays);
+    let mut all = histograms_by_name::<Distribution>(delays, &tally.delays);
     for (described, variation) in delays.iter().zip(&tally.variation) {
         if let Some(delay) = all.get_mut(described.name) {
             delay.jitter = variation.mean();
@@ -264,7 +264,7 @@ fn variation(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, 
 }
 
 /// The histograms by the names of their delays.
-pub(crate) fn named<'a, D: From<&'a Histogram<u64>>>(
+pub(crate) fn histograms_by_name<'a, D: From<&'a Histogram<u64>>>(
     delays: &'static [Delay],
     histograms: &'a [Histogram<u64>],
 ) -> BTreeMap<&'static str, D> {

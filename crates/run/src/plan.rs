@@ -266,7 +266,7 @@ impl GroupPlan {
             name: group.name.clone(),
             about: group.model.about(),
             confirmed: group.model.confirmed(),
-            waits: group.model.waits(scheme.carrier),
+            waits: group.model.awaits_answers(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
             has_media: group.model.has_media(),
             shared: group.model.shared_socket().filter(|_| scheme.carrier == Carrier::Datagram),
@@ -289,7 +289,9 @@ impl GroupPlan {
             connect_timeout: group.connect_timeout.ns(),
             receive_room: match (group.model.replies(), group.model.shared_socket()) {
                 (_, Some(_)) => receive_room::MOST,
-                (Some(replies), None) => receive_room::room(replies.per_second, replies.burst, replies.bytes),
+                (Some(replies), None) => {
+                    receive_room::receive_buffer(replies.per_second, replies.burst, replies.bytes)
+                }
                 (None, None) => receive_room::LEAST,
             },
             tls,
@@ -339,7 +341,7 @@ fn scope(ip: &Ipv6Addr, zone: Option<&str>) -> Result<u32, (String, String)> {
     if let Some((index, _)) = there.iter().find(|(index, name)| name == zone || index.to_string() == zone) {
         return Ok(*index);
     }
-    let names = protocol::problem::listed(there.iter().map(|(_, name)| name.as_str()));
+    let names = protocol::problem::choices(there.iter().map(|(_, name)| name.as_str()));
     Err((format!("there is no interface {zone:?} here"), format!("Use one of {names}")))
 }
 

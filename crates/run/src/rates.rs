@@ -98,7 +98,7 @@ fn check<'a>(
     let refuse = |code, what: String, fix: String| SetupError::new(code, format!("groups.{name}"), what, fix);
     let Some(group) = plan.groups.iter().find(|group| group.name == name) else {
         let names: Vec<&str> = plan.groups.iter().map(|group| group.name.as_str()).collect();
-        let fix = format!("Name one of {}", protocol::problem::listed(names.into_iter()));
+        let fix = format!("Name one of {}", protocol::problem::choices(names.into_iter()));
         return Err(refuse("ND-104-06", "the run has no such group".into(), fix));
     };
     let is_open = matches!(group.load, Load::Open(_));
@@ -117,7 +117,7 @@ fn check<'a>(
         return Err(refuse("ND-104-05", what, "Use at most \"1000M/s\" over the whole group".into()));
     }
     if of != RateOf::Arrivals {
-        fits(plan, group, each).map_err(|(what, fix)| refuse("ND-104-05", what, fix))?;
+        check_model_rate(plan, group, each).map_err(|(what, fix)| refuse("ND-104-05", what, fix))?;
     }
     if timeline.count() >= CHANGES {
         let what = format!("its rate was changed {CHANGES} times, which is the most");
@@ -169,9 +169,9 @@ fn timeline(group: &GroupPlan, of: RateOf) -> Result<&Arc<RateTimeline>, (String
 }
 
 /// Whether the model can send so often: as if the profile said so.
-fn fits(plan: &Plan, group: &GroupPlan, each: f64) -> Result<(), (String, String)> {
+fn check_model_rate(plan: &Plan, group: &GroupPlan, each: f64) -> Result<(), (String, String)> {
     let params = &plan.profile.groups[group.number].model;
-    let Some(paced) = params.paced() else { return Ok(()) };
+    let Some(paced) = params.send_rate() else { return Ok(()) };
     let mut changed = serde_json::to_value(params).unwrap_or_default();
     let interval = Interval(Duration::try_from_secs_f64(1.0 / each).unwrap_or(Duration::MAX));
     let value = if paced.key == "rate" { Rate(each).to_string() } else { interval.to_string() };

@@ -10,7 +10,7 @@ const OVERHEAD: f64 = 512.0;
 const PATIENCE_S: f64 = 0.5;
 
 /// Room for datagrams of `size` bytes that come at `rate` a second, `burst` at a time, with half a second between two reads.
-pub fn room(rate: f64, burst: f64, size: f64) -> usize {
+pub fn receive_buffer(rate: f64, burst: f64, size: f64) -> usize {
     let bytes = (rate * PATIENCE_S + burst) * (size + OVERHEAD);
     (bytes as usize).clamp(LEAST, MOST)
 }
@@ -21,9 +21,9 @@ mod tests {
 
     #[test]
     fn room_is_for_half_a_second() {
-        assert_eq!(room(0.0, 1.0, 64.0), LEAST);
-        assert_eq!(room(10_000.0, 1.0, 64.0), 5_001 * 576);
-        assert_eq!(room(1e9, 1.0, 1400.0), MOST);
-        assert_eq!(room(f64::INFINITY, 0.0, 64.0), MOST);
+        assert_eq!(receive_buffer(0.0, 1.0, 64.0), LEAST);
+        assert_eq!(receive_buffer(10_000.0, 1.0, 64.0), 5_001 * 576);
+        assert_eq!(receive_buffer(1e9, 1.0, 1400.0), MOST);
+        assert_eq!(receive_buffer(f64::INFINITY, 0.0, 64.0), MOST);
     }
 }

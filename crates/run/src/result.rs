@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub fn counts(c: &Counts, own: &[u64], model: &Description) -> Value {
     let own = model.counters.iter().map(|counter| counter.name).zip(own.iter().copied());
     let mut map: Map<String, Value> =
-        c.named().into_iter().chain(own).map(|(k, v)| (k.to_owned(), json!(v))).collect();
+        c.named_counters().into_iter().chain(own).map(|(k, v)| (k.to_owned(), json!(v))).collect();
     let failures: Map<String, Value> = Failure::ALL
         .iter()
         .zip(c.failures)
@@ -42,7 +42,7 @@ pub fn by_kind(causes: &Causes) -> BTreeMap<&'static str, BTreeMap<String, u64>>
 
 /// The model's indices by name; null where one is not defined: nothing was counted that it is a share of.
 pub fn indices(c: &Counts, own: &[u64], model: &'static Description) -> BTreeMap<&'static str, Option<f64>> {
-    let fixed = c.named();
+    let fixed = c.named_counters();
     let count = |name: &str| {
         let of_all = fixed.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let at = || model.counters.iter().position(|counter| counter.name == name);

@@ -41,7 +41,14 @@ impl Wait {
     /// The device has waited since `since` ([`Time::NEVER`]: not at all), for an answer or else for a connection. A wait that
     /// began at another time ended now.
     #[inline]
-    pub fn see(&mut self, since: Time, is_answer: bool, now: Time, window: Window, into: &mut GroupWaits) {
+    pub fn observe(
+        &mut self,
+        since: Time,
+        is_answer: bool,
+        now: Time,
+        window: Window,
+        into: &mut GroupWaits,
+    ) {
         if since != self.since {
             let began = std::mem::replace(&mut self.since, since);
             if began != Time::NEVER {
@@ -83,7 +90,7 @@ impl Wait {
     }
 }
 
-/// What a worker's devices of one group wait, kept up to date by [`Wait::see`]: a sample looks at no device.
+/// What a worker's devices of one group wait, kept up to date by [`Wait::observe`]: a sample looks at no device.
 #[derive(Debug)]
 pub struct GroupWaits {
     limit: u64,
@@ -208,8 +215,8 @@ mod tests {
     fn waits(waits: &[(u64, u64)]) -> (u64, u64) {
         let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT, 1));
         for (from, to) in waits {
-            wait.see(Time(from * S), true, Time(from * S), window(), &mut group);
-            wait.see(Time::NEVER, true, Time(to * S), window(), &mut group);
+            wait.observe(Time(from * S), true, Time(from * S), window(), &mut group);
+            wait.observe(Time::NEVER, true, Time(to * S), window(), &mut group);
         }
         let sum = group.take(Time(30 * S), window());
         assert_eq!(sum.waiting, 0, "it waits for nothing any more");
@@ -236,13 +243,13 @@ mod tests {
     #[test]
     fn waits_of_any_length_add_up_as_far_as_they_reach_into_the_measure_phase() {
         let (mut wait, mut other, mut group) = (Wait::none(), Wait::none(), GroupWaits::new(LIMIT, 2));
-        wait.see(Time(9 * S), true, Time(9 * S), window(), &mut group);
-        other.see(Time(11 * S), true, Time(11 * S), window(), &mut group);
-        wait.see(Time::NEVER, true, Time(12 * S), window(), &mut group);
+        wait.observe(Time(9 * S), true, Time(9 * S), window(), &mut group);
+        other.observe(Time(11 * S), true, Time(11 * S), window(), &mut group);
+        wait.observe(Time::NEVER, true, Time(12 * S), window(), &mut group);
         assert_eq!(group.take(Time(13 * S), window()).waited, 4 * S, "two seconds each");
         // the answer to the first of two messages: it waits for the second, and no time counts twice
-        other.see(Time(12 * S), true, Time(14 * S), window(), &mut group);
-        other.see(Time::NEVER, true, Time(29 * S), window(), &mut group);
+        other.observe(Time(12 * S), true, Time(14 * S), window(), &mut group);
+        other.observe(Time::NEVER, true, Time(29 * S), window(), &mut group);
         assert_eq!(group.take(Time(30 * S), window()).waited, 7 * S);
     }
 
@@ -250,10 +257,10 @@ mod tests {
     fn an_answer_to_one_of_several_ends_only_its_own_wait() {
         let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT, 1));
         // sent at 11 and 12 s, answered together at 15 s
-        wait.see(Time(11 * S), true, Time(11 * S), window(), &mut group);
-        wait.see(Time(12 * S), true, Time(15 * S), window(), &mut group);
+        wait.observe(Time(11 * S), true, Time(11 * S), window(), &mut group);
+        wait.observe(Time(12 * S), true, Time(15 * S), window(), &mut group);
         assert!(wait.is_stalled(Time(15 * S), LIMIT) && !wait.is_stalled(Time(14 * S), LIMIT));
-        wait.see(Time::NEVER, true, Time(15 * S), window(), &mut group);
+        wait.observe(Time::NEVER, true, Time(15 * S), window(), &mut group);
         let sum = group.take(Time(15 * S), window());
         assert_eq!((sum.time / S, sum.longest / S), (4, 4), "no moment counts twice");
         assert!(!wait.is_stalled(Time(99 * S), LIMIT));
@@ -268,7 +275,7 @@ mod tests {
             for (back, on) in steps {
                 now += on;
                 let since = if back == 0 { Time::NEVER } else { Time(now.saturating_sub(back) * S) };
-                wait.see(since, true, Time(now * S), window(), &mut group);
+                wait.observe(since, true, Time(now * S), window(), &mut group);
             }
             let sum = group.take(Time(now * S), window());
             prop_assert!(sum.time <= 10 * S);
@@ -287,7 +294,7 @@ mod tests {
             for (device, back, on, ends) in steps {
                 now += on * step / 100;
                 let since = if ends { Time::NEVER } else { Time(now.saturating_sub(back * step)) };
-                waits[device].see(since, true, Time(now), window(), &mut group);
+                waits[device].observe(since, true, Time(now), window(), &mut group);
                 if back == 0 {
                     let stalled = |limit| waits.iter().filter(|wait| wait.is_stalled(Time(now), limit)).count();
                     let counted = group.take(Time(now), window()).waiting as usize;

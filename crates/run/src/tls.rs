@@ -47,7 +47,7 @@ pub fn config(tls: Option<&Tls>, host: &str) -> Result<(Arc<ClientConfig>, Serve
     let builder = if tls.is_some_and(|t| t.insecure) {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll(Arc::clone(&provider))))
     } else if let Some(path) = tls.and_then(|t| t.ca.as_deref()) {
-        let verifier = NamedCertificates::new(named(path)?, &provider);
+        let verifier = NamedCertificates::new(pem_certificates(path)?, &provider);
         let verifier = verifier.map_err(|e| unusable(path, &e))?;
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     } else {
@@ -62,7 +62,7 @@ fn unusable(path: &str, why: &str) -> Problem {
 }
 
 /// The certificates of a PEM file.
-fn named(path: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
+fn pem_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let pem = file::read(Path::new(path), CA_MAX).map_err(|e| unusable(path, &e.to_string()))?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let all = all.map_err(|e| unusable(path, &e.to_string()))?;

@@ -137,7 +137,7 @@ impl Topology {
         let mut given: Vec<Option<Core>> = Vec::new();
         for (worker, request) in requests.iter().enumerate() {
             let named = request.core.map(|core| {
-                let known = || words(self.cores.iter().map(|core| core.number));
+                let known = || core_list(self.cores.iter().map(|core| core.number));
                 let found = self.cores.iter().find(|known| known.number == core).copied();
                 found.ok_or_else(|| CoreError::NoCore { worker, core, known: known() })
             });
@@ -185,7 +185,7 @@ impl Topology {
                 Err(CoreError::NoNode {
                     worker,
                     node: request.node.unwrap_or(0),
-                    known: words(nodes.into_iter()),
+                    known: core_list(nodes.into_iter()),
                 })
             }
             Threads::Own => cores.find(own).copied().ok_or(CoreError::NoneOwn { worker }),
@@ -200,7 +200,7 @@ impl Topology {
     }
 }
 
-fn words(numbers: impl Iterator<Item = usize>) -> String {
+fn core_list(numbers: impl Iterator<Item = usize>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
 }
 

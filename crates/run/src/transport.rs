@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 /// It starts workers and returns. From then on a worker looks at [`Control`] each turn of its loop, and sends a [`Sample`]
 /// at each boundary the control names. Nothing else passes between them, so a worker never waits.
 pub trait Transport {
-    /// Check that all is there, then start the workers. They wait until [`Control::go`].
+    /// Check that all is there, then start the workers. They wait until [`Control::start_workers`].
     fn start(
         &self,
         plan: Arc<Plan>,

@@ -47,7 +47,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
         lateness(evidence.plan, sum, plan, &mut reasons);
         let local = sum.measured.counts.failures[Failure::Local as usize];
         let what = || format!("{local} failures of the generator's own{}", own_causes(&sum.measured));
-        lost(Some(plan), local, what, &mut reasons);
+        check_generator_loss(Some(plan), local, what, &mut reasons);
     }
     for (sum, plan) in groups() {
         let drops = sum.measured.counts.receive_drops;
@@ -57,7 +57,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
                  devices"
             )
         };
-        lost(Some(plan), drops, what, &mut reasons);
+        check_generator_loss(Some(plan), drops, what, &mut reasons);
     }
     for (port, counters) in evidence.ports.iter().filter(|(name, _)| measures(evidence.plan, name)) {
         let drops = counters.rx_dropped;
@@ -67,13 +67,13 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
                  port more queues"
             )
         };
-        lost(None, drops, what, &mut reasons);
+        check_generator_loss(None, drops, what, &mut reasons);
     }
     starved(evidence, &mut reasons);
     for (port, counters) in evidence.ports {
         let drops = counters.tx_dropped;
         let what = || format!("{drops} frames refused by the driver of port {port}, and not sent");
-        lost(None, drops, what, &mut reasons);
+        check_generator_loss(None, drops, what, &mut reasons);
     }
     for element in evidence.elements.values() {
         // An impaired port: its other drops are configured.
@@ -81,7 +81,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
         let what = format!("{}: no memory to delay {full} more packets", element.name);
         reasons.push(Reason { code: "ND-90-07", group: None, what, value: full as f64, limit: 0.0 });
     }
-    ended(evidence, &mut reasons);
+    check_duration(evidence, &mut reasons);
     Validity { valid: reasons.is_empty(), reasons }
 }
 
@@ -317,7 +317,12 @@ fn starved(evidence: &Evidence<'_>, reasons: &mut Vec<Reason>) {
 }
 
 /// ND-90-04: the generator lost something itself.
-fn lost(group: Option<&GroupPlan>, count: u64, what: impl FnOnce() -> String, reasons: &mut Vec<Reason>) {
+fn check_generator_loss(
+    group: Option<&GroupPlan>,
+    count: u64,
+    what: impl FnOnce() -> String,
+    reasons: &mut Vec<Reason>,
+) {
     if count > 0 {
         let group = group.map(|group| group.name.clone());
         reasons.push(Reason { code: "ND-90-04", group, what: what(), value: count as f64, limit: 0.0 });
@@ -342,7 +347,7 @@ fn measures(plan: &Plan, name: &str) -> bool {
 }
 
 /// ND-90-05 and ND-90-06: the run did not last as long as it should.
-fn ended(evidence: &Evidence<'_>, reasons: &mut Vec<Reason>) {
+fn check_duration(evidence: &Evidence<'_>, reasons: &mut Vec<Reason>) {
     let mut broken = |what| {
         reasons.push(Reason { code: "ND-90-06", group: None, what, value: 1.0, limit: 0.0 });
     };

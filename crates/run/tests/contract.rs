@@ -191,7 +191,7 @@ fn start_sampled(
     let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), sender)?;
     let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
     let began = Instant::now();
-    control.go();
+    control.start_workers();
     steer(&control);
     let mut samples = Vec::new();
     // every sender is gone when every worker is

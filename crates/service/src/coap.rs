@@ -257,11 +257,11 @@ impl Coap {
                 reset(from, header.id, out);
             }
             MessageType::Ack => {
-                let _not_waited_for = self.transmissions.answered((from, header.id));
+                let _not_waited_for = self.transmissions.take_answered((from, header.id));
             }
             MessageType::Rst => {
                 self.counts.resets += 1;
-                let _not_waited_for = self.transmissions.answered((from, header.id));
+                let _not_waited_for = self.transmissions.take_answered((from, header.id));
                 // RFC 7641 section 3.6
                 self.observers.reset(from, header.id);
             }

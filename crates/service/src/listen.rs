@@ -90,8 +90,8 @@ pub fn serve<N: Network>(
     told: impl FnMut(&Counters),
 ) -> io::Result<Counters> {
     let work = |network: N, number: usize, settings: &Settings, board: &Board| match tls {
-        Some(config) => work(number, TlsNetwork::new(network, Arc::clone(config)), settings, board),
-        None => work(number, network, settings, board),
+        Some(config) => run_worker(number, TlsNetwork::new(network, Arc::clone(config)), settings, board),
+        None => run_worker(number, network, settings, board),
     };
     on_threads(networks, settings, work, (stop, asked, every), told)
 }
@@ -156,7 +156,7 @@ fn on_threads<N>(
     ended.map(|()| board.sum())
 }
 
-fn work(number: usize, network: impl Network, settings: &Settings, board: &Board) -> io::Result<()> {
+fn run_worker(number: usize, network: impl Network, settings: &Settings, board: &Board) -> io::Result<()> {
     let mut worker = Worker::new(network, settings.delay_ns);
     match settings.protocol {
         Protocol::Http => worker.run(&mut Http::new(settings), number, board),

@@ -288,7 +288,7 @@ impl Mqtt {
             self.send_queued(client, out);
             return;
         }
-        let code = if one.came(ack.id) { 0 } else { reason::UNKNOWN_ID };
+        let code = if one.pubrec_received(ack.id) { 0 } else { reason::UNKNOWN_ID };
         out.send(id, |out| Packet::PubRel(Ack { code, ..Ack::of(ack.id) }).emit(version, out));
     }
 

@@ -354,7 +354,7 @@ impl Conn {
     }
 
     /// Say that nothing more will be sent (TLS: close_notify).
-    pub fn goodbye(&mut self) {
+    pub fn close_write(&mut self) {
         if let Wire::Tls(tls) = &mut self.wire {
             tls.end();
             let _nothing_to_lose = self.flush_tls();

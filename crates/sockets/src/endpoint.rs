@@ -156,7 +156,7 @@ impl Endpoint for KernelSockets {
     fn close(&mut self, link: Link) -> Closed {
         let Link::Own(mut conn) = link else { return Closed::default() };
         let closed = Closed { unsent: conn.unsent(), dropped: self.dropped(&mut conn) };
-        conn.goodbye();
+        conn.close_write();
         closed
     }
 

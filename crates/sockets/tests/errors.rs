@@ -1,6 +1,6 @@
 //! What the network refuses or has no room for: counted under its reason, and no reason to send less.
 
-use crate::lab::net::{Host, alone, sh};
+use crate::lab::net::{Host, enter_new_namespace, sh};
 use crate::lab::{profile, run, total};
 use run::result::GroupResult;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn a_closed_port_does_not_slow_a_stream_down() {
 
 #[test]
 fn no_route_does_not_slow_a_stream_down() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let (result, _) = run(&profile(stream("udp://192.0.2.9:9")));
@@ -52,7 +52,7 @@ fn no_route_does_not_slow_a_stream_down() {
 
 #[test]
 fn what_a_router_forbids_is_no_fault_of_ours() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let host = Host::new();
@@ -96,7 +96,7 @@ fn all_arrive(arrived: &AtomicU64, sent: u64) {
 
 #[test]
 fn a_full_socket_holds_datagrams_back_and_loses_none() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     // 11 Mbit/s into 4 Mbit/s: the socket's buffer fills
@@ -114,7 +114,7 @@ fn a_full_socket_holds_datagrams_back_and_loses_none() {
 
 #[test]
 fn a_full_interface_holds_pings_back_and_loses_none() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let _host = Host::new();
@@ -134,7 +134,7 @@ fn a_full_interface_holds_pings_back_and_loses_none() {
 
 #[test]
 fn a_full_interface_holds_datagrams_back_and_loses_none() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     // room for three buffers, and a datagram leaves each 5 ms: Linux would drop the others and say that it sent them.
@@ -174,7 +174,7 @@ fn an_empty_datagram_is_no_end() {
 
 #[test]
 fn a_connection_that_does_not_come_about_is_given_up_in_time() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     // the host that this address would be of answers no SYN

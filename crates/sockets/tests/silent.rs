@@ -1,7 +1,7 @@
 //! Servers that stop answering: each message without an answer is a failure of the measure phase, whenever its flow
 //! began.
 
-use crate::lab::net::{Host, alone, sh};
+use crate::lab::net::{Host, enter_new_namespace, sh};
 use crate::lab::{profile, run_until, run_with};
 use protocol::meter::Failure;
 use run::Control;
@@ -197,7 +197,7 @@ fn a_server_that_accepts_and_never_answers_fails_every_message() {
 
 #[test]
 fn an_address_that_leads_nowhere_answers_nothing() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let _host = Host::new();

@@ -71,7 +71,7 @@ impl Congestion {
     }
 
     /// A loss was detected; `flight` bytes are under way up to `nxt`. Once each round trip (RFC 5681 section 3.2).
-    pub fn lost(&mut self, flight: u32, nxt: Seq, mss: u16) {
+    pub fn loss_detected(&mut self, flight: u32, nxt: Seq, mss: u16) {
         if self.recovering {
             return;
         }
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn a_loss_halves_it_once() {
         let mut control = Congestion::new(1000);
-        control.lost(8_000, Seq(8_000), 1000);
-        control.lost(8_000, Seq(9_000), 1000);
+        control.loss_detected(8_000, Seq(8_000), 1000);
+        control.loss_detected(8_000, Seq(9_000), 1000);
         assert_eq!((control.window, control.is_recovering()), (4_000, true));
         assert!(control.acknowledged(1000, Seq(7_999), 1000), "partial");
         assert!(!control.acknowledged(1000, Seq(8_000), 1000));

@@ -330,7 +330,7 @@ impl Connection {
 
     /// Bytes that were given to it and are not acknowledged.
     #[inline]
-    pub fn held(&self) -> usize {
+    pub fn unacknowledged_bytes(&self) -> usize {
         self.active.as_ref().map_or(0, |active| active.send.len())
     }
 
@@ -343,13 +343,13 @@ impl Connection {
     /// Bytes of payload that were sent and are not acknowledged.
     #[inline]
     pub fn sent_bytes(&self) -> usize {
-        if self.has(flag::UP) { (self.in_flight() as usize).min(self.held()) } else { 0 }
+        if self.has(flag::UP) { (self.in_flight() as usize).min(self.unacknowledged_bytes()) } else { 0 }
     }
 
     /// Bytes that were given to it and were never sent.
     #[inline]
     pub fn unsent(&self) -> usize {
-        self.held() - self.sent_bytes()
+        self.unacknowledged_bytes() - self.sent_bytes()
     }
 
     /// Whether its owner may send.

@@ -114,7 +114,7 @@ impl Fragments {
 
 impl<'a> Piece<'a> {
     fn parse(frame: &'a [u8]) -> Option<Self> {
-        let (carried, ip) = ethernet::carried(frame)?;
+        let (carried, ip) = ethernet::payload(frame)?;
         let packet = frame.get(ip..)?;
         let mut addresses = [[0; 16]; 2];
         if carried == kind::IPV4 {

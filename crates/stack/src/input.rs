@@ -72,7 +72,7 @@ impl Connection {
         }
         self.take_syn(header, env);
         if acknowledges {
-            self.up(env);
+            self.establish(env);
             self.una = ack;
             self.wl2 = ack;
             self.state = State::Established;
@@ -167,7 +167,7 @@ impl Connection {
 
     /// The handshake is over, of a connection that the peer opened, or that both opened.
     fn come_up(&mut self, header: &Header, env: &mut Env<'_>) {
-        self.up(env);
+        self.establish(env);
         self.una = self.iss + 1;
         self.window = u32::from(header.window) << self.send_scale;
         (self.wl1, self.wl2) = (Seq(header.sequence), Seq(header.acknowledgment));
@@ -177,7 +177,7 @@ impl Connection {
     }
 
     /// Our SYN is acknowledged.
-    fn up(&mut self, env: &mut Env<'_>) {
+    fn establish(&mut self, env: &mut Env<'_>) {
         // Karn: of a SYN that was sent twice nobody knows which was answered
         if !self.has(flag::SYN_AGAIN) {
             self.rtt.sample(env.now.saturating_sub(self.sent_at));
@@ -233,7 +233,7 @@ impl Connection {
         let sacks = self.has(flag::SACK);
         let mut result = Acknowledged::default();
         let advanced = if self.una.before(ack) { ack.since(self.una) } else { 0 };
-        let held = self.held();
+        let held = self.unacknowledged_bytes();
         let window = u32::from(header.window) << self.send_scale;
         if let Some(active) = self.active.as_deref_mut() {
             if advanced > 0 {
@@ -283,7 +283,7 @@ impl Connection {
                 active.flight.lose_first();
             }
             self.clear(flag::PROBED);
-            if self.has(flag::FULL) && held > self.held() {
+            if self.has(flag::FULL) && held > self.unacknowledged_bytes() {
                 self.clear(flag::FULL);
                 self.events |= event::WRITABLE;
             }
@@ -300,7 +300,7 @@ impl Connection {
                 && let Some(active) = self.active.as_deref_mut()
             {
                 active.flight.lose_first();
-                self.congestion.lost(self.nxt.since(self.una), self.nxt, self.mss);
+                self.congestion.loss_detected(self.nxt.since(self.una), self.nxt, self.mss);
             }
         }
         let again = if sacks && result.progress { self.detect_losses(env) } else { None };
@@ -318,7 +318,7 @@ impl Connection {
         let active = self.active.as_deref_mut()?;
         let next = active.flight.detect(now, window);
         if active.flight.has_lost() {
-            self.congestion.lost(self.nxt.since(self.una), self.nxt, self.mss);
+            self.congestion.loss_detected(self.nxt.since(self.una), self.nxt, self.mss);
         }
         next
     }

@@ -37,7 +37,7 @@ impl Listening {
         Self { local, dropped: 0, room, packets, received, whole: Vec::new() }
     }
 
-    pub fn takes(&self, tuple: &Tuple) -> bool {
+    pub fn matches(&self, tuple: &Tuple) -> bool {
         (tuple.local, tuple.local_port) == (self.local.ip(), self.local.port())
     }
 
@@ -97,7 +97,7 @@ mod tests {
         };
         let senders = ["10.0.0.1:7", "[fd00::2]:65535"];
         for sender in senders {
-            assert!(socket.takes(&tuple(sender)) && socket.deliver(&tuple(sender), sender.as_bytes()));
+            assert!(socket.matches(&tuple(sender)) && socket.deliver(&tuple(sender), sender.as_bytes()));
         }
         assert!(!socket.deliver(&tuple(senders[0]), &[0; 1000]), "no room");
         let mut buffer = [0; 100];

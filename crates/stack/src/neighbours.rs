@@ -116,7 +116,7 @@ impl Neighbours {
     }
 
     /// A neighbour said its address. It is believed of those that are known here only.
-    fn heard(&mut self, ip: IpAddr, mac: Mac, now: u64) -> Option<Change> {
+    fn learn(&mut self, ip: IpAddr, mac: Mac, now: u64) -> Option<Change> {
         let number = *self.by_ip.get(&ip)?;
         let neighbour = self.all.get_mut(number as usize)?;
         neighbour.reach = Reach::Known(mac);
@@ -138,7 +138,7 @@ impl Neighbours {
         owns: impl Fn(IpAddr) -> bool,
         now: u64,
     ) -> (Option<Change>, Option<Arp>) {
-        let change = self.heard(arp.sender.into(), arp.sender_mac, now);
+        let change = self.learn(arp.sender.into(), arp.sender_mac, now);
         let asks = arp.operation == Operation::Request && arp.sender != arp.target;
         (change, (asks && owns(arp.target.into())).then(|| arp.answer(mac)))
     }
@@ -153,7 +153,7 @@ impl Neighbours {
     ) -> (Option<Change>, Option<Nd>) {
         let solicits = nd.operation == nd::Operation::Solicitation;
         let said = if solicits { nd.source } else { nd.target };
-        let change = nd.mac.and_then(|mac| self.heard(said.into(), mac, now));
+        let change = nd.mac.and_then(|mac| self.learn(said.into(), mac, now));
         (change, (solicits && owns(nd.target.into())).then(|| nd.answer(mac)))
     }
 

@@ -262,7 +262,7 @@ impl Connection {
         env: &mut Env<'_>,
         send: &mut impl FnMut(&Header, &[u8]) -> Taken,
     ) -> bool {
-        let held = self.held() as u32;
+        let held = self.unacknowledged_bytes() as u32;
         let at = start.since(self.una);
         let all = end.since(start);
         // FIN has a sequence number and no byte

@@ -134,7 +134,7 @@ pub fn build(
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let does = ports[on].does;
         let (program, headers) =
-            frames::program(i, group, plan, &flow, offloads::left(does, is_segmented(plan, i)))?;
+            frames::program(i, group, plan, &flow, offloads::port_checksums(does, is_segmented(plan, i)))?;
         // Of frames that are counted whole, no byte is a header.
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
@@ -144,14 +144,14 @@ pub fn build(
                 does,
                 &ports[on].info,
                 ports[on].mtu,
-                (segmentation, ports[on].pool.segments(segmentation.whole())),
+                (segmentation, ports[on].pool.segments(segmentation.frame_bytes())),
             )
         });
         let segments = by_port.map(|segmentation| offloads::segments(&segmentation, does));
         let work = program
             .offloaded()
             .filter(|_| segmentation.is_none())
-            .map(|carried| offloads::work(&carried, does));
+            .map(|carried| offloads::tx_work(&carried, does));
         let share = &mut ports[on].share;
         share.groups += 1;
         share.checksums += usize::from(work.or(segments).is_some());

@@ -55,7 +55,7 @@ impl DeviceClock {
 
     /// Take a reading up.
     pub fn follow(&mut self, reading: Reading) {
-        if self.ours(reading.ticks).is_some_and(|ours| ours.abs_diff(reading.ours) > STEP_NS) {
+        if self.to_local(reading.ticks).is_some_and(|ours| ours.abs_diff(reading.ours) > STEP_NS) {
             self.readings.clear();
         }
         if self.readings.len() == KEPT {
@@ -71,7 +71,7 @@ impl DeviceClock {
 
     /// The moment of a tick on our clock, ns. `None`: there are too few readings to tell.
     #[inline]
-    pub fn ours(&self, ticks: u64) -> Option<u64> {
+    pub fn to_local(&self, ticks: u64) -> Option<u64> {
         let last = self.readings.back().filter(|_| self.slope > 0.0)?;
         let since = ticks.wrapping_sub(last.ticks) as i64 as f64 * self.slope;
         Some(last.ours.saturating_add_signed(since as i64))
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn nothing_is_said_before_there_are_two_readings() {
         let mut clock = DeviceClock::new();
-        assert_eq!(clock.ours(5), None);
+        assert_eq!(clock.to_local(5), None);
         clock.follow(Reading { ticks: 100, ours: 1000, within: 0 });
-        assert_eq!(clock.ours(100), None);
+        assert_eq!(clock.to_local(100), None);
         clock.follow(Reading { ticks: 200, ours: 2000, within: 0 });
-        assert_eq!((clock.ours(250), clock.ours(150)), (Some(2500), Some(1500)));
+        assert_eq!((clock.to_local(250), clock.to_local(150)), (Some(2500), Some(1500)));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         }
         // An hour ahead, as a PTP daemon may put it: what it ticks in a second is known all the same.
         clock.follow(Reading { ticks: 3_600_000, ours: 6 * S, within: 0 });
-        assert_eq!(clock.ours(3_600_500), Some(6 * S + S / 2));
+        assert_eq!(clock.to_local(3_600_500), Some(6 * S + S / 2));
     }
 
     proptest! {
@@ -136,7 +136,7 @@ mod tests {
                 }
                 // Until the next reading.
                 for after in [0, S / 3, S] {
-                    let ours = clock.ours(ticks(at + after, ppm)).expect("enough readings");
+                    let ours = clock.to_local(ticks(at + after, ppm)).expect("enough readings");
                     prop_assert!(ours.abs_diff(at + after) < 200 + 400 * after / (3 * S) + 20);
                 }
             }

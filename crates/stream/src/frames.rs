@@ -18,8 +18,8 @@ fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<Stri
 }
 
 /// The models that this transport carries.
-fn carried() -> String {
-    profile::models_that(|_, params| params.stateless().is_some())
+fn supported_models() -> String {
+    profile::models_where(|_, params| params.stateless().is_some())
 }
 
 fn model(plan: &Plan, index: usize) -> Option<StatelessStream> {
@@ -40,7 +40,12 @@ pub fn steady(plan: &Plan) -> bool {
 pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), SetupError> {
     if model(plan, index).is_none() {
         let what = format!("the dpdk transport does not carry {} yet", group.about.name);
-        return Err(refusal(index, "model", what, format!("Use {}, or the sockets transport", carried())));
+        return Err(refusal(
+            index,
+            "model",
+            what,
+            format!("Use {}, or the sockets transport", supported_models()),
+        ));
     }
     let Load::Closed(load) = &group.load else {
         let what = "the dpdk transport begins its streams by itself, not by arrivals";
@@ -160,7 +165,7 @@ pub fn timing(
     speed: Option<f64>,
 ) -> Result<Timing, SetupError> {
     let (Some(params), Load::Closed(load)) = (model(plan, index), &group.load) else {
-        return Err(refusal(index, "model", "it is not carried", format!("Use {}", carried())));
+        return Err(refusal(index, "model", "it is not carried", format!("Use {}", supported_models())));
     };
     let frame = frame(plan, index);
     let devices = f64::from(group.devices.max(1));

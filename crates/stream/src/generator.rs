@@ -198,7 +198,7 @@ fn send_segments(
 ) {
     let Streams { schedule, program, segmenter: Some(segmenter), .. } = streams else { return };
     segmenter.fill(pool, batch);
-    while segmenter.left() == 0 && batch.room() > 0 && schedule.ready(due_by, 1) > 0 {
+    while segmenter.remaining() == 0 && batch.room() > 0 && schedule.ready(due_by, 1) > 0 {
         let flows = |departure: &Departure| {
             count_flow(&mut streams.meter, &mut streams.under_way, departure, window);
         };
@@ -273,7 +273,7 @@ impl Element for Generator {
             // What was begun is sent whole.
             for segmenter in self.streams.iter_mut().filter_map(|streams| streams.segmenter.as_mut()) {
                 segmenter.fill(&self.pool, batch);
-                if segmenter.left() > 0 {
+                if segmenter.remaining() > 0 {
                     cx.wake_at(zero);
                 }
             }
@@ -332,7 +332,7 @@ impl Element for Generator {
             self.held.clear();
             for streams in &mut self.streams {
                 if let Some(segmenter) = &mut streams.segmenter {
-                    lost += segmenter.left();
+                    lost += segmenter.remaining();
                     segmenter.abandon();
                 }
                 let failures = &mut streams.meter[Phase::Measure as usize].counts.failures;

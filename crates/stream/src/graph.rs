@@ -100,8 +100,8 @@ pub fn is_direct(graph: &CheckedGraph, port: &str) -> bool {
     let is_queue = |name: &str| matches!(queue(name), Some((of, Direction::Receive, _)) if of == port);
     let deals = |name: &str| graph.kind(name) == Some(distribute::KIND);
     receivers(graph, port).into_iter().all(|receiver| {
-        let mut before = graph.before(receiver);
-        before.all(|name| is_queue(name) || deals(name) && graph.before(name).all(is_queue))
+        let mut before = graph.predecessors(receiver);
+        before.all(|name| is_queue(name) || deals(name) && graph.predecessors(name).all(is_queue))
     })
 }
 

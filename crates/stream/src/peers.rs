@@ -69,7 +69,7 @@ pub fn find(
         }
     };
     let port = &mut ports[on];
-    let Some(own) = port.addrs.like(hop) else {
+    let Some(own) = port.addrs.matching_family(hop) else {
         let kind = if hop.is_ipv4() { "IPv4" } else { "IPv6" };
         let what = format!("the port needs an {kind} address to ask for its peer's");
         return Err(unknown(
@@ -98,7 +98,9 @@ pub fn find(
 
 /// Whose Ethernet address leads to `target`.
 fn next_hop(port: &profile::Port, target: IpAddr, at: &str) -> Result<IpAddr, SetupError> {
-    let Some(own) = port.ip.like(target).filter(|own| own.prefix.is_some()) else { return Ok(target) };
+    let Some(own) = port.ip.matching_family(target).filter(|own| own.prefix.is_some()) else {
+        return Ok(target);
+    };
     if own.is_near(target) {
         return Ok(target);
     }

@@ -59,7 +59,7 @@ impl RxOffload {
     /// When the packet came, on our clock, ns; as it was taken `now`, unless the port says it better.
     #[inline]
     pub fn arrived(&self, mbuf: &Mbuf, now: u64) -> u64 {
-        let stamped = |stamping: &TimestampSource| stamping.clock.ours(mbuf.stamp(&stamping.place)?);
+        let stamped = |stamping: &TimestampSource| stamping.clock.to_local(mbuf.stamp(&stamping.place)?);
         // It did not come later than it was taken: that is the error of the comparison.
         self.stamps.as_ref().and_then(stamped).map_or(now, |ours| ours.min(now))
     }

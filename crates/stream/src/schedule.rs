@@ -282,7 +282,7 @@ impl Schedule {
         }
         let mut passed = 0;
         while let Some(flows) = &self.flows
-            && flows.rests(self.device, self.due())
+            && flows.is_resting(self.device, self.due())
             && self.due() < end
         {
             if passed < self.timing.devices {
@@ -304,7 +304,7 @@ impl Schedule {
             return 0;
         }
         if self.flows.is_none() {
-            let slots = self.pacer.before(end);
+            let slots = self.pacer.events_before(end);
             return slots.saturating_mul(self.timing.burst.into()).saturating_sub(self.in_burst.into());
         }
         // Sent on trial, and taken back.
@@ -338,7 +338,7 @@ impl Schedule {
     pub fn sent(&self, device: u32) -> Option<(u64, u32)> {
         let sent = *self.sequences.get(device as usize)?;
         let begun = match &self.flows {
-            Some(flows) if self.timing.count > 0 => flows.begun(&self.timing, device, sent),
+            Some(flows) if self.timing.count > 0 => flows.flows_started(&self.timing, device, sent),
             _ => u32::from(sent > 0),
         };
         Some((sent, begun))

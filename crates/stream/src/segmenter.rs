@@ -21,7 +21,7 @@ impl Segmenter {
     /// With nothing under way. `work`: the port segments.
     pub fn new(segmentation: Segmentation, work: Option<TxWork>) -> Self {
         let packets = segmentation.packets();
-        Self { segmentation, packets, work, frame: vec![0; segmentation.whole()].into(), made: packets }
+        Self { segmentation, packets, work, frame: vec![0; segmentation.frame_bytes()].into(), made: packets }
     }
 
     /// How many packets a frame becomes.
@@ -35,7 +35,7 @@ impl Segmenter {
     }
 
     /// Packets of the frame under way that are still to be made.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.packets - self.made
     }
 
@@ -52,7 +52,7 @@ impl Segmenter {
 
     /// Add what is left, or as much of it as fits, and there are packets for.
     pub fn fill(&mut self, pool: &Mempool, batch: &mut Batch) {
-        let (have, n) = (batch.len(), self.left().min(batch.room()));
+        let (have, n) = (batch.len(), self.remaining().min(batch.room()));
         if n == 0 {
             return;
         }

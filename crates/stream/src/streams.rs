@@ -63,7 +63,7 @@ impl Streams {
 
     /// When there is something to do next.
     pub fn due(&self) -> Time {
-        let under_way = self.segmenter.as_ref().is_some_and(|segmenter| segmenter.left() > 0);
+        let under_way = self.segmenter.as_ref().is_some_and(|segmenter| segmenter.remaining() > 0);
         if under_way { Time::ZERO } else { self.schedule.due() }
     }
 

@@ -230,7 +230,7 @@ impl Supervisor {
         // Without groups nothing is measured here: a reflector waits for who comes next.
         let patient = self.plan.groups.is_empty();
         let found =
-            self.watches.iter_mut().enumerate().find_map(|(i, watch)| Some((i, watch.lost(patient)?)));
+            self.watches.iter_mut().enumerate().find_map(|(i, watch)| Some((i, watch.loss_reason(patient)?)));
         let Some((index, what)) = found else { return };
         let (name, port) = &self.ports[index];
         let lost = SetupError::new(

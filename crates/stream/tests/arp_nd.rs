@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::lab::net::{alone, sh};
+use crate::lab::net::{enter_new_namespace, sh};
 use crate::lab::run;
 use run::{Control, SetupError};
 use serde_json::{Value, json};
@@ -104,10 +104,10 @@ fn kernel(who: &str, table: &str, name: &str) -> u64 {
 
 #[test]
 fn a_kernel_host_pings_our_port() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     cable();
     // One port, an address of each kind; and those that its streams come from.
     let port = json!({"name": "a", "device": "af_packet:left", "ip": ["10.9.1.1", "fd09:1::1"], "mac": MAC});
@@ -136,10 +136,10 @@ fn a_kernel_host_pings_our_port() {
 
 #[test]
 fn a_kernel_host_is_found_over_ipv6() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     cable();
     echo("[fd09:1::2]:7");
     let port = json!([{"name": "a", "device": "af_packet:left", "ip": "fd09:1::1"}]);
@@ -162,10 +162,10 @@ fn a_kernel_host_is_found_over_ipv6() {
 
 #[test]
 fn a_port_that_starts_tells_whose_its_address_is() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     cable();
     for ip in ["10.9.1.1", "fd09:1::1"] {
         sh(&format!("ip neighbour replace {ip} lladdr 02:00:00:00:00:99 dev right nud stale"));
@@ -236,10 +236,10 @@ impl Drop for Router {
 
 #[test]
 fn a_kernel_router_leads_to_targets_outside_the_network() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let router = Router::new();
     for (ip, gateway, host, nobody, table, name) in [
         ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", Some("10.9.1.253"), "snmp", "ForwDatagrams"),
@@ -271,10 +271,10 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
 
 #[test]
 fn neighbours_find_each_other_in_their_vlan() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     cable();
     let layers = json!([{"ethernet": {}}, {"vlan": {"id": 300}}, {"ipv4": {}}, {"udp": {}}]);
     let own = json!({"layers": layers, "size": {"fixed": "100B"}});
@@ -314,7 +314,7 @@ fn neighbours_find_each_other_in_their_vlan() {
 
 #[test]
 fn plain_streams_have_the_tags_of_their_port() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let ports = |theirs: Value| {
         json!([
             {"name": "a", "device": "pair:vlan", "ip": "10.9.4.1", "vlan": [200, 100]},

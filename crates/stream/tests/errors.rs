@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::lab::net::{alone, sh};
+use crate::lab::net::{enter_new_namespace, sh};
 use crate::lab::run;
 use serde_json::{Value, json};
 use std::net::UdpSocket;
@@ -41,11 +41,11 @@ fn drops(result: &Value, reason: &str) -> u64 {
 
 #[test]
 fn a_closed_port_refuses_and_nothing_is_delivered() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     cable();
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     for (ip, target) in [("10.9.1.1", "udp://10.9.1.2:7"), ("fd09:1::1", "udp://[fd09:1::2]:7")] {
         let port = json!({"name": "a", "device": "af_packet:left", "ip": ip});
         for echo in [true, false] {
@@ -76,13 +76,13 @@ fn a_closed_port_refuses_and_nothing_is_delivered() {
 
 #[test]
 fn an_address_that_is_prohibited_is_unreachable() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     cable();
     sh("sysctl -qw net.ipv4.ip_forward=1");
     sh("ip route add prohibit 198.51.100.0/24");
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let port = json!({"name": "a", "device": "af_packet:left", "ip": "10.9.1.1/24", "gateway": "10.9.1.2"});
     let wanted = profile(port, "udp://198.51.100.1:7", json!({"rate": "200/s"}));
     let result = run(&wanted).unwrap_or_else(|e| panic!("{e}"));
@@ -94,7 +94,7 @@ fn an_address_that_is_prohibited_is_unreachable() {
 
 #[test]
 fn a_reflector_that_changes_replies_is_found_out() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     cable();
@@ -116,7 +116,7 @@ fn a_reflector_that_changes_replies_is_found_out() {
             count += 1;
         }
     });
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let port = json!({"name": "a", "device": "af_packet:left", "ip": "10.9.1.1"});
     let wanted = profile(port, "udp://10.9.1.2:7", json!({"rate": "200/s", "size": "300B"}));
     let result = run(&wanted).unwrap_or_else(|e| panic!("{e}"));

@@ -33,7 +33,7 @@ fn profile(cable: &str, groups: Vec<Value>) -> Value {
 }
 
 fn start(profile: &Value) -> Result<Value, SetupError> {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     crate::lab::run(profile)
 }
 

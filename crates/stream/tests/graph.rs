@@ -9,7 +9,7 @@ use stream::Dpdk;
 
 #[test]
 fn the_graph_is_the_one_that_runs_and_its_packets_can_be_followed() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let profile = json!({
         "name": "graph",
         "phases": {"warmup": "0s", "measure": "60s", "drain": "1s", "sample": "100ms"},
@@ -126,7 +126,7 @@ fn element<'a>(result: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn what_a_role_stands_for_runs_as_the_role_does() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let (a, b) = (json!({"ip": "10.9.0.1"}), json!({"ip": "10.9.0.2", "role": "reflector"}));
     let with = |port: &Value, key: &str, value: Value| {
         let mut port = port.clone();
@@ -183,7 +183,7 @@ fn what_a_role_stands_for_runs_as_the_role_does() {
 
 #[test]
 fn elements_of_ones_own_are_part_of_a_run() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut profile =
         cable("own", [json!({"ip": "10.9.0.1"}), json!({"ip": "10.9.0.2", "role": "reflector"})]);
     profile = expanded(&profile);

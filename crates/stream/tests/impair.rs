@@ -17,7 +17,7 @@ fn eal() -> &'static Eal {
 }
 
 fn run(profile: &Value) -> Value {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     eal();
     crate::lab::run(profile).unwrap_or_else(|why| panic!("{why}"))
 }
@@ -66,7 +66,7 @@ fn foreseen(seed: u64, way: &Value, frames: u64) -> Stats {
     let mut path = Path::new(live.clone(), 10_000);
     path.advance(1, &mut Nothing);
     (0..frames).for_each(|n| path.offer(1 + n, (), &mut Nothing));
-    while path.due(u64::MAX / 2, &mut Nothing).is_some() {}
+    while path.pop_due(u64::MAX / 2, &mut Nothing).is_some() {}
     live.stats()
 }
 
@@ -224,7 +224,7 @@ impl Bump {
 
 #[test]
 fn two_ports_are_joined_changed_live_and_recorded() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     for two_threads in [false, true] {
         let spec = json!({"a_to_b": {"loss": {"periodic": 5}}, "b_to_a": {"duplicate": "100%"}});
         let options = Options { memory: 64 << 20, two_threads, ..Options::default() };
@@ -239,7 +239,7 @@ fn two_ports_are_joined_changed_live_and_recorded() {
         let [there, back] = live.stats();
         assert_eq!((there.packets_in, there.lost, there.changes), (1010, 202, 2));
         assert_eq!((back.packets_in, back.packets_out, back.duplicated), (300, 600, 300));
-        assert_eq!(bump.between.as_ref().unwrap().ended(), None);
+        assert_eq!(bump.between.as_ref().unwrap().end_reason(), None);
         let recorded = serde_json::to_value(live.recorded()).unwrap();
         assert_eq!(recorded["a_to_b"]["loss"], spec["a_to_b"]["loss"]);
         assert_eq!(recorded["timeline"]["steps"][0]["a_to_b"]["loss"], json!({"list": [1001, 1003]}));
@@ -250,7 +250,7 @@ fn two_ports_are_joined_changed_live_and_recorded() {
 
 #[test]
 fn what_is_no_port_is_refused_by_its_end() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     eal();
     let options = Options { memory: 64 << 20, ..Options::default() };
     let refused = |a: &str, b: &str| {
@@ -267,7 +267,7 @@ fn a_port_that_vanishes_is_named_and_ends_cleanly() {
     if !outcome::network_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     eal();
     let ip = |words: &str| assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
     ip("link add left type veth peer name right");
@@ -276,10 +276,10 @@ fn a_port_that_vanishes_is_named_and_ends_cleanly() {
     let options = Options { memory: 64 << 20, ..Options::default() };
     let between =
         PortBridge::start(["af_packet:left", "pair:vanish"], &LinkSpec::default(), &options).unwrap();
-    assert_eq!(between.ended(), None);
+    assert_eq!(between.end_reason(), None);
     ip("link del right");
-    until("it is noticed", &|| between.ended().is_some());
-    let why = between.ended().unwrap();
+    until("it is noticed", &|| between.end_reason().is_some());
+    let why = between.end_reason().unwrap();
     assert_eq!(why, "port net_af_packet,iface=left was lost: the interface left is gone");
     drop(between);
 }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::lab::net::{alone, sh};
-use crate::lab::{alone as one_at_a_time, run, run_with};
+use crate::lab::net::{enter_new_namespace, sh};
+use crate::lab::{one_at_a_time, run, run_with};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn checksums_and_tags_are_right_at_a_peer_that_does_nothing() {
 /// The kernel looks at every checksum; the tap's driver makes them, or we do.
 #[test]
 fn the_kernel_finds_no_wrong_checksum() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let _alone = one_at_a_time();
@@ -121,7 +121,7 @@ fn the_kernel_finds_no_wrong_checksum() {
 /// What comes back broken is counted as such, whether the port says it is or we find out.
 #[test]
 fn wrong_checksums_are_counted_whoever_looks() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let _alone = one_at_a_time();

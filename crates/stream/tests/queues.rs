@@ -50,7 +50,7 @@ fn all_came_back(result: &Value, lanes: [&str; 2]) -> u64 {
 
 #[test]
 fn where_a_port_has_no_rss_an_element_spreads() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     for placement in [
         json!([]),
         json!([
@@ -75,7 +75,7 @@ fn where_a_port_has_no_rss_an_element_spreads() {
 
 #[test]
 fn a_stream_stays_together_whatever_varies_in_it() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut profile = cable("vary", 2);
     let vary = json!([{"field": "udp.source_port", "change": {"random": {"from": 1024, "to": 65535}}}]);
     profile["groups"][0]["frame"] =
@@ -86,7 +86,7 @@ fn a_stream_stays_together_whatever_varies_in_it() {
 
 #[test]
 fn one_stream_has_one_lane_and_a_second_group_the_other() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut profile = cable("groups", 1);
     let mut second = profile["groups"][0].clone();
     second["name"] = json!("t");
@@ -106,7 +106,7 @@ fn one_stream_has_one_lane_and_a_second_group_the_other() {
 
 #[test]
 fn what_goes_through_forwarding_lanes_keeps_its_order() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut profile = cable("near", 4);
     let ports = profile["transport"]["dpdk"]["ports"].as_array_mut().unwrap();
     ports[1]["device"] = json!("pair:far");
@@ -124,10 +124,10 @@ fn what_goes_through_forwarding_lanes_keeps_its_order() {
 
 #[test]
 fn where_a_port_has_rss_it_spreads_and_a_flow_keeps_its_queue() {
-    if !net::alone() {
+    if !net::enter_new_namespace() {
         return;
     }
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let profile = json!({
         "name": "rss",
         "phases": {"warmup": "100ms", "measure": "60s", "drain": "1s", "sample": "100ms"},

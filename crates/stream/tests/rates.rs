@@ -66,7 +66,7 @@ fn counts_agree(result: &Value) {
 
 #[test]
 fn what_was_asked_is_what_the_port_sent() {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let machine = outcome::Machine::watch();
     let result = crate::lab::run(&profile()).unwrap();
     counts_agree(&result);

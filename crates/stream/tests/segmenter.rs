@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::lab::net::{alone, sh};
-use crate::lab::{alone as one_at_a_time, run, run_with};
+use crate::lab::net::{enter_new_namespace, sh};
+use crate::lab::{one_at_a_time, run, run_with};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn counter(name: &str) -> u64 {
 /// The kernel gets as many packets as we say, and looks at every checksum.
 #[test]
 fn the_kernel_counts_the_same_packets_whoever_segments() {
-    if !alone() {
+    if !enter_new_namespace() {
         return;
     }
     let _alone = one_at_a_time();

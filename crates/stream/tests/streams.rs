@@ -29,7 +29,7 @@ fn cable(name: &str, stream: Value) -> Value {
 
 /// Start it when no other is at work.
 fn start_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, SetupError> {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     crate::lab::run_with(profile, |_| (), |_, control| steer(control))
 }
 
@@ -391,7 +391,7 @@ fn begin(transport: &Dpdk, settings: Value, path: &Path) -> Result<Capture, Setu
 
 /// Run it, and capture from before it begins until after it ended.
 fn captured(profile: &Value, settings: Value, path: &Path) -> (Value, Status) {
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut capture = None;
     let prepare = |transport: &Dpdk| capture = Some(begin(transport, settings, path).unwrap());
     let result = crate::lab::run_with(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
@@ -494,7 +494,7 @@ fn captures_come_and_go_while_a_run_goes_on() {
     profile["phases"]["measure"] = json!("60s");
     profile["transport"]["dpdk"]["placement"] =
         json!([{"elements": ["a.generator", "a.receiver"]}, {"elements": ["b.reflector"]}]);
-    let _alone = crate::lab::alone();
+    let _alone = crate::lab::one_at_a_time();
     let mut statuses = Vec::new();
     let steer = |transport: &Dpdk, control: &Control| {
         for i in 0..3 {

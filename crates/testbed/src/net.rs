@@ -11,7 +11,7 @@ pub fn sh(command: &str) {
 }
 
 /// Move this thread, and what it starts from now on, into a new namespace. False, and the test is skipped, without the right to.
-pub fn alone() -> bool {
+pub fn enter_new_namespace() -> bool {
     let alone = outcome::network_namespace();
     if alone {
         sh("ip link set lo up");
@@ -25,7 +25,7 @@ pub fn alone() -> bool {
 pub struct Host(Child);
 
 impl Host {
-    /// Begin it; this thread must be [`alone`].
+    /// Begin it; this thread must be in a new namespace ([`enter_new_namespace`]).
     #[expect(clippy::new_without_default, reason = "it starts a process")]
     pub fn new() -> Self {
         let host = Self(Command::new("unshare").args(["-n", "sleep", "900"]).spawn().expect("util-linux"));

@@ -46,7 +46,7 @@ pub fn run_watched<T: Transport>(
     let (sender, samples) = channel();
     let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), sender)?;
     let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
+    control.start_workers();
     steer(&transport, &control);
     while !collector.is_done() {
         let sample = samples.recv_timeout(PATIENCE).expect("workers report");

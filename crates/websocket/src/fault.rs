@@ -10,7 +10,7 @@ const WORDS: usize = 120;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The server answered the handshake with another status than 101.
-    #[error("the server refused the WebSocket handshake: {status} {reason}{}", behind(words))]
+    #[error("the server refused the WebSocket handshake: {status} {reason}{}", after_colon(words))]
     Refused {
         /// Status of HTTP.
         status: u16,
@@ -20,7 +20,7 @@ pub enum Fault {
         words: String,
     },
     /// The server chose a subprotocol that was not offered, or none.
-    #[error("the server {}, and {offered:?} was offered", chose(chosen))]
+    #[error("the server {}, and {offered:?} was offered", selection_text(chosen))]
     Subprotocol {
         /// What it chose; empty: nothing.
         chosen: String,
@@ -31,7 +31,7 @@ pub enum Fault {
     #[error("no WebSocket handshake: {0}")]
     Handshake(String),
     /// The other side closed.
-    #[error("the other side closed the WebSocket connection{}{}", numbered(code), behind(reason))]
+    #[error("the other side closed the WebSocket connection{}{}", with_code(code), after_colon(reason))]
     Closed {
         /// Its status code (RFC 6455 section 7.4).
         code: Option<u16>,
@@ -46,11 +46,11 @@ pub enum Fault {
     Large(String),
 }
 
-fn behind(words: &str) -> String {
+fn after_colon(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }
 
-fn chose(chosen: &str) -> String {
+fn selection_text(chosen: &str) -> String {
     if chosen.is_empty() {
         "chose no subprotocol".into()
     } else {
@@ -58,7 +58,7 @@ fn chose(chosen: &str) -> String {
     }
 }
 
-fn numbered(code: &Option<u16>) -> String {
+fn with_code(code: &Option<u16>) -> String {
     code.map_or_else(String::new, |code| format!(" with code {code}"))
 }
 
@@ -106,14 +106,14 @@ impl Fault {
                 Self::Refused {
                     status: status.as_u16(),
                     reason: status.canonical_reason().unwrap_or_default().to_owned(),
-                    words: words(body),
+                    words: one_line(body),
                 }
             }
             Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
-                Self::Subprotocol { chosen: chosen(head), offered: offered.to_owned() }
+                Self::Subprotocol { chosen: selected_subprotocol(head), offered: offered.to_owned() }
             }
             Error::Protocol(ProtocolError::HttparseError(why)) => {
-                Self::Handshake(format!("{why}: {}", words(head)))
+                Self::Handshake(format!("{why}: {}", one_line(head)))
             }
             other => Self::Handshake(other.to_string()),
         }
@@ -121,18 +121,18 @@ impl Fault {
 }
 
 /// Text of the other side's on one line.
-fn words(bytes: &[u8]) -> String {
+fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().filter(|one| !one.is_control()).take(WORDS).collect()
 }
 
 /// The subprotocol that a response names.
-fn chosen(head: &[u8]) -> String {
+fn selected_subprotocol(head: &[u8]) -> String {
     let text = String::from_utf8_lossy(head);
     let value = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("sec-websocket-protocol").then(|| value.trim())
     });
-    words(value.unwrap_or_default().as_bytes())
+    one_line(value.unwrap_or_default().as_bytes())
 }

@@ -1,6 +1,6 @@
 //! A graph's file, read strictly and checked: everything that is wrong is told at once, and nothing is opened.
 
-use crate::graph::edges::{self, Edge, EdgeEnd, Ends, listed};
+use crate::graph::edges::{self, Edge, EdgeEnd, Ends, comma_list};
 use crate::graph::packets;
 use crate::queue_pairs::NamedQueues;
 use dpdk::Device;
@@ -80,12 +80,12 @@ impl CheckedGraph {
     }
 
     /// What leads to `name`.
-    pub fn before<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn predecessors<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.edges.iter().filter(move |edge| edge.to == name).map(|edge| edge.from.as_str())
     }
 
     /// Where `name` leads.
-    pub fn after<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn successors<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.edges.iter().filter(move |edge| edge.from == name).map(|edge| edge.to.as_str())
     }
 
@@ -207,7 +207,7 @@ impl<'a> Checker<'a> {
             let at = format!("ports.{name}");
             self.name(name, &at);
             if let Err(why) = port.device.parse::<Device>() {
-                self.fault("ND-104-04", format!("{at}.device"), why.what(), why.fix());
+                self.fault("ND-104-04", format!("{at}.device"), why.describe(), why.fix());
             }
             if let Some(mtu) = port.mtu.filter(|mtu| !(576..=9_600).contains(mtu)) {
                 let what = format!("an MTU is 576 to 9,600 bytes, not {mtu}");
@@ -272,7 +272,7 @@ impl<'a> Checker<'a> {
                     let known = || file.ports.keys().map(String::as_str);
                     let fix = match closest(port, known()) {
                         Some(near) => format!("Did you mean {near:?}?"),
-                        None => format!("There are {}", listed(known())),
+                        None => format!("There are {}", comma_list(known())),
                     };
                     self.faults.push(Error::new(
                         "ND-104-06",
@@ -345,7 +345,7 @@ impl<'a> Checker<'a> {
                 } else if !self.broken.contains(name) {
                     let known = || file.elements.keys().map(String::as_str);
                     let fix = closest(name, known()).map_or_else(
-                        || format!("There are {}", listed(known())),
+                        || format!("There are {}", comma_list(known())),
                         |near| format!("Did you mean {near:?}?"),
                     );
                     self.fault("ND-104-06", at, format!("there is no element {name:?}"), fix);
@@ -413,7 +413,7 @@ impl<'a> Checker<'a> {
                     let names = names(file);
                     let fix = match closest(element, names.iter().map(String::as_str)) {
                         Some(near) => format!("Did you mean {near:?}?"),
-                        None => format!("There are {}", listed(names.iter().map(String::as_str))),
+                        None => format!("There are {}", comma_list(names.iter().map(String::as_str))),
                     };
                     self.fault(
                         "ND-104-06",

@@ -86,7 +86,7 @@ fn output_name(ends: &Ends, element: &str, output: usize) -> String {
 }
 
 /// What a name may be a part of: `acl` of `acl.deny`. Ports' queues have a dot in their own names.
-fn known<'a>(word: &'a str, ends: &Ends) -> Option<(&'a str, Option<&'a str>)> {
+fn split_output<'a>(word: &'a str, ends: &Ends) -> Option<(&'a str, Option<&'a str>)> {
     if ends.contains_key(word) {
         return Some((word, None));
     }
@@ -98,16 +98,16 @@ fn unknown(word: &str, ends: &Ends, at: &str) -> Box<Error> {
     let names = || ends.keys().map(String::as_str);
     let fix = match closest(word, names()) {
         Some(near) => format!("Did you mean {near:?}?"),
-        None => format!("There are {}", listed(names())),
+        None => format!("There are {}", comma_list(names())),
     };
     Box::new(Error::new(BAD_REFERENCE, at, format!("there is no element and no port queue {word:?}"), fix))
 }
 
 /// Where an edge starts. `None`: that cannot be told, as something else is wrong.
 fn start(word: &str, ends: &Ends, at: &str) -> Result<Option<(String, usize)>, Box<Error>> {
-    let (name, output) = known(word, ends).ok_or_else(|| unknown(word, ends, at))?;
+    let (name, output) = split_output(word, ends).ok_or_else(|| unknown(word, ends, at))?;
     let Some(outputs) = ends.get(name).and_then(|end| end.outputs.as_ref()) else { return Ok(None) };
-    let all = || listed(outputs.iter().map(String::as_str));
+    let all = || comma_list(outputs.iter().map(String::as_str));
     let found = match output {
         Some(output) => outputs.iter().position(|known| known == output),
         None if outputs.len() == 1 => Some(0),
@@ -136,7 +136,7 @@ fn start(word: &str, ends: &Ends, at: &str) -> Result<Option<(String, usize)>, B
 
 fn end(word: &str, ends: &Ends, at: &str) -> Result<String, Box<Error>> {
     // In a row it may be named with the output by which the row goes on.
-    let (name, _) = known(word, ends).ok_or_else(|| unknown(word, ends, at))?;
+    let (name, _) = split_output(word, ends).ok_or_else(|| unknown(word, ends, at))?;
     if ends.get(name).is_some_and(|end| end.takes) {
         return Ok(name.to_owned());
     }
@@ -198,7 +198,7 @@ fn circle(edges: &[Edge]) -> Option<Vec<String>> {
 }
 
 /// Names in a row.
-pub fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn comma_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 12;
     let mut all: Vec<&str> = names.take(SHOWN + 1).collect();
     if all.len() > SHOWN {

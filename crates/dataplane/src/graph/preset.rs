@@ -132,13 +132,13 @@ pub fn place(graph: &CheckedGraph, workers: &[Worker]) -> Vec<Worker> {
     for worker in &mut all {
         let named = std::mem::take(&mut worker.elements);
         for name in named {
-            let after = || graph.after(&name).map(str::to_owned);
+            let after = || graph.successors(&name).map(str::to_owned);
             let beside = match graph.kind(&name) {
                 Some("generator") => after().collect(),
                 Some("receiver" | "reflector" | "l2fwd") => {
-                    before(graph, &name).into_iter().chain(after()).collect()
+                    all_predecessors(graph, &name).into_iter().chain(after()).collect()
                 }
-                Some("impair") => before(graph, &name),
+                Some("impair") => all_predecessors(graph, &name),
                 _ => Vec::new(),
             };
             worker.elements.push(name);
@@ -150,11 +150,11 @@ pub fn place(graph: &CheckedGraph, workers: &[Worker]) -> Vec<Worker> {
 }
 
 /// The elements that lead to this one, and those that lead to these; not those that are placed by themselves.
-fn before(graph: &CheckedGraph, element: &str) -> Vec<String> {
+fn all_predecessors(graph: &CheckedGraph, element: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut next = vec![element];
     while let Some(to) = next.pop() {
-        for from in graph.before(to).filter(|from| graph.kind(from) != Some("impair")) {
+        for from in graph.predecessors(to).filter(|from| graph.kind(from) != Some("impair")) {
             found.push(from.to_owned());
             next.push(from);
         }

@@ -63,9 +63,9 @@ struct Watches {
 
 impl Watches {
     /// Look whether the ports are there.
-    fn look(&mut self) {
+    fn check_ports(&mut self) {
         let told = |(name, watch): &mut (String, Watch)| {
-            Some(format!("port {name} was lost: {}", watch.lost(false)?))
+            Some(format!("port {name} was lost: {}", watch.loss_reason(false)?))
         };
         if self.ended.is_none() {
             self.ended = self.ports.iter_mut().find_map(told);
@@ -182,14 +182,14 @@ impl GraphRun {
     }
 
     /// Why it carries nothing any more, if so. To be asked from time to time: it looks whether the ports are there.
-    pub fn ended(&self) -> Option<String> {
+    pub fn end_reason(&self) -> Option<String> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.look();
+        watches.check_ports();
         watches.ended.clone()
     }
 
-    /// Which ports it goes on without, and why, as far as [`GraphRun::ended`] was asked.
-    pub fn lost(&self) -> Vec<String> {
+    /// Which ports it goes on without, and why, as far as [`GraphRun::end_reason`] was asked.
+    pub fn lost_ports(&self) -> Vec<String> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 

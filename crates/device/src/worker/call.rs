@@ -168,7 +168,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             State::Active => (slot.connect_asked.min(slot.device.waiting_since()), false),
             State::Idle | State::Resting | State::Done => (Time::NEVER, false),
         };
-        slot.wait.see(since, is_answer, self.now, self.window, waits);
+        slot.wait.observe(since, is_answer, self.now, self.window, waits);
     }
 
     fn carry_out(&mut self, i: u32, link: Link) {
@@ -185,7 +185,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 Err(broken) if datagrams => {
                     return self.refused(i, broken.datagrams(self.outbox.datagrams().max(1)));
                 }
-                Err(broken) => return self.broke(i, broken),
+                Err(broken) => return self.mark_broken(i, broken),
             }
             if datagrams && link == Link::Connect {
                 // there is no handshake to wait for
@@ -230,7 +230,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let cause = cause.into();
         let group = &mut self.groups[g];
         let other = group.causes_kept.other(cause.kind);
-        let new = cause.detail != Detail::None && group.causes_kept.seen(cause) == 0 && other == 0;
+        let new = cause.detail != Detail::None && group.causes_kept.count_of(cause) == 0 && other == 0;
         let kept = &mut group.examples_kept[cause.kind as usize];
         if *kept < 3 || new {
             *kept = kept.saturating_add(1);

@@ -98,12 +98,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             match self.endpoint.receive(&mut conn.inner, &mut buffer) {
                 Ok(Input::Dry) => break,
                 Ok(Input::End { complete }) => {
-                    self.broke(i, ConnError::closed("the server closed the connection", complete));
+                    self.mark_broken(i, ConnError::closed("the server closed the connection", complete));
                     break;
                 }
                 Err(broken) if !broken.gone => self.refused(i, broken),
                 Err(broken) => {
-                    self.broke(i, broken);
+                    self.mark_broken(i, broken);
                     break;
                 }
                 Ok(Input::Dropped(datagrams)) => self.dropped(i, datagrams),
@@ -175,13 +175,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation)
             && let Err(broken) = conn.keep(rest)
         {
-            self.broke(i, broken);
+            self.mark_broken(i, broken);
         }
     }
 
     /// Device `i`'s connection broke. One may be found broken twice before [`Worker::report_broken`] looks at it; the
     /// generation then tells that it is the same.
-    pub(super) fn broke(&mut self, i: u32, broken: ConnError) {
+    pub(super) fn mark_broken(&mut self, i: u32, broken: ConnError) {
         self.broken.push_back((i, self.slots[i as usize].generation, broken));
     }
 
@@ -192,7 +192,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             conn.send_failed = true;
             conn.ended |= broken.why == Failure::Reset;
         }
-        self.broke(i, broken.sending());
+        self.mark_broken(i, broken.sending());
     }
 
     /// Read the bytes that came before sending on the connection of device `i` failed with `broken`. Gives the error that ended
@@ -223,7 +223,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
         if self.fails_over(i) && broken.is_by_path() {
             // it counts where the model does not go on with another server
-            return self.broke(i, broken);
+            return self.mark_broken(i, broken);
         }
         if let Some(broken) = self.redirect(i, broken) {
             let cause = broken.cause();
@@ -232,7 +232,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let g = usize::from(slot.group);
             self.count_failure(g, cause, broken.times);
             self.keep_example(g, cause, &broken);
-            self.broke(i, broken);
+            self.mark_broken(i, broken);
         }
     }
 

@@ -44,7 +44,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.late(g, due, due);
                 self.begin(i, due);
             }
-            let want = self.groups[g].wanted(self.now);
+            let want = self.groups[g].target_concurrency(self.now);
             while self.groups[g].awake < want {
                 let Some(i) = self.groups[g].idle.pop_front() else { break };
                 self.groups[g].awake += 1;
@@ -234,7 +234,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 State::Active if due >= slot.connect_by => {
                     let address = self.plan.groups[g].addresses.at(slot.address.into());
                     let what = format!("no connection to {address} in time");
-                    self.broke(
+                    self.mark_broken(
                         i,
                         ConnError::new(Cause::named(Failure::Timeout, "no connection in time"), what),
                     );
@@ -245,7 +245,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                         slot.conn.as_mut().filter(|c| c.inner.is_datagram() && !c.inner.is_flushed())
                     {
                         if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
-                            self.broke(i, broken);
+                            self.mark_broken(i, broken);
                             continue;
                         }
                         let full = !conn.inner.is_flushed();

@@ -100,7 +100,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             slot.tried = 0;
         }
         reach.opened(slot.address.into());
-        reach.works(slot.address.into());
+        reach.prefer(slot.address.into());
     }
 
     /// Whether device `i` goes on with another server where one fails it.
@@ -136,7 +136,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         match opened {
             Ok(()) if datagrams => self.call_connected(i),
             Ok(()) => {}
-            Err(broken) => self.broke(i, broken),
+            Err(broken) => self.mark_broken(i, broken),
         }
     }
 
@@ -160,7 +160,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             if !reach.fails_over() {
                 slot.tried = 0;
             }
-            reach.works(slot.address.into());
+            reach.prefer(slot.address.into());
         }
     }
 
@@ -201,7 +201,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             let Some(conn) = slot.conn.as_mut() else { break };
             let mut again = Outbox { segment, bytes, ..Outbox::default() };
             if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut again) {
-                self.broke(i, broken);
+                self.mark_broken(i, broken);
                 break;
             }
         }

@@ -143,8 +143,8 @@ fn count_overdue<C, D: Model>(slot: &Slot<C, D>, end: Time, window: Window, behi
     if slot.state != State::Active {
         return;
     }
-    let warmup = slot.device.behind(end.min(window.measure));
-    let all = slot.device.behind(end.min(window.drain));
+    let warmup = slot.device.overdue(end.min(window.measure));
+    let all = slot.device.overdue(end.min(window.drain));
     let [of_warmup, of_measure] = &mut behind[usize::from(slot.group)];
     *of_warmup += warmup;
     *of_measure += all - warmup;

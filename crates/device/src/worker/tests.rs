@@ -84,7 +84,7 @@ fn trial(target: &str, model: &str, devices: u32) -> (Arc<Plan>, Arc<Control>) {
     let profile = profile::load(&text).unwrap_or_else(|e| panic!("{e:#?}"));
     let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
     let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
-    control.go();
+    control.start_workers();
     (plan, control)
 }
 
@@ -204,7 +204,7 @@ impl Model for Due {
         Time::ZERO
     }
 
-    fn behind(&self, end: Time) -> u64 {
+    fn overdue(&self, end: Time) -> u64 {
         self.asked.set(self.asked.get() + 1);
         u64::from(self.at < end)
     }
@@ -326,7 +326,7 @@ fn a_total_is_sent_exactly_and_ends_the_load() {
     let profile = profile::load(&text).unwrap_or_else(|e| panic!("{e:#?}"));
     let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
     let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
-    control.go();
+    control.start_workers();
     let mut worker = Worker::new(Scripted::default(), 0, 1, plan, control, channel().0);
     for _ in 0..10 {
         worker.tick();
@@ -389,7 +389,7 @@ fn a_request_is_tried_at_each_server_once_however_soon_they_are_forgiven() {
         let profile = profile.unwrap_or_else(|e| panic!("{e:#?}"));
         let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
         let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
-        control.go();
+        control.start_workers();
         let samples = channel().0;
         let mut worker =
             Worker::with_devices(Scripted::default(), (0, 1), plan, control, samples, |_, _| Patient);

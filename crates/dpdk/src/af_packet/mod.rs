@@ -144,7 +144,7 @@ impl AfPacketPort {
         let open = |_| PacketSocket::open(&layout, arguments.qdisc_bypass).map(Arc::new);
         let sockets = (0..arguments.queues).map(open).collect::<io::Result<_>>()?;
         let port = Self { index, sockets, layout, counters: Arc::default(), dropped: Mutex::default() };
-        port.look();
+        port.refresh_state();
         Ok(port)
     }
 
@@ -164,7 +164,7 @@ impl AfPacketPort {
         }
         *self.dropped.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         self.sockets.iter().for_each(|socket| _ = socket.drops());
-        self.look();
+        self.refresh_state();
         // A socket must be bound before it joins: for a moment it has the frames of all.
         let several = used.len() > 1;
         let rx = used.iter().map(|socket| Rx::new(socket, self.layout, &self.counters, pool, several));
@@ -188,7 +188,7 @@ impl AfPacketPort {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         InterfaceCalls::new(self.index)?.set_mtu(mtu.into())?;
-        self.look();
+        self.refresh_state();
         Ok(())
     }
 
@@ -206,14 +206,14 @@ impl AfPacketPort {
     }
 
     /// Ask what others may have changed.
-    fn look(&self) {
+    fn refresh_state(&self) {
         if let Ok(mtu) = InterfaceCalls::new(self.index).and_then(|mut calls| calls.mtu()) {
             self.counters.mtu.store(mtu.unsigned_abs(), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        self.look();
+        self.refresh_state();
         let dropped = {
             let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
             // The kernel begins again at 0 with each answer.

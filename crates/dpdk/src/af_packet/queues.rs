@@ -59,7 +59,7 @@ impl Rx {
         let (mut n, mut bytes) = (0, 0);
         while n < most {
             let Some(frame) = self.ring.received(n as u32) else { break };
-            if frame.truncated || frame.whole() > room {
+            if frame.truncated || frame.frame_bytes() > room {
                 // It is dealt with when it is the first.
                 if n == 0 {
                     return self.odd(&frame, batch);
@@ -67,14 +67,14 @@ impl Rx {
                 break;
             }
             self.found[n] = Some(frame);
-            bytes += frame.whole();
+            bytes += frame.frame_bytes();
             n += 1;
         }
         if n == 0 {
             return 0;
         }
         let (ring, found) = (&self.ring, &self.found);
-        let length = |at: usize| found.get(at).and_then(Option::as_ref).map_or(0, Received::whole);
+        let length = |at: usize| found.get(at).and_then(Option::as_ref).map_or(0, Received::frame_bytes);
         let Some(mut fresh) = self.pool.fresh_frames(batch, batch.len() + n, 0) else {
             return self.no_memory();
         };
@@ -90,8 +90,9 @@ impl Rx {
     /// The first frame is longer than its place, or than a packet of the pool.
     #[cold]
     fn odd(&mut self, frame: &Received, batch: &mut Batch) -> usize {
-        let pieces = self.pool.segments(frame.whole());
-        let Some(whole) = self.whole.get_mut(..frame.whole()).filter(|_| !frame.truncated && pieces <= BURST)
+        let pieces = self.pool.segments(frame.frame_bytes());
+        let Some(whole) =
+            self.whole.get_mut(..frame.frame_bytes()).filter(|_| !frame.truncated && pieces <= BURST)
         else {
             self.ring.release(1);
             self.counters.truncated.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +103,7 @@ impl Rx {
         self.ring.release(1);
         // There is room for one at least.
         let _full = batch.push(packet);
-        self.passed(1, frame.whole())
+        self.passed(1, frame.frame_bytes())
     }
 
     #[inline]

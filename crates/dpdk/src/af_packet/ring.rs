@@ -92,7 +92,7 @@ pub(crate) struct Received {
 
 impl Received {
     /// Bytes of the frame with its tag.
-    pub(crate) fn whole(&self) -> usize {
+    pub(crate) fn frame_bytes(&self) -> usize {
         self.length + if self.tag.is_some() { 4 } else { 0 }
     }
 }
@@ -145,7 +145,7 @@ impl Ring {
     pub(crate) fn copy(&self, ahead: u32, frame: &Received, to: &mut [u8]) {
         // SAFETY: `received` cut the length to what lies in the place, which is ours until it is released: `&mut self`.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(ahead).add(frame.at), frame.length) };
-        if to.len() != frame.whole() {
+        if to.len() != frame.frame_bytes() {
             return;
         }
         match frame.tag {
@@ -256,7 +256,7 @@ mod tests {
         let tags: [&[u8]; 3] = [&[], &[0x81, 0, 0x60, 0x64], &[0x88, 0xa8, 0, 200]];
         for (ahead, tag) in tags.into_iter().enumerate() {
             let one = ring.received(ahead as u32).unwrap();
-            let mut to = vec![0; one.whole()];
+            let mut to = vec![0; one.frame_bytes()];
             ring.copy(ahead as u32, &one, &mut to);
             assert_eq!(to, [&frame[..12], tag, &frame[12..]].concat());
             assert!(!one.truncated);

@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         Ok(word)
     }
 
-    fn takes(&mut self, word: &str) -> bool {
+    fn accept_word(&mut self, word: &str) -> bool {
         let there = self.peek() == Some(word);
         self.at += usize::from(there);
         there
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
 
     fn or(&mut self) -> Result<Expression, Fault> {
         let mut found = self.and()?;
-        while self.takes("or") {
+        while self.accept_word("or") {
             found = Expression::Or(Box::new(found), Box::new(self.and()?));
         }
         Ok(found)
@@ -202,7 +202,8 @@ impl<'a> Parser<'a> {
     /// Conditions side by side must hold together, with or without the word between them.
     fn and(&mut self) -> Result<Expression, Fault> {
         let mut found = self.not()?;
-        while self.takes("and") || self.peek().is_some_and(|word| word == "(" || FIRST.contains(&word)) {
+        while self.accept_word("and") || self.peek().is_some_and(|word| word == "(" || FIRST.contains(&word))
+        {
             found = Expression::And(Box::new(found), Box::new(self.not()?));
         }
         Ok(found)
@@ -213,11 +214,11 @@ impl<'a> Parser<'a> {
         if self.depth > DEPTH {
             return Err(Fault::new("brackets and negations are nested too deeply", "Use at most 32 levels"));
         }
-        let found = if self.takes("not") {
+        let found = if self.accept_word("not") {
             Expression::Not(Box::new(self.not()?))
-        } else if self.takes("(") {
+        } else if self.accept_word("(") {
             let found = self.or()?;
-            if !self.takes(")") {
+            if !self.accept_word(")") {
                 return Err(Fault::new("a bracket is not closed", "Add a )"));
             }
             found
@@ -232,7 +233,7 @@ impl<'a> Parser<'a> {
         let word = self.next()?;
         let test = match word {
             "any" => return Ok(Expression::Any),
-            "ip" if self.takes("proto") => Test::Protocol(self.number("an IP protocol", 255)? as u8),
+            "ip" if self.accept_word("proto") => Test::Protocol(self.number("an IP protocol", 255)? as u8),
             "ip" => Test::Ip,
             "ip4" => Test::Ip4,
             "ip6" => Test::Ip6,
@@ -247,12 +248,12 @@ impl<'a> Parser<'a> {
             "untagged" => return Ok(Expression::Not(Box::new(Expression::Test(Test::Tagged)))),
             "ethertype" => Test::EtherType(self.number("an EtherType", 0xffff)?),
             "vlan" => Test::Vlan(0, self.number("a VLAN", 4095)?),
-            "inner" if self.takes("vlan") => Test::Vlan(1, self.number("a VLAN", 4095)?),
-            "src" if self.takes("port") => {
+            "inner" if self.accept_word("vlan") => Test::Vlan(1, self.number("a VLAN", 4095)?),
+            "src" if self.accept_word("port") => {
                 let (first, last) = self.ports()?;
                 Test::SourcePort(first, last)
             }
-            "dst" if self.takes("port") => {
+            "dst" if self.accept_word("port") => {
                 let (first, last) = self.ports()?;
                 Test::DestinationPort(first, last)
             }
@@ -260,11 +261,11 @@ impl<'a> Parser<'a> {
             "dst" => Test::Destination(Network::parse(self.next()?)?),
             "host" => {
                 let network = Network::parse(self.next()?)?;
-                return Ok(either(Test::Source(network), Test::Destination(network)));
+                return Ok(any_of(Test::Source(network), Test::Destination(network)));
             }
             "port" => {
                 let (first, last) = self.ports()?;
-                return Ok(either(Test::SourcePort(first, last), Test::DestinationPort(first, last)));
+                return Ok(any_of(Test::SourcePort(first, last), Test::DestinationPort(first, last)));
             }
             other => return Err(unknown(other)),
         };
@@ -294,7 +295,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn either(a: Test, b: Test) -> Expression {
+fn any_of(a: Test, b: Test) -> Expression {
     Expression::Or(Box::new(Expression::Test(a)), Box::new(Expression::Test(b)))
 }
 

@@ -79,13 +79,13 @@ impl Facts {
             Expression::Not(inner) => !self.satisfies(inner),
             Expression::And(a, b) => self.satisfies(a) && self.satisfies(b),
             Expression::Or(a, b) => self.satisfies(a) || self.satisfies(b),
-            Expression::Test(test) => self.meets(test),
+            Expression::Test(test) => self.passes(test),
         }
     }
 
     /// Whether the packet meets a test.
     #[inline]
-    pub fn meets(&self, test: &Test) -> bool {
+    pub fn passes(&self, test: &Test) -> bool {
         match test {
             Test::Ip => self.flags.has(MetaFlags::IP),
             Test::Ip4 => self.flags.has(MetaFlags::IP) && !self.flags.has(MetaFlags::V6),

@@ -73,7 +73,7 @@ impl Program {
     pub fn run(&self, facts: &Facts) -> Option<usize> {
         let mut at = self.start;
         while let Some(step) = self.steps.get(usize::from(at)) {
-            at = if facts.meets(&step.test) { step.yes } else { step.no };
+            at = if facts.passes(&step.test) { step.yes } else { step.no };
         }
         (at != NONE).then_some(usize::from(at & !ANSWER))
     }

@@ -47,7 +47,7 @@ impl SimulatedWorker {
 
     fn rest(&mut self, asked: u64, took: u64) {
         self.now += took;
-        self.watch.rested(asked, took, &self.pauses);
+        self.watch.record_rest(asked, took, &self.pauses);
     }
 
     /// Count, time and longest of pauses, and of long turns.

@@ -70,7 +70,7 @@ impl Element for Sort {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| if number(mbuf.data()).is_multiple_of(5) { Err(1) } else { Ok(()) });
+        cx.drop_rejected(batch, |mbuf| if number(mbuf.data()).is_multiple_of(5) { Err(1) } else { Ok(()) });
         batch.filter_map(|mbuf| {
             if number(mbuf.data()).is_multiple_of(3) {
                 cx.emit(1, mbuf);

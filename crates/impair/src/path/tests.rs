@@ -80,7 +80,7 @@ impl TestPath {
     }
 
     fn take(&mut self, now: u64) {
-        while let Some(load) = self.path.due(now, &mut self.store) {
+        while let Some(load) = self.path.pop_due(now, &mut self.store) {
             self.out.extend(load.into_iter().map(|number| (number, now)));
         }
     }

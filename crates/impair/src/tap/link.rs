@@ -79,7 +79,7 @@ impl LinkDirection {
                     now = clock.now();
                     self.path.no_room(burst);
                 }
-                Err(why) => return Err(self.gone(why)),
+                Err(why) => return Err(self.port_error(why)),
             }
             worked = true;
         }
@@ -87,13 +87,13 @@ impl LinkDirection {
         Ok(worked)
     }
 
-    fn gone(&self, why: Errno) -> Error {
+    fn port_error(&self, why: Errno) -> Error {
         Error::Gone { name: self.from.name().into(), why: why.to_string() }
     }
 
     fn release(&mut self, now: u64) -> bool {
         let mut worked = false;
-        while let Some(piece) = self.path.due(now, &mut self.store) {
+        while let Some(piece) = self.path.pop_due(now, &mut self.store) {
             worked = true;
             let burst = self.store.burst(&piece);
             if self.store.send(piece, &*self.to).is_err() {
@@ -168,8 +168,8 @@ impl Link {
 
     /// Frames, a to b and b to a, that the kernel dropped as they were not fetched in time: they are in no
     /// other count. Not asked for: such a run is invalid.
-    pub fn missed(&self) -> [u64; 2] {
-        [self.ends[0].missed().unwrap_or(0), self.ends[1].missed().unwrap_or(0)]
+    pub fn missed_frames(&self) -> [u64; 2] {
+        [self.ends[0].missed_frames().unwrap_or(0), self.ends[1].missed_frames().unwrap_or(0)]
     }
 
     /// The two ends.
@@ -178,7 +178,7 @@ impl Link {
     }
 
     /// Why it carries nothing any more, if so.
-    pub fn ended(&self) -> Option<&Error> {
+    pub fn end_reason(&self) -> Option<&Error> {
         self.ended.get()
     }
 }
@@ -218,7 +218,7 @@ fn carry(
     let clock = Clock::get();
     let mut events = Vec::with_capacity(2);
     let mut scheduling =
-        if core.is_some() { LinkScheduling::alone() } else { LinkScheduling::new(spin, realtime) };
+        if core.is_some() { LinkScheduling::own_core() } else { LinkScheduling::new(spin, realtime) };
     while !stop.load(Ordering::Relaxed) {
         let mut worked = false;
         for direction in directions.iter_mut() {
@@ -226,11 +226,11 @@ fn carry(
         }
         let now = clock.now();
         if worked {
-            scheduling.works(now);
+            scheduling.busy(now);
             continue;
         }
         let next = directions.iter().map(|direction| direction.path.next_at()).min().unwrap_or(u64::MAX);
-        let nap = match scheduling.rests(now, next.saturating_sub(now)) {
+        let nap = match scheduling.idle(now, next.saturating_sub(now)) {
             IdleAction::Nap(nap) => nap,
             IdleAction::Yield => {
                 std::thread::yield_now();

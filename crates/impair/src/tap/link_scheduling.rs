@@ -90,7 +90,7 @@ impl LinkScheduling {
     }
 
     /// The same of a thread that has a core.
-    pub(super) fn alone() -> Self {
+    pub(super) fn own_core() -> Self {
         if let Err(why) = prioritize(SchedulingClass::Normal(KEEN)) {
             tracing::warn!(%why, "no higher priority: what else runs on the link's core makes packets late");
         }
@@ -99,7 +99,7 @@ impl LinkScheduling {
 
     /// It has done something at `now`, and there may be more to do.
     #[inline]
-    pub(super) fn works(&mut self, now: u64) {
+    pub(super) fn busy(&mut self, now: u64) {
         self.account(now);
         self.awake = false;
         if self.first && now.saturating_sub(self.rested) > BUSY {
@@ -109,7 +109,7 @@ impl LinkScheduling {
 
     /// There is nothing to do at `now`, for `free` ns.
     #[inline]
-    pub(super) fn rests(&mut self, now: u64, free: u64) -> IdleAction {
+    pub(super) fn idle(&mut self, now: u64, free: u64) -> IdleAction {
         self.rested = now;
         if self.may && !self.first {
             self.rank(true);
@@ -171,26 +171,26 @@ mod tests {
     #[test]
     fn it_is_awake_in_time_and_sleeps_before() {
         let mut scheduling = LinkScheduling::new(60_000, false);
-        assert_eq!(scheduling.rests(0, 1_000_000), IdleAction::Nap(940_000));
-        assert_eq!(scheduling.rests(939_999, 60_001), IdleAction::Nap(1));
-        assert_eq!(scheduling.rests(940_000, 60_000), IdleAction::Spin);
-        assert_eq!(scheduling.rests(1_000_000, 0), IdleAction::Spin);
+        assert_eq!(scheduling.idle(0, 1_000_000), IdleAction::Nap(940_000));
+        assert_eq!(scheduling.idle(939_999, 60_001), IdleAction::Nap(1));
+        assert_eq!(scheduling.idle(940_000, 60_000), IdleAction::Spin);
+        assert_eq!(scheduling.idle(1_000_000, 0), IdleAction::Spin);
         scheduling.first = true;
-        assert_eq!(scheduling.rests(940_000, 60_000), IdleAction::Yield);
+        assert_eq!(scheduling.idle(940_000, 60_000), IdleAction::Yield);
     }
 
     #[test]
     fn who_has_a_core_is_awake_as_long_as_anything_is_under_way() {
         // In a thread of its own, as it has another priority afterwards.
         let thread = std::thread::spawn(|| {
-            let (mut scheduling, mut now) = (LinkScheduling::alone(), 0);
+            let (mut scheduling, mut now) = (LinkScheduling::own_core(), 0);
             for _ in 0..1_000 {
-                assert_eq!(scheduling.rests(now, AHEAD), IdleAction::Spin);
+                assert_eq!(scheduling.idle(now, AHEAD), IdleAction::Spin);
                 now += AHEAD;
-                scheduling.works(now);
+                scheduling.busy(now);
             }
-            assert_eq!(scheduling.rests(now, AHEAD + 1), IdleAction::Nap(1));
-            assert_eq!(scheduling.rests(now, u64::MAX), IdleAction::Nap(u64::MAX - AHEAD));
+            assert_eq!(scheduling.idle(now, AHEAD + 1), IdleAction::Nap(1));
+            assert_eq!(scheduling.idle(now, u64::MAX), IdleAction::Nap(u64::MAX - AHEAD));
         });
         thread.join().expect("it behaves");
     }
@@ -200,10 +200,10 @@ mod tests {
         let (mut scheduling, mut now, mut spent) = (LinkScheduling::new(60_000, false), 0, 0);
         // Something is due each 50 µs, and takes 1 µs.
         for _ in 0..20_000 {
-            let awake = scheduling.rests(now, 49_000) == IdleAction::Spin;
+            let awake = scheduling.idle(now, 49_000) == IdleAction::Spin;
             spent += if awake { 49_000 } else { 0 };
             now += 49_000;
-            scheduling.works(now);
+            scheduling.busy(now);
             now += 1_000;
         }
         let share = now / (SHARE + 1);
@@ -215,13 +215,13 @@ mod tests {
         // In a thread of its own, as it has another priority afterwards.
         let thread = std::thread::spawn(|| {
             let mut scheduling = LinkScheduling::new(60_000, true);
-            scheduling.rests(0, 1_000);
+            scheduling.idle(0, 1_000);
             let allowed = scheduling.first;
-            scheduling.works(BUSY);
+            scheduling.busy(BUSY);
             assert_eq!(scheduling.first, allowed);
-            scheduling.works(BUSY + 1);
+            scheduling.busy(BUSY + 1);
             assert!(!scheduling.first);
-            scheduling.rests(BUSY + 2, 1_000);
+            scheduling.idle(BUSY + 2, 1_000);
             assert_eq!((scheduling.first, scheduling.may), (allowed, allowed));
         });
         thread.join().expect("it behaves");

@@ -45,7 +45,7 @@ impl TapLocation {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// An end could not be made.
-    #[error("the interface {name}{} cannot be made: {why}", place(namespace.as_ref()))]
+    #[error("the interface {name}{} cannot be made: {why}", namespace_text(namespace.as_ref()))]
     Make {
         /// Its name.
         name: String,
@@ -72,7 +72,7 @@ pub enum Error {
     },
 }
 
-fn place(namespace: Option<&PathBuf>) -> String {
+fn namespace_text(namespace: Option<&PathBuf>) -> String {
     namespace.map_or_else(String::new, |path| format!(" in {}", path.display()))
 }
 
@@ -109,7 +109,7 @@ impl Tap {
 
     /// Frames that the kernel dropped as too many waited for us; a super-segment is one. `None` when it does
     /// not say.
-    pub fn missed(&self) -> Option<u64> {
+    pub fn missed_frames(&self) -> Option<u64> {
         let mut text = [0; 1 << 16];
         let len = self.counters.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(text.get(..len)?).ok()?;

@@ -67,7 +67,7 @@ fn bench(sessions: u32) {
         sessions: sessions as usize,
         subscribers: (sessions / PER_SUBSCRIBER) as usize + 1,
         pool: (0..sessions.div_ceil(60_000) + 1)
-            .map(|i| PoolAddress::whole(Ipv4Addr::from_bits(0xcb00_7100 + i)))
+            .map(|i| PoolAddress::all_ports(Ipv4Addr::from_bits(0xcb00_7100 + i)))
             .collect(),
         ports_per_block: 64,
         log_sessions: false,

@@ -66,13 +66,13 @@ impl Binding {
 
     /// Whose it is, if it is somebody's.
     #[inline]
-    fn whose(&self) -> (u32, Realm) {
+    fn subscriber(&self) -> (u32, Realm) {
         (self.inside, self.realm)
     }
 
     #[inline]
     fn is(&self, inside: u32, realm: Realm) -> bool {
-        self.hop != 0 && self.whose() == (inside, realm)
+        self.hop != 0 && self.subscriber() == (inside, realm)
     }
 }
 
@@ -125,7 +125,7 @@ impl Lookup<'_> {
         let home = hash as usize & mask;
         let next = (home + 1) & mask;
         // In its own place or the next are nearly all: which of them is a choice, not a branch that is guessed.
-        let is = |at: usize| self.lines.get(at).is_some_and(|line| line.whose() == (inside, realm));
+        let is = |at: usize| self.lines.get(at).is_some_and(|line| line.subscriber() == (inside, realm));
         let (here, there) = (is(home), is(next));
         let place = match here | there {
             true => std::hint::select_unpredictable(here, home, next),
@@ -194,7 +194,7 @@ impl Bindings {
     }
 
     /// How many there may be.
-    pub fn most(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.most
     }
 
@@ -397,7 +397,7 @@ mod tests {
         // never more than sessions can name
         let mut large = self::table(1 << 20);
         let bound = (0..70_000).filter(|i| large.bind(*i, 0, MAC, false, 0).is_some()).count();
-        assert_eq!((bound, large.most()), (65_534, 65_534));
+        assert_eq!((bound, large.capacity()), (65_534, 65_534));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct PoolAddress {
 
 impl PoolAddress {
     /// All ports that clients use (RFC 4787 section 4.2.1).
-    pub fn whole(address: Ipv4Addr) -> Self {
+    pub fn all_ports(address: Ipv4Addr) -> Self {
         Self { address, ports: 1024..=65535 }
     }
 }
@@ -466,7 +466,7 @@ mod tests {
         let outside = Ipv4Addr::new(203, 0, 113, 1);
         let inside = (Ipv4Addr::new(10, 0, 0, 7), 80);
         let forward = StaticForward { protocol: 6, outside: (outside, 80), inside, realm: Realm::default() };
-        let pool = vec![PoolAddress::whole(outside)];
+        let pool = vec![PoolAddress::all_ports(outside)];
         Config { pool, static_forwards: vec![forward], ..Config::default() }
     }
 
@@ -498,7 +498,7 @@ mod tests {
                 "203.0.113.1:80 is to nobody inside",
             ),
             (|c| c.static_forwards.push(c.static_forwards[0]), "203.0.113.1:80 is there twice"),
-            (|c| c.pool.push(PoolAddress::whole(Ipv4Addr::new(10, 0, 0, 1))), "inside address"),
+            (|c| c.pool.push(PoolAddress::all_ports(Ipv4Addr::new(10, 0, 0, 1))), "inside address"),
             (|c| c.pool.push(c.pool[0].clone()), "twice"),
         ];
         for (change, says) in bad {

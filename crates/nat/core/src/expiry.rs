@@ -101,7 +101,7 @@ impl Wheel {
     }
 
     /// How many sessions are to be looked at by now.
-    pub fn due(&self, now: Tick) -> usize {
+    pub fn due_count(&self, now: Tick) -> usize {
         let behind = (now >> SHIFT).wrapping_sub(self.now) & (u32::MAX >> SHIFT);
         if !self.begun || behind > u32::MAX >> (SHIFT + 1) {
             return 0;
@@ -233,11 +233,11 @@ mod tests {
                     prop_assert!(at <= now);
                 }
                 prop_assert!(due.values().all(|at| *at + (3 << SHIFT) > now));
-                prop_assert_eq!(wheel.due(now), 0);
+                prop_assert_eq!(wheel.due_count(now), 0);
                 prop_assert!(wheel.push(session as u32, now, now + wait));
                 due.insert(session as u32, now + wait.min(LONGEST));
             }
-            prop_assert_eq!(wheel.due(now + 100_000), due.len());
+            prop_assert_eq!(wheel.due_count(now + 100_000), due.len());
             prop_assert_eq!(drain(&mut wheel, now + 100_000).len(), due.len());
         }
     }

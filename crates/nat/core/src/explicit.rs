@@ -61,7 +61,7 @@ impl MappingRequest<'_> {
     }
 
     /// Whether this is what was wished for.
-    pub(crate) fn suits(&self, outside: Endpoint) -> bool {
+    pub(crate) fn is_satisfied_by(&self, outside: Endpoint) -> bool {
         self.address.is_none_or(|address| address == outside.address)
             && self.port.is_none_or(|port| port == outside.port)
     }
@@ -156,7 +156,7 @@ impl ExplicitMappings {
         self.mappings.get(&index)
     }
 
-    pub fn until(&self, index: u32) -> Option<u64> {
+    pub fn expires_at(&self, index: u32) -> Option<u64> {
         self.mappings
             .get(&index)
             .map(|explicit| explicit.until)

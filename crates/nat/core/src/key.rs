@@ -71,13 +71,13 @@ impl Key {
 
     /// Of a packet from the inside.
     #[inline]
-    pub fn up(inside: Endpoint, remote: Endpoint, protocol: u8, realm: Realm) -> Self {
+    pub fn outbound(inside: Endpoint, remote: Endpoint, protocol: u8, realm: Realm) -> Self {
         key(inside, remote, protocol, realm)
     }
 
     /// Of a packet from the outside.
     #[inline]
-    pub fn down(remote: Endpoint, outside: Endpoint, protocol: u8) -> Self {
+    pub fn inbound(remote: Endpoint, outside: Endpoint, protocol: u8) -> Self {
         key(remote, outside, protocol, OUTSIDE)
     }
 
@@ -104,7 +104,7 @@ impl Key {
 
     /// The subscriber whose key it is.
     #[inline]
-    pub fn whose(self) -> (u32, Realm) {
+    pub fn owner(self) -> (u32, Realm) {
         ((self.0 >> 96) as u32, self.0 as u32)
     }
 }

@@ -137,7 +137,7 @@ impl Ownership {
         if !parts.is_empty() {
             return parts;
         }
-        let later = self.of_later(bits).map(|worker| (worker, PoolAddress::whole(address)));
+        let later = self.of_later(bits).map(|worker| (worker, PoolAddress::all_ports(address)));
         later.into_iter().collect()
     }
 
@@ -258,7 +258,7 @@ impl Ownership {
     /// The worker of an inside address that the outside speaks to without translation.
     #[inline(never)] // Few packets have such a destination.
     fn inside(&self, address: u32) -> Option<usize> {
-        match self.untranslated.as_ref()?.whereabouts(address) {
+        match self.untranslated.as_ref()?.realm_of(address) {
             RealmLookup::In(realm) => Some(self.subscriber(address, realm)),
             // Whoever has not sent anything is asked for without tags.
             RealmLookup::Unknown => Some(self.subscriber(address, 0)),
@@ -325,7 +325,7 @@ mod tests {
         let at = |last, port| ownership.endpoint(Endpoint::new(address(last).to_bits(), port));
         assert_eq!([at(3, 80), at(3, 1024), at(3, 65535), at(4, 80)], [Some(1), Some(1), Some(1), None]);
         assert_eq!([at(1, 2000), at(1, 20_000)], [Some(0), Some(1)], "what it was in the beginning");
-        assert_eq!(ownership.parts(address(3)), [(1, PoolAddress::whole(address(3)))]);
+        assert_eq!(ownership.parts(address(3)), [(1, PoolAddress::all_ports(address(3)))]);
         assert!(ownership.had_first(address(1)) && !ownership.had_first(address(3)));
         let parts: Vec<_> =
             ownership.parts(address(1)).into_iter().map(|(of, part)| (of, part.ports)).collect();
@@ -430,7 +430,7 @@ mod tests {
             let ownership = match worker {
                 0 => ownership.clone(),
                 _ => {
-                    let whole = PoolAddress::whole(Ipv4Addr::from(low));
+                    let whole = PoolAddress::all_ports(Ipv4Addr::from(low));
                     Ownership::new(&[Vec::new(), vec![whole]], [1; 32]).with_untranslated(64, [3; 32])
                 }
             };

@@ -109,7 +109,7 @@ impl Nat {
         let (source, destination) = (headers.source(), headers.destination());
         let mapped =
             self.pool.has(destination.address).then(|| self.mapped_outside(destination, headers.protocol));
-        let behind = mapped.flatten().and_then(|mapped| self.behind(mapped));
+        let behind = mapped.flatten().and_then(|mapped| self.inside_endpoint(mapped));
         if behind == Some((source, headers.realm)) { Err(Reason::Land) } else { Ok(()) }
     }
 

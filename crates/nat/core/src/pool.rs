@@ -88,7 +88,7 @@ impl Pool {
         let mut addresses = Vec::with_capacity(config.pool.len() + config.spare());
         let (mut block, mut total) = (0, 0);
         // These have no address yet: the slots of sites, and those for addresses that are added.
-        let empty = PoolAddress::whole(Ipv4Addr::UNSPECIFIED);
+        let empty = PoolAddress::all_ports(Ipv4Addr::UNSPECIFIED);
         let spare = std::iter::repeat_n(&empty, config.spare());
         for pool in config.pool.iter().chain(spare) {
             let (first_port, blocks) = layout(pool, size);
@@ -153,7 +153,7 @@ impl Pool {
     }
 
     /// These slots, in order, have no address any more. Nobody has a block of them.
-    pub fn vacate(&mut self, slots: &[u32]) {
+    pub fn release_slots(&mut self, slots: &[u32]) {
         // One walk for all: it is as long as there are addresses.
         self.sorted.retain(|at| slots.binary_search(at).is_err());
         for slot in slots {

@@ -226,12 +226,12 @@ impl Session {
     }
 
     /// Packets and bytes from the inside since it began or was reported.
-    pub fn up(&self) -> Traffic {
+    pub fn outbound(&self) -> Traffic {
         self.up
     }
 
     /// Packets and bytes from the outside since it began or was reported.
-    pub fn down(&self) -> Traffic {
+    pub fn inbound(&self) -> Traffic {
         self.down
     }
 
@@ -262,13 +262,13 @@ impl Session {
     /// The key of packets from the inside.
     #[inline]
     pub(crate) fn up_key(&self) -> Key {
-        Key::up(self.inside(), self.remote(), self.protocol(), self.realm())
+        Key::outbound(self.inside(), self.remote(), self.protocol(), self.realm())
     }
 
     /// The key of packets from the outside.
     #[inline]
     pub(crate) fn down_key(&self) -> Key {
-        Key::down(self.remote(), self.outside(), self.protocol())
+        Key::inbound(self.remote(), self.outside(), self.protocol())
     }
 }
 

@@ -145,7 +145,7 @@ impl Sites {
     }
 
     /// Nothing begins by a slot any more. One that has no address is empty already.
-    pub fn vacate(&mut self, slot: u32) {
+    pub fn release_slot(&mut self, slot: u32) {
         match self.slots.get_mut(slot as usize) {
             Some(this @ Slot::Assigned(..)) => {
                 let Slot::Assigned(site, address) = *this else { return };
@@ -163,7 +163,7 @@ impl Sites {
     }
 
     /// Whether an address is being taken away.
-    pub fn leaves(&self, address: u32) -> bool {
+    pub fn is_leaving(&self, address: u32) -> bool {
         let waits = |slot: &u32| matches!(self.slots.get(*slot as usize), Some(Slot::Vacating(_, its)) if *its == address);
         self.search.addresses.binary_search(&address).is_ok() || self.waiting.iter().any(waits)
     }
@@ -217,11 +217,11 @@ mod tests {
     fn an_address_leaves_until_its_search_is_over() {
         let config = SiteConfig { most: 4, by: SiteBy::Subscriber };
         let (mut sites, site) = (Sites::new(config), Site { inside: 7, realm: 0 });
-        assert!(sites.assign(site, 2, 99, false) && !sites.leaves(99));
-        sites.vacate(2);
-        assert!(sites.leaves(99) && !sites.leaves(98), "before the search");
-        assert!(sites.is_searching() && sites.leaves(99));
-        assert_eq!((sites.end_search(), sites.leaves(99)), (vec![2], false));
+        assert!(sites.assign(site, 2, 99, false) && !sites.is_leaving(99));
+        sites.release_slot(2);
+        assert!(sites.is_leaving(99) && !sites.is_leaving(98), "before the search");
+        assert!(sites.is_searching() && sites.is_leaving(99));
+        assert_eq!((sites.end_search(), sites.is_leaving(99)), (vec![2], false));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn inside(last: u8, port: u16) -> SocketAddrV4 {
 
 /// One address outside, room for 8,192 sessions.
 pub fn config() -> Config {
-    let pool = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))];
+    let pool = vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))];
     Config { pool, sessions: 8192, subscribers: 64, ..Config::default() }
 }
 

@@ -107,7 +107,7 @@ impl Untranslated {
     }
 
     /// Where an address is.
-    pub fn whereabouts(&self, address: u32) -> RealmLookup {
+    pub fn realm_of(&self, address: u32) -> RealmLookup {
         match self.find(address) {
             None => RealmLookup::Unknown,
             Some((_, Entry { contested: true, .. })) => RealmLookup::Contested,
@@ -161,7 +161,7 @@ mod tests {
     fn table() -> Untranslated {
         let table = Untranslated::new(64, [7; 32]);
         table.learn(1, 5, 0);
-        assert_eq!(table.whereabouts(1), RealmLookup::Unknown, "there is no room yet");
+        assert_eq!(table.realm_of(1), RealmLookup::Unknown, "there is no room yet");
         table.make_room();
         table
     }
@@ -171,17 +171,17 @@ mod tests {
         let table = table();
         table.learn(1, 0x123_456, 0);
         table.learn(2, 0, 0);
-        assert_eq!(table.whereabouts(1), RealmLookup::In(0x123_456));
-        assert_eq!(table.whereabouts(2), RealmLookup::In(0));
-        assert_eq!(table.whereabouts(3), RealmLookup::Unknown);
+        assert_eq!(table.realm_of(1), RealmLookup::In(0x123_456));
+        assert_eq!(table.realm_of(2), RealmLookup::In(0));
+        assert_eq!(table.realm_of(3), RealmLookup::Unknown);
         // However long it is silent: it may be listening. When it is gone it may be somewhere else.
         table.forget(1, 9);
-        assert_eq!(table.whereabouts(1), RealmLookup::In(0x123_456));
+        assert_eq!(table.realm_of(1), RealmLookup::In(0x123_456));
         table.forget(1, 0x123_456);
         table.learn(1, 9, KEPT * UNIT);
-        assert_eq!(table.whereabouts(1), RealmLookup::In(9));
+        assert_eq!(table.realm_of(1), RealmLookup::In(9));
         table.learn(1, 10, 10_000 * UNIT);
-        assert_eq!(table.whereabouts(1), RealmLookup::Contested);
+        assert_eq!(table.realm_of(1), RealmLookup::Contested);
     }
 
     #[test]
@@ -189,12 +189,12 @@ mod tests {
         let table = table();
         for second in 0..1_000 {
             table.learn(1, 5 + second as u32 % 2, second * SECOND);
-            assert_eq!(table.whereabouts(1) == RealmLookup::Contested, second > 0, "{second} s");
+            assert_eq!(table.realm_of(1) == RealmLookup::Contested, second > 0, "{second} s");
         }
         // The other one sends on alone.
         let alone = (1_000..2_000).find(|second| {
             table.learn(1, 5, second * SECOND);
-            table.whereabouts(1) == RealmLookup::In(5)
+            table.realm_of(1) == RealmLookup::In(5)
         });
         let least = (KEPT - 1) * UNIT / SECOND;
         assert!(alone.is_some_and(|second| second >= 1_000 + least), "{alone:?}");
@@ -205,12 +205,11 @@ mod tests {
         let table = table();
         for address in 0..10_000 {
             table.learn(address, address, u64::from(address) * UNIT / 16);
-            assert_eq!(table.whereabouts(address), RealmLookup::In(address));
+            assert_eq!(table.realm_of(address), RealmLookup::In(address));
         }
-        let known = (0..10_000).filter(|address| table.whereabouts(*address) != RealmLookup::Unknown).count();
+        let known = (0..10_000).filter(|address| table.realm_of(*address) != RealmLookup::Unknown).count();
         assert!((64..=128).contains(&known), "{known}");
-        let last =
-            (10_000 - 48..10_000).filter(|address| table.whereabouts(*address) != RealmLookup::Unknown);
+        let last = (10_000 - 48..10_000).filter(|address| table.realm_of(*address) != RealmLookup::Unknown);
         assert_eq!(last.count(), 48, "none of those that sent last");
     }
 }

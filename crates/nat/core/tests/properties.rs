@@ -319,7 +319,7 @@ proptest! {
 #[test]
 fn a_session_takes_at_most_112_bytes() {
     for sessions in [1 << 20, 10_000_000] {
-        let pool = (0..200).map(|i| PoolAddress::whole(Ipv4Addr::from_bits(0xcb00_7100 + i))).collect();
+        let pool = (0..200).map(|i| PoolAddress::all_ports(Ipv4Addr::from_bits(0xcb00_7100 + i))).collect();
         let nat =
             Nat::new(Config { sessions, subscribers: sessions / 64, pool, ..Config::default() }).unwrap();
         let each = nat.memory().total() as f64 / sessions as f64;
@@ -330,7 +330,7 @@ fn a_session_takes_at_most_112_bytes() {
 /// Sessions come, go, and come again; no table grows, none forgets a place.
 #[test]
 fn places_are_used_again() {
-    let pool = (0..4).map(|i| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, i))).collect();
+    let pool = (0..4).map(|i| PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, i))).collect();
     let config =
         Config { sessions: 30_000, subscribers: 1_000, pool, ports_per_block: 64, ..Config::default() };
     let mut nat = Nat::new(config).unwrap();

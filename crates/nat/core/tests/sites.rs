@@ -159,7 +159,7 @@ fn what_cannot_be_is_refused() {
     }
     let sites = Some(SiteConfig { most: SiteConfig::MOST, by: BY });
     Config { sites, ..good.clone() }.check().unwrap();
-    let pool = vec![nat_core::config::PoolAddress::whole(public(1))];
+    let pool = vec![nat_core::config::PoolAddress::all_ports(public(1))];
     assert!(Config { pool, ..good }.check().is_err());
 }
 

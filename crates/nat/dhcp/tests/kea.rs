@@ -212,7 +212,7 @@ fn addresses_come_stay_go_and_come_back() {
     assert_eq!(granted(&told), [(first, address)]);
 
     // A restart: all confirm what they had.
-    let known: Vec<KnownAddress> = rig.clients.known().copied().collect();
+    let known: Vec<KnownAddress> = rig.clients.known_addresses().copied().collect();
     rig.clients = Clients::new(config(), 2);
     rig.clients.remember(known);
     for (mac, _) in &had {

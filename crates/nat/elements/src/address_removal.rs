@@ -107,7 +107,7 @@ mod tests {
     use nat_core::testing::{NOW, REMOTE, config, inside, send};
 
     fn whole(last: u8) -> PoolAddress {
-        PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))
+        PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, last))
     }
 
     #[test]

@@ -100,16 +100,16 @@ impl Announcer {
         if !self.duty.is_active(now) {
             return;
         }
-        if self.begun != self.duty.begun() {
-            self.begun = self.duty.begun();
+        if self.begun != self.duty.start_count() {
+            self.begun = self.duty.start_count();
             self.rounds = AnnounceSchedule { left: 2, at: 0, due: now };
         }
-        self.hear(now);
+        self.receive_announcements(now);
         self.rounds.announce(&self.addrs, batch, pool, now, there);
     }
 
     /// Of VLANs with subscribers.
-    fn hear(&mut self, now: u64) {
+    fn receive_announcements(&mut self, now: u64) {
         let vlans = self.vlans.iter().flat_map(|vlans| vlans.try_iter().take(TAKEN));
         for realm in vlans.filter(|realm| self.known.insert(*realm)) {
             // Those of before are announced: it goes on with this one, and then through all again.
@@ -247,7 +247,7 @@ mod tests {
             announcer.addrs.iter().map(|one| (one.ip.to_string(), link::realm(&one.tags))).collect::<Vec<_>>()
         };
         [7 << 12, 7 << 12, 7 << 12 | 9].into_iter().for_each(|realm| teller.send(realm).unwrap());
-        announcer.hear(5);
+        announcer.receive_announcements(5);
         let all = |pool: &[&str]| {
             let mut all = vec![("10.0.0.1".to_owned(), 0)];
             all.extend(pool.iter().map(|ip| ((*ip).to_owned(), 0)));

@@ -237,7 +237,7 @@ impl Resolver {
         if now < self.free {
             return None;
         }
-        while let Some(host) = due(&mut self.last, &self.pending, now) {
+        while let Some(host) = pop_due(&mut self.last, &self.pending, now) {
             self.end(host, None);
         }
         while let Some(host) = self.fresh.pop_front() {
@@ -245,7 +245,7 @@ impl Resolver {
                 return self.request(host, now);
             }
         }
-        let host = due(&mut self.again, &self.pending, now)?;
+        let host = pop_due(&mut self.again, &self.pending, now)?;
         self.request(host, now)
     }
 
@@ -260,7 +260,7 @@ impl Resolver {
 
     /// Whether a frame says where a host is that is asked for, or that one which was found has moved. The address of a group is nobody's
     /// (RFC 1812 section 3.3.2). A host speaks for itself: it is bound to the Ethernet address that it sends from.
-    pub fn heard(&mut self, frame: &[u8]) -> bool {
+    pub fn learn(&mut self, frame: &[u8]) -> bool {
         let Some(arp) = Arp::parse(frame).filter(|arp| is_of_one(arp.sender_mac)) else { return false };
         if arp.sender_mac == self.own || frame.get(6..12) != Some(&arp.sender_mac) {
             return false;
@@ -271,7 +271,7 @@ impl Resolver {
             return true;
         }
         let router = self.moved_router(host, arp.sender_mac);
-        self.moved(host, arp.sender_mac) || router
+        self.has_moved(host, arp.sender_mac) || router
     }
 
     /// Whether a router was found elsewhere before: then all that it leads to have moved.
@@ -282,14 +282,14 @@ impl Resolver {
         let behind: Vec<Host> =
             self.found.keys().filter(|host| self.next_hop(**host) == Some(router)).copied().collect();
         behind.into_iter().for_each(|host| {
-            self.moved(host, mac);
+            self.has_moved(host, mac);
         });
         self.routers.insert(router, mac);
         true
     }
 
     /// Whether a host was found elsewhere before.
-    fn moved(&mut self, host: Host, mac: Mac) -> bool {
+    fn has_moved(&mut self, host: Host, mac: Mac) -> bool {
         let Some(ResolvedHost { mac: before, askers }) =
             self.found.get_mut(&host).filter(|there| there.mac != mac)
         else {
@@ -338,7 +338,7 @@ impl Resolver {
 }
 
 /// The next of a queue that is due.
-fn due(queue: &mut VecDeque<(u64, Host)>, pending: &HashMap<Host, Pending>, now: u64) -> Option<Host> {
+fn pop_due(queue: &mut VecDeque<(u64, Host)>, pending: &HashMap<Host, Pending>, now: u64) -> Option<Host> {
     while let Some((due, host)) = queue.front().copied().filter(|(due, _)| *due <= now) {
         queue.pop_front();
         // It may have answered, and be asked for anew.
@@ -397,7 +397,7 @@ mod tests {
         asked.try_iter().for_each(|query| resolver.ask(query));
         assert_eq!(requests(&mut resolver, 10), [0, 1_000, 2_000].map(|ms| (ms, HOST)));
         assert_eq!((client.answer(), client.answer()), (Some(Answer { host: HOST, mac: None }), None));
-        assert!(!resolver.heard(&answer(HOST, MAC)), "it was not asked for any more");
+        assert!(!resolver.learn(&answer(HOST, MAC)), "it was not asked for any more");
     }
 
     #[test]
@@ -407,9 +407,9 @@ mod tests {
         asked.try_iter().for_each(|query| resolver.ask(query));
         assert_eq!(resolver.next(0), Some(HOST));
         for (host, mac) in [((HOST.0, 0), MAC), ((HOST.0, 8 << 12), MAC), (HOST, [0xff; 6]), (HOST, [1; 6])] {
-            assert!(!resolver.heard(&answer(host, mac)), "{host:?} {mac:?}");
+            assert!(!resolver.learn(&answer(host, mac)), "{host:?} {mac:?}");
         }
-        assert!(resolver.heard(&answer(HOST, MAC)));
+        assert!(resolver.learn(&answer(HOST, MAC)));
         assert_eq!(client.answer(), Some(Answer { host: HOST, mac: Some(MAC) }));
         assert_eq!(requests(&mut resolver, 10), []);
     }
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(requests(&mut resolver, 1), [(0, HOST)]);
         let answers = || clients.each_ref().map(|client| client.answer().and_then(|answer| answer.mac));
         for mac in [MAC, THERE, MAC] {
-            assert!(resolver.heard(&answer(HOST, mac)) && !resolver.heard(&answer(HOST, mac)), "{mac:?}");
+            assert!(resolver.learn(&answer(HOST, mac)) && !resolver.learn(&answer(HOST, mac)), "{mac:?}");
             assert_eq!((answers(), answers()), ([Some(mac); 2], [None; 2]));
         }
         // An announcement by who has it now; and by others.
@@ -456,9 +456,9 @@ mod tests {
             frame
         };
         for (mac, source) in [(THERE, MAC), (BOX.0, BOX.0), ([0xff; 6], [0xff; 6])] {
-            assert!(!resolver.heard(&announced(mac, source)), "{mac:?} by {source:?}");
+            assert!(!resolver.learn(&announced(mac, source)), "{mac:?} by {source:?}");
         }
-        assert!(resolver.heard(&announced(THERE, THERE)));
+        assert!(resolver.learn(&announced(THERE, THERE)));
         assert_eq!(answers(), [Some(THERE); 2]);
     }
 
@@ -482,14 +482,14 @@ mod tests {
             sent.iter().map(|(_, host)| *host).collect::<Vec<_>>(),
             [ROUTER, (ROUTER.0 + 1, ROUTER.1)]
         );
-        assert!(!resolver.heard(&answer((ROUTER.0, 0), MAC)), "in another VLAN");
-        assert!(resolver.heard(&answer(ROUTER, MAC)));
+        assert!(!resolver.learn(&answer((ROUTER.0, 0), MAC)), "in another VLAN");
+        assert!(resolver.learn(&answer(ROUTER, MAC)));
         let answers = || [client.answer(), client.answer(), client.answer()];
         let found = |mac| behind.map(|host| Some(Answer { host, mac: Some(mac) }));
         assert_eq!(answers(), [found(MAC)[0], found(MAC)[1], None]);
         // The router moves, and with it all behind it.
         const THERE: Mac = [2, 0, 0, 0, 0, 2];
-        assert!(resolver.heard(&answer(ROUTER, THERE)) && !resolver.heard(&answer(ROUTER, THERE)));
+        assert!(resolver.learn(&answer(ROUTER, THERE)) && !resolver.learn(&answer(ROUTER, THERE)));
         let mut moved = answers();
         moved.sort_by_key(|answer| answer.map(|answer| answer.host));
         assert_eq!(moved, [None, found(THERE)[0], found(THERE)[1]]);
@@ -503,7 +503,7 @@ mod tests {
         let (mut resolver, client, _asked) = made();
         for realm in 0..=FOUND as u32 {
             resolver.ask(Query { host: (HOST.0, realm), asker: 0, reply: client.reply.clone() });
-            assert!(resolver.heard(&answer((HOST.0, realm), MAC)));
+            assert!(resolver.learn(&answer((HOST.0, realm), MAC)));
             assert!(client.answer().is_some());
         }
         assert_eq!((resolver.found.len(), resolver.order.len()), (FOUND, FOUND));

@@ -63,7 +63,7 @@ pub fn clear(
         None => MOST,
     };
     let bounds = ClearBounds { lines: LINES, sessions: room.min(MOST), asked: asked.asked };
-    let (ended, next) = nat.clear_from(asked.from, bounds, |session| asked.filter.wants(session), now);
+    let (ended, next) = nat.clear_from(asked.from, bounds, |session| asked.filter.matches(session), now);
     if let Some(log) = log
         && ended > 0
     {

@@ -334,7 +334,7 @@ pub fn answer(nat: &Nat, beside: TrackerParts<'_>, mail: Mail, now: u64) -> Resu
 /// A page of sessions.
 pub fn sessions(nat: &Nat, asked: &Sessions, now: u64) -> SessionPage {
     let (lines, after) = nat.sessions_from(asked.from, LINES);
-    let wanted = lines.filter(|(_, session)| asked.filter.wants(session));
+    let wanted = lines.filter(|(_, session)| asked.filter.matches(session));
     let (sessions, next) = page(wanted, after, asked.limit, |session| SessionView::new(session, now));
     SessionPage { sessions, next }
 }

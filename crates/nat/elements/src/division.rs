@@ -38,7 +38,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn pool(count: u8) -> Vec<PoolAddress> {
-        (1..=count).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect()
+        (1..=count).map(|last| PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, last))).collect()
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn part(frame: &[u8], addrs: &InterfaceAddrs, also: &[IpAddr]) -> Option<Par
         return None;
     }
     let own = |ip: IpAddr| addrs.own().iter().any(|own| own.ip == ip);
-    let (carried, at) = ethernet::carried(frame)?;
+    let (carried, at) = ethernet::payload(frame)?;
     match carried {
         kind::ARP => {
             let arp = Arp::parse(frame)?;

@@ -25,7 +25,7 @@ pub struct SessionFilter {
 
 impl SessionFilter {
     /// Whether a session is one of these.
-    pub fn wants(&self, session: &Session) -> bool {
+    pub fn matches(&self, session: &Session) -> bool {
         let (inside, outside, remote) = (session.inside(), session.outside(), session.remote());
         let is = |wanted: Option<Ipv4Addr>, address: u32| wanted.is_none_or(|one| one.to_bits() == address);
         is(self.subscriber, inside.address)

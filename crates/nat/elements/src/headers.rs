@@ -23,7 +23,7 @@ fn plain(frame: &[u8], meta: Meta) -> Option<Headers> {
     const L4: usize = L3 + ipv4::LEN;
     const WHOLE: MetaFlags = MetaFlags::IP.with(MetaFlags::L4);
     const FRAGMENT: MetaFlags = MetaFlags::FRAGMENT.with(MetaFlags::LATER_FRAGMENT);
-    let whole = meta.flags.are(WHOLE.with(MetaFlags::V6).with(FRAGMENT), WHOLE);
+    let whole = meta.flags.masked_equals(WHOLE.with(MetaFlags::V6).with(FRAGMENT), WHOLE);
     // Not one after the other: that is a branch each.
     if !(whole & (meta.tagged == 0) & (meta.l3 == Headers::USUAL.0) & (meta.l4 == Headers::USUAL.1)) {
         return None;
@@ -57,7 +57,7 @@ fn piece<const N: usize, const LEN: usize>(head: &[u8; LEN], at: usize) -> [u8; 
 // By value: what only this looks at is not even read of most packets.
 #[inline(never)]
 fn unusual(frame: &[u8], meta: Meta) -> Option<Headers> {
-    if !meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP) {
+    if !meta.flags.masked_equals(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP) {
         return None;
     }
     let header: &[u8; 20] = frame.get(usize::from(meta.l3)..)?.first_chunk()?;

@@ -198,13 +198,13 @@ impl ElementKind for Options {
             Some(gateway) => {
                 let query = AddressQuery { ip: gateway.into(), tags: bare.tags };
                 let known = Arc::clone(&Shared::of(cx)?.gateway);
-                let Some(own) = all.like(gateway.into()).copied() else {
+                let Some(own) = all.matching_family(gateway.into()).copied() else {
                     return Err(cx.fault("gateway", "the port has no IPv4 address to ask from"));
                 };
                 Some(Router { query, own, known, asked: None })
             }
         };
-        let subscribers = match all.like(Ipv4Addr::UNSPECIFIED.into()).copied() {
+        let subscribers = match all.matching_family(Ipv4Addr::UNSPECIFIED.into()).copied() {
             _ if self.on_link.is_empty() => None,
             None => return Err(cx.fault("on_link", "the port has no IPv4 address to ask from")),
             Some(own) => {
@@ -340,13 +340,13 @@ impl Host {
 
     /// Answer an echo request to the box's address at another port. Who asks by ARP is not told that it is here.
     fn respond_also(&self, mbuf: &mut Mbuf) -> bool {
-        let is_ip = |frame: &[u8]| ethernet::carried(frame).is_some_and(|(carried, _)| carried == kind::IPV4);
+        let is_ip = |frame: &[u8]| ethernet::payload(frame).is_some_and(|(carried, _)| carried == kind::IPV4);
         !self.also.all().is_empty() && is_ip(mbuf.data()) && self.also.respond(mbuf)
     }
 
     /// Why a packet that nobody answers is dropped.
     fn unanswered(&self, frame: &[u8]) -> usize {
-        let ip = ethernet::carried(frame).filter(|(carried, _)| *carried == kind::IPV4).map(|(_, at)| at);
+        let ip = ethernet::payload(frame).filter(|(carried, _)| *carried == kind::IPV4).map(|(_, at)| at);
         let Some((at, to)) = ip.and_then(|at| Some((at, IpAddr::V4(ipv4::addresses(frame, at)?.1)))) else {
             return NOT_FOR_US;
         };
@@ -363,7 +363,7 @@ impl Host {
     }
 
     /// Why a packet is dropped for where it says to come from, if it is.
-    fn stranger(&self, frame: &[u8]) -> Option<usize> {
+    fn source_fault(&self, frame: &[u8]) -> Option<usize> {
         let is_own = |ip| self.addrs.owns(ip) || self.also.owns(ip);
         let answers_for = |ip| self.answers_for.owns(ip) || is_leaving(&self.leaving, ip);
         let why = self.origins.check(frame, is_own, answers_for).err()?;
@@ -401,12 +401,12 @@ impl Host {
     }
 
     /// Whether a frame says where somebody is who is asked for.
-    fn hear(&mut self, frame: &[u8]) -> bool {
+    fn learn_neighbour(&mut self, frame: &[u8]) -> bool {
         let router = self.router.as_ref().and_then(|router| {
             router.known.set(router.query.answer(frame)?);
             Some(())
         });
-        router.is_some() || self.subscribers.as_mut().is_some_and(|its| its.resolver.heard(frame))
+        router.is_some() || self.subscribers.as_mut().is_some_and(|its| its.resolver.learn(frame))
     }
 
     fn ask_for_router(&mut self, batch: &mut Batch, now: u64) {
@@ -456,7 +456,7 @@ impl Element for Host {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         if self.announcer.is_some() && !self.is_active(cx.now()) {
-            cx.sift(batch, |_| Err(STANDBY));
+            cx.drop_rejected(batch, |_| Err(STANDBY));
             return;
         }
         batch.filter_map(|mbuf| {
@@ -464,11 +464,11 @@ impl Element for Host {
                 cx.count(SEGMENTED, 1);
                 return None;
             }
-            if let Some(reason) = self.stranger(mbuf.data()) {
+            if let Some(reason) = self.source_fault(mbuf.data()) {
                 cx.count(reason, 1);
                 return None;
             }
-            let heard = self.hear(mbuf.data());
+            let heard = self.learn_neighbour(mbuf.data());
             // Who tells where it is may have asked something, too.
             self.take(mbuf, heard, cx)
         });

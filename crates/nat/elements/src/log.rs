@@ -287,7 +287,7 @@ struct CollectorInfo {
 
 impl CollectorInfo {
     /// The last of it is sent, or given up: `left` records are not known to have arrived.
-    fn ended(&self, statistics: Statistics, left: u64) {
+    fn set_final(&self, statistics: Statistics, left: u64) {
         let to = self.collector;
         let mut missing = Vec::new();
         if left > 0 {
@@ -297,13 +297,13 @@ impl CollectorInfo {
             missing.push(format!("{} log records did not reach {to}", statistics.lost));
         }
         if !missing.is_empty() {
-            self.fault(missing.join(", and "));
+            self.set_fault(missing.join(", and "));
         } else if !to.tcp && statistics.events > 0 {
             self.endings.note(format!("log records went to {to} by UDP: nobody confirms that they arrived"));
         }
     }
 
-    fn fault(&self, what: String) {
+    fn set_fault(&self, what: String) {
         let fix =
             "Start the collector before the NAT and end it after; `log_lost` of `nat status` counts losses";
         self.endings.fault(Error::new("ND-91-03", format!("log.{}", self.key), what, fix));
@@ -429,7 +429,7 @@ impl Drop for Thread {
         // What is said is nothing: it hangs up. If it takes too long it is left to itself.
         if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             let to = self.about.collector;
-            self.about.fault(format!("it is not known which log records {to} has: it does not answer"));
+            self.about.set_fault(format!("it is not known which log records {to} has: it does not answer"));
         }
     }
 }
@@ -459,7 +459,7 @@ fn start<E: Encode + Send + 'static>(
     let name = format!("log-{}{}", about.key, about.replica);
     std::thread::Builder::new().name(name).spawn(move || {
         let (statistics, left) = send(logger, &counted, &kept);
-        of_thread.ended(statistics, left);
+        of_thread.set_final(statistics, left);
         drop(end);
     })?;
     queues.push(producer);

@@ -263,7 +263,7 @@ fn blocks_on_an_address_that_drains_end_in_the_log() {
     let mut config = nat_core::Config { pool_room: 1, ..config() };
     options.configure(&mut config);
     let removed = std::mem::take(&mut config.pool);
-    let added = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 2))];
+    let added = vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 2))];
     config.pool.clone_from(&removed);
     let (mut nat, mut log) =
         (Nat::new(config).expect("a NAT"), Log::start(&options, 0, &Endings::default()).expect("a log"));

@@ -310,7 +310,7 @@ impl Nat44 {
                 self.learn(&frame.headers, hop, now);
             }
             if let Some(pcp) = &mut self.pcp
-                && pcp.takes(&frame.headers)
+                && pcp.is_request(&frame.headers)
             {
                 pcp.answer(&mut self.nat, frame.bytes, &frame.headers, hop, now);
                 frame.verdict = Verdict::Held;
@@ -477,7 +477,7 @@ impl Element for Nat44 {
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
         if !self.is_active(now) {
-            cx.sift(batch, |_| Err(STANDBY));
+            cx.drop_rejected(batch, |_| Err(STANDBY));
             return;
         }
         let side = batch.frames().first().and_then(|first| self.side(first).ok());
@@ -488,7 +488,7 @@ impl Element for Nat44 {
             of_one_side &= its == side;
         }
         if !admitted {
-            cx.sift(batch, |mbuf| self.side(mbuf).map(|_| ()));
+            cx.drop_rejected(batch, |mbuf| self.side(mbuf).map(|_| ()));
         }
         let mut fates = [PacketAction::HELD; dpdk::BURST];
         if let (true, true, Some(side)) = (admitted, of_one_side, side) {
@@ -546,7 +546,7 @@ impl Element for Nat44 {
             if self.turns == 1
                 && let Some(keeper) = self.kept.as_ref().and_then(|kept| kept.keeper.as_ref())
             {
-                keeper.began();
+                keeper.worker_started();
             }
         }
         if self.is_active(now) {

@@ -172,7 +172,7 @@ impl Options {
     /// As the NAT takes it, if there is one worker.
     fn config(&self) -> Config {
         let mut config = Config {
-            pool: addresses::all(&self.pool).map(PoolAddress::whole).collect(),
+            pool: addresses::all(&self.pool).map(PoolAddress::all_ports).collect(),
             sites: self.sites.as_ref().map(SiteOptions::config),
             sessions: self.sessions,
             subscribers: self.most_subscribers,
@@ -208,7 +208,7 @@ impl Options {
 
     /// What each of `count` workers has of the pool in the beginning.
     fn divided(&self, count: usize) -> Vec<Vec<PoolAddress>> {
-        let pool: Vec<_> = addresses::all(&self.pool).map(PoolAddress::whole).collect();
+        let pool: Vec<_> = addresses::all(&self.pool).map(PoolAddress::all_ports).collect();
         let steered = steered(&pool, count).filter(|_| self.steering == Steering::Rss);
         steered.unwrap_or_else(|| (0..count).map(|i| share(&pool, self.ports_per_block, i, count)).collect())
     }

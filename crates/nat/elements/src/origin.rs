@@ -80,7 +80,7 @@ impl Origins {
         is_own: impl Fn(IpAddr) -> bool,
         is_answered_for: impl Fn(IpAddr) -> bool,
     ) -> Result<(), SourceFault> {
-        let Some((from, _)) = ethernet::carried(frame)
+        let Some((from, _)) = ethernet::payload(frame)
             .filter(|(carried, _)| *carried == kind::IPV4)
             .and_then(|(_, at)| ipv4::addresses(frame, at))
         else {

@@ -90,7 +90,7 @@ pub fn redivide(
     }
     let parts = |address: Ipv4Addr| match ownership {
         Some(ownership) => ownership.parts(address),
-        None => vec![(0, PoolAddress::whole(address))],
+        None => vec![(0, PoolAddress::all_ports(address))],
     };
     let is_there = |address: Ipv4Addr, worker: usize| {
         let at = about.binary_search(&address).ok();
@@ -129,12 +129,12 @@ pub fn redivide(
             let home = rss::queue(address.to_bits(), count);
             parts(*address)
                 .iter()
-                .all(|(worker, part)| *worker == home && *part == PoolAddress::whole(*address))
+                .all(|(worker, part)| *worker == home && *part == PoolAddress::all_ports(*address))
         };
         was.iter().all(at_home)
     };
     if by_rss {
-        let pool: Vec<_> = is.iter().copied().map(PoolAddress::whole).collect();
+        let pool: Vec<_> = is.iter().copied().map(PoolAddress::all_ports).collect();
         if steered(&pool, count).is_none() {
             let what = format!(
                 "its addresses cannot be divided evenly among {count} workers as the outside port steers packets"
@@ -146,7 +146,7 @@ pub fn redivide(
     for address in new_ones {
         let worker = if by_rss { Some(rss::queue(address.to_bits(), count)) } else { made.least() };
         let worker = worker.ok_or_else(no_room)?;
-        made.bring(worker, PoolAddress::whole(address), false)?;
+        made.bring(worker, PoolAddress::all_ports(address), false)?;
         dealt.push((address, worker));
     }
     if let Some(worker) = made.pools.iter().position(Vec::is_empty) {

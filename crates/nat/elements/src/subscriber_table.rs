@@ -238,8 +238,8 @@ fn note(mbuf: &mut Mbuf, hop: Hop) -> Option<()> {
 
 /// The same, if its sender is bound.
 #[inline(always)]
-fn look(table: &mut Lookup<'_>, mbuf: &mut Mbuf, key: Key, hash: u64) -> Option<()> {
-    let (inside, realm) = key.whose();
+fn find_sender(table: &mut Lookup<'_>, mbuf: &mut Mbuf, key: Key, hash: u64) -> Option<()> {
+    let (inside, realm) = key.owner();
     let mac = *mbuf.data().get(6..)?.first_chunk()?;
     let Source::Bound(hop) = table.source(hash, inside, realm, mac) else { return None };
     note(mbuf, hop)
@@ -510,14 +510,14 @@ impl Element for SubscriberTable {
         let looked_up = keys.iter().zip(&hashes).zip(&hashes[AHEAD..]);
         for (mbuf, ((key, hash), later)) in batch.frames_mut().iter_mut().zip(looked_up) {
             lookup.prefetch(*later);
-            bound &= look(&mut lookup, mbuf, *key, *hash).is_some();
+            bound &= find_sender(&mut lookup, mbuf, *key, *hash).is_some();
         }
         if !bound {
             let mut looked_up = keys.iter().zip(&hashes);
-            cx.sift(batch, |mbuf| {
+            cx.drop_rejected(batch, |mbuf| {
                 let (key, hash) = looked_up.next().ok_or(NOT_IPV4)?;
                 // It was bound, or is by now, by a packet before.
-                if look(&mut self.table.lookup(now), mbuf, *key, *hash).is_some() {
+                if find_sender(&mut self.table.lookup(now), mbuf, *key, *hash).is_some() {
                     return Ok(());
                 }
                 let sender = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta)).ok_or(NOT_IPV4)?;

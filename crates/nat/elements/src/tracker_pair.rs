@@ -96,13 +96,13 @@ impl TrackerPair {
         }
         let mac = |hop| neighbours.mac(hop);
         if self.sync.is_active(now) {
-            self.sync.tell(nat, now, mac);
-            self.vlans.turn(nat, self.pair.duty.begun());
+            self.sync.send_updates(nat, now, mac);
+            self.vlans.turn(nat, self.pair.duty.start_count());
             return true;
         }
         self.sync.flush(nat, now, mac);
         let wanted = &self.bindings.wanted;
-        self.sync.hear(nat, now, |kept| {
+        self.sync.apply_updates(nat, now, |kept| {
             let (inside, realm, mac) = (kept.inside, kept.realm, kept.mac);
             if is_of_one(mac) {
                 let _with_the_next_sweep = wanted.try_send(Bound { inside, realm, mac, hop: 0 });

@@ -157,8 +157,9 @@ impl Validity {
     /// one by DHCP (RFC 2131 section 4.1): it could not get what the box answers to it alone.
     #[cold]
     fn has_martian_source(&self, mbuf: &Mbuf) -> bool {
-        let meta =
-            mbuf.meta().filter(|meta| meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP));
+        let meta = mbuf
+            .meta()
+            .filter(|meta| meta.flags.masked_equals(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP));
         let addresses = meta.and_then(|meta| ipv4::addresses(mbuf.data(), meta.l3.into()));
         addresses.is_some_and(|(from, to)| {
             let asks_all = from.is_unspecified() && (to.is_broadcast() || to.is_multicast());

@@ -114,7 +114,7 @@ fn is_reached(name: &str, more: &Value) {
             assert!(packet::Parsed::of(&frame).unwrap().is_intact(&frame), "checksums");
         }
     }
-    assert_eq!(run.ended(), None);
+    assert_eq!(run.end_reason(), None);
     let view = run.stop().observer;
     assert_eq!(dropped(&view, "nat44"), BTreeMap::from([("awaiting_arp".into(), 2)]));
     assert!(dropped(&view, "in-host").is_empty());

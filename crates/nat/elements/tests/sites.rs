@@ -166,7 +166,7 @@ impl World {
             }
             for frame in frames {
                 let arp = Arp::parse(&frame).filter(|arp| arp.operation == Operation::Request);
-                if let Some(answer) = self.server.hear(&frame) {
+                if let Some(answer) = self.server.handle_frame(&frame) {
                     self.far.send(&[answer]);
                 } else if let Some(arp) = arp.filter(|arp| arp.target == ROUTER.0) {
                     let mut answer = [0; arp::FRAME];

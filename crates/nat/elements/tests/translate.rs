@@ -106,7 +106,7 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
         std::thread::yield_now();
     }
     assert!(near.take_soon(1).is_empty(), "a stranger was let in");
-    assert_eq!(run.ended(), None);
+    assert_eq!(run.end_reason(), None);
     let view = run.stop().observer;
     assert_eq!(
         dropped(&view, "validity"),

@@ -258,7 +258,7 @@ impl EventFields {
         }
     }
 
-    fn what(self) -> Option<EventKind> {
+    fn kind(self) -> Option<EventKind> {
         let Self { kind, protocol, tags, inside, outside, remote, volume } = self;
         let limit = remote.address.to_bits();
         let session = Session { inside, tags, outside, remote, protocol };
@@ -331,6 +331,6 @@ impl Event {
             remote: endpoint(addresses, head),
             volume: Volume { packets_up, bytes_up, packets_down, bytes_down },
         };
-        Some(Self { at_ms, what: flat.what()? })
+        Some(Self { at_ms, what: flat.kind()? })
     }
 }

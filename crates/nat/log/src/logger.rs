@@ -130,7 +130,7 @@ impl<E: Encode> Logger<E> {
             let (more, before) = (self.batch.len() >= BATCH, self.statistics.events);
             let broke = self.send(now_ms).is_err();
             sent += self.statistics.events - before;
-            if broke && self.sender.keeps() {
+            if broke && self.sender.is_stream() {
                 break;
             }
             self.batch.clear();
@@ -156,7 +156,7 @@ impl<E: Encode> Logger<E> {
         self.confirm(self.sender.confirmed_before());
         self.statistics.events -= self.unconfirmed();
         self.batch.splice(..0, self.in_flight.take_back());
-        self.reported = if self.sender.keeps() { self.confirmed } else { self.reported };
+        self.reported = if self.sender.is_stream() { self.confirmed } else { self.reported };
     }
 
     /// What became of the events so far.
@@ -207,7 +207,7 @@ impl<E: Encode> Logger<E> {
         let (mut sent, mut last) = (Ok(()), Ok(()));
         let mut out = |message: &[u8], events: u32| {
             // After a break in the stream, the rest of the batch waits.
-            if sent.is_err() && sender.keeps() {
+            if sent.is_err() && sender.is_stream() {
                 return;
             }
             last = match sender.send(now_ms, message) {
@@ -220,7 +220,7 @@ impl<E: Encode> Logger<E> {
                 }
                 Err(_) => {
                     statistics.errors += 1;
-                    *refused += if sender.keeps() { 0 } else { u64::from(events) };
+                    *refused += if sender.is_stream() { 0 } else { u64::from(events) };
                     sent = Err(());
                     sent
                 }
@@ -234,11 +234,11 @@ impl<E: Encode> Logger<E> {
         }
         encoder.flush(now_ms, &mut out);
         // The last message says it. In a stream it is said again with the batch.
-        if sent.is_ok() || last.is_ok() && !sender.keeps() {
+        if sent.is_ok() || last.is_ok() && !sender.is_stream() {
             *reported = lost;
             written.iter_mut().next_back().into_iter().for_each(|message| message.lost = Some(lost));
         }
-        if sender.keeps() {
+        if sender.is_stream() {
             let events: usize = written.iter().map(|message| message.events as usize).sum();
             self.in_flight.push(batch.drain(..events.min(batch.len())), written);
         }

@@ -126,7 +126,7 @@ impl Sender {
     }
 
     /// Whether there is a stream to lose: over TCP an event that is not sent can be kept until there is.
-    pub fn keeps(&self) -> bool {
+    pub fn is_stream(&self) -> bool {
         self.transport != Transport::Udp
     }
 

@@ -36,7 +36,7 @@ fn a_session_and_its_port_block_come_and_go() {
         sessions: 64,
         subscribers: 64,
         inside: vec![Prefix { address: Ipv4Addr::new(10, 0, 0, 0), bits: 8 }],
-        pool: vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))],
+        pool: vec![PoolAddress::all_ports(Ipv4Addr::new(192, 0, 2, 1))],
         log_sessions: true,
         ..Config::default()
     };
@@ -93,7 +93,7 @@ fn a_refusal_says_the_limit_that_holds_now() {
         subscribers: 64,
         sessions_per_subscriber: 2,
         inside: vec![Prefix { address: Ipv4Addr::new(10, 0, 0, 0), bits: 8 }],
-        pool: vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))],
+        pool: vec![PoolAddress::all_ports(Ipv4Addr::new(192, 0, 2, 1))],
         ..Config::default()
     };
     let (producer, mut consumer) = queue(64);

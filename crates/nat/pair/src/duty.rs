@@ -75,7 +75,7 @@ impl Duty {
     }
 
     /// How often it has begun to translate.
-    pub fn begun(&self) -> u32 {
+    pub fn start_count(&self) -> u32 {
         self.begun.load(Ordering::Acquire)
     }
 
@@ -85,7 +85,7 @@ impl Duty {
     }
 
     /// When the first one had.
-    pub fn worked(&self) -> Option<u64> {
+    pub fn first_start(&self) -> Option<u64> {
         Some(self.worked.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
@@ -95,7 +95,7 @@ impl Duty {
     }
 
     /// A standby is there; or none, by 0.
-    pub fn tell(&self, standby: u32) {
+    pub fn set_standby(&self, standby: u32) {
         self.standby.store(standby, Ordering::Release);
     }
 

@@ -62,12 +62,12 @@ impl Watch {
     }
 
     /// A message came.
-    pub fn hear(&mut self, now: u64) {
+    pub fn message_received(&mut self, now: u64) {
         self.heard = now;
     }
 
     /// When the last message came.
-    pub fn heard(&self) -> u64 {
+    pub fn last_message(&self) -> u64 {
         self.heard
     }
 
@@ -121,12 +121,12 @@ mod tests {
             let mut taken = None;
             for message in &messages[1..] {
                 if watch.is_silent(*message) {
-                    taken = Some(watch.heard() + SILENCE);
+                    taken = Some(watch.last_message() + SILENCE);
                     break;
                 }
-                watch.hear(*message);
+                watch.message_received(*message);
             }
-            let taken = taken.unwrap_or(watch.heard() + SILENCE);
+            let taken = taken.unwrap_or(watch.last_message() + SILENCE);
             prop_assert!(active_until <= taken, "translates until {active_until}, and the other from {taken} on");
         }
     }

@@ -205,17 +205,17 @@ impl Member {
         self.orders.ending.load(Ordering::Relaxed)
     }
 
-    fn standing(&self) -> MutexGuard<'_, MemberStatus> {
+    fn status(&self) -> MutexGuard<'_, MemberStatus> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_synced(&self) -> bool {
-        self.standing().synced
+        self.status().synced
     }
 
     /// `None`: it is to end. Who yields lets the other take the lock first.
     fn join_again(&mut self, yields: bool) -> Option<JoinOutcome> {
-        self.standing().turn(Role::Joining, None);
+        self.status().turn(Role::Joining, None);
         let began = Instant::now();
         while !self.is_ending() {
             let pause = match self.try_join(!yields || began.elapsed() >= GRACE) {
@@ -239,7 +239,7 @@ impl Member {
     }
 
     fn cannot_join(&self, why: &str) {
-        let mut standing = self.standing();
+        let mut standing = self.status();
         if standing.error.as_deref() != Some(why) {
             tracing::warn!("{}: this NAT is no standby: {why}", self.settings.socket.display());
             standing.error = Some(why.to_owned());
@@ -256,7 +256,7 @@ impl Member {
             std::thread::sleep(AGAIN / 4);
         }
         duty.begin();
-        self.standing().turn(Role::Active, None);
+        self.status().turn(Role::Active, None);
         let listener = match Listener::at(&self.settings.socket) {
             Ok(listener) => Some(listener),
             Err(why) => {
@@ -326,20 +326,20 @@ impl Member {
 
     fn step_down(&mut self, yields: bool) -> bool {
         self.duty.stop();
-        self.standing().turn(Role::Joining, None);
+        self.status().turn(Role::Joining, None);
         yields
     }
 
     fn leave_standby(&mut self) {
-        self.duty.tell(0);
+        self.duty.set_standby(0);
         self.duty.hold(None);
-        self.standing().turn(Role::Active, None);
+        self.status().turn(Role::Active, None);
         tracing::info!("the pair has no standby");
     }
 
     /// When the first worker has had work since a takeover, its time is known.
     fn note_takeover(&mut self) {
-        let (Some(outage), Some(worked)) = (self.outage, self.duty.worked()) else { return };
+        let (Some(outage), Some(worked)) = (self.outage, self.duty.first_start()) else { return };
         self.outage = None;
         let since = |then: u64| worked.saturating_sub(then) as f64 / 1e6;
         let cause = outage.cause;
@@ -355,7 +355,7 @@ impl Member {
             takeover.took_ms,
             takeover.since_heard_ms
         );
-        let mut standing = self.standing();
+        let mut standing = self.status();
         standing.takeovers += 1;
         standing.takeover = Some((takeover, Instant::now()));
     }
@@ -377,7 +377,7 @@ impl Member {
             Ok(LinkEvent::Packet(len)) => {
                 let verdict = self.judge(&link, self.room.get(..len).unwrap_or(&[]), other.is_some());
                 match verdict {
-                    Ok(pid) => *other = self.welcome(link, pid),
+                    Ok(pid) => *other = self.accept_standby(link, pid),
                     Err(why) => {
                         // Not into what waits for the standby.
                         let mut refusal = Vec::new();
@@ -412,7 +412,7 @@ impl Member {
         }
     }
 
-    fn welcome(&mut self, link: Link, pid: u32) -> Option<StandbyPeer> {
+    fn accept_standby(&mut self, link: Link, pid: u32) -> Option<StandbyPeer> {
         let began = self.clock.now();
         let mut lease = Lease::new(self.settings.silence);
         // From here on somebody may take over: it translates for as long as its heartbeats say.
@@ -424,8 +424,8 @@ impl Member {
             return None;
         }
         self.standbys = self.standbys.wrapping_add(1).max(1);
-        self.duty.tell(self.standbys);
-        self.standing().turn(Role::Active, Some(pid));
+        self.duty.set_standby(self.standbys);
+        self.status().turn(Role::Active, Some(pid));
         tracing::info!("process {pid} is the standby, and is told of everything");
         Some(StandbyPeer { number: self.standbys, link, pid, lease, due: began, unsent: false })
     }
@@ -486,7 +486,7 @@ impl Member {
     /// This standby knows everything; or the one that is there does not.
     fn note_synced(&self, standby: Option<u32>) {
         self.duty.note_synced(standby.unwrap_or(0));
-        self.standing().synced = standby.is_some();
+        self.status().synced = standby.is_some();
     }
 
     /// Heartbeats go between chunks. A lease that is over by then whoever calls finds out.

@@ -34,7 +34,7 @@ fn welcomed(member: &mut Member) -> (StandbyPeer, Link) {
     let listener = Listener::at(&member.settings.socket).unwrap();
     let theirs = Link::connect(&member.settings.socket).unwrap();
     let own = listener.accept().unwrap().unwrap();
-    (member.welcome(own, 1).unwrap(), theirs)
+    (member.accept_standby(own, 1).unwrap(), theirs)
 }
 
 fn read(link: &Link) -> Vec<Vec<u8>> {
@@ -123,7 +123,7 @@ fn who_lapsed_lets_the_other_have_the_lock_first() {
 fn hear(member: &mut Member, (swept, gap): (bool, bool), sweeps: &mut Sweeps) -> usize {
     Message::Updates { worker: 0, swept, gap, at: 0, bytes: &[] }.encode(&mut member.out);
     member.room[..member.out.len()].copy_from_slice(&member.out);
-    member.hear(member.out.len(), sweeps).unwrap();
+    member.handle_message(member.out.len(), sweeps).unwrap();
     sweeps.whole.len()
 }
 

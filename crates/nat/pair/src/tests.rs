@@ -44,10 +44,10 @@ impl One {
         let now = Clock::get().now();
         let _log = self.sync.has_stopped(&mut self.nat, now);
         if self.sync.is_active(now) {
-            self.sync.tell(&mut self.nat, now, |_| None);
+            self.sync.send_updates(&mut self.nat, now, |_| None);
         } else {
             self.sync.flush(&mut self.nat, now, |_| None);
-            self.sync.hear(&mut self.nat, now, |_| (1, 0));
+            self.sync.apply_updates(&mut self.nat, now, |_| (1, 0));
         }
     }
 

@@ -179,7 +179,7 @@ impl SessionSync {
     }
 
     /// The active NAT's turn: tell what changed, and go on with the sweep.
-    pub fn tell(&mut self, nat: &mut Nat, now: u64, mac: impl Fn(Hop) -> Option<Mac>) {
+    pub fn send_updates(&mut self, nat: &mut Nat, now: u64, mac: impl Fn(Hop) -> Option<Mac>) {
         self.flushed = false;
         let standby = self.duty.standby();
         self.count_lost(nat);
@@ -316,7 +316,12 @@ impl SessionSync {
     }
 
     /// The standby's turn: take in what came. `hop` says by which next hop a subscriber is reached.
-    pub fn hear(&mut self, nat: &mut Nat, now: u64, mut hop: impl FnMut(&KeptSubscriber) -> (Hop, Hop)) {
+    pub fn apply_updates(
+        &mut self,
+        nat: &mut Nat,
+        now: u64,
+        mut hop: impl FnMut(&KeptSubscriber) -> (Hop, Hop),
+    ) {
         for _ in 0..TAKEN {
             let Ok(Chunk { bytes, swept, at, .. }) = self.heard.try_recv() else { break };
             let (mut rest, mut applied) = (&bytes[..], 0);

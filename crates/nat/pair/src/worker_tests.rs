@@ -29,11 +29,11 @@ impl One {
     }
 
     fn tell(&mut self, now: u64) {
-        self.sync.tell(&mut self.nat, now, |_| Some(MAC));
+        self.sync.send_updates(&mut self.nat, now, |_| Some(MAC));
     }
 
     fn hear(&mut self, now: u64) {
-        self.sync.hear(&mut self.nat, now, |_| (1, 7));
+        self.sync.apply_updates(&mut self.nat, now, |_| (1, 7));
     }
 
     fn open(&mut self, ports: std::ops::Range<u16>) {
@@ -71,7 +71,7 @@ fn nobody_is_told_until_somebody_is_there_and_then_of_everything() {
     active.open(5000..5100);
     active.tell(NOW);
     assert_eq!((carry(&active, &standby), active.nat.changes()), (0, (0, 0)));
-    active.duty.tell(1);
+    active.duty.set_standby(1);
     let mut now = NOW;
     while standby.count(|counters| &counters.sweeps) == 0 {
         now += TURN;
@@ -99,7 +99,7 @@ fn nobody_is_told_until_somebody_is_there_and_then_of_everything() {
 #[test]
 fn a_thread_that_takes_nothing_holds_nobody_up() {
     let (mut active, mut standby) = (One::new(true), One::new(false));
-    active.duty.tell(1);
+    active.duty.set_standby(1);
     for turn in 0..200 {
         let port = 5000 + turn as u16;
         active.open(port..port + 1);
@@ -119,7 +119,7 @@ fn a_thread_that_takes_nothing_holds_nobody_up() {
 fn what_is_left_is_told_when_it_hands_over_or_ends() {
     for ends in [false, true] {
         let (mut active, mut standby) = (One::new(true), One::new(false));
-        active.duty.tell(1);
+        active.duty.set_standby(1);
         (0..4).for_each(|turn| active.tell(NOW + turn * TURN));
         active.open(5000..7000);
         if ends {
@@ -153,9 +153,9 @@ fn a_worker_says_when_it_stopped_and_when_it_has_work_again() {
     );
     assert!(!one.sync.has_stopped(&mut one.nat, NOW + 6), "once");
     one.duty.begin();
-    assert_eq!(one.duty.worked(), None);
+    assert_eq!(one.duty.first_start(), None);
     assert!(!one.sync.has_stopped(&mut one.nat, NOW + 9));
-    assert_eq!((one.duty.worked(), one.duty.begun()), (Some(NOW + 9), 1));
+    assert_eq!((one.duty.first_start(), one.duty.start_count()), (Some(NOW + 9), 1));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_is_no_update_is_counted() {
 #[test]
 fn what_was_heard_before_it_took_over_is_old() {
     let (mut active, mut standby) = (One::new(true), One::new(false));
-    active.duty.tell(1);
+    active.duty.set_standby(1);
     active.open(5000..5001);
     active.tell(NOW);
     carry(&active, &standby);
@@ -185,7 +185,7 @@ fn what_was_heard_before_it_took_over_is_old() {
 #[test]
 fn a_sweep_is_whole_when_nothing_of_it_was_left_out() {
     let (mut active, mut standby) = (One::new(true), One::new(false));
-    active.duty.tell(1);
+    active.duty.set_standby(1);
     // The standby gave this subscriber's block to another, and its endpoint too.
     (0..60).for_each(|last| send(&mut standby.nat, inside(100 + last, 7000), REMOTE));
     active.open(5000..5010);
@@ -213,7 +213,7 @@ fn a_sweep_is_whole_when_nothing_of_it_was_left_out() {
 fn changes_that_found_no_room_are_a_gap_until_the_next_sweep() {
     let mut active = One::new(true);
     active.nat.reserve_changes(8);
-    active.duty.tell(1);
+    active.duty.set_standby(1);
     let gaps = |active: &mut One, now| {
         active.tell(now);
         let chunks: Vec<_> = active.ends.told.try_iter().collect();
@@ -234,14 +234,14 @@ fn changes_that_found_no_room_are_a_gap_until_the_next_sweep() {
     assert!(!gaps(&mut active, NOW + 2 * TURN)[0], "once");
     // Another one is told of everything: for it there is none.
     active.open(8000..8100);
-    active.duty.tell(2);
+    active.duty.set_standby(2);
     assert!(!gaps(&mut active, NOW + 3 * TURN)[0]);
 }
 
 #[test]
 fn who_lapsed_notes_nothing_and_tells_its_standby_of_a_gap() {
     let mut one = One::new(true);
-    one.duty.tell(1);
+    one.duty.set_standby(1);
     one.open(5000..5001);
     one.tell(NOW);
     one.duty.hold(Some(NOW + 5));

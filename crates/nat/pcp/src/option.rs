@@ -32,7 +32,7 @@ pub(crate) fn read_options(opcode: u8, mut rest: &[u8]) -> Result<Options, Resul
         let (Some(value), Some(next)) = (after.get(..len), after.get(padded..)) else {
             return Err(ResultCode::MalformedOption);
         };
-        if known(opcode, code, value, &mut options)? {
+        if parse_option(opcode, code, value, &mut options)? {
             options.processed.extend_from_slice(&rest[..4 + padded]);
         }
         rest = next;
@@ -41,7 +41,7 @@ pub(crate) fn read_options(opcode: u8, mut rest: &[u8]) -> Result<Options, Resul
 }
 
 /// Take an option; false where it may be left aside.
-fn known(opcode: u8, code: u8, value: &[u8], options: &mut Options) -> Result<bool, ResultCode> {
+fn parse_option(opcode: u8, code: u8, value: &[u8], options: &mut Options) -> Result<bool, ResultCode> {
     let (map, peer) = (opcode == 1, opcode == 2);
     match code {
         THIRD_PARTY => {

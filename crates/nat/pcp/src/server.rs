@@ -161,7 +161,7 @@ impl Server {
             return Err(refused(ResultCode::ExcessiveRemotePeers));
         }
         let inside = Inside { client, protocol: wish.protocol, port: wish.internal_port };
-        let (address, port) = wished(wish);
+        let (address, port) = suggested_endpoint(wish);
         let lifetime_s = self.bounded(request.lifetime_s);
         match mappings.explicit(inside) {
             None if mappings.count(client) >= self.config.quota => {
@@ -196,7 +196,7 @@ impl Server {
             lifetime_s,
             filters: options.filters.clone(),
         };
-        let granted = mappings.map(map).map_err(why)?;
+        let granted = mappings.map(map).map_err(result_code)?;
         Ok((granted.lifetime_s, Some(granted.external)))
     }
 
@@ -219,7 +219,7 @@ impl Server {
         if let Some(there) = mappings.explicit(inside) {
             owned(there.origin, wish, there.lifetime_s)?;
         }
-        let (address, port) = wished(wish);
+        let (address, port) = suggested_endpoint(wish);
         if is_foreign(wish) {
             return Err(refused(ResultCode::CannotProvideExternal));
         }
@@ -230,7 +230,7 @@ impl Server {
             Ok(granted) => Ok((granted.lifetime_s, Some(granted.external))),
             // as to delete what is not there
             Err(Refusal::NotThere) => Ok((0, None)),
-            Err(refusal) => Err(why(refusal)),
+            Err(refusal) => Err(result_code(refusal)),
         }
     }
 
@@ -275,7 +275,7 @@ fn supported(protocol: u8) -> Result<(), (ResultCode, u32)> {
 }
 
 /// The outside address and port that are wished for; zeros are no wish.
-fn wished(wish: &MappingWish) -> (Option<Ipv4Addr>, Option<u16>) {
+fn suggested_endpoint(wish: &MappingWish) -> (Option<Ipv4Addr>, Option<u16>) {
     let address = ipv4(wish.address).filter(|address| !address.is_unspecified());
     (address, (wish.port != 0).then_some(wish.port))
 }
@@ -289,7 +289,7 @@ fn refused(code: ResultCode) -> (ResultCode, u32) {
     (code, code.lifetime_s())
 }
 
-fn why(refusal: Refusal) -> (ResultCode, u32) {
+fn result_code(refusal: Refusal) -> (ResultCode, u32) {
     refused(match refusal {
         Refusal::NotAuthorized => ResultCode::NotAuthorized,
         Refusal::NetworkFailure => ResultCode::NetworkFailure,

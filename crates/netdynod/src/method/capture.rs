@@ -42,14 +42,14 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
 /// End it; what was captured is in the file then.
 pub fn stop(caller: &Caller, _: NoParams) -> Answer {
     caller.core.as_writer(caller.session)?;
-    Ok(json!(caller.core.capture().as_mut().ok_or_else(none)?.stop()))
+    Ok(json!(caller.core.capture().as_mut().ok_or_else(no_capture)?.stop()))
 }
 
 /// How it is getting on.
 pub fn status(caller: &Caller, _: NoParams) -> Answer {
-    Ok(json!(caller.core.capture().as_ref().ok_or_else(none)?.status()))
+    Ok(json!(caller.core.capture().as_ref().ok_or_else(no_capture)?.status()))
 }
 
-fn none() -> Error {
+fn no_capture() -> Error {
     Error::new(NOTHING_THERE, "ND-104-11", "capture", "nothing is being captured", "Call capture.start first")
 }

@@ -58,7 +58,7 @@ impl GraphTarget {
                 let state = if status.error.is_some() { "failed" } else { "running" };
                 json!({"run": link, "state": state, "elapsed": status.elapsed})
             }),
-            Self::Own(graph) => caller.core.graphs.status(graph).map(|status| own(&status)),
+            Self::Own(graph) => caller.core.graphs.status(graph).map(|status| status_fields(&status)),
         }
     }
 
@@ -72,7 +72,7 @@ impl GraphTarget {
 }
 
 /// What there is of a run's status.
-fn own(status: &Status) -> Value {
+fn status_fields(status: &Status) -> Value {
     let state = if status.error.is_some() { "failed" } else { "running" };
     let Status { graph, elapsed, error, captures, lost, faults, notes } = status;
     json!({
@@ -112,12 +112,12 @@ pub struct StopGraph {
 pub fn stop(caller: &Caller, params: StopGraph) -> Answer {
     caller.core.as_writer(caller.session)?;
     let (status, observer) = caller.core.graphs.stop(&params.graph)?;
-    Ok(counted(&own(&status), &*observer))
+    Ok(counted(&status_fields(&status), &*observer))
 }
 
 /// What graphs there are.
 pub fn list(caller: &Caller, _: NoParams) -> Answer {
-    Ok(caller.core.graphs.list().iter().map(own).collect())
+    Ok(caller.core.graphs.list().iter().map(status_fields).collect())
 }
 
 /// Of the loaded run, of a profile that is not loaded, of a link, or of a graph.
@@ -227,9 +227,9 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     profile::check_capture(&about, "params").map_err(|error| Error::of(BAD_PARAMS, &error))?;
     let (whose, observer) = GraphTarget::of(caller, params.link, params.graph)?;
     let _alone = match &whose {
-        GraphTarget::Run(run) => run.tracing.alone()?,
-        GraphTarget::Link(_) => caller.core.links.tracing.alone()?,
-        GraphTarget::Own(_) => caller.core.graphs.tracing.alone()?,
+        GraphTarget::Run(run) => run.tracing.acquire()?,
+        GraphTarget::Link(_) => caller.core.links.tracing.acquire()?,
+        GraphTarget::Own(_) => caller.core.graphs.tracing.acquire()?,
     };
     let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);

@@ -56,7 +56,7 @@ fn unimpaired() -> Value {
 /// Make both ends, and carry frames between them.
 pub fn start(caller: &Caller, params: Start) -> Answer {
     caller.core.as_writer(caller.session)?;
-    let spec = links::taken(&params.spec)?;
+    let spec = links::parse_parameter(&params.spec)?;
     let Start { a, b, two_threads, cores, huge_pages, memory, .. } = params;
     let how = Carried { two_threads, cores, huge_pages, memory };
     a.check("a", caller.files())?;
@@ -81,7 +81,7 @@ pub struct Set {
 /// From now on so.
 pub fn set(caller: &Caller, params: Set) -> Answer {
     caller.core.as_writer(caller.session)?;
-    caller.core.links.set(&params.link, links::taken(&params.spec)?)?;
+    caller.core.links.set(&params.link, links::parse_parameter(&params.spec)?)?;
     Ok(Value::Bool(true))
 }
 

@@ -27,5 +27,5 @@ pub fn tail(caller: &Caller, params: Tail) -> Answer {
         let what = format!("{:?} is not a level; use error, warn, info, debug or trace", params.level);
         Error::params("params.level", what)
     })?;
-    Ok(json!({"entries": caller.core.log.after(params.after, level)}))
+    Ok(json!({"entries": caller.core.log.entries_after(params.after, level)}))
 }

@@ -88,7 +88,7 @@ impl Start {
     /// When that is, by the clock that runs are timed by.
     fn moment(&self) -> Result<Option<Instant>, Error> {
         let Some(at) = self.at else { return Ok(None) };
-        let (wall, now) = clock::both();
+        let (wall, now) = clock::read_clocks();
         let wait = at - wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         if (0.0..=LONGEST_WAIT).contains(&wait) {
             return Ok(Some(now + Duration::from_secs_f64(wait)));
@@ -137,7 +137,7 @@ pub struct Paths {
 /// From now on so. Anybody may: who turns a bad path is another than who sends over it.
 pub fn impair(caller: &Caller, params: Paths) -> Answer {
     let run = loaded(caller)?;
-    let read = |(port, way): (String, Value)| paths::taken(&port, &way).map(|way| (port, way));
+    let read = |(port, way): (String, Value)| paths::parse_impairment(&port, &way).map(|way| (port, way));
     run.impair(params.ports.into_iter().map(read).collect::<Result<_, Error>>()?)?;
     Ok(json!(run.status()))
 }

@@ -13,7 +13,7 @@ use system::rpc::{BAD_PARAMS, Error, TOO_MANY};
 const CHANGES: usize = 1_000;
 
 /// Read and check what is to hold of the path into `port`.
-pub fn taken(port: &str, impairment: &Value) -> Result<PortImpairment, Error> {
+pub fn parse_impairment(port: &str, impairment: &Value) -> Result<PortImpairment, Error> {
     let under = |inner: &str| if inner.is_empty() { port.into() } else { format!("{port}.{inner}") };
     let refuse = |fault: Fault| Error::of(BAD_PARAMS, &Fault { at: under(&fault.at), ..fault });
     let impairment: PortImpairment = profile::read(&impairment.to_string()).map_err(refuse)?;
@@ -32,8 +32,9 @@ impl Run {
             ));
         }
         let there = self.transport.impaired();
-        let find =
-            |name: &String| there.iter().find(|one| one.port() == *name).ok_or_else(|| none(name, &there));
+        let find = |name: &String| {
+            there.iter().find(|one| one.port() == *name).ok_or_else(|| unknown_port(name, &there))
+        };
         let hands = ports.keys().map(find).collect::<Result<Vec<_>, Error>>()?;
         if changes.len() + ports.len() > CHANGES {
             let what = format!("the paths of this run were changed {} times", changes.len());
@@ -55,7 +56,7 @@ impl Run {
     }
 }
 
-fn none(name: &str, there: &[Box<dyn ImpairedPort>]) -> Error {
+fn unknown_port(name: &str, there: &[Box<dyn ImpairedPort>]) -> Error {
     let what = format!("the run has no impaired port {name:?}");
     let fix = match there {
         [] => "Give a port of its profile `impair`, which may say nothing: `impair: {}`".into(),

@@ -50,7 +50,7 @@ pub fn compose_for(recipe: &Recipe<'_>, offload: ChecksumOffload) -> Result<Prog
     let placed = headers::place(recipe.layers)?;
     let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
     let steady = !selected.iter().any(|one| one.field.name == "protocol");
-    let carried = headers::carried(&placed).filter(|_| steady);
+    let carried = headers::checksummed_headers(&placed).filter(|_| steady);
     let segmentation = Segmentation::of(recipe, &placed, &selected, carried.filter(|carried| carried.tcp))?;
     // What is segmented gets its checksums then.
     let offload = if segmentation.is_some() && offload == ChecksumOffload::None {
@@ -115,12 +115,13 @@ fn variant(
     selected: &[Selected],
     (size, left): (usize, [Option<usize>; 2]),
 ) -> Result<(Variant, Vec<(Target, Site)>), FrameError> {
-    let longest = if segmentation::wanted(placed).is_some() { segmentation::LONGEST } else { LONGEST };
+    let longest =
+        if segmentation::segmenting_layer(placed).is_some() { segmentation::LONGEST } else { LONGEST };
     if !(SHORTEST..=longest).contains(&size) {
         let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {longest}");
         return Err(FrameError::new("size", what, "Choose another size; 64B is the smallest with FCS"));
     }
-    let mut bytes = headers::lay(placed, size, recipe.flow, recipe.seed)?;
+    let mut bytes = headers::build_frame(placed, size, recipe.flow, recipe.seed)?;
     let signature = match recipe.measured {
         true => Some(mark(placed, size)?),
         false => None,
@@ -175,7 +176,7 @@ fn mark(placed: &[Placed<'_>], size: usize) -> Result<usize, FrameError> {
         let what = "ARP has no room for a signature, so it cannot be measured";
         return Err(FrameError::new(&arp.name, what, "Write \"measured\": false"));
     }
-    let least = headers::taken(placed)?.next_multiple_of(2);
+    let least = headers::header_bytes(placed)?.next_multiple_of(2);
     match signature::place(size).filter(|at| *at >= least) {
         Some(at) => Ok(at),
         None => {

@@ -113,17 +113,17 @@ pub(super) fn place(layers: &[Layer]) -> Result<Vec<Placed<'_>>, FrameError> {
 }
 
 /// Bytes up to where the frame is only filled.
-pub(super) fn taken(placed: &[Placed<'_>]) -> Result<usize, FrameError> {
+pub(super) fn header_bytes(placed: &[Placed<'_>]) -> Result<usize, FrameError> {
     let Some(last) = placed.last() else { return Ok(0) };
     let own = match last.layer {
-        Layer::Payload(payload) => given(payload, &last.name)?.len(),
+        Layer::Payload(payload) => payload_prefix(payload, &last.name)?.len(),
         layer => len(layer),
     };
     Ok(last.at + own)
 }
 
 /// The bytes that a payload begins with.
-fn given(payload: &PayloadLayer, name: &str) -> Result<Vec<u8>, FrameError> {
+fn payload_prefix(payload: &PayloadLayer, name: &str) -> Result<Vec<u8>, FrameError> {
     if !payload.text.is_empty() && !payload.hex.is_empty() {
         return Err(FrameError::new(name, "both text and hex are given", "Give one of them"));
     }
@@ -187,8 +187,13 @@ fn ip_protocol(next: Option<&Layer>, v6: bool) -> u8 {
 }
 
 /// The frame of `size` bytes, with zeros for checksums.
-pub(super) fn lay(placed: &[Placed<'_>], size: usize, flow: &Flow, seed: u64) -> Result<Vec<u8>, FrameError> {
-    let taken = taken(placed)?;
+pub(super) fn build_frame(
+    placed: &[Placed<'_>],
+    size: usize,
+    flow: &Flow,
+    seed: u64,
+) -> Result<Vec<u8>, FrameError> {
+    let taken = header_bytes(placed)?;
     if taken > size {
         let what =
             format!("a frame of {size} bytes is too short for what it is made of: {taken} (without FCS)");
@@ -198,7 +203,7 @@ pub(super) fn lay(placed: &[Placed<'_>], size: usize, flow: &Flow, seed: u64) ->
     for (i, one) in placed.iter().enumerate() {
         let after_next = placed.get(i + 2).map(|placed| placed.layer);
         let rest = size - one.at;
-        put(&mut bytes, one, after_next, rest, flow)?;
+        append_header(&mut bytes, one, after_next, rest, flow)?;
         if let Layer::Payload(payload) = one.layer {
             fill(&mut bytes, payload.fill, size, seed);
         }
@@ -220,7 +225,7 @@ fn fill(bytes: &mut Vec<u8>, fill: Fill, size: usize, seed: u64) {
 }
 
 /// Append the header of one layer; `rest` bytes are left from its begin to the frame's end.
-fn put(
+fn append_header(
     bytes: &mut Vec<u8>,
     one: &Placed<'_>,
     after_next: Option<&Layer>,
@@ -299,7 +304,7 @@ fn put(
             bytes.extend([8, 0, 0, 0]); // RFC 7348 section 5: the I flag
             bytes.extend((vni << 8).to_be_bytes());
         }
-        Layer::Payload(payload) => bytes.extend(given(payload, &one.name)?),
+        Layer::Payload(payload) => bytes.extend(payload_prefix(payload, &one.name)?),
     }
     Ok(())
 }
@@ -427,7 +432,7 @@ pub(super) fn sites(placed: &[Placed<'_>], size: usize) -> Vec<Site> {
 }
 
 /// The headers whose checksums a port could make: of UDP or TCP in the outermost IP, right behind Ethernet and its tags.
-pub(super) fn carried(placed: &[Placed<'_>]) -> Option<Carried> {
+pub(super) fn checksummed_headers(placed: &[Placed<'_>]) -> Option<Carried> {
     let outer = |one: &&Placed<'_>| !matches!(one.layer, Layer::Ethernet(_) | Layer::Vlan(_));
     let ip = placed.iter().find(outer)?;
     let l4 = placed.iter().find(|one| one.at > ip.at)?;

@@ -251,7 +251,7 @@ impl Program {
         }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
         self.offloaded = self.offloaded.map(|at| Carried { ip: moved(at.ip), l4: moved(at.l4), ..at });
-        self.segmentation = self.segmentation.map(|segmentation| segmentation.moved(more.len()));
+        self.segmentation = self.segmentation.map(|segmentation| segmentation.shifted(more.len()));
         self
     }
 
@@ -337,7 +337,7 @@ impl Program {
         let Some(frames) = frames.get_mut(..rows).filter(|frames| !frames.is_empty()) else { return };
         // So that as many are chosen.
         self.len_ahead(rows - 1);
-        self.lay(frames);
+        self.write_constants(frames);
         let lanes = rows.next_multiple_of(LANES);
         let [window, values] = &mut *self.scratch;
         let (window, values) = (&mut window[..lanes], &mut values[..lanes]);
@@ -366,7 +366,7 @@ impl Program {
 
     /// What does not vary, and its sums.
     #[inline]
-    fn lay(&mut self, frames: &mut [&mut [u8]]) {
+    fn write_constants(&mut self, frames: &mut [&mut [u8]]) {
         if let [variant] = &*self.variants {
             frames.iter_mut().for_each(|frame| copy(frame, &variant.bytes));
             for (sums, sum) in self.sums.iter_mut().zip(&variant.sums) {
@@ -431,7 +431,7 @@ impl Program {
                     checksum => checksum,
                 });
                 for (frame, checksum) in frames.iter_mut().zip(&checksums) {
-                    put(frame, target.at, |_| checksum.to_ne_bytes());
+                    update_field(frame, target.at, |_| checksum.to_ne_bytes());
                 }
                 if target.covered != 0 {
                     add(&mut self.sums, target.covered, from, &checksums.map(u64::from));
@@ -464,16 +464,18 @@ fn store(frames: &mut [&mut [u8]], step: &Step, values: &mut [u64]) {
     let at = step.at;
     let rows = frames.iter_mut().zip(&*values);
     match (step.width, step.rest) {
-        (2, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| ((rest | v) as u16).to_be_bytes())),
-        (4, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| ((rest | v) as u32).to_be_bytes())),
-        (_, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| (rest | v).to_be_bytes())),
+        (2, Some(rest)) => rows.for_each(|(f, v)| update_field(f, at, |_| ((rest | v) as u16).to_be_bytes())),
+        (4, Some(rest)) => rows.for_each(|(f, v)| update_field(f, at, |_| ((rest | v) as u32).to_be_bytes())),
+        (_, Some(rest)) => rows.for_each(|(f, v)| update_field(f, at, |_| (rest | v).to_be_bytes())),
         (2, None) => {
-            rows.for_each(|(f, v)| put(f, at, |w| (u16::from_be_bytes(w) | *v as u16).to_be_bytes()))
+            rows.for_each(|(f, v)| update_field(f, at, |w| (u16::from_be_bytes(w) | *v as u16).to_be_bytes()))
         }
         (4, None) => {
-            rows.for_each(|(f, v)| put(f, at, |w| (u32::from_be_bytes(w) | *v as u32).to_be_bytes()))
+            rows.for_each(|(f, v)| update_field(f, at, |w| (u32::from_be_bytes(w) | *v as u32).to_be_bytes()))
         }
-        (_, None) => rows.for_each(|(f, v)| put(f, at, |w| (u64::from_be_bytes(w) | *v).to_be_bytes())),
+        (_, None) => {
+            rows.for_each(|(f, v)| update_field(f, at, |w| (u64::from_be_bytes(w) | *v).to_be_bytes()))
+        }
     }
     match step.width {
         2 => values.iter_mut().for_each(|value| *value = u64::from((*value as u16).to_be())),
@@ -491,7 +493,7 @@ fn sign(frame: &mut [u8], at: usize, row: &Row) {
 
 /// Write what stands at `at` anew, if the frame reaches that far.
 #[inline]
-fn put<const N: usize>(frame: &mut [u8], at: usize, anew: impl FnOnce([u8; N]) -> [u8; N]) {
+fn update_field<const N: usize>(frame: &mut [u8], at: usize, anew: impl FnOnce([u8; N]) -> [u8; N]) {
     if let Some(place) = frame.get_mut(at..at + N).and_then(|place| place.first_chunk_mut::<N>()) {
         *place = anew(*place);
     }

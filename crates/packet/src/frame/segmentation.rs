@@ -41,7 +41,7 @@ pub struct Segmentation {
 }
 
 /// The layer that says how much a packet may carry, and how much that is.
-pub(super) fn wanted<'a, 'b>(placed: &'b [Placed<'a>]) -> Option<(&'b Placed<'a>, u16)> {
+pub(super) fn segmenting_layer<'a, 'b>(placed: &'b [Placed<'a>]) -> Option<(&'b Placed<'a>, u16)> {
     placed.iter().find_map(|one| match one.layer {
         Layer::Tcp(tcp) => Some((one, tcp.segment?)),
         _ => None,
@@ -51,7 +51,7 @@ pub(super) fn wanted<'a, 'b>(placed: &'b [Placed<'a>]) -> Option<(&'b Placed<'a>
 /// Bytes of the longest packet that leaves of frames with `size` bytes, both without FCS.
 pub fn longest_packet(layers: &[Layer], size: usize) -> usize {
     let placed = headers::place(layers).unwrap_or_default();
-    wanted(&placed).map_or(size, |(tcp, segment)| size.min(tcp.at + TCP + usize::from(segment)))
+    segmenting_layer(&placed).map_or(size, |(tcp, segment)| size.min(tcp.at + TCP + usize::from(segment)))
 }
 
 impl Segmentation {
@@ -62,7 +62,7 @@ impl Segmentation {
         selected: &[Selected],
         carried: Option<Carried>,
     ) -> Result<Option<Self>, FrameError> {
-        let Some((layer, segment)) = wanted(placed) else { return Ok(None) };
+        let Some((layer, segment)) = segmenting_layer(placed) else { return Ok(None) };
         let at = format!("{}.segment", layer.name);
         let error = |what: String, fix| Err(FrameError::new(&at, what, fix));
         let Some(carried) = carried else {
@@ -95,7 +95,7 @@ impl Segmentation {
     }
 
     /// The same with everything from Ethernet's type on so many bytes further.
-    pub(super) fn moved(self, more: usize) -> Self {
+    pub(super) fn shifted(self, more: usize) -> Self {
         let carried = Carried { ip: self.carried.ip + more, l4: self.carried.l4 + more, ..self.carried };
         Self { carried, len: self.len + more, ..self }
     }
@@ -106,7 +106,7 @@ impl Segmentation {
     }
 
     /// Bytes of a frame before it is segmented, without FCS.
-    pub fn whole(&self) -> usize {
+    pub fn frame_bytes(&self) -> usize {
         self.len
     }
 

@@ -46,20 +46,20 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-fn both(way: Impairment) -> LinkSpec {
+fn symmetric(way: Impairment) -> LinkSpec {
     LinkSpec { a_to_b: way.clone(), b_to_a: way, ..LinkSpec::default() }
 }
 
-fn us(us: u64) -> Interval {
+fn microseconds(us: u64) -> Interval {
     Interval(std::time::Duration::from_micros(us))
 }
 
 fn metro() -> LinkSpec {
-    both(Impairment { delay: Delay::Constant(us(500)), ..Impairment::default() })
+    symmetric(Impairment { delay: Delay::Constant(microseconds(500)), ..Impairment::default() })
 }
 
 fn cross_country() -> LinkSpec {
-    both(Impairment { delay: Delay::Constant(Interval::ms(40)), ..Impairment::default() })
+    symmetric(Impairment { delay: Delay::Constant(Interval::ms(40)), ..Impairment::default() })
 }
 
 fn lte() -> LinkSpec {
@@ -76,7 +76,7 @@ fn lte() -> LinkSpec {
 }
 
 fn geo() -> LinkSpec {
-    both(Impairment { delay: Delay::Constant(Interval::ms(260)), ..Impairment::default() })
+    symmetric(Impairment { delay: Delay::Constant(Interval::ms(260)), ..Impairment::default() })
 }
 
 #[cfg(test)]

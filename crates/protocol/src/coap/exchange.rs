@@ -83,7 +83,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Whether its message was sent and can be acknowledged or answered.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn awaits_reply(&self) -> bool {
         matches!(self.stage, Stage::Sent | Stage::Acknowledged)
             || self.stage == Stage::Ready && self.tries > 0
     }

@@ -20,7 +20,7 @@ impl Device {
 
     /// The exchange whose message has this identifier.
     fn find_id(&self, id: u16) -> Option<usize> {
-        self.exchanges.iter().position(|x| x.id == id && x.waits())
+        self.exchanges.iter().position(|x| x.id == id && x.awaits_reply())
     }
 
     /// Whether this is the identifier of a confirmable message that needs no acknowledgement any more.
@@ -63,7 +63,7 @@ impl Device {
             // a ping (section 4.3), or a request, of which a client takes none
             _ => {
                 self.reject(cx, header);
-                cx.unasked(cx.now);
+                cx.count_unrequested(cx.now);
             }
         }
     }
@@ -72,7 +72,7 @@ impl Device {
     fn reset(&mut self, cx: &mut Cx<'_>, header: Header) {
         match self.find_id(header.id) {
             Some(i) => self.fail(cx, i, Failure::Reset, || "a reset in place of a response".into()),
-            None => cx.unasked(cx.now),
+            None => cx.count_unrequested(cx.now),
         }
     }
 
@@ -81,7 +81,7 @@ impl Device {
         let Some(i) = self.find_id(header.id).filter(|_| self.config.confirmable) else {
             // section 5.2.2: behind a response in a message of its own it says nothing new
             if !self.is_answered(header.id) {
-                cx.unasked(cx.now);
+                cx.count_unrequested(cx.now);
             }
             return;
         };
@@ -132,7 +132,7 @@ impl Device {
             return;
         }
         let observes = self.config.observe && message.token == self.salt.to_be_bytes();
-        let found = self.find(message.token).filter(|i| self.exchanges[*i].waits());
+        let found = self.find(message.token).filter(|i| self.exchanges[*i].awaits_reply());
         if !observes && found.is_none() {
             return self.stray(cx, message);
         }
@@ -161,7 +161,7 @@ impl Device {
                     self.reply(cx, MessageType::Ack, message.header.id);
                 }
                 if x.stage == Stage::Failed {
-                    cx.unasked(x.intended);
+                    cx.count_unrequested(x.intended);
                 } else {
                     cx.at(x.intended).counts.duplicates += 1;
                 }
@@ -172,7 +172,7 @@ impl Device {
                     self.reply(cx, MessageType::Rst, message.header.id);
                 }
                 self.reject(cx, message.header);
-                cx.unasked(cx.now);
+                cx.count_unrequested(cx.now);
             }
         }
     }

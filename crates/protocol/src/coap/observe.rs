@@ -72,18 +72,18 @@ const MAX_AGE: u32 = 60;
 const RENEWAL_MS: std::ops::RangeInclusive<u64> = 5_000..=15_000;
 
 impl Device {
-    fn observed(&self) -> Option<&Observation> {
+    fn current_observation(&self) -> Option<&Observation> {
         self.rare.as_ref().map(|rare| &rare.observed)
     }
 
     /// Whether the server keeps us as an observer.
     pub(super) fn observing(&self) -> bool {
-        self.config.observe && self.observed().is_some_and(|observed| observed.registered)
+        self.config.observe && self.current_observation().is_some_and(|observed| observed.registered)
     }
 
     /// When the observation has to be renewed.
     pub(super) fn stale(&self) -> Time {
-        match self.observed() {
+        match self.current_observation() {
             Some(observed) if self.observing() && self.observation().is_none() => observed.stale,
             _ => Time::NEVER,
         }
@@ -102,7 +102,9 @@ impl Device {
 
     /// Renew the observation, or end it. False: the request for it does not fit into this callback.
     pub(super) fn observe(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(observed) = self.observed().filter(|observed| observed.registered) else { return true };
+        let Some(observed) = self.current_observation().filter(|observed| observed.registered) else {
+            return true;
+        };
         if self.observation().is_some() || self.failed {
             return true;
         }
@@ -152,7 +154,7 @@ impl Device {
 
     /// A message with the token of the observation that is no acknowledgement.
     pub(super) fn notified(&mut self, cx: &mut Cx<'_>, message: &Message<'_>, len: usize) {
-        let pending = self.observation().filter(|i| self.exchanges[*i].waits());
+        let pending = self.observation().filter(|i| self.exchanges[*i].awaits_reply());
         let number = message.options.observe.filter(|_| message.header.code.success());
         match (pending, number) {
             (Some(i), None) => self.response(cx, i, message, len),
@@ -202,7 +204,7 @@ impl Device {
         };
         self.note(cx, number, message.options.max_age);
         self.rare.get_or_insert_default().observed.notified += 1;
-        cx.unasked(cx.now);
+        cx.count_unrequested(cx.now);
         cx.count(cx.now, NOTIFICATIONS);
         // what was asked for of an older one is of no use
         if let Some(i) = self.exchanges.iter().position(|x| x.purpose == Purpose::Fetch && !x.stage.over()) {

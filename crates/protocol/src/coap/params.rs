@@ -163,7 +163,7 @@ impl ModelParams for Params {
         self.config(None).map(drop)
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         let per_second = match self.rate {
             _ if self.observe => return None,
             Some(rate) => rate.0,

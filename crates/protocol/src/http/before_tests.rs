@@ -30,7 +30,7 @@ pub(super) fn response(head: &str, body: &str) -> Vec<u8> {
 #[test]
 fn a_login_comes_first_and_its_values_are_sent() {
     let mut web = web(LOGIN);
-    web.up();
+    web.start_connected();
     assert!(web.sent_text().starts_with("POST /login HTTP/1.1\r\n"));
     web.run_to_ms(50);
     assert_eq!(web.sent_text(), "", "nothing is sent before the login is answered");
@@ -52,7 +52,7 @@ fn a_login_comes_first_and_its_values_are_sent() {
 #[test]
 fn a_login_in_chunks_is_read_without_their_sizes() {
     let mut web = web(LOGIN);
-    web.up();
+    web.start_connected();
     web.sent();
     web.feed(b"HTTP/1.1 200 OK\r\nLocation: /x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n{\"toke\r\n");
     web.feed(b"a\r\nn\": \"abc\"}\r\n0\r\n\r\n");
@@ -67,7 +67,7 @@ fn a_flow_ends_where_its_login_fails() {
         (&response("", r#"{"token": "x"}"#), "no value for the capture place"),
     ] {
         let mut web = web(LOGIN);
-        web.up();
+        web.start_connected();
         web.sent();
         web.feed(answer);
         assert_eq!((web.end, web.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1), "{why}");
@@ -81,7 +81,7 @@ fn each_response_may_give_the_value_for_the_next_request() {
     let mut web = web(
         r#"{"path": "/?after={response.next}", "capture": {"next": {"regex": "next=([0-9]+)"}}, "requests": 3}"#,
     );
-    web.up();
+    web.start_connected();
     assert!(web.sent_text().starts_with("GET /?after= HTTP"));
     web.feed(&response("", "next=7"));
     assert!(web.sent_text().starts_with("GET /?after=7 HTTP"));

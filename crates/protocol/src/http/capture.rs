@@ -125,7 +125,7 @@ impl CaptureRules {
             if value.is_empty() && missing.is_none() {
                 missing = Some(format!(
                     "no value for the capture {name}: {}",
-                    rule.nothing(&body, document.as_ref())
+                    rule.no_match_text(&body, document.as_ref())
                 ));
             }
         }
@@ -137,7 +137,7 @@ impl CaptureRules {
 
 impl Rule {
     /// What it looked for in vain, and the beginning of the body that it looked at.
-    fn nothing(&self, body: &[u8], document: Option<&serde_json::Value>) -> String {
+    fn no_match_text(&self, body: &[u8], document: Option<&serde_json::Value>) -> String {
         let (what, seen) = match self {
             Self::Header(name) => return format!("no header field {name} with a value that can be used"),
             Self::Json(_) if document.is_none() && body.len() >= BODY_MAX => (

@@ -64,14 +64,14 @@ impl Config {
     /// The exchange with request number `seq` of a flow.
     #[inline]
     pub(super) fn exchange(&self, seq: u64) -> &Exchange {
-        match seq.checked_sub(self.before()) {
+        match seq.checked_sub(self.initial_requests()) {
             None => &self.before[seq as usize],
             Some(_) if self.round.len() == 1 => &self.round[0],
             Some(seq) => &self.round[(seq % self.round.len() as u64) as usize],
         }
     }
 
-    pub(super) fn before(&self) -> u64 {
+    pub(super) fn initial_requests(&self) -> u64 {
         self.before.len() as u64
     }
 }

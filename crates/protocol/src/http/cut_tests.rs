@@ -13,7 +13,7 @@ fn web(json: &str) -> Bench<Device> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[1], host: "web".into(), port: 443, ipv6: false };
     let mut web = Bench::of(Arc::new(params.compile(&target).expect(json)).device(0), &DESCRIPTION);
-    web.up();
+    web.start_connected();
     web
 }
 

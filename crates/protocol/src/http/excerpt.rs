@@ -38,7 +38,7 @@ impl ResponseExcerpt {
     }
 
     /// More of its body came.
-    pub fn more(&mut self, bytes: &[u8]) {
+    pub fn append(&mut self, bytes: &[u8]) {
         let room = BODY_MAX - self.body.len();
         self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
@@ -53,7 +53,7 @@ impl ResponseExcerpt {
     }
 
     /// It in words, without the values that were captured from responses: they may be tokens.
-    pub fn words(&self, status: u16, captured: &[Vec<u8>]) -> String {
+    pub fn text(&self, status: u16, captured: &[Vec<u8>]) -> String {
         let mut what = format!("status {status}");
         if !self.phrase.is_empty() {
             what += " ";
@@ -170,7 +170,7 @@ mod tests {
 
     fn said(head: &str, body: &str) -> ResponseExcerpt {
         let mut said = ResponseExcerpt::of(head.as_bytes());
-        said.more(body.as_bytes());
+        said.append(body.as_bytes());
         said
     }
 
@@ -179,24 +179,24 @@ mod tests {
         let page = "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1>\
                     </center>\r\n<hr><center>nginx/1.22.1</center>\r\n</body>\r\n</html>\r\n";
         let one = said("HTTP/1.1 404 Not Found\r\nServer: nginx\r\n\r\n", page);
-        assert_eq!(one.words(404, &[]), "status 404 Not Found: 404 Not Found nginx/1.22.1");
+        assert_eq!(one.text(404, &[]), "status 404 Not Found: 404 Not Found nginx/1.22.1");
         assert_eq!(one.cause(404).detail, Detail::Status(404));
-        assert_eq!(said("HTTP/1.1 503\r\n\r\n", "").words(503, &[]), "status 503");
+        assert_eq!(said("HTTP/1.1 503\r\n\r\n", "").text(503, &[]), "status 503");
         assert_eq!(
-            said("HTTP/1.1 429 Slow  down \r\n", "{\"retry\": 3}").words(429, &[]),
+            said("HTTP/1.1 429 Slow  down \r\n", "{\"retry\": 3}").text(429, &[]),
             "status 429 Slow  down: {\"retry\": 3}"
         );
     }
 
     #[test]
     fn what_is_no_text_is_not_shown_and_what_is_long_is_cut() {
-        assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").words(500, &[]), "status 500 X");
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "\u{1}\u{2}").text(500, &[]), "status 500 X");
         let mut gzip = ResponseExcerpt::of(b"HTTP/1.1 500 X\r\n");
-        gzip.more(&[0x1f, 0x8b, 8, 0, 0xff]);
-        assert_eq!(gzip.words(500, &[]), "status 500 X");
-        let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).words(500, &[]);
+        gzip.append(&[0x1f, 0x8b, 8, 0, 0xff]);
+        assert_eq!(gzip.text(500, &[]), "status 500 X");
+        let long = said("HTTP/1.1 500 X\r\n", &"ä".repeat(4096)).text(500, &[]);
         assert_eq!(long, format!("status 500 X: {}", "ä".repeat(BODY_MAX / 2)));
-        assert_eq!(said("HTTP/1.1 500 X\r\n", "a<b").words(500, &[]), "status 500 X: a");
+        assert_eq!(said("HTTP/1.1 500 X\r\n", "a<b").text(500, &[]), "status 500 X: a");
     }
 
     #[test]
@@ -204,14 +204,14 @@ mod tests {
         let token = [b"eyJhbGciOi.secret".to_vec(), b"7".to_vec()];
         let one =
             said("HTTP/1.1 401 bad eyJhbGciOi.secret\r\n", "{\"token\": \"eyJhbGciOi.secret\", \"n\": 7}");
-        assert_eq!(one.words(401, &token), "status 401 bad ***: {\"token\": \"***\", \"n\": 7}");
+        assert_eq!(one.text(401, &token), "status 401 bad ***: {\"token\": \"***\", \"n\": 7}");
         let cut = said("HTTP/1.1 401 X\r\n", &("x".repeat(BODY_MAX - 6) + "eyJhbGciOi.secret"));
-        let words = cut.words(401, &token);
+        let words = cut.text(401, &token);
         assert!(words.ends_with("xx***") && !words.contains("eyJh"), "{words}");
         let phrase = format!("HTTP/1.1 401 {}eyJhbGciOi.secret\r\n", "x".repeat(PHRASE_MAX - 6));
-        assert!(said(&phrase, "no").words(401, &token).ends_with("xx***…: no"));
+        assert!(said(&phrase, "no").text(401, &token).ends_with("xx***…: no"));
         let encoded = said("HTTP/1.1 401 X\r\n", "at /%65yJhbGciOi%2Esecret");
-        assert_eq!(encoded.words(401, &token), "status 401 X: at /***");
+        assert_eq!(encoded.text(401, &token), "status 401 X: at /***");
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn bench(json: &str) -> Bench<Device> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[0], host: "web".into(), port: 80, ipv6: false };
     let mut web = Bench::new(Arc::new(params.compile(&target).expect(json)).device(0));
-    web.up();
+    web.start_connected();
     web
 }
 
@@ -56,7 +56,7 @@ fn content_behind_it_is_a_failure_with_its_cause_and_no_response() {
             );
             assert_eq!((web.end, web.link), (Some(FlowEnd::Failed), Link::Close), "{case}");
             let causes = web.tally_of(Phase::Measure).causes().expect("told");
-            assert_eq!(causes.seen(Cause::named(Failure::Protocol, name)), 1, "{case}");
+            assert_eq!(causes.count_of(Cause::named(Failure::Protocol, name)), 1, "{case}");
             assert!(web.examples[0].contains("which has none (RFC 9112"), "{:?}", web.examples);
         }
     }
@@ -68,7 +68,7 @@ fn a_response_that_answers_nothing_is_not_taken_for_the_next() {
     web.feed((head(200) + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").as_bytes());
     assert_eq!((web.measured().messages_delivered, web.failures(Failure::Protocol)), (1, 1));
     // the next flow knows nothing of it
-    web.up();
+    web.start_connected();
     web.feed(b"SSH-2.0-x\r\n");
     assert_eq!(web.examples.last().map(String::as_str), Some("no HTTP: SSH on this port"));
 }

@@ -183,7 +183,7 @@ impl ModelParams for Params {
         })
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         Some(SendRate { key: "interval", per_second: self.interval.per_second() })
     }
 

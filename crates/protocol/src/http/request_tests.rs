@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 fn sent(params: &Params) -> String {
     let target = Target { scheme: SCHEMES[0], host: "web".into(), port: 80, ipv6: false };
     let mut web = Bench::new(Arc::new(params.compile(&target).expect("fine")).device(0));
-    web.up();
+    web.start_connected();
     web.sent_text()
 }
 

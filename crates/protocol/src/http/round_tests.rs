@@ -17,7 +17,7 @@ fn asked(web: &mut Bench<Device>) -> String {
 #[test]
 fn requests_take_turns_on_one_connection_and_rest_after_each_response() {
     let mut web = web(ROUND);
-    web.up();
+    web.start_connected();
     assert_eq!(asked(&mut web), "GET /a");
     web.run_to_ms(5);
     web.feed(&response("", "ok"));
@@ -45,7 +45,7 @@ fn requests_take_turns_on_one_connection_and_rest_after_each_response() {
 #[test]
 fn a_connection_closed_in_a_rest_is_made_again_for_the_next_request() {
     let mut web = web(ROUND);
-    web.up();
+    web.start_connected();
     web.sent();
     web.feed(&response("Connection: close\r\n", "ok"));
     assert_eq!(web.connects, 1, "and not before it is needed");
@@ -63,7 +63,7 @@ fn a_connection_closed_in_a_rest_is_made_again_for_the_next_request() {
 #[test]
 fn a_rest_is_over_when_the_load_ends() {
     let mut web = web(r#"{"pause": "1h"}"#);
-    web.up();
+    web.start_connected();
     web.sent();
     web.feed(&response("", "ok"));
     web.run_to_ms(10);
@@ -74,7 +74,7 @@ fn a_rest_is_over_when_the_load_ends() {
 #[test]
 fn a_login_rests_too() {
     let mut web = web(r#"{"before": [{"path": "/login", "pause": "20ms"}], "requests": 2}"#);
-    web.up();
+    web.start_connected();
     assert_eq!(asked(&mut web), "GET /login");
     web.feed(&response("", "ok"));
     web.run_to_ms(19);
@@ -88,7 +88,7 @@ fn a_login_rests_too() {
 #[test]
 fn a_rest_that_is_drawn_lies_between_its_ends() {
     let mut web = web(r#"{"pause": "10ms", "pause_spread": "20ms"}"#);
-    web.up();
+    web.start_connected();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..50 {
         web.sent();

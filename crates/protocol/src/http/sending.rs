@@ -8,15 +8,16 @@ use crate::template::Values;
 use crate::time::Time;
 
 impl Device {
-    pub(super) fn more(&self, cx: &Cx<'_>) -> bool {
-        let wanted = self.config.requests == 0 || self.next < self.config.requests + self.config.before();
+    pub(super) fn has_more(&self, cx: &Cx<'_>) -> bool {
+        let wanted =
+            self.config.requests == 0 || self.next < self.config.requests + self.config.initial_requests();
         wanted && !self.stopping && cx.loading()
     }
 
     /// When the next request is due.
     #[inline]
     pub(super) fn due(&self, now: Time) -> Time {
-        match self.next.checked_sub(self.config.before()) {
+        match self.next.checked_sub(self.config.initial_requests()) {
             Some(sent) if !self.config.pace.closed_loop() => self.config.pace.due(self.base, sent),
             _ => self.rest_until().unwrap_or(now),
         }
@@ -40,8 +41,8 @@ impl Device {
             && (usize::from(self.emitted) < self.waiting.len() || self.emitted > 0 && cx.ended);
         // what is sent at the start of a flow is answered before anything else is sent
         let first = self.next - self.waiting.len() as u64;
-        let depth = if first < self.config.before() { 1 } else { self.config.depth };
-        !held && self.waiting.len() < depth && self.more(cx)
+        let depth = if first < self.config.initial_requests() { 1 } else { self.config.depth };
+        !held && self.waiting.len() < depth && self.has_more(cx)
     }
 
     /// Send what is due, connect for it if need be, end the flow when nothing is left.
@@ -53,10 +54,10 @@ impl Device {
                 break;
             }
             if self.state == State::Up && self.emitted == 0 && !self.is_usable(cx) {
-                self.down(State::Down);
+                self.close_connection(State::Down);
             }
             if self.state == State::Down {
-                return self.again(cx);
+                return self.reconnect(cx);
             }
             let bytes = self.emit(cx, self.next);
             cx.sent(intended, bytes);
@@ -68,14 +69,14 @@ impl Device {
             self.next += 1;
         }
         if self.waiting.is_empty() {
-            if !self.more(cx) && self.state != State::Connecting {
+            if !self.has_more(cx) && self.state != State::Connecting {
                 self.end(cx);
                 cx.finish();
                 cx.close();
                 return;
             }
         } else if self.state == State::Down {
-            return self.again(cx);
+            return self.reconnect(cx);
         }
         self.arm(cx);
     }
@@ -86,7 +87,7 @@ impl Device {
         let most = if self.retried > 0 && !self.served { 1 } else { self.waiting.len() };
         while self.state == State::Up && usize::from(self.emitted) < most {
             if self.emitted == 0 && !self.is_usable(cx) {
-                return self.down(State::Down);
+                return self.close_connection(State::Down);
             }
             let at = usize::from(self.emitted);
             let bytes = self.emit(cx, self.next - (self.waiting.len() - at) as u64);
@@ -107,7 +108,7 @@ impl Device {
     }
 
     /// Connect again; when the old connection is only being closed now, right after that.
-    pub(super) fn again(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn reconnect(&mut self, cx: &mut Cx<'_>) {
         if cx.link == Link::Close {
             self.armed = cx.now;
             cx.wake_at(cx.now);

@@ -35,14 +35,14 @@ fn a_device_is_small() {
 #[test]
 fn a_request_looks_as_rfc_9112_has_it() {
     let mut web = bench("{}");
-    web.up();
+    web.start_connected();
     let agent = concat!("netdyno/", env!("CARGO_PKG_VERSION"));
     assert_eq!(web.sent_text(), format!("GET / HTTP/1.1\r\nHost: web\r\nUser-Agent: {agent}\r\n\r\n"));
     let params = Params { method: "PUT".into(), keep_alive: false, ..Params::default() };
     let target =
         Target { scheme: Scheme::tls("https", Some(443)), host: "[::1]".into(), port: 8443, ipv6: true };
     let mut web = Bench::new(Arc::new(params.compile(&target).expect("fine")).device(0));
-    web.up();
+    web.start_connected();
     assert_eq!(
         web.sent_text(),
         format!(
@@ -58,7 +58,7 @@ fn templates_are_filled_and_the_body_is_measured() {
         r#"{"method": "POST", "path": "/{seq}", "headers": {"user-agent": "x{device}", "host": "h"},
             "body": "n={seq}", "requests": 11}"#,
     );
-    web.up();
+    web.start_connected();
     for _ in 0..10 {
         web.feed(OK);
     }
@@ -69,7 +69,7 @@ fn templates_are_filled_and_the_body_is_measured() {
     assert!(text.starts_with(&line(0, 3)), "{text}");
     assert!(text.ends_with(&line(10, 4)), "{text}");
     let mut sized = bench(r#"{"method": "POST", "body": "abc{seq}", "size": "6B"}"#);
-    sized.up();
+    sized.start_connected();
     assert!(sized.sent_text().ends_with("Content-Length: 6\r\n\r\nabc0  "));
 }
 
@@ -97,7 +97,7 @@ fn one_request_follows_the_other_and_the_flow_ends_well() {
 #[test]
 fn a_slow_server_shows_as_delay_from_the_intended_time() {
     let mut web = bench(r#"{"interval": "10ms", "requests": 3}"#);
-    web.up();
+    web.start_connected();
     web.run_to_ms(100);
     assert_eq!(web.measured().messages_sent, 1, "one at a time");
     web.feed(OK);
@@ -112,7 +112,7 @@ fn a_slow_server_shows_as_delay_from_the_intended_time() {
 #[test]
 fn requests_are_pipelined_up_to_the_depth() {
     let mut web = bench(r#"{"pipelining": 3, "requests": 5}"#);
-    web.up();
+    web.start_connected();
     assert_eq!(web.sent_text().matches("GET").count(), 3);
     web.feed(&[OK, OK].concat());
     assert_eq!(web.sent_text().matches("GET").count(), 2);
@@ -123,7 +123,7 @@ fn requests_are_pipelined_up_to_the_depth() {
 #[test]
 fn what_was_pipelined_behind_a_close_is_asked_again() {
     let mut web = bench(r#"{"pipelining": 3, "requests": 3, "path": "/{seq}"}"#);
-    web.up();
+    web.start_connected();
     web.sent();
     web.feed(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(web.link, Link::Close);
@@ -141,7 +141,7 @@ fn what_was_pipelined_behind_a_close_is_asked_again() {
 #[test]
 fn without_keep_alive_each_request_has_its_connection() {
     let mut web = bench(r#"{"keep_alive": false, "requests": 3}"#);
-    web.up();
+    web.start_connected();
     for _ in 0..3 {
         web.feed(OK);
         web.run_to(web.now);
@@ -156,7 +156,7 @@ fn without_keep_alive_each_request_has_its_connection() {
 #[test]
 fn a_body_may_end_with_the_connection() {
     let mut web = bench(r#"{"requests": 2}"#);
-    web.up();
+    web.start_connected();
     web.feed(b"HTTP/1.0 200 OK\r\n\r\nsome");
     web.feed(b"thing");
     web.closed(Failure::Closed);
@@ -172,7 +172,7 @@ fn a_body_may_end_with_the_connection() {
 #[test]
 fn an_idle_connection_may_be_closed() {
     let mut web = bench(r#"{"interval": "1s", "requests": 2}"#);
-    web.up();
+    web.start_connected();
     web.feed(OK);
     web.closed(Failure::Closed);
     assert!(web.excused && web.end.is_none());
@@ -195,7 +195,7 @@ const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n
 fn with_nothing_outstanding_a_fin_a_reset_and_a_408_are_an_idle_close() {
     for how in ["fin", "rst", "408"] {
         let mut web = bench(r#"{"interval": "1s", "requests": 2, "method": "POST"}"#);
-        web.up();
+        web.start_connected();
         web.feed(OK);
         web.run_to_ms(500);
         match how {
@@ -223,7 +223,7 @@ fn with_nothing_outstanding_a_fin_a_reset_and_a_408_are_an_idle_close() {
 fn what_meets_an_idle_close_is_sent_once_more_if_that_is_allowed() {
     for (method, how) in [("GET", "fin"), ("PUT", "rst"), ("DELETE", "408"), ("POST", "408")] {
         let mut web = bench(&format!(r#"{{"interval": "1s", "requests": 2, "method": "{method}"}}"#));
-        web.up();
+        web.start_connected();
         web.feed(OK);
         web.run_to_ms(1000);
         let sent = web.sent_text();
@@ -251,7 +251,7 @@ fn what_meets_an_idle_close_is_sent_once_more_if_that_is_allowed() {
 #[test]
 fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     let mut post = bench(r#"{"interval": "1s", "method": "POST"}"#);
-    post.up();
+    post.start_connected();
     post.feed(OK);
     post.run_to_ms(1000);
     post.closed(Failure::Reset);
@@ -259,7 +259,7 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     assert!(post.examples[0].contains("a POST was on its way"), "{:?}", post.examples);
     // at most once
     let mut twice = bench(r#"{"pipelining": 2, "requests": 3}"#);
-    twice.up();
+    twice.start_connected();
     twice.feed(OK);
     twice.closed(Failure::Closed);
     twice.connected();
@@ -270,13 +270,13 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
     // the first request of a connection does not meet an idle close, and one that was answered in part is not sent again
     for part in [0, 1] {
         let mut web = bench(r#"{"pipelining": 2}"#);
-        web.up();
+        web.start_connected();
         web.feed(&[&OK[..part * OK.len()], &OK[..part * 10]].concat());
         web.closed(Failure::Closed);
         assert_eq!((web.excused, web.end, closes(&web)), (false, Some(FlowEnd::Failed), (0, 0)));
     }
     let mut first = bench("{}");
-    first.up();
+    first.start_connected();
     first.feed(TIMED_OUT);
     assert_eq!(
         (first.failures(Failure::Rejected), first.examples[0].as_str()),
@@ -287,7 +287,7 @@ fn what_may_not_be_sent_again_is_a_failure_with_its_cause() {
 #[test]
 fn what_was_pipelined_on_a_connection_that_was_lost_is_not_pipelined_at_once() {
     let mut web = bench(r#"{"pipelining": 3, "requests": 5, "path": "/{seq}"}"#);
-    web.up();
+    web.start_connected();
     web.feed(OK);
     web.sent();
     web.closed(Failure::Reset);
@@ -305,7 +305,7 @@ fn what_was_pipelined_on_a_connection_that_was_lost_is_not_pipelined_at_once() {
 #[test]
 fn no_request_is_sent_to_a_server_that_has_closed() {
     let mut web = bench(r#"{"requests": 2, "method": "POST"}"#);
-    web.up();
+    web.start_connected();
     web.sent();
     // the FIN was there with the response, and nobody has read it yet
     web.ended = true;
@@ -321,7 +321,7 @@ fn a_connection_is_not_used_longer_than_the_server_says_that_it_keeps_it() {
     // a margin of a quarter, and of a second at most
     for (timeout, interval, connects) in [(1, 700, 1), (1, 800, 2), (8, 6900, 1), (8, 7100, 2), (0, 1, 2)] {
         let mut web = bench(&format!(r#"{{"interval": "{interval}ms", "requests": 2, "method": "POST"}}"#));
-        web.up();
+        web.start_connected();
         web.feed(
             format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={timeout}\r\nContent-Length: 0\r\n\r\n")
                 .as_bytes(),
@@ -335,7 +335,7 @@ fn a_connection_is_not_used_longer_than_the_server_says_that_it_keeps_it() {
 #[test]
 fn empty_lines_between_responses_are_nothing() {
     let mut web = bench(r#"{"interval": "1s", "requests": 2}"#);
-    web.up();
+    web.start_connected();
     web.feed(&[OK, b"\r\n"].concat());
     web.run_to_ms(1000);
     web.feed(&[b"\r\n", OK, b"\r\n\r\n"].concat());
@@ -347,7 +347,7 @@ fn empty_lines_between_responses_are_nothing() {
 fn a_connection_lost_in_a_response_fails_the_flow() {
     for part in [0, 10, OK.len() - 1] {
         let mut web = bench("{}");
-        web.up();
+        web.start_connected();
         web.feed(&OK[..part]);
         web.closed(Failure::Closed);
         assert!(!web.excused);
@@ -374,7 +374,7 @@ fn a_servers_words_are_kept_however_they_come() {
     for (rest, closes) in ways {
         for size in [1, 1000] {
             let mut web = bench(r#"{"requests": 1}"#);
-            web.up();
+            web.start_connected();
             let text = format!("HTTP/1.1 404 Not Found\r\n{rest}");
             text.as_bytes().chunks(size).for_each(|part| web.feed(part));
             if closes {
@@ -391,12 +391,12 @@ fn a_servers_words_are_kept_however_they_come() {
 #[test]
 fn a_port_with_another_protocol_is_named() {
     let mut web = bench(r#"{"requests": 1}"#);
-    web.up();
+    web.start_connected();
     web.feed(b"\x15\x03\x01\x00\x02\x02\x46");
     let (told, shown) = cause(&web, Failure::Protocol);
     assert_eq!((told.as_str(), shown.as_str()), ("TLS on this port × 1", "no HTTP: TLS on this port"));
     let mut web = bench(r#"{"requests": 1}"#);
-    web.up();
+    web.start_connected();
     let words = "Client sent an HTTP request to an HTTPS server.\n";
     web.feed(format!("HTTP/1.0 400 Bad Request\r\n\r\n{words}").as_bytes());
     web.closed(Failure::Closed);
@@ -406,7 +406,7 @@ fn a_port_with_another_protocol_is_named() {
 #[test]
 fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
     let mut web = bench(r#"{"requests": 3, "expect": ["200", "3xx"]}"#);
-    web.up();
+    web.start_connected();
     for status in [404, 302, 201] {
         web.feed(format!("HTTP/1.1 {status} -\r\nContent-Length: 0\r\n\r\n").as_bytes());
     }
@@ -421,13 +421,13 @@ fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
 #[test]
 fn interim_responses_are_skipped_but_not_a_switch() {
     let mut web = bench(r#"{"requests": 1}"#);
-    web.up();
+    web.start_connected();
     web.feed(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
     assert_eq!(web.measured().messages_delivered, 0);
     web.feed(OK);
     assert_eq!((web.measured().messages_delivered, web.end), (1, Some(FlowEnd::Completed)));
     let mut web = bench("{}");
-    web.up();
+    web.start_connected();
     web.feed(b"HTTP/1.1 101 Switching Protocols\r\n\r\n");
     assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(FlowEnd::Failed)));
 }
@@ -437,18 +437,18 @@ fn malformed_answers_fail_the_flow_and_the_next_one_runs() {
     let long = format!("HTTP/1.1 200 {}", "x".repeat(HEAD_MAX));
     for bad in ["SSH-2.0\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", &long] {
         let mut web = bench("{}");
-        web.up();
+        web.start_connected();
         web.feed(bad.as_bytes());
         assert_eq!(
             (web.failures(Failure::Protocol), web.end, web.link),
             (1, Some(FlowEnd::Failed), Link::Close)
         );
-        web.up();
+        web.start_connected();
         web.feed(OK);
         assert_eq!(web.measured().messages_delivered, 1);
     }
     let mut web = bench(r#"{"interval": "1s"}"#);
-    web.up();
+    web.start_connected();
     web.feed(&[OK, OK].concat());
     assert_eq!(web.examples, ["a response without a request"]);
 }
@@ -463,7 +463,7 @@ fn the_longest_head_is_what_the_profile_says() {
         [("{}", HEAD_MAX), (r#"{"head_limit": "1KiB"}"#, 1024), (r#"{"head_limit": "512KiB"}"#, 524_288)]
     {
         let mut web = bench(json);
-        web.up();
+        web.start_connected();
         web.feed(head(limit).as_bytes());
         assert_eq!((web.measured().messages_delivered, web.end), (1, None), "{json}");
         web.feed(head(limit + 1).as_bytes());
@@ -483,7 +483,7 @@ fn no_answer_in_time_fails_the_flow() {
     web.run_to_ms(2000);
     assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     web.now = Time(10_000_000_000);
-    web.up();
+    web.start_connected();
     web.run_to_ms(11_000);
     web.feed(OK);
     web.run_to_ms(12_999);
@@ -496,7 +496,7 @@ fn no_answer_in_time_fails_the_flow() {
 fn stop_waits_for_what_is_on_its_way() {
     let mut web = bench(r#"{"interval": "10ms"}"#);
     web.window.drain = Time(35_000_000);
-    web.up();
+    web.start_connected();
     web.run_to_ms(35);
     web.stop();
     assert_eq!(web.end, None);
@@ -508,7 +508,7 @@ fn stop_waits_for_what_is_on_its_way() {
     assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (4, 1, 1));
     assert_eq!(web.counts(Phase::Drain).messages_intended, 0);
     let mut idle = bench(r#"{"interval": "1s"}"#);
-    idle.up();
+    idle.start_connected();
     idle.feed(OK);
     idle.stop();
     assert_eq!((idle.end, idle.link), (Some(FlowEnd::Completed), Link::Close));
@@ -520,13 +520,13 @@ fn a_failure_counts_when_it_happens() {
     for (happens, counted) in [(500, Phase::Warmup), (1_500, Phase::Measure), (2_500, Phase::Measure)] {
         let mut web = bench(r#"{"timeout": "9s"}"#);
         web.window = Window { measure: Time(1_000_000_000), drain: Time(2_000_000_000) };
-        web.up();
+        web.start_connected();
         web.run_to_ms(happens);
         web.feed(b"HTTP/1.1 503 -\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(web.counts(counted).failures[Failure::Rejected as usize], 1, "{happens} ms");
         let mut silent = bench(&format!(r#"{{"timeout": "{happens}ms"}}"#));
         silent.window = web.window;
-        silent.up();
+        silent.start_connected();
         silent.run_to_ms(happens);
         assert_eq!(silent.counts(counted).failures[Failure::Timeout as usize], 1, "{happens} ms");
     }
@@ -535,14 +535,14 @@ fn a_failure_counts_when_it_happens() {
 #[test]
 fn each_request_without_a_response_is_one_failure() {
     let mut web = bench(r#"{"pipelining": 4, "requests": 8, "method": "POST"}"#);
-    web.up();
+    web.start_connected();
     web.feed(&[OK, OK].concat());
     web.closed(Failure::Reset);
     // six were sent and two answered; the transport counts the reset for the oldest of the four
     assert_eq!((web.measured().messages_sent, web.failures(Failure::Unanswered)), (6, 3));
     assert_eq!(web.tally.failed, 3);
     let mut slow = bench(r#"{"pipelining": 4, "timeout": "1s"}"#);
-    slow.up();
+    slow.start_connected();
     slow.run_to_ms(1000);
     assert_eq!((slow.failures(Failure::Timeout), slow.failures(Failure::Unanswered)), (1, 3));
 }
@@ -552,7 +552,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
     let window = Window { measure: Time(1_000_000_000), drain: Time(2_000_000_000) };
     let mut web = bench(r#"{"pipelining": 2, "timeout": "1h"}"#);
     web.window = window;
-    web.up();
+    web.start_connected();
     web.run_to_ms(2_000);
     web.stop();
     web.run_to_ms(3_000);
@@ -567,7 +567,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
     deaf.abandon();
     assert_eq!(deaf.measured().failures[Failure::Unanswered as usize], 1, "the connection itself");
     let mut idle = bench(r#"{"interval": "1h"}"#);
-    idle.up();
+    idle.start_connected();
     idle.feed(OK);
     idle.abandon();
     assert_eq!(idle.failures(Failure::Unanswered), 0, "nothing was asked");
@@ -576,7 +576,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
 #[test]
 fn it_waits_from_the_oldest_request_without_a_response() {
     let mut web = bench(r#"{"interval": "10ms", "pipelining": 2}"#);
-    web.up();
+    web.start_connected();
     assert_eq!(web.model.waiting_since(), Time::ZERO);
     web.run_to_ms(15);
     web.feed(OK);
@@ -617,7 +617,7 @@ proptest! {
         let answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
             4\r\nWiki\r\n0\r\nT: x\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 -\r\n\r\n";
         let mut web = bench(r#"{"pipelining": 3, "requests": 3}"#);
-        web.up();
+        web.start_connected();
         let mut rest = &answer[..];
         for cut in cuts {
             let (piece, after) = rest.split_at(cut.min(rest.len()));
@@ -649,7 +649,7 @@ proptest! {
 #[test]
 fn responses_are_counted_by_class_and_connections_as_they_come_up() {
     let mut web = bench(r#"{"requests": 5}"#);
-    web.up();
+    web.start_connected();
     for status in [200, 204, 301, 404, 503] {
         let body = if status == 204 { "" } else { "Content-Length: 0\r\n" };
         web.feed(format!("HTTP/1.1 {status} X\r\n{body}\r\n").as_bytes());

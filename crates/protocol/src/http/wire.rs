@@ -230,7 +230,7 @@ pub struct Chunked {
 impl Chunked {
     /// Whether the end was reached.
     #[inline]
-    pub fn done(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.at == At::Done
     }
 
@@ -444,7 +444,7 @@ mod tests {
         for part in parts {
             used += decoder.take(part)?;
         }
-        Ok((used, decoder.done()))
+        Ok((used, decoder.is_complete()))
     }
 
     #[test]

@@ -11,14 +11,14 @@ impl Device {
         match packet {
             Packet::ConnAck { session_present, code, properties } if self.state == State::Greeting => {
                 cx.delay(self.since, CONNACK);
-                self.welcome(cx, *session_present, *code, *properties)?;
+                self.connack_received(cx, *session_present, *code, *properties)?;
             }
             // §3.2: CONNACK is the first packet the broker sends, AUTH needs our asking
             Packet::ConnAck { .. } => return Err(MalformedPacket::Unexpected("CONNACK")),
             Packet::Disconnect { code, properties } if self.config.version == Version::V5 => {
                 let (why, what) =
                     refusal(self.config.version, Failure::Closed, "DISCONNECT", *code, *properties);
-                self.lost(cx, why, || what);
+                self.connection_lost(cx, why, || what);
             }
             _ if self.state == State::Greeting => {
                 return Err(MalformedPacket::Unexpected("a packet before CONNACK"));
@@ -34,7 +34,7 @@ impl Device {
                     Some(code) => {
                         let (why, what) =
                             refusal(self.config.version, Failure::Rejected, "SUBACK", *code, *properties);
-                        self.lost(cx, why, || what);
+                        self.connection_lost(cx, why, || what);
                     }
                     None => self.ready(cx),
                 }
@@ -46,13 +46,13 @@ impl Device {
                 let answers =
                     |awaits| awaits == AwaitedPacket::Ack || qos1 && awaits == AwaitedPacket::Resend;
                 match self.find("PUBACK", ack.id, answers) {
-                    Ok(at) => self.done(cx, at, "PUBACK", ack),
+                    Ok(at) => self.complete_message(cx, at, "PUBACK", ack),
                     Err(unasked) => self.second_answer(ack.id, unasked)?,
                 }
             }
             Packet::PubRec(ack) => self.recorded(cx, ack)?,
             Packet::PubComp(ack) => match self.find("PUBCOMP", ack.id, AwaitedPacket::released) {
-                Ok(at) => self.done(cx, at, "PUBCOMP", ack),
+                Ok(at) => self.complete_message(cx, at, "PUBCOMP", ack),
                 Err(unasked) => match self.rare.as_mut().map(|rare| &mut rare.pubcomps) {
                     Some(due) if *due > 0 => *due -= 1,
                     _ => self.second_answer(ack.id, unasked)?,
@@ -82,7 +82,7 @@ impl Device {
     }
 
     /// CONNACK (§3.2).
-    fn welcome(
+    fn connack_received(
         &mut self,
         cx: &mut Cx<'_>,
         session: bool,
@@ -92,7 +92,7 @@ impl Device {
         let config = Arc::clone(&self.config);
         if code != 0 {
             let (why, what) = refusal(config.version, Failure::Rejected, "CONNACK", code, said);
-            self.lost(cx, why, || what);
+            self.connection_lost(cx, why, || what);
             return Ok(());
         }
         // §3.2.2.2: a session that we asked to forget
@@ -104,12 +104,12 @@ impl Device {
             && config.publishes
         {
             let why = Cause::named(Failure::Rejected, "QoS not supported");
-            self.lost(cx, why, || format!("the broker takes QoS {most} at most"));
+            self.connection_lost(cx, why, || format!("the broker takes QoS {most} at most"));
             return Ok(());
         }
         if config.publishes && message.retain && said.number(property::RETAIN_AVAILABLE) == Some(0) {
             let why = Cause::named(Failure::Rejected, "retain not supported");
-            self.lost(cx, why, || "the broker retains no messages".into());
+            self.connection_lost(cx, why, || "the broker retains no messages".into());
             return Ok(());
         }
         if let Some(most) = said.number(property::RECEIVE_MAXIMUM) {
@@ -165,7 +165,7 @@ impl Device {
         }
         if ack.code >= 0x80 {
             // §4.3.3: the identifier is free
-            self.done(cx, at, "PUBREC", ack);
+            self.complete_message(cx, at, "PUBREC", ack);
             return Ok(());
         }
         // a second PUBREC is answered like the first (§4.3.3)
@@ -229,9 +229,9 @@ impl Device {
             Some(mark) => {
                 let sent = Time(mark.sent_ns);
                 cx.delay(sent, END_TO_END);
-                cx.unasked(sent);
+                cx.count_unrequested(sent);
             }
-            None => cx.unasked(cx.now),
+            None => cx.count_unrequested(cx.now),
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Device {
 
     /// The message is done with: delivered, or refused by a reason code.
     #[inline]
-    fn done(&mut self, cx: &mut Cx<'_>, at: usize, name: &'static str, ack: &Ack<'_>) {
+    fn complete_message(&mut self, cx: &mut Cx<'_>, at: usize, name: &'static str, ack: &Ack<'_>) {
         let sent = self.inflight.len() - usize::from(self.held);
         let Some(message) = self.inflight.remove(at) else { return };
         if at >= sent {

@@ -235,7 +235,7 @@ impl ModelParams for Params {
         self.qos > 0
     }
 
-    fn paced(&self) -> Option<SendRate> {
+    fn send_rate(&self) -> Option<SendRate> {
         let paced = SendRate { key: "interval", per_second: self.interval.per_second() };
         self.publish.then_some(paced)
     }
@@ -329,7 +329,11 @@ impl Params {
             || "exists only in 5.0".into(),
             "set version to \"5.0\", or clean_session to false",
         )?;
-        let will = self.will.as_ref().map(|will| self.will(will).map_err(|p| p.under("will"))).transpose()?;
+        let will = self
+            .will
+            .as_ref()
+            .map(|will| self.compile_will(will).map_err(|p| p.under("will")))
+            .transpose()?;
         let topic = self.topic("topic", &self.topic)?;
         let payload = Template::with(&self.payload, "payload", self.data.as_ref())?;
         let size = self.size.map(Size::bytes);
@@ -406,7 +410,7 @@ impl Params {
         })
     }
 
-    fn will(&self, will: &Will) -> Result<Message, Problem> {
+    fn compile_will(&self, will: &Will) -> Result<Message, Problem> {
         Problem::unless(will.qos <= 2, "qos", || no_qos(will.qos), "use 0, 1 or 2")?;
         Ok(Message {
             topic: self.topic("topic", &will.topic)?,

@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 impl Device {
-    pub(super) fn more(&self, cx: &Cx<'_>) -> bool {
+    pub(super) fn has_more(&self, cx: &Cx<'_>) -> bool {
         let wanted = self.config.count == 0 || u64::from(self.next) < self.config.count;
         wanted && !self.stopping && cx.loading()
     }
@@ -82,7 +82,7 @@ impl Device {
         }
         if self.state == State::Up {
             let mut batch = 0;
-            while self.config.publishes && self.more(cx) && self.room() {
+            while self.config.publishes && self.has_more(cx) && self.room() {
                 let pace = &self.config.pace;
                 let intended =
                     if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next.into()) };
@@ -99,7 +99,7 @@ impl Device {
                     return;
                 }
             }
-            if self.inflight.is_empty() && !self.more(cx) {
+            if self.inflight.is_empty() && !self.has_more(cx) {
                 if self.config.linger.is_zero() {
                     return self.disconnect(cx);
                 }
@@ -122,7 +122,7 @@ impl Device {
             // §3.2.2.3.6: a packet larger than the broker takes must not be sent
             let most = self.max_packet;
             cx.out.bytes.truncate(before);
-            self.lost(cx, Failure::Rejected, || too_large(len, most));
+            self.connection_lost(cx, Failure::Rejected, || too_large(len, most));
             self.arm(cx);
             return false;
         }

@@ -36,7 +36,12 @@ impl Device {
     }
 
     /// The connection cannot be used any more: come back later, or fail the flow.
-    pub(super) fn lost(&mut self, cx: &mut Cx<'_>, why: impl Into<Cause>, what: impl FnOnce() -> String) {
+    pub(super) fn connection_lost(
+        &mut self,
+        cx: &mut Cx<'_>,
+        why: impl Into<Cause>,
+        what: impl FnOnce() -> String,
+    ) {
         if self.may_return() {
             cx.failure(cx.now, why, what);
             cx.close();
@@ -53,11 +58,11 @@ impl Device {
             Reconnect::Fixed(fixed) => fixed.attempts,
             Reconnect::Backoff(backoff) => backoff.attempts,
         };
-        (!self.stopping || self.owes()) && (most == 0 || self.attempts < most)
+        (!self.stopping || self.has_unacknowledged()) && (most == 0 || self.attempts < most)
     }
 
     /// Whether the session keeps messages of this flow, which the next connection sends again (§4.4).
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_unacknowledged(&self) -> bool {
         !self.config.clean && self.inflight.iter().any(|message| !message.reported)
     }
 
@@ -101,16 +106,16 @@ impl Device {
     }
 
     /// Messages that fell due and will not be sent any more still count as intended.
-    pub(super) fn missed(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn count_missed(&mut self, cx: &mut Cx<'_>) {
         if self.is_scheduled() {
-            self.config.pace.missed(cx, self.base, u64::from(self.next), self.config.count);
+            self.config.pace.count_missed(cx, self.base, u64::from(self.next), self.config.count);
         }
     }
 
     /// The flow is over. What ended it stands for the oldest message; the others have no answer either. A kept session
     /// still has them: the next flow of the device ends what this one began.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
-        self.missed(cx);
+        self.count_missed(cx);
         if self.config.clean {
             self.forget(cx);
         } else {
@@ -143,7 +148,7 @@ impl Device {
         self.quiet = cx.now;
     }
 
-    pub(super) fn greet(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn send_connect(&mut self, cx: &mut Cx<'_>) {
         let config = Arc::clone(&self.config);
         let values = Values { device: cx.device, seq: u64::from(self.next), now: cx.now };
         let mut fill = |template: &Template| {

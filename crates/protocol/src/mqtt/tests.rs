@@ -47,7 +47,7 @@ impl Talk {
     /// Connected and welcomed; what was said until then is forgotten.
     fn welcomed(json: &str) -> Self {
         let mut talk = Self::new(json);
-        talk.up();
+        talk.start_connected();
         talk.welcome(false);
         talk
     }
@@ -328,23 +328,23 @@ fn what_the_broker_must_not_send_fails_the_flow() {
         let version = params.version;
         let target = Target { scheme: SCHEMES[0], host: String::new(), port: 0, ipv6: false };
         let mut talk = Talk(Bench::new(Arc::new(params.compile(&target).expect(json)).device(0)), version);
-        talk.up();
+        talk.start_connected();
         talk.welcome(false);
         talk.feed(bytes);
         assert_eq!((talk.end, talk.link), (Some(FlowEnd::Failed), Link::Close), "{what}");
         assert_eq!((talk.failures(Failure::Protocol), talk.examples.join("")), (1, what.to_owned()));
         // and the next flow is as good as the first
-        talk.up();
+        talk.start_connected();
         talk.welcome(false);
         talk.ack(1);
         assert_eq!(talk.measured().messages_delivered, 1);
     }
     let mut early = Talk::new("{}");
-    early.up();
+    early.start_connected();
     early.feed(b"\xd0\x00");
     assert_eq!(early.examples, ["a packet before CONNACK was not expected"]);
     let mut kept = Talk::new("{}");
-    kept.up();
+    kept.start_connected();
     kept.welcome(true);
     assert_eq!(kept.examples, ["a kept session was not expected"]);
 }

@@ -35,7 +35,7 @@ pub(super) fn all(text: &[u8], decode: bool) -> Vec<View> {
         }
         from = until;
     }
-    let based: Vec<View> = views.iter().flat_map(View::based).collect();
+    let based: Vec<View> = views.iter().flat_map(View::base64_decoded).collect();
     views.extend(based);
     views
 }
@@ -123,7 +123,7 @@ impl View {
 
     /// What it has in base64 (RFC 4648 sections 4 and 5), decoded. A word may begin before the encoded text does, so it is
     /// read from each of its first four letters.
-    fn based(&self) -> Vec<Self> {
+    fn base64_decoded(&self) -> Vec<Self> {
         const WORD_MIN: usize = 6;
         let letter = |byte: u8| match byte {
             b'-' => Some(b'+'),

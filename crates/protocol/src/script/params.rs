@@ -54,7 +54,7 @@ impl ModelParams for Params {
         self.data = Some(data.clone());
     }
 
-    fn waits(&self, carrier: Carrier) -> bool {
+    fn awaits_answers(&self, carrier: Carrier) -> bool {
         carrier == Carrier::Stream || self.expects()
     }
 

@@ -58,7 +58,7 @@ fn a_mail_server_is_talked_to() {
 #[test]
 fn what_came_during_a_delay_is_there_after_it() {
     let mut early = tcp(r#"[{"send": "a"}, {"delay": "5ms"}, {"expect": "b"}]"#);
-    early.up();
+    early.start_connected();
     early.feed(b"b");
     early.run_to_ms(4);
     assert_eq!(early.end, None);
@@ -72,11 +72,11 @@ fn repeats_count_nest_and_number_their_sends() {
         r#"[{"repeat": {"count": 2, "steps": [{"repeat": {"count": 3, "steps": [{"send": "{seq}"}]}}, {"send": ";"}]}},
             {"send": "."}]"#,
     );
-    loops.up();
+    loops.start_connected();
     assert_eq!((loops.sent_text().as_str(), loops.end), ("012;456;.", Some(FlowEnd::Completed)));
     // more than one turn's worth of steps
     let mut long = tcp(r#"[{"repeat": {"count": 1000, "steps": [{"send": "x"}]}}]"#);
-    long.up();
+    long.start_connected();
     assert_eq!(long.end, None);
     long.run_to_ms(0);
     assert_eq!((long.sent().len(), long.end), (1000, Some(FlowEnd::Completed)));
@@ -86,7 +86,7 @@ fn repeats_count_nest_and_number_their_sends() {
 fn an_endless_repeat_ends_with_the_load_and_says_farewell() {
     let mut echo =
         tcp(r#"[{"repeat": {"count": 0, "steps": [{"send": "a"}, {"expect": "b"}]}}, {"send": "bye"}]"#);
-    echo.up();
+    echo.start_connected();
     (0..10).for_each(|_| echo.feed(b"b"));
     echo.stop();
     assert_eq!(echo.end, None, "one answer is on its way");
@@ -101,13 +101,13 @@ fn an_endless_repeat_ends_with_the_load_and_says_farewell() {
 fn each_wait_has_its_limit() {
     let steps = r#"[{"timeout": "100ms"}, {"send": "a"}, {"expect": "b"}]"#;
     let mut silent = tcp(steps);
-    silent.up();
+    silent.start_connected();
     silent.run_to_ms(99);
     assert_eq!(silent.end, None);
     silent.run_to_ms(100);
     assert_eq!((silent.end, silent.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     let mut other = tcp(steps);
-    other.up();
+    other.start_connected();
     other.feed(b"no");
     other.run_to_ms(100);
     assert_eq!((other.end, other.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1));
@@ -117,7 +117,7 @@ fn each_wait_has_its_limit() {
     never.run_to_ms(5000);
     assert_eq!((never.end, never.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     let mut lost = tcp(steps);
-    lost.up();
+    lost.start_connected();
     lost.closed(Failure::Closed);
     assert_eq!((lost.end, lost.excused), (Some(FlowEnd::Failed), false));
 }
@@ -136,14 +136,14 @@ fn a_server_may_close_after_its_goodbye() {
     ] {
         for why in [Failure::Closed, Failure::Reset] {
             let mut mail = tcp(&steps);
-            mail.up();
+            mail.start_connected();
             mail.feed(b"221 bye");
             assert_eq!(mail.end, None, "{steps}");
             mail.closed(why);
             assert_eq!((mail.end, mail.excused), (Some(ended), ended == FlowEnd::Completed), "{steps}");
         }
         let mut early = tcp(&steps);
-        early.up();
+        early.start_connected();
         early.closed(Failure::Closed);
         assert_eq!((early.end, early.excused), (Some(FlowEnd::Failed), false), "no goodbye: {steps}");
     }
@@ -153,7 +153,7 @@ fn a_server_may_close_after_its_goodbye() {
 fn it_waits_while_it_expects() {
     let mut talk =
         tcp(r#"[{"delay": "5ms"}, {"send": "a"}, {"expect": "b"}, {"delay": "1s"}, {"send": "c"}]"#);
-    talk.up();
+    talk.start_connected();
     assert_eq!(talk.model.waiting_since(), Time::NEVER);
     talk.run_to_ms(9);
     assert_eq!(talk.model.waiting_since(), Time(5_000_000));
@@ -167,7 +167,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
     for (answer, counted) in [("", 1), ("b", 0)] {
         let mut silent = tcp(steps);
         silent.window.measure = Time(1_000_000_000);
-        silent.up();
+        silent.start_connected();
         silent.feed(answer.as_bytes());
         silent.run_to_ms(2_000);
         silent.abandon();
@@ -189,13 +189,13 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
 #[test]
 fn what_is_kept_has_a_limit() {
     let mut flood = tcp(r#"[{"expect": "b"}]"#);
-    flood.up();
+    flood.start_connected();
     flood.feed(&vec![b'a'; KEPT_MAX]);
     assert_eq!(flood.end, None);
     flood.feed(b"a");
     assert_eq!((flood.end, flood.failures(Failure::Protocol)), (Some(FlowEnd::Failed), 1));
     let mut last = tcp(r#"[{"expect": "ab"}]"#);
-    last.up();
+    last.start_connected();
     last.feed(&vec![b'a'; KEPT_MAX]);
     last.feed(b"b");
     assert_eq!(last.end, Some(FlowEnd::Completed));
@@ -227,7 +227,7 @@ fn over_udp_a_datagram_is_a_message() {
 #[test]
 fn escapes_are_bytes() {
     let mut bytes = tcp(r#"[{"send": "\\x00\\xfF\\x7b\\t\\0\\\\{{"}, {"expect": "\\x7b\\r\\n"}]"#);
-    bytes.up();
+    bytes.start_connected();
     assert_eq!(bytes.sent(), b"\x00\xff{\t\0\\{");
     bytes.feed(b"{\r\n");
     assert_eq!(bytes.end, Some(FlowEnd::Completed));
@@ -267,7 +267,7 @@ proptest! {
         let mut talk = tcp(
             r#"[{"send": "a"}, {"expect": "aab"}, {"expect_regex": "[0-9]+;"}, {"expect": "end"}]"#,
         );
-        talk.up();
+        talk.start_connected();
         let mut rest = &b"aaaaab some 12 34; more aab 7 enend"[..];
         for cut in cuts {
             let (piece, after) = rest.split_at(cut.min(rest.len()));

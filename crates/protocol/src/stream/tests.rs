@@ -284,10 +284,10 @@ fn stop_counts_what_was_due() {
     stream.window.drain = Time(10_000_000);
     stream.start();
     stream.now = Time(10_000_000);
-    let behind = [0, 2_000_000, 2_000_001, 10_000_000].map(|end| stream.model.behind(Time(end)));
+    let behind = [0, 2_000_000, 2_000_001, 10_000_000].map(|end| stream.model.overdue(Time(end)));
     assert_eq!(behind, [0, 0, 2, 8], "due by twos, at 0, 2, … ms; the first have been sent");
     stream.stop();
-    assert_eq!(stream.model.behind(Time(10_000_000)), 0, "counted now");
+    assert_eq!(stream.model.overdue(Time(10_000_000)), 0, "counted now");
     assert_eq!((stream.measured().messages_sent, stream.measured().messages_intended), (2, 10));
     assert_eq!(stream.end, Some(FlowEnd::Completed));
 }

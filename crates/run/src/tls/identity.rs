@@ -80,7 +80,7 @@ pub(super) fn certified(
         (at, format!("the key is of a kind or size that is not supported ({why})"), KINDS.to_owned())
     })?;
     let own = CertifiedKey::new(chain, key);
-    if fits(&own) {
+    if key_matches(&own) {
         return Ok(own);
     }
     let what = "the key does not fit the certificate of tls.cert".to_owned();
@@ -88,7 +88,7 @@ pub(super) fn certified(
 }
 
 /// Whether the key is the certificate's. Of a certificate that the library does not parse: whether the public key is in it.
-fn fits(own: &CertifiedKey) -> bool {
+fn key_matches(own: &CertifiedKey) -> bool {
     match own.keys_match() {
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => true,
         Err(Error::InconsistentKeys(_)) => false,

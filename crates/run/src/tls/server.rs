@@ -1,6 +1,6 @@
 //! TLS of a server: its certificate, whom it asks for one, and whether sessions are resumed.
 
-use super::{Problem, identity, named, unusable};
+use super::{Problem, identity, pem_certificates, unusable};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -63,8 +63,8 @@ impl ServerTls {
                 })?;
                 (own, Some(pem))
             }
-            (None, false) => return Err(alone("key", "there is no certificate")),
-            _ => return Err(alone("self_signed", "there is a certificate already")),
+            (None, false) => return Err(cert_without_key("key", "there is no certificate")),
+            _ => return Err(cert_without_key("self_signed", "there is a certificate already")),
         };
         let wrong = |e: Error| ("cert", format!("TLS cannot be set up ({e})"), String::new());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -86,7 +86,7 @@ impl ServerTls {
     }
 }
 
-fn alone(at: &'static str, what: &str) -> Problem {
+fn cert_without_key(at: &'static str, what: &str) -> Problem {
     (at, what.to_owned(), "Name a certificate and its key, or have one made: one of both".to_owned())
 }
 
@@ -116,7 +116,7 @@ fn client_verifier(
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Problem> {
     let of_clients = |(_, what, fix): Problem| ("client_ca", what, fix);
     let mut store = RootCertStore::empty();
-    for certificate in named(path).map_err(of_clients)? {
+    for certificate in pem_certificates(path).map_err(of_clients)? {
         store.add(certificate).map_err(|e| of_clients(unusable(path, &e.to_string())))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider));

@@ -60,7 +60,7 @@ impl Transmissions {
     }
 
     /// It was acknowledged or reset: whether it was waited for, and the observation that it notified of.
-    pub fn answered(&mut self, key: Key) -> Option<Option<Token>> {
+    pub fn take_answered(&mut self, key: Key) -> Option<Option<Token>> {
         self.all.remove(&key).map(|waiting| waiting.observation)
     }
 

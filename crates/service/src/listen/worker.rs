@@ -82,7 +82,7 @@ impl<N: Network> Worker<N> {
                     Event::Ready { slot, room, input } => self.ready(slot, (room, input), service),
                 }
             }
-            self.due(service);
+            self.run_timers(service);
             self.settle(service);
             if asked > answered || told.elapsed() >= TURN {
                 (told, answered) = (Instant::now(), asked);
@@ -275,7 +275,7 @@ impl<N: Network> Worker<N> {
     }
 
     /// Timers and delayed replies whose time has come.
-    fn due(&mut self, service: &mut impl Service) {
+    fn run_timers(&mut self, service: &mut impl Service) {
         let now = self.now();
         self.out.now = now;
         while self.delayed.front().is_some_and(|(at, ..)| *at <= now) {

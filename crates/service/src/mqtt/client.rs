@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// PUBREC: whether the number is on its way.
-    pub fn came(&mut self, id: u16) -> bool {
+    pub fn pubrec_received(&mut self, id: u16) -> bool {
         let found = self.in_flight.iter_mut().find(|one| one.id == id && one.qos == 2);
         found.map(|one| one.message = None).is_some()
     }

@@ -55,7 +55,7 @@ impl Mqtt {
             self.refuse(id, version, 2, out);
             return Ok(());
         }
-        self.welcome(id, version, &connect, out);
+        self.accept_connection(id, version, &connect, out);
         Ok(())
     }
 
@@ -68,7 +68,13 @@ impl Mqtt {
         out.close(id);
     }
 
-    fn welcome(&mut self, id: ConnectionId, version: Version, connect: &Connect<'_>, out: &mut Output) {
+    fn accept_connection(
+        &mut self,
+        id: ConnectionId,
+        version: Version,
+        connect: &Connect<'_>,
+        out: &mut Output,
+    ) {
         self.counters.connects += 1;
         let assigned = connect.client_id.is_empty().then(|| {
             self.named += 1;

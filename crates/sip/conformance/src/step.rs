@@ -239,7 +239,7 @@ impl Options {
             .transpose()
     }
 
-    fn done(self) -> Result<(), String> {
+    fn reject_unknown_keys(self) -> Result<(), String> {
         self.0.keys().next().map_or(Ok(()), |key| Err(format!("{key} is unknown here")))
     }
 }
@@ -255,7 +255,7 @@ const VERBS: [&str; 9] =
 pub(crate) fn read(map: &Map<String, Value>, agents: &[String]) -> Result<Vec<Step>, String> {
     let mut options = Options(map.clone());
     if let Some(text) = options.text("wait")? {
-        options.done()?;
+        options.reject_unknown_keys()?;
         return Ok(vec![if text == "nonce_lifetime" {
             Step::WaitForNonce
         } else {
@@ -290,7 +290,7 @@ pub(crate) fn read(map: &Map<String, Value>, agents: &[String]) -> Result<Vec<St
         "registers" => register(&agent, &value),
         _ => remove_bindings(&agent),
     };
-    options.done()?;
+    options.reject_unknown_keys()?;
     Ok(steps)
 }
 

@@ -32,7 +32,7 @@ prop_compose! {
         let address = NameAddr::new(uri);
         let address = match name {
             None => address,
-            Some(name) => address.named(name.trim()),
+            Some(name) => address.with_display_name(name.trim()),
         };
         match odd {
             None => address,

@@ -87,7 +87,7 @@ impl Keys {
     }
 
     /// A packet of an event came.
-    pub fn hear(&mut self, timestamp: u32, payload: &[u8]) {
+    pub fn event_received(&mut self, timestamp: u32, payload: &[u8]) {
         let [event, ..] = *payload else { return };
         // section 2.5.1.2: all packets of an event have its timestamp; one from before came late
         let new = self.last.is_none_or(|last| (timestamp.wrapping_sub(last) as i32) > 0);
@@ -99,7 +99,7 @@ impl Keys {
     }
 
     /// What was heard.
-    pub fn heard(&self) -> &[u8] {
+    pub fn digits(&self) -> &[u8] {
         &self.heard
     }
 }
@@ -151,10 +151,10 @@ mod tests {
             let mut listener = Keys::default();
             for packet in packets.iter().enumerate().filter(|(n, _)| n % kept == kept - 1).map(|(_, one)| one)
             {
-                listener.hear(packet.timestamp, &packet.payload);
-                listener.hear(packets[0].timestamp, &packets[0].payload);
+                listener.event_received(packet.timestamp, &packet.payload);
+                listener.event_received(packets[0].timestamp, &packets[0].payload);
             }
-            assert_eq!(listener.heard(), b"11*", "one of {kept}");
+            assert_eq!(listener.digits(), b"11*", "one of {kept}");
         }
     }
 
@@ -162,12 +162,12 @@ mod tests {
     fn what_is_no_event_of_a_key_is_not_heard() {
         let mut listener = Keys::default();
         for payload in [&[][..], &[1], &[1, 0, 0], &[16, 0, 0, 160], &[255; 4]] {
-            listener.hear(5, payload);
+            listener.event_received(5, payload);
         }
-        assert_eq!(listener.heard(), b"");
+        assert_eq!(listener.digits(), b"");
         for n in 0..1000 {
-            listener.hear(n * 10, &[3, 0, 0, 160]);
+            listener.event_received(n * 10, &[3, 0, 0, 160]);
         }
-        assert_eq!(listener.heard().len(), KEYS_MAX);
+        assert_eq!(listener.digits().len(), KEYS_MAX);
     }
 }

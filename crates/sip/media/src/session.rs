@@ -412,7 +412,7 @@ impl Session {
             return;
         }
         if is_event {
-            self.keys.hear(rtp.timestamp(), rtp.payload());
+            self.keys.event_received(rtp.timestamp(), rtp.payload());
         }
         let law = match self.agreed {
             Some(agreed) => (agreed.payload_type == rtp.payload_type()).then_some(agreed.law),

@@ -259,7 +259,9 @@ impl MediaConfig {
 }
 
 /// The negotiation's result for a session, and its keys; none where the peer's host is no address.
-pub(crate) fn agreed(agreement: &sip_core::sdp::Agreement) -> Option<(sip_media::Agreed, Option<Keys>)> {
+pub(crate) fn session_parameters(
+    agreement: &sip_core::sdp::Agreement,
+) -> Option<(sip_media::Agreed, Option<Keys>)> {
     let ip = agreement.host.parse().ok()?;
     let law = if agreement.codec.name.eq_ignore_ascii_case("PCMA") { Law::A } else { Law::Mu };
     let asked = agreement.ptime.filter(|ptime| (10..=60).contains(ptime) && ptime.is_multiple_of(10));

@@ -47,7 +47,7 @@ struct Streams {
 impl Listener {
     /// Listens on an address, over UDP and TCP at the same port; port 0 picks one.
     pub fn bind(at: SocketAddr) -> io::Result<Self> {
-        let (udp, tcp) = Self::both(at)?;
+        let (udp, tcp) = Self::bind_udp_and_tcp(at)?;
         let local = udp.local_addr()?;
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
@@ -73,7 +73,7 @@ impl Listener {
     }
 
     /// Sockets at the same port. A free port of UDP may be in use over TCP.
-    fn both(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    fn bind_udp_and_tcp(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
         let mut tries = if at.port() == 0 { PORTS } else { 1 };
         loop {
             let udp = UdpSocket::bind(at)?;

@@ -41,7 +41,7 @@ impl Stack {
         if !conn.takes_data() {
             return Err(CloseReason::Reset);
         }
-        let room = (env.config.send_buffer as usize).saturating_sub(conn.held());
+        let room = (env.config.send_buffer as usize).saturating_sub(conn.unacknowledged_bytes());
         let n = room.min(bytes.len());
         if n > 0 {
             conn.active(env.pool).send.push(&bytes[..n]);
@@ -92,7 +92,7 @@ impl Stack {
             state: conn.state,
             is_up: conn.has(flag::UP),
             unsent: conn.unsent(),
-            held: conn.held(),
+            held: conn.unacknowledged_bytes(),
             local: conn.tuple.local(),
             remote: conn.tuple.remote(),
         })

@@ -244,7 +244,7 @@ impl Stack {
             Some(index) if self.sockets.deliver(index, bytes) => self.counters.datagrams_received += 1,
             Some(_) => self.counters.drop(Drop::SocketFull),
             None if kind == SocketKind::Udp
-                && self.listening.as_ref().is_some_and(|one| one.takes(tuple)) =>
+                && self.listening.as_ref().is_some_and(|one| one.matches(tuple)) =>
             {
                 let taken = self.listening.as_mut().is_some_and(|one| one.deliver(tuple, bytes));
                 if taken {

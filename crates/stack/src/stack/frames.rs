@@ -75,7 +75,7 @@ impl Stack {
         {
             return self.dropped(Drop::OtherHost);
         }
-        match ethernet::carried(frame) {
+        match ethernet::payload(frame) {
             Some((kind::ARP, _)) => {
                 self.take_arp(frame, now);
                 return Recipient::All;

@@ -28,7 +28,7 @@ impl Flows {
 
     /// Whether the device does not send at `due`.
     #[inline]
-    pub fn rests(&self, device: u32, due: Time) -> bool {
+    pub fn is_resting(&self, device: u32, due: Time) -> bool {
         self.since.get(device as usize).is_none_or(|since| *since > due.0)
     }
 
@@ -90,7 +90,7 @@ impl Flows {
     #[inline]
     pub fn wake(&mut self, now: Time) {
         while let Some(device) = self.resting.front()
-            && !self.rests(*device, now)
+            && !self.is_resting(*device, now)
         {
             self.resting.pop_front();
         }
@@ -99,11 +99,11 @@ impl Flows {
     /// Devices that have begun to be there at `now` and do not rest.
     pub fn awake(&mut self, timing: &Timing, now: Time) -> u32 {
         self.wake(now);
-        begun(timing, now).saturating_sub(self.resting.len() as u32)
+        devices_started(timing, now).saturating_sub(self.resting.len() as u32)
     }
 
     /// Flows that a device which sent so much has begun.
-    pub fn begun(&self, timing: &Timing, device: u32, sent: u64) -> u32 {
+    pub fn flows_started(&self, timing: &Timing, device: u32, sent: u64) -> u32 {
         let over = self.over.get(device as usize).copied().unwrap_or(0);
         over + u32::from(sent > u64::from(over) * timing.count)
     }
@@ -118,7 +118,7 @@ impl Flows {
     }
 
     /// How many rest, as far as that was told.
-    pub fn resting(&self) -> usize {
+    pub fn resting_devices(&self) -> usize {
         self.resting.len()
     }
 }
@@ -130,7 +130,7 @@ fn wakes(timing: &Timing, device: u32) -> u64 {
 }
 
 /// How many devices woke for the first time until `now`: `ramp · i / devices`, rounded down, is at most `now` for them.
-fn begun(timing: &Timing, now: Time) -> u32 {
+fn devices_started(timing: &Timing, now: Time) -> u32 {
     let devices = u128::from(timing.devices);
     match ((u128::from(now.0) + 1) * devices).checked_div(timing.ramp_ns.into()) {
         None => timing.devices,

@@ -247,7 +247,7 @@ fn a_sample_looks_at_those_that_rest_and_at_no_other() {
     let million = Timing { devices: 1_000_000, count: 2, rest_ns: 5_000, burst: 2, ..timing() };
     let mut slots = Schedule::new(&Timing { interval_ns: 1e9, ..million }, 1);
     let ends = (0..40).filter(|_| slots.take().ends).count();
-    let resting = |slots: &Schedule| slots.flows.as_ref().map(Flows::resting);
+    let resting = |slots: &Schedule| slots.flows.as_ref().map(Flows::resting_devices);
     assert_eq!((ends, resting(&slots)), (20, Some(3)), "the others' rest is over");
     let due = slots.due();
     assert_eq!(slots.active(due), 999_998, "one more woke since");

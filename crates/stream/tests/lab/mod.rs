@@ -11,7 +11,7 @@ pub use testbed::net;
 /// Workers poll: two runs at once on two cores would starve each other. The others wait as long as this is held. A test takes it
 /// before it starts processes that stay: these inherit the packet sockets of an open port, and a socket that one of them
 /// keeps open gets a share of the flows when the interface is opened again, since both are in one fanout group.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }

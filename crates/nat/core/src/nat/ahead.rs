@@ -57,11 +57,11 @@ impl Nat {
             let all = if is_up {
                 let rtp = self.rtp_of(source, protocol).unwrap_or(source);
                 let mappings = [source, rtp].map(|endpoint| Key::inside(endpoint, protocol, realm));
-                let session = Key::up(source, destination, protocol, realm);
+                let session = Key::outbound(source, destination, protocol, realm);
                 [mappings[0], mappings[1], Key::subscriber(source.address, realm), session]
             } else {
                 let mapping = Key::outside(destination, protocol);
-                [mapping, mapping, mapping, Key::down(source, destination, protocol)]
+                [mapping, mapping, mapping, Key::inbound(source, destination, protocol)]
             };
             let random = is_up.then(|| self.draw());
             let class = class(protocol);

@@ -142,7 +142,9 @@ impl Nat {
         }
         self.removed.cursor = None;
         for forward in std::mem::take(&mut self.removed.forwards) {
-            if !self.live_forwards().any(|other| *other == forward) && self.forward_log.ended(&forward) {
+            if !self.live_forwards().any(|other| *other == forward)
+                && self.forward_log.session_ended(&forward)
+            {
                 self.events.push(now, EventKind::MappingDeleted(forward.record()));
             }
             let of = (forward.protocol, forward.outside);

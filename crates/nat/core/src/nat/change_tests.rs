@@ -9,7 +9,7 @@ const HOST: Endpoint = Endpoint::new(0x0a00_0007, 5_000);
 const REMOTE: Endpoint = Endpoint::new(0xc633_6409, 53);
 
 fn config() -> Config {
-    let pool = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))];
+    let pool = vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))];
     Config { pool, sessions: 64, subscribers: 8, ..Config::default() }
 }
 

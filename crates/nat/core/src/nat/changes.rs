@@ -33,7 +33,7 @@ impl Changes {
         self.push(Change::Subscriber(number));
     }
 
-    pub fn gone(&mut self, inside: u32, realm: Realm) {
+    pub fn subscriber_removed(&mut self, inside: u32, realm: Realm) {
         self.push(Change::Gone(inside, realm));
     }
 
@@ -43,7 +43,7 @@ impl Changes {
     }
 
     #[inline]
-    pub fn ended(&mut self, session: &Session) {
+    pub fn session_ended(&mut self, session: &Session) {
         if self.wanted {
             self.push(Change::Ended(session.record(), session.state() == State::Pinned));
         }

@@ -12,7 +12,7 @@ const REMOTE: Endpoint = Endpoint::new(0xc633_6409, 53);
 const ALL: ClearBounds = ClearBounds { lines: u32::MAX, sessions: usize::MAX, asked: false };
 
 fn nat() -> Nat {
-    let pool = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))];
+    let pool = vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))];
     let config = Config { pool, sessions: 2048, subscribers: 8, log_sessions: true, ..Config::default() };
     Nat::new(config).unwrap()
 }

@@ -42,7 +42,7 @@ impl Nat {
     pub fn release_from(&mut self, from: u32, lines: u32, now: u64) -> Option<u32> {
         let (page, next) = self.subscribers.iter_from(from, lines);
         let numbers: Vec<u32> = page.map(|(number, _)| number).collect();
-        numbers.into_iter().for_each(|number| self.dismiss(number, now));
+        numbers.into_iter().for_each(|number| self.release_subscriber(number, now));
         next
     }
 

@@ -25,11 +25,11 @@ const SPREAD: u64 = 4 * crate::config::SECOND;
 impl Nat {
     /// How many looks a turn has that comes `passed` ns after the last. A million sessions may be over at the same moment: packets
     /// do not wait for that, unless lines are short.
-    pub(super) fn looks(&self, now: u64, passed: u64) -> usize {
+    pub(super) fn scan_budget(&self, now: u64, passed: u64) -> usize {
         if self.sessions.is_short() {
             return usize::MAX;
         }
-        (self.wheel.due(tick(now)) as u64).saturating_mul(passed).div_ceil(SPREAD).max(LEAST) as usize
+        (self.wheel.due_count(tick(now)) as u64).saturating_mul(passed).div_ceil(SPREAD).max(LEAST) as usize
     }
 
     /// Look at sessions that are due, with the work of about `budget` looks. Whether more are.

@@ -12,7 +12,7 @@ const SESSIONS: u32 = 20_000;
 
 /// A NAT with so many lines, [`SESSIONS`] of which are sessions that are over at the same moment; and that moment.
 fn all_due(lines: usize) -> (Nat, u64) {
-    let pool = (1..=4).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect();
+    let pool = (1..=4).map(|last| PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, last))).collect();
     let mut config = Config { pool, sessions: lines, subscribers: 64, ..Config::default() };
     config.ports_per_block = 512;
     let mut nat = Nat::new(config).unwrap();
@@ -33,7 +33,7 @@ fn all_due(lines: usize) -> (Nat, u64) {
         while nat.advance(minute * 60 * SECOND, BUDGET) {}
     }
     let now = 302 * SECOND;
-    assert_eq!((nat.session_count(), nat.wheel.due(tick(now))), (SESSIONS as usize, SESSIONS as usize));
+    assert_eq!((nat.session_count(), nat.wheel.due_count(tick(now))), (SESSIONS as usize, SESSIONS as usize));
     (nat, now)
 }
 
@@ -49,7 +49,7 @@ fn sessions_that_end_together_end_little_by_little() {
         assert!(now - began < 2 * SECOND, "{} are left", nat.session_count());
     }
     assert!((32..48).contains(&most), "{most} in a turn");
-    assert_eq!(nat.wheel.due(tick(now)), 0);
+    assert_eq!(nat.wheel.due_count(tick(now)), 0);
     nat.audit().unwrap();
 }
 

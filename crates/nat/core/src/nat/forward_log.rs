@@ -38,7 +38,7 @@ impl ForwardLog {
     }
 
     /// The last session of a forward that went is over: whether its end belongs in the log.
-    pub(super) fn ended(&mut self, forward: &StaticForward) -> bool {
+    pub(super) fn session_ended(&mut self, forward: &StaticForward) -> bool {
         let at = self.begun.iter().position(|other| other == forward);
         at.is_some_and(|at| {
             self.begun.swap_remove(at);

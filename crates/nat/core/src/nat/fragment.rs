@@ -159,7 +159,7 @@ impl Nat {
             return self.later(frame, headers, whole, now);
         }
         self.touched = [NONE; 2];
-        let result = self.whole(side, frame, headers, now);
+        let result = self.translate(side, frame, headers, now);
         let known = match result {
             Ok(forward) | Err(StopReason::Sent(forward)) => {
                 let address =

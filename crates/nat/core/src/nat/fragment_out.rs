@@ -113,7 +113,7 @@ impl Nat {
 
     /// Whether the link that a packet goes to takes it as it is; if not, and it may not be cut, its sender is told (RFC 4787 REQ-13,
     /// RFC 1191 section 4).
-    pub(crate) fn fits(
+    pub(crate) fn check_mtu(
         &mut self,
         side: Side,
         to: Side,

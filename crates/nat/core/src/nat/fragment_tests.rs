@@ -11,7 +11,7 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 const POOL: [u8; 4] = [203, 0, 113, 1];
 
 fn nat() -> Nat {
-    let pool = vec![PoolAddress::whole(POOL.into())];
+    let pool = vec![PoolAddress::all_ports(POOL.into())];
     let config = Config { pool, fragmented_packets: 4, sessions: 64, subscribers: 8, ..Config::default() };
     Nat::new(config).unwrap()
 }

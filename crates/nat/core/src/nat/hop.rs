@@ -107,7 +107,7 @@ mod tests {
     fn a_session_that_began_from_outside_gets_its_next_hop_when_that_is_known() {
         let forward = StaticForward { protocol: 17, outside: (POOL, 8080), inside: (SERVER, 80), realm: 0 };
         let mut nat = Nat::new(Config {
-            pool: vec![PoolAddress::whole(POOL)],
+            pool: vec![PoolAddress::all_ports(POOL)],
             static_forwards: vec![forward],
             sessions: 64,
             ..Config::default()

@@ -122,7 +122,7 @@ impl Nat {
         let subscriber = quote.source.address;
         self.is_exempt(quote.destination)
             && self.is_inside(subscriber)
-            && self.untranslated.whereabouts(subscriber) != RealmLookup::Unknown
+            && self.untranslated.realm_of(subscriber) != RealmLookup::Unknown
     }
 
     /// An ICMP message.
@@ -139,12 +139,12 @@ impl Nat {
         }
         let kind = frame.get(usize::from(l4)).map_or(Kind::Other, |number| Kind::of(*number));
         match (kind, side) {
-            (Kind::Request, Side::Inside) => self.up(frame, way),
+            (Kind::Request, Side::Inside) => self.translate_outbound(frame, way),
             (Kind::Reply, Side::Outside) => {
                 // The identifier is the receiver's.
                 let from = Endpoint::new(source.address, 0);
                 let headers = way.headers.between(from, Endpoint::new(destination.address, source.port));
-                self.down(frame, &SlowPathPacket { headers, ..*way })
+                self.translate_inbound(frame, &SlowPathPacket { headers, ..*way })
             }
             (Kind::Error, _) if way.headers.is(Headers::FRAGMENT) => Err(Reason::IcmpQuote.into()),
             (Kind::Error, _) => {
@@ -183,7 +183,7 @@ impl Nat {
         let subscriber = quote.destination.address;
         let untranslated = self.is_exempt(quote.source)
             && self.is_inside(subscriber)
-            && match self.untranslated.whereabouts(subscriber) {
+            && match self.untranslated.realm_of(subscriber) {
                 RealmLookup::In(its) => its == realm,
                 RealmLookup::Unknown => realm == 0,
                 RealmLookup::Contested => false,

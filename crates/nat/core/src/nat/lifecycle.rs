@@ -127,7 +127,7 @@ impl Nat {
 
     /// Whether what a subscriber sends to an endpoint goes back in.
     pub(crate) fn goes_back(&self, to: Endpoint) -> bool {
-        let leaves = || self.sites.as_ref().is_some_and(|sites| sites.leaves(to.address));
+        let leaves = || self.sites.as_ref().is_some_and(|sites| sites.is_leaving(to.address));
         self.pool.is_here(to) && !leaves()
     }
 
@@ -222,7 +222,7 @@ impl Nat {
         if session.state() == State::Pinned || session.has(Session::EXTENDED) {
             self.asked.forget(index, session.subscriber);
         }
-        self.changes.ended(&session);
+        self.changes.session_ended(&session);
         if self.config.log_sessions {
             self.events.push(now, EventKind::SessionEnded(session.record(), session.volume()));
         }
@@ -432,13 +432,13 @@ impl Nat {
             }
             line.flags &= !Subscriber::QUEUED;
             if is_there && line.sessions == 0 {
-                self.dismiss(number, now);
+                self.release_subscriber(number, now);
             }
         }
     }
 
     /// One that has no session is no subscriber any more.
-    pub(crate) fn dismiss(&mut self, number: u32, now: u64) {
+    pub(crate) fn release_subscriber(&mut self, number: u32, now: u64) {
         let Some(line) = self.subscribers.at(number).copied() else { return };
         if !line.has(Subscriber::FIXED) {
             for block in line.blocks() {
@@ -448,7 +448,7 @@ impl Nat {
         if line.block_count > 0 {
             self.pool.leave(line.address);
         }
-        self.changes.gone(line.inside, line.realm);
+        self.changes.subscriber_removed(line.inside, line.realm);
         self.subscribers.remove(&self.hasher, number);
     }
 }

@@ -265,7 +265,7 @@ impl Nat {
         let nothing = Config {
             sessions: 1,
             subscribers: 1,
-            pool: vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))],
+            pool: vec![PoolAddress::all_ports(Ipv4Addr::new(192, 0, 2, 1))],
             fragmented_packets: 1,
             held_fragments: 1,
             held_syns: 1,
@@ -385,7 +385,7 @@ impl Nat {
     /// there is hardly room for new sessions. Of sessions that end because something else is gone, at most `ends` do.
     pub fn advance_turn(&mut self, now: u64, passed: u64, budget: usize, ends: usize) -> bool {
         self.ends = ends;
-        self.advance_by(now, self.looks(now, passed).min(budget), budget)
+        self.advance_by(now, self.scan_budget(now, passed).min(budget), budget)
     }
 
     /// End a session that a search has found. `false`: not in this turn any more.

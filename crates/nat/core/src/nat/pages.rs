@@ -50,7 +50,7 @@ mod tests {
     const HOST: u32 = 0x0a00_0001;
 
     fn nat() -> Nat {
-        let pool = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))];
+        let pool = vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))];
         Nat::new(Config { pool, sessions: 64, subscribers: 64, ..Config::default() }).unwrap()
     }
 

@@ -31,7 +31,7 @@ impl Nat {
         };
         let pinned = there.filter(|(_, session)| session.state() == State::Pinned).map(|(of, _)| of);
         let filters = self.asked.filters(pinned, wanted)?;
-        if wanted.exact && there.is_some_and(|(_, session)| !wanted.suits(session.outside())) {
+        if wanted.exact && there.is_some_and(|(_, session)| !wanted.is_satisfied_by(session.outside())) {
             return Err(MappingError::Taken);
         }
         let flow = Flow {
@@ -79,7 +79,7 @@ impl Nat {
         self.is_mappable(protocol)?;
         let there = self.find_up(inside, remote, protocol, realm);
         let mapped = there.map(Mapped::Session).or_else(|| self.mapped_inside(inside, protocol, realm));
-        if wanted.exact && mapped.is_some_and(|mapped| !wanted.suits(self.outside_of(mapped))) {
+        if wanted.exact && mapped.is_some_and(|mapped| !wanted.is_satisfied_by(self.outside_of(mapped))) {
             return Err(MappingError::Taken);
         }
         let index = match there {
@@ -167,10 +167,10 @@ impl Nat {
     /// Until when a session is there though nobody uses it, because somebody asked for that.
     pub(crate) fn asked_until(&self, index: u32, session: &Session) -> Option<u64> {
         match session.state() {
-            State::Pinned => Some(self.asked.until(index).unwrap_or(0)),
+            State::Pinned => Some(self.asked.expires_at(index).unwrap_or(0)),
             // Both sides know that it is over.
             State::FinBoth | State::Reset => None,
-            _ if session.has(Session::EXTENDED) => self.asked.until(index),
+            _ if session.has(Session::EXTENDED) => self.asked.expires_at(index),
             _ => None,
         }
     }

@@ -28,7 +28,7 @@ fn send(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> Ve
 
 fn nat() -> Nat {
     let mut config = Config {
-        pool: vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))],
+        pool: vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))],
         sessions: 64,
         ..Config::default()
     };

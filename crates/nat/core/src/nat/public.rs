@@ -22,7 +22,7 @@ impl Nat {
     /// Take a slot's address away: nothing begins on it any more, and [`Nat::advance`] ends what there is.
     pub fn vacate_public(&mut self, slot: u32) {
         if let Some(sites) = &mut self.sites {
-            sites.vacate(slot);
+            sites.release_slot(slot);
         }
     }
 
@@ -111,7 +111,7 @@ impl Nat {
             return true;
         }
         let vacated = sites.end_search();
-        self.pool.vacate(&vacated);
+        self.pool.release_slots(&vacated);
         sites.is_searching()
     }
 

@@ -18,7 +18,7 @@ fn outside(last: u8) -> Ipv4Addr {
 }
 
 fn whole(addresses: &[u8]) -> Vec<PoolAddress> {
-    addresses.iter().map(|last| PoolAddress::whole(outside(*last))).collect()
+    addresses.iter().map(|last| PoolAddress::all_ports(outside(*last))).collect()
 }
 
 fn config(addresses: &[u8]) -> Config {
@@ -257,7 +257,7 @@ fn ports_rest_over_the_time_in_which_their_address_is_gone() {
     settle(&mut nat, SECOND);
     assert_eq!(told(&mut nat).2, [1]);
     change(&mut nat, &[1], &[]);
-    let resting: Vec<_> = nat.pool.resting(2 * SECOND).collect();
+    let resting: Vec<_> = nat.pool.resting_ports(2 * SECOND).collect();
     let rests = |end: Endpoint| {
         let at = |first: Endpoint| u32::from(end.port) - u32::from(first.port);
         resting.iter().any(|(first, _, _, bits)| {

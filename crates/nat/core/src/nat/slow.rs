@@ -38,7 +38,7 @@ impl Nat {
         let result = if headers.is(Headers::FRAGMENT) {
             self.fragment(side, frame, headers, now)
         } else {
-            self.whole(side, frame, headers, now)
+            self.translate(side, frame, headers, now)
         };
         if let Err(StopReason::Drop(reason)) = result {
             self.refuse(side, frame, headers, reason, now);
@@ -76,7 +76,8 @@ impl Nat {
         let went_up = self.find_up(source, destination, headers.protocol, headers.realm).is_some();
         let receiver = went_up
             .then(|| {
-                self.mapped_outside(destination, headers.protocol).and_then(|mapped| self.behind(mapped))
+                self.mapped_outside(destination, headers.protocol)
+                    .and_then(|mapped| self.inside_endpoint(mapped))
             })
             .flatten();
         let (inside, realm) = receiver.unwrap_or((source, headers.realm));
@@ -84,7 +85,7 @@ impl Nat {
     }
 
     /// Whom a mapping leads to.
-    pub(crate) fn behind(&self, mapped: Mapped) -> Option<(Endpoint, Realm)> {
+    pub(crate) fn inside_endpoint(&self, mapped: Mapped) -> Option<(Endpoint, Realm)> {
         match mapped {
             Mapped::Session(of) => self.sessions.at(of).map(|session| (session.inside(), session.realm())),
             Mapped::Static(number) => {
@@ -94,7 +95,7 @@ impl Nat {
     }
 
     /// A packet, or the first piece of one.
-    pub(crate) fn whole(
+    pub(crate) fn translate(
         &mut self,
         side: Side,
         frame: &mut [u8],
@@ -105,8 +106,8 @@ impl Nat {
         match (headers.protocol, side) {
             (protocol::ICMP, _) => self.icmp(side, frame, &way),
             (protocol::TCP | protocol::UDP, _) if headers.is(Headers::SHORT) => Err(Reason::Truncated.into()),
-            (protocol::TCP | protocol::UDP, Side::Inside) => self.up(frame, &way),
-            (protocol::TCP | protocol::UDP, Side::Outside) => self.down(frame, &way),
+            (protocol::TCP | protocol::UDP, Side::Inside) => self.translate_outbound(frame, &way),
+            (protocol::TCP | protocol::UDP, Side::Outside) => self.translate_inbound(frame, &way),
             _ if side == Side::Inside && self.is_exempt(headers.destination()) => {
                 self.untouched(side, frame, &way)
             }
@@ -116,7 +117,7 @@ impl Nat {
     }
 
     pub(crate) fn find_up(&self, inside: Endpoint, remote: Endpoint, carried: u8, realm: u32) -> Option<u32> {
-        let key = Key::up(inside, remote, carried, realm);
+        let key = Key::outbound(inside, remote, carried, realm);
         let sessions = self.sessions.get();
         self.table.find(self.hash(key), |index| {
             sessions.get(index as usize).is_some_and(|session| session.up_key() == key)
@@ -124,7 +125,7 @@ impl Nat {
     }
 
     pub(crate) fn find_down(&self, remote: Endpoint, outside: Endpoint, carried: u8) -> Option<u32> {
-        let key = Key::down(remote, outside, carried);
+        let key = Key::inbound(remote, outside, carried);
         let sessions = self.sessions.get();
         self.table.find(self.hash(key), |index| {
             sessions.get(index as usize).is_some_and(|session| session.down_key() == key)
@@ -173,7 +174,7 @@ impl Nat {
         let forward = match side {
             Side::Inside => Forward { to: Side::Outside, hop: 0, realm: 0 },
             Side::Outside => {
-                let realm = match self.untranslated.whereabouts(way.headers.destination().address) {
+                let realm = match self.untranslated.realm_of(way.headers.destination().address) {
                     RealmLookup::In(realm) => realm,
                     RealmLookup::Unknown => 0,
                     RealmLookup::Contested => return Err(Reason::InsideOverlap.into()),
@@ -181,14 +182,18 @@ impl Nat {
                 Forward { to: Side::Inside, hop: 0, realm }
             }
         };
-        self.fits(side, forward.to, frame, way)?;
+        self.check_mtu(side, forward.to, frame, way)?;
         let (l3, source) = (usize::from(way.headers.l3), way.headers.source().address);
         rewrite::address(frame, l3, End::Source, source, 0, way.hop).ok_or(Reason::Truncated)?;
         self.send_on(frame, &way.headers, forward)
     }
 
     /// A packet from the inside.
-    pub(crate) fn up(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
+    pub(crate) fn translate_outbound(
+        &mut self,
+        frame: &mut [u8],
+        way: &SlowPathPacket,
+    ) -> Result<Forward, StopReason> {
         let Headers { protocol: carried, realm, l4, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
@@ -206,7 +211,7 @@ impl Nat {
         let goes_back =
             known.map_or_else(|| self.goes_back(destination), |session| session.has(Session::HAIRPIN));
         let to = if goes_back { Side::Inside } else { Side::Outside };
-        self.fits(Side::Inside, to, frame, way)?;
+        self.check_mtu(Side::Inside, to, frame, way)?;
         let index = match found {
             Some(index) => index,
             None => {
@@ -226,7 +231,7 @@ impl Nat {
         rewrite::endpoint(frame, &way.headers, End::Source, outside, deltas, way.hop)
             .ok_or(Reason::Truncated)?;
         if let Some(original) = original {
-            let result = self.down(frame, &back_in(way, outside, destination));
+            let result = self.translate_inbound(frame, &back_in(way, outside, destination));
             if matches!(result, Err(StopReason::Drop(_) | StopReason::Held)) {
                 original.put_back(frame);
             }
@@ -236,7 +241,11 @@ impl Nat {
     }
 
     /// A packet from the outside, or one that goes back in.
-    pub(crate) fn down(&mut self, frame: &mut [u8], way: &SlowPathPacket) -> Result<Forward, StopReason> {
+    pub(crate) fn translate_inbound(
+        &mut self,
+        frame: &mut [u8],
+        way: &SlowPathPacket,
+    ) -> Result<Forward, StopReason> {
         let Headers { protocol: carried, l4, .. } = way.headers;
         let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
@@ -256,7 +265,7 @@ impl Nat {
                 Err(reason) => return Err(reason.into()),
             },
         };
-        self.fits(Side::Outside, Side::Inside, frame, way)?;
+        self.check_mtu(Side::Outside, Side::Inside, frame, way)?;
         self.touch(index, flags, false, way)?;
         let session = self.sessions.at(index).ok_or(Reason::NoMapping)?;
         self.clamp(frame, way, flags);
@@ -284,7 +293,7 @@ impl Nat {
             }
             _ => {}
         }
-        let (inside, realm) = self.behind(mapped).ok_or(Reason::NoMapping)?;
+        let (inside, realm) = self.inside_endpoint(mapped).ok_or(Reason::NoMapping)?;
         if carried == protocol::TCP && !tcp::opens(flags) {
             return Err(Reason::NotSyn);
         }

@@ -62,7 +62,7 @@ impl Pool {
 
     /// Whether a port of a block is free for a protocol.
     pub(super) fn has_port(&mut self, block: u32, class: usize, now: u64) -> bool {
-        self.turn(block, now);
+        self.advance_periods(block, now);
         let (base, words) = (self.base(block, class), self.words);
         let Some(bits) = self.bits.get().get(base..base + KINDS * words) else { return false };
         bits.chunks_exact(KINDS).any(|kinds| kinds.iter().fold(0, |all, word| all | word) != u64::MAX)
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// Let the periods that have passed pass for a block.
-    pub(super) fn turn(&mut self, block: u32, now: u64) {
+    pub(super) fn advance_periods(&mut self, block: u32, now: u64) {
         // mostly that of the packet before, without a division
         if now.wrapping_sub(u64::from(self.period).wrapping_mul(self.period_ns)) >= self.period_ns {
             self.period = (now / self.period_ns) as u32;
@@ -126,7 +126,7 @@ impl Pool {
         random: u64,
         now: u64,
     ) -> Option<u16> {
-        self.turn(block, now);
+        self.advance_periods(block, now);
         let (_, (first, last)) = self.ports(number, block);
         let (base, words) = (self.base(block, class), self.words);
         let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;

@@ -10,7 +10,7 @@ const PROTOCOLS: [u8; CLASSES] = [protocol::TCP, protocol::UDP, protocol::ICMP];
 
 impl Pool {
     /// Ports that rest: 64 at a time, the first of them, their protocol, for how long at least in ns, and a bit for each.
-    pub(crate) fn resting(&self, now: u64) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
+    pub(crate) fn resting_ports(&self, now: u64) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
         let blocks =
             (0..self.slots()).flat_map(|number| (0..self.blocks_at(number)).map(move |at| (number, at)));
         blocks.flat_map(move |(number, at)| self.resting_in(number, at, now))
@@ -115,7 +115,7 @@ impl Pool {
         now: u64,
     ) -> Option<(u32, u64, &mut [u64; KINDS])> {
         let (block, port) = self.place_of(endpoint)?;
-        self.turn(block, now);
+        self.advance_periods(block, now);
         let from = self.base(block, class) + at(port / 64, 0);
         let kinds = self.bits.get_mut().get_mut(from..)?.first_chunk_mut()?;
         Some((block, 1 << (port % 64), kinds))
@@ -127,7 +127,7 @@ impl Pool {
     }
 
     /// How many subscribers are said to have an address.
-    pub(crate) fn joined(&self, number: u32) -> usize {
+    pub(crate) fn joined_subscribers(&self, number: u32) -> usize {
         self.addresses.get(number as usize).map_or(0, |address| address.subscribers as usize)
     }
 

@@ -71,7 +71,11 @@ impl Nat {
         let lines = || self.subscribers.iter().filter(|(_, line)| !line.blocks().is_empty());
         for number in 0..self.pool.slots() {
             let joined = lines().filter(|(_, line)| line.address == number).count();
-            unless(self.pool.joined(number) == joined, "other subscribers than it counts have it", number)?;
+            unless(
+                self.pool.joined_subscribers(number) == joined,
+                "other subscribers than it counts have it",
+                number,
+            )?;
         }
         let (all, free) = self.pool.blocks();
         let counted = blocks.iter().filter(|block| !self.pool.drains(self.pool.number_of(**block))).count();

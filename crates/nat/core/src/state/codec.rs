@@ -135,7 +135,7 @@ impl Record {
                 let (protocol, left, ports) = (fields.protocol()?, fields.word()?, fields.long()?);
                 Ok((Self::Ports(KeptPorts { outside, protocol, left, ports }), PORTS_LEN))
             }
-            ASKED => asked(&mut fields).map(|kept| (Self::Mapping(kept), ASKED_LEN)),
+            ASKED => read_explicit_mapping(&mut fields).map(|kept| (Self::Mapping(kept), ASKED_LEN)),
             SESSION => session(&mut fields).map(|kept| (Self::Session(kept), SESSION_LEN)),
             _ => Err(BadRecord),
         }
@@ -186,7 +186,7 @@ fn session(fields: &mut Fields<'_>) -> Result<KeptSession, BadRecord> {
     })
 }
 
-fn asked(fields: &mut Fields<'_>) -> Result<KeptMapping, BadRecord> {
+fn read_explicit_mapping(fields: &mut Fields<'_>) -> Result<KeptMapping, BadRecord> {
     let (inside, realm, carried) = (fields.endpoint()?, fields.realm()?, fields.protocol()?);
     let (left, nonce, filters) = (fields.word()?, fields.take()?, fields.byte()?);
     let mut lets_in = [(0, 0, 0); FILTERS];

@@ -12,7 +12,7 @@ impl Nat {
     /// All that is to outlive it, subscribers first. `mac` says where a next hop leads to. What is over, fragments and SYNs that
     /// wait are not among it.
     pub fn export(&self, now: u64, mac: impl Fn(Hop) -> Option<Mac>) -> impl Iterator<Item = Record> {
-        let ports = self.pool.resting(now).map(ports_record);
+        let ports = self.pool.resting_ports(now).map(ports_record);
         let subscribers =
             self.subscribers.iter().map(move |(_, line)| self.subscriber_record(line, now, &mac));
         let sessions =

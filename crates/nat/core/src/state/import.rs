@@ -183,7 +183,7 @@ impl Nat {
     }
 
     fn import_ports(&mut self, kept: &KeptPorts, past: ImportClock) {
-        let Some(left) = left(kept.left, past) else { return };
+        let Some(left) = remaining(kept.left, past) else { return };
         let ports = (0..64u16).filter(|bit| kept.ports >> bit & 1 == 1);
         for port in ports.filter_map(|bit| kept.outside.port.checked_add(bit)) {
             let endpoint = Endpoint::new(kept.outside.address, port);
@@ -199,7 +199,7 @@ impl Nat {
         let line = *self.subscribers.at(number).ok_or(SkipReason::Full)?;
         let (flags, of) = self.place_of(kept, &line)?;
         let mut session = self.session_of(kept, number, &line, flags);
-        let (idle, asked) = (elapsed(kept.idle, past), left(kept.asked, past));
+        let (idle, asked) = (elapsed(kept.idle, past), remaining(kept.asked, past));
         if asked.is_none() && (kept.state == State::Pinned || idle >= self.idle.of(&session)) {
             return Err(SkipReason::Expired);
         }
@@ -245,7 +245,7 @@ impl Nat {
     }
 
     pub(super) fn import_asked(&mut self, kept: &KeptMapping, past: ImportClock) -> Result<(), SkipReason> {
-        let until = past.now + left(kept.left, past).ok_or(SkipReason::Expired)?;
+        let until = past.now + remaining(kept.left, past).ok_or(SkipReason::Expired)?;
         let index = match self.mapped_inside(kept.inside, kept.protocol, kept.realm) {
             Some(Mapped::Session(index)) if self.is_pinned(index) => index,
             // The mapping was left out: that was told.
@@ -356,7 +356,7 @@ impl Nat {
 }
 
 /// What is left now of so many ticks, ns.
-pub(super) fn left(ticks: u32, past: ImportClock) -> Option<u64> {
+pub(super) fn remaining(ticks: u32, past: ImportClock) -> Option<u64> {
     (u64::from(ticks) << 20).checked_sub(past.passed).filter(|left| *left > 0)
 }
 

@@ -8,7 +8,7 @@
 
 use super::codec::{BadRecord, Fields, LONGEST, put_endpoint};
 use super::export::ports_record;
-use super::import::{ImportClock, SkipReason, left};
+use super::import::{ImportClock, SkipReason, remaining};
 use super::{KeptMapping, KeptSession, KeptSubscriber, Record};
 use crate::binding::{Hop, Mac};
 use crate::config::Prefix;
@@ -178,7 +178,7 @@ impl Nat {
             Update::There(Record::Mapping(kept)) => self.apply_asked(kept, past),
             Update::There(record @ Record::Ports(_)) => self.import(record, past, hops),
             Update::Ended(session, asked) => {
-                if let Some(index) = self.known(session, *asked) {
+                if let Some(index) = self.find_session(session, *asked) {
                     self.end(index, now);
                 }
                 Ok(())
@@ -232,7 +232,7 @@ impl Nat {
     }
 
     /// The line of a session that is known, with this outside endpoint or another.
-    fn known(&self, session: &SessionRecord, asked: bool) -> Option<u32> {
+    fn find_session(&self, session: &SessionRecord, asked: bool) -> Option<u32> {
         let SessionRecord { inside, realm, remote, protocol, .. } = *session;
         if !asked {
             return self.find_up(inside, remote, protocol, realm);
@@ -279,7 +279,7 @@ impl Nat {
         let KeptSession { inside, realm, outside, remote, protocol, .. } = *kept;
         let asked = kept.state == State::Pinned;
         let named = SessionRecord { inside, realm, outside, remote, protocol };
-        if let Some(index) = self.known(&named, asked) {
+        if let Some(index) = self.find_session(&named, asked) {
             let same = self.sessions.at(index).is_some_and(|session| {
                 session.outside() == outside && session.has(Session::STATIC) == kept.forward
             });
@@ -300,7 +300,7 @@ impl Nat {
     fn refresh(&mut self, index: u32, kept: &KeptSession, past: ImportClock) {
         let of = self.sessions.at(index).map(|session| session.subscriber);
         let hops = of.and_then(|number| self.subscribers.at(number)).map(|line| (line.up_hop, line.down_hop));
-        let extended = left(kept.asked, past);
+        let extended = remaining(kept.asked, past);
         let Some(session) = self.sessions.at_mut(index) else { return };
         session.be_young();
         if let Some((up, down)) = hops {
@@ -371,7 +371,7 @@ impl Nat {
     /// One that has no session here either is no subscriber any more.
     fn forget_subscriber(&mut self, number: u32, now: u64) {
         if self.subscribers.at(number).is_some_and(|line| line.sessions == 0) {
-            self.dismiss(number, now);
+            self.release_subscriber(number, now);
         }
     }
 }

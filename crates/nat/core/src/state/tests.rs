@@ -228,7 +228,7 @@ fn what_does_not_fit_any_more_is_left_out_with_its_reason() {
     let config_of = |forwards| Config { static_forwards: forwards, ..config() };
     assert_eq!(try_with(config_of(vec![forward(1100, 9), taken])), (4, vec![SkipReason::Forward]));
     // Addresses that are gone, and blocks that are cut otherwise.
-    let other = vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))];
+    let other = vec![PoolAddress::all_ports(Ipv4Addr::new(192, 0, 2, 1))];
     let (count, lost) = try_with(Config { pool: other, ..config() });
     assert_eq!((count, lost), (0, [vec![SkipReason::Pool; 8], vec![SkipReason::Forward]].concat()));
     let (count, lost) = try_with(Config { ports_per_block: 128, ..same.clone() });

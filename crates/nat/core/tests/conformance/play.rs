@@ -67,7 +67,9 @@ fn configure(config: &mut Config, key: &str, value: &str) {
         _ => panic!("{key}={value}"),
     };
     match key {
-        "pool" => config.pool = value.split(',').map(|a| PoolAddress::whole(a.parse().unwrap())).collect(),
+        "pool" => {
+            config.pool = value.split(',').map(|a| PoolAddress::all_ports(a.parse().unwrap())).collect()
+        }
         "ports" => {
             let (first, last) = value.split_once('-').unwrap();
             let ports = first.parse().unwrap()..=last.parse().unwrap();
@@ -268,7 +270,7 @@ pub fn play<C: Carrier>(case: &str, carrier: impl FnOnce(Config) -> C) -> usize 
     let mut config = Config {
         sessions: 4_096,
         subscribers: 256,
-        pool: vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))],
+        pool: vec![PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, 1))],
         seed: [5; 32],
         ..Config::default()
     };

@@ -141,7 +141,7 @@ impl Client {
             }
             (_, _, wanted) => Request::Discover { wanted },
         };
-        self.say(&request, now, shared);
+        self.send_request(&request, now, shared);
         self.asked = now;
         let again =
             |until: u64| until.min(now.saturating_add(RENEW_AGAIN.max(until.saturating_sub(now) / 2)));
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// A frame with this request: to the server while it has an address and may, else to everybody.
-    fn say(&mut self, request: &Request, now: u64, shared: &mut Shared) {
+    fn send_request(&mut self, request: &Request, now: u64, shared: &mut Shared) {
         let to_server = match *request {
             Request::Extend { address } if self.state == State::Renewing => Some(address),
             Request::Release { address, .. } => Some(address),
@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// A server says something.
-    pub(super) fn hear(
+    pub(super) fn handle_reply(
         &mut self,
         reply: &Reply,
         from: Mac,
@@ -199,7 +199,7 @@ impl Client {
                 let terms = Terms::of(reply, &shared.config).inspect_err(|why| {
                     if *why == IgnoreReason::BadAddress {
                         let Reply { address, server, .. } = *reply;
-                        shared.tell(Event::Unfit { mac: self.mac, address, server });
+                        shared.push_event(Event::Unfit { mac: self.mac, address, server });
                     }
                 })?;
                 shared.is_free(terms.address, self.mac)?;
@@ -243,9 +243,13 @@ impl Client {
         self.next_hop = from;
         self.state = State::Bound;
         self.due = self.times.t1;
-        shared.holds(self.mac, terms.address);
+        shared.set_address(self.mac, terms.address);
         let (mac, lease) = (self.mac, terms);
-        shared.tell(if extended { Event::Renewed { mac, lease } } else { Event::Acquired { mac, lease } });
+        shared.push_event(if extended {
+            Event::Renewed { mac, lease }
+        } else {
+            Event::Acquired { mac, lease }
+        });
         Ok(())
     }
 
@@ -254,7 +258,7 @@ impl Client {
         if self.lease().is_some() {
             self.lose(LossReason::Refused, now, shared);
         } else if let Some(address) = self.terms.map(|terms| terms.address).or(self.wanted) {
-            shared.tell(Event::Refused { mac: self.mac, address });
+            shared.push_event(Event::Refused { mac: self.mac, address });
         }
         shared.forget(self.mac);
         let at_once = self.state == State::Rebooting;
@@ -275,7 +279,7 @@ impl Client {
     fn lose(&mut self, why: LossReason, now: u64, shared: &mut Shared) {
         if let Some(address) = self.lease().map(|terms| terms.address) {
             shared.frees(self.mac, address);
-            shared.tell(Event::Lost { mac: self.mac, address, why });
+            shared.push_event(Event::Lost { mac: self.mac, address, why });
             self.restart(Some(address), now);
         }
     }
@@ -292,7 +296,7 @@ impl Client {
     fn decline(&mut self, terms: &Terms, now: u64, shared: &mut Shared) {
         self.xid = shared.random.random();
         self.began = now;
-        self.say(&Request::Decline { address: terms.address, server: terms.server }, now, shared);
+        self.send_request(&Request::Decline { address: terms.address, server: terms.server }, now, shared);
         let wait = AFTER_CONFLICT.max(back_off(self.refused, &mut shared.random));
         self.refused = self.refused.saturating_add(1);
         self.restart(None, now.saturating_add(wait));
@@ -303,7 +307,7 @@ impl Client {
         if let Some(Terms { address, server, .. }) = self.lease().copied() {
             self.xid = shared.random.random();
             self.began = now;
-            self.say(&Request::Release { address, server }, now, shared);
+            self.send_request(&Request::Release { address, server }, now, shared);
             self.lose(LossReason::Released, now, shared);
         }
     }

@@ -48,7 +48,7 @@ impl Clients {
         }
     }
 
-    /// What clients had before, as [`known`](Self::known) gave it: when they are added they ask for it again.
+    /// What clients had before, as [`known_addresses`](Self::known_addresses) gave it: when they are added they ask for it again.
     pub fn remember(&mut self, known: impl IntoIterator<Item = KnownAddress>) {
         for known in known.into_iter().take(self.shared.config.most) {
             self.shared.known.insert(known.mac, known);
@@ -56,7 +56,7 @@ impl Clients {
     }
 
     /// What clients have and had, those that are gone included; in no order.
-    pub fn known(&self) -> impl Iterator<Item = &KnownAddress> {
+    pub fn known_addresses(&self) -> impl Iterator<Item = &KnownAddress> {
         self.shared.known.values()
     }
 
@@ -120,7 +120,7 @@ impl Clients {
             return Verdict::NotOurs;
         }
         let heard = Reply::parse(payload).and_then(|reply| {
-            self.with(mac, |client, shared| client.hear(&reply, header.source, now, shared))
+            self.with(mac, |client, shared| client.handle_reply(&reply, header.source, now, shared))
                 .unwrap_or(Err(IgnoreReason::Malformed))
         });
         match heard {

@@ -41,7 +41,7 @@ impl Shared {
     }
 
     /// Say what happened.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn push_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// It has this address.
-    pub(super) fn holds(&mut self, mac: Mac, address: Ipv4Addr) {
+    pub(super) fn set_address(&mut self, mac: Mac, address: Ipv4Addr) {
         self.holders.insert(address, mac);
         if self.known.len() < self.config.most || self.known.contains_key(&mac) {
             self.known.insert(mac, KnownAddress { mac, address, bound: true });

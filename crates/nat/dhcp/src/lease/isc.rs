@@ -150,11 +150,11 @@ impl Isc {
         let statement = std::mem::take(&mut self.statement);
         match &mut self.block {
             Some(block) if self.depth == 1 => {
-                if let Err(wrong) = block.says(&statement) {
+                if let Err(wrong) = block.apply_statement(&statement) {
                     block.wrong.get_or_insert(wrong);
                 }
             }
-            None if self.depth == 0 && !known(&statement) => self.fault(SyntaxError::Syntax),
+            None if self.depth == 0 && !is_server_statement(&statement) => self.fault(SyntaxError::Syntax),
             _ => {}
         }
         self.statement = statement;
@@ -177,7 +177,7 @@ impl Isc {
         let last_line = statement.get(self.last_line..).unwrap_or(&[]).trim_ascii();
         let head = if is_lease(last_line) { last_line } else { statement.trim_ascii() };
         if !is_lease(head) {
-            if self.depth == 0 && !known(head) {
+            if self.depth == 0 && !is_server_statement(head) {
                 self.fault(SyntaxError::Syntax);
             }
             self.depth = self.depth.saturating_add(1);
@@ -224,14 +224,14 @@ fn is_lease(head: &[u8]) -> bool {
 }
 
 /// Whether a server's file has such statements.
-fn known(statement: &[u8]) -> bool {
+fn is_server_statement(statement: &[u8]) -> bool {
     let word = statement.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     statement.is_empty() || OTHERS.iter().any(|other| other.as_bytes() == word)
 }
 
 impl Block {
     /// Take what a statement of it says.
-    fn says(&mut self, statement: &[u8]) -> Result<(), SyntaxError> {
+    fn apply_statement(&mut self, statement: &[u8]) -> Result<(), SyntaxError> {
         let statement = statement.trim_ascii();
         let after = |name: &str| {
             let rest = statement.strip_prefix(name.as_bytes())?;

@@ -235,14 +235,14 @@ fn of(data: &Metadata) -> Identity {
 
 /// Which file is there, if there is one.
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
-    there(std::fs::metadata(path).map(|data| of(&data)))
+    if_exists(std::fs::metadata(path).map(|data| of(&data)))
 }
 
 /// The file, if there is one.
 fn open(path: &Path) -> io::Result<Option<File>> {
     // A named pipe would wait for its writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let Some(file) = there(OpenOptions::new().read(true).custom_flags(flags).open(path))? else {
+    let Some(file) = if_exists(OpenOptions::new().read(true).custom_flags(flags).open(path))? else {
         return Ok(None);
     };
     if !file.metadata()?.is_file() {
@@ -252,7 +252,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(why) if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),

@@ -21,12 +21,12 @@ fn address(end: Endpoint) -> SocketAddrV4 {
 }
 
 impl NatMappings<'_> {
-    fn until(&self, lifetime_s: u32) -> u64 {
+    fn expiry(&self, lifetime_s: u32) -> u64 {
         self.now.saturating_add(u64::from(lifetime_s) * SECOND)
     }
 
     /// Seconds that are left.
-    fn left(&self, until: u64) -> u32 {
+    fn remaining_seconds(&self, until: u64) -> u32 {
         u32::try_from(until.saturating_sub(self.now).div_ceil(SECOND)).unwrap_or(u32::MAX)
     }
 }
@@ -40,7 +40,7 @@ impl Mappings for NatMappings<'_> {
             ExplicitMapping::Requested(outside, explicit) => Explicit {
                 origin: Origin::Pcp(explicit.nonce),
                 external: address(outside),
-                lifetime_s: self.left(explicit.until),
+                lifetime_s: self.remaining_seconds(explicit.until),
             },
         })
     }
@@ -62,7 +62,7 @@ impl Mappings for NatMappings<'_> {
             nonce: map.nonce,
             clear: map.filters.clear,
             filters: &filters,
-            ..self.wanted(&map.inside, map.lifetime_s)
+            ..self.mapping_request(&map.inside, map.lifetime_s)
         };
         let outside = self.nat.map(&wanted, self.now).map_err(refusal)?;
         Ok(MappingGrant { external: address(outside), lifetime_s: map.lifetime_s })
@@ -84,17 +84,17 @@ impl Mappings for NatMappings<'_> {
             // RFC 6887 section 12.2: at another endpoint the connection that it is for could not go on.
             exact: peer.address.is_some() || peer.port.is_some(),
             nonce: peer.nonce,
-            ..self.wanted(&peer.inside, peer.lifetime_s)
+            ..self.mapping_request(&peer.inside, peer.lifetime_s)
         };
         let remote = Endpoint::new(peer.remote.ip().to_bits(), peer.remote.port());
         let (outside, until) = self.nat.peer(&wanted, remote, self.now).map_err(refusal)?;
-        Ok(MappingGrant { external: address(outside), lifetime_s: self.left(until) })
+        Ok(MappingGrant { external: address(outside), lifetime_s: self.remaining_seconds(until) })
     }
 }
 
 impl NatMappings<'_> {
-    fn wanted(&self, inside: &Inside, lifetime_s: u32) -> MappingRequest<'static> {
-        MappingRequest::new(endpoint(inside), inside.protocol, inside.client.realm, self.until(lifetime_s))
+    fn mapping_request(&self, inside: &Inside, lifetime_s: u32) -> MappingRequest<'static> {
+        MappingRequest::new(endpoint(inside), inside.protocol, inside.client.realm, self.expiry(lifetime_s))
     }
 }
 

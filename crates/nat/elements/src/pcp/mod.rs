@@ -121,7 +121,7 @@ impl Answers {
     }
 
     /// Whether a packet from the inside is a request.
-    pub fn takes(&self, headers: &Headers) -> bool {
+    pub fn is_request(&self, headers: &Headers) -> bool {
         headers.protocol == UDP
             && headers.special & (Headers::FRAGMENT | Headers::SHORT) == 0
             && headers.destination() == nat_core::Endpoint::new(self.own.to_bits(), SERVER_PORT)

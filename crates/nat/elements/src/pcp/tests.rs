@@ -44,7 +44,7 @@ impl Box {
         let head = head(from, SocketAddrV4::new(OWN, SERVER_PORT), datagram);
         let frame = [&[2; 12], &[8, 0][..], &head, datagram].concat();
         let headers = Headers { realm, ..Headers::of(&frame).unwrap() };
-        assert!(self.answers.takes(&headers));
+        assert!(self.answers.is_request(&headers));
         self.answers.answer(&mut self.nat, &frame, &headers, 5, self.now);
         let (forward, packet) = self.nat.pop_output()?;
         assert_eq!(forward, Forward { to: Side::Inside, hop: 5, realm });

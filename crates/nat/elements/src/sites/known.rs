@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> io::Result<Vec<KnownSite>> {
 }
 
 /// A file beside it.
-fn beside(file: &Path, ending: &str) -> PathBuf {
+fn sibling_file(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -54,7 +54,8 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
 /// place of one that says otherwise.
 pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
     let text = own_file::read(file, MOST)?;
-    let names = (1..=COPIES).map(|n| beside(file, &if n == 1 { ".old".into() } else { format!(".old{n}") }));
+    let names =
+        (1..=COPIES).map(|n| sibling_file(file, &if n == 1 { ".old".into() } else { format!(".old{n}") }));
     for old in names {
         match File::options().write(true).create_new(true).open(&old) {
             Ok(mut open) => {
@@ -77,7 +78,7 @@ pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
 fn prepare(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<PathBuf> {
     let sites = sites.values().copied().collect();
     let text = serde_json::to_vec(&Document { format: FORMAT.into(), sites })?;
-    let new = beside(file, ".new");
+    let new = sibling_file(file, ".new");
     own_file::may_replace(file, FORMAT.as_bytes())?;
     own_file::remove(&new, FORMAT.as_bytes())?;
     let mut open = File::options().write(true).create_new(true).open(&new)?;
@@ -103,7 +104,7 @@ pub struct Keeper {
 }
 
 /// Where what could not be written at the end is said.
-fn lost(endings: &Endings, file: &Path, why: &io::Error) {
+fn report_unwritten(endings: &Endings, file: &Path, why: &io::Error) {
     let what = format!("{} cannot be written: {why}; sites may get other addresses", file.display());
     let fix = "Make room there, or name a file in another folder";
     endings.fault(Error::new("ND-92-18", "sites.known", what, fix));
@@ -117,8 +118,8 @@ impl Keeper {
         let (tell, told) = sync_channel(1);
         let file = file.to_owned();
         let run = move || {
-            if let Err(why) = keep(&file, &mut sites, &told, AGAIN) {
-                lost(&endings, &file, &why);
+            if let Err(why) = write_changes(&file, &mut sites, &told, AGAIN) {
+                report_unwritten(&endings, &file, &why);
             }
         };
         let thread = std::thread::Builder::new().name("nd-sites".into()).spawn(run)?;
@@ -148,7 +149,7 @@ impl Keeper {
 
 /// Write what is told, until nobody tells any more. What could not be written is written `again` later, and as the last of all: whether
 /// that was.
-fn keep(
+fn write_changes(
     file: &Path,
     sites: &mut BTreeMap<Mac, KnownSite>,
     told: &Receiver<Vec<Change>>,
@@ -249,7 +250,7 @@ mod tests {
             let (tell, told) = sync_channel(0);
             std::thread::scope(|threads| {
                 let (file, tell) = (&file, tell);
-                threads.spawn(move || keep(file, &mut BTreeMap::new(), &told, again).unwrap());
+                threads.spawn(move || write_changes(file, &mut BTreeMap::new(), &told, again).unwrap());
                 // The second is taken when the first was tried; that one is, too, within a moment.
                 for last in [1, 2] {
                     tell.send(vec![(one(last).mac, Some(one(last)))]).unwrap();

@@ -210,7 +210,7 @@ impl Leasing {
             }
             line.site = Some(site);
             self.sites.insert(site, Entry { number: Some(number), ..Entry::NEW });
-            self.rest(number);
+            self.rest_number(number);
             self.clients.remember([KnownAddress { mac, address, bound }]);
             taken.push(*one);
         }
@@ -315,7 +315,7 @@ impl Leasing {
     }
 
     /// A number's site has nobody any more.
-    fn rest(&mut self, number: u32) {
+    fn rest_number(&mut self, number: u32) {
         self.place += 1;
         if let Some(line) = self.numbers.get_mut(number as usize) {
             line.idle = Some(self.place);
@@ -369,7 +369,7 @@ impl Leasing {
             entry.left = None;
             if let Some(number) = entry.number {
                 self.clients.release(self.settings.macs.of(number), now);
-                self.rest(number);
+                self.rest_number(number);
             }
         }
         let more = self.clients.advance_some(now, most);
@@ -483,7 +483,7 @@ impl Leasing {
     }
 
     /// How many sites there may be at a time.
-    pub fn most(&self) -> usize {
+    pub fn max_sites(&self) -> usize {
         self.settings.most
     }
 
@@ -493,12 +493,12 @@ impl Leasing {
     }
 
     /// What a site is.
-    pub fn by(&self) -> SiteBy {
+    pub fn site_kind(&self) -> SiteBy {
         self.settings.by
     }
 
     /// The sites with `lines` numbers from `from` on, and the number to go on from if there are more.
-    pub fn standing(&self, from: u32, lines: u32, now: u64) -> (Vec<(u32, Standing)>, Option<u32>) {
+    pub fn site_views(&self, from: u32, lines: u32, now: u64) -> (Vec<(u32, Standing)>, Option<u32>) {
         let end = from.saturating_add(lines).min(self.numbers.len() as u32);
         let page = self.numbers.get(from as usize..end as usize).unwrap_or(&[]);
         let standing = |(line, number): (&Number, u32)| {

@@ -33,7 +33,7 @@ impl Net {
             self.now += SECOND / 2;
             self.leasing.advance(self.now, 4);
             while let Some(frame) = self.leasing.transmit() {
-                if let Some(answer) = self.server.hear(&frame) {
+                if let Some(answer) = self.server.handle_frame(&frame) {
                     self.leasing.receive(&answer, self.now);
                 }
             }
@@ -182,7 +182,7 @@ fn who_finds_no_room_waits_for_it() {
     net.pass(GRACE / SECOND + 4);
     assert!(net.address_of(7).is_none() && net.address_of(10).is_some());
     assert_eq!(net.heard(DISCOVER).last().unwrap().wants, None, "what was another site's is not asked for");
-    assert_eq!(net.leasing.standing(0, 10, net.now).0.len(), 2);
+    assert_eq!(net.leasing.site_views(0, 10, net.now).0.len(), 2);
     // in its turn it waits, and is the next
     net.leasing.add(1, 7 << 12, net.now);
     net.leasing.remove(1, 8 << 12, net.now);
@@ -209,7 +209,9 @@ fn an_address_that_is_no_public_one_is_not_taken_and_another_servers_is() {
             net.now += SECOND / 2;
             net.leasing.advance(net.now, 4);
             while let Some(frame) = net.leasing.transmit() {
-                for answer in [rogue.hear(&frame), net.server.hear(&frame)].into_iter().flatten() {
+                for answer in
+                    [rogue.handle_frame(&frame), net.server.handle_frame(&frame)].into_iter().flatten()
+                {
                     net.leasing.receive(&answer, net.now);
                 }
             }
@@ -334,7 +336,7 @@ proptest! {
                 }
             }
             // What was told is what the clients have.
-            for (number, standing) in net.leasing.standing(0, 100, net.now).0 {
+            for (number, standing) in net.leasing.site_views(0, 100, net.now).0 {
                 prop_assert_eq!(standing.address, net.has.get(&number).map(|(_, address)| *address));
                 prop_assert_eq!(standing.subscribers, there.get(&(standing.site.realm >> 12)).copied().unwrap_or(0));
             }

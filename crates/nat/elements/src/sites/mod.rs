@@ -175,7 +175,7 @@ impl Sites {
 
     /// Whether a packet for the box says to come from a site's address.
     fn is_of_site(&self, frame: &[u8]) -> bool {
-        let ip = ethernet::carried(frame).filter(|(carried, _)| *carried == kind::IPV4);
+        let ip = ethernet::payload(frame).filter(|(carried, _)| *carried == kind::IPV4);
         let addresses = ip.and_then(|(_, at)| ipv4::addresses(frame, at));
         addresses.is_some_and(|(from, _)| self.leasing.holder(from).is_some())
     }
@@ -207,7 +207,7 @@ impl Sites {
         let SiteEnd { workers, vacated, ownership, .. } = &self.end;
         // It was said before the first turn.
         let (Some(workers), Some((_, ownership))) = (workers.get(), ownership.get()) else { return };
-        let most = self.leasing.most();
+        let most = self.leasing.max_sites();
         let assignments = self.assignments.get_or_insert_with(|| Assignments::new(most, workers.len()));
         vacated.try_iter().take(VACATED).for_each(|vacated| assignments.vacated(vacated));
         while let Some(public) = self.leasing.public() {

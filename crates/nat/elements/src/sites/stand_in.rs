@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// Hear a frame; the answer to it, if it is a client's.
-    pub fn hear(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+    pub fn handle_frame(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let heard = DhcpRequest::of(frame).filter(|_| !self.silent)?;
         self.heard.push(heard);
         let next = self.next;

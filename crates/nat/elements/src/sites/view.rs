@@ -55,9 +55,9 @@ pub struct SiteView {
 /// A page of sites, which workers own.
 pub fn sites(leasing: &Leasing, asked: &Sites, ownership: Option<&Ownership>, now: u64) -> SitePage {
     let limit = asked.limit.clamp(1, PAGE);
-    let (found, after) = leasing.standing(asked.from, LINES, now);
+    let (found, after) = leasing.site_views(asked.from, LINES, now);
     let next = found.get(limit).map(|(number, _)| *number).or(after);
-    let by = leasing.by();
+    let by = leasing.site_kind();
     let view = |(_, standing): (u32, Standing)| SiteView {
         site: text(standing.site, by),
         vlans: Vlans::of(standing.site.realm),

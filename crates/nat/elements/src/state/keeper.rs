@@ -39,7 +39,7 @@ impl Keeper {
 
     /// A worker that has its own of the file carries packets. Once all do, the file is of the past, and is put aside as `FILE.old`: a
     /// crash must not bring back who had which port long ago.
-    pub fn began(&self) {
+    pub fn worker_started(&self) {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let Work::Running { began } = &mut *work else { return };
         *began += 1;

@@ -16,7 +16,7 @@ const SEED: [u8; 32] = [5; 32];
 const SUBSCRIBERS: u8 = 40;
 
 fn pool() -> Vec<PoolAddress> {
-    (1..=5).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect()
+    (1..=5).map(|last| PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, last))).collect()
 }
 
 /// A NAT of several workers, each with whole addresses.
@@ -259,7 +259,7 @@ fn the_file_is_there_whole_or_not_at_all() {
     let (_, nats) = full(2);
     let keeper = Keeper::new(&path, header(2), Endings::default());
     assert!(!keeper.has_begun());
-    keeper.began();
+    keeper.worker_started();
     assert!(keeper.has_begun());
     assert!(keeper.give(&nats[0], NOW, |_| None));
     assert!(!path.exists(), "the other worker's is missing");
@@ -268,9 +268,9 @@ fn the_file_is_there_whole_or_not_at_all() {
     // What it began with is of the past once all workers run.
     let next = Keeper::new(&path, header(2), Endings::default());
     let old = folder.path().join("cgn.state.old");
-    next.began();
+    next.worker_started();
     assert!(Survey::of(&path).is_ok() && !old.exists());
-    next.began();
+    next.worker_started();
     assert!(!path.exists() && Survey::of(&old).is_ok());
     drop(next);
     // One that was not finished leaves nothing.
@@ -315,7 +315,8 @@ fn a_million_sessions() {
     const EACH: u32 = 64;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cgn.state");
-    let pool: Vec<_> = (0..=255).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect();
+    let pool: Vec<_> =
+        (0..=255).map(|last| PoolAddress::all_ports(Ipv4Addr::new(203, 0, 113, last))).collect();
     let config = Config { pool: pool.clone(), sessions: 1 << 20, subscribers: 1 << 15, ..Config::default() };
     let mut nat = Nat::new(config.clone()).unwrap();
     for number in 0..1u32 << 20 {

@@ -68,7 +68,7 @@ impl World {
     /// Answer what there is.
     fn turn(&mut self) {
         for frame in self.end.take_soon(1) {
-            if let Some(answer) = self.server.hear(&frame) {
+            if let Some(answer) = self.server.handle_frame(&frame) {
                 self.end.send(&[answer]);
             } else if let Some(arp) = Arp::parse(&frame)
                 && arp.operation == Operation::Request
@@ -205,6 +205,6 @@ fn a_site_has_its_address_loses_it_and_has_it_again_after_a_restart() {
     let run = start(&graph);
     assert_eq!(until_out(&mut near, &mut world, 9, 5_000), (site_mac(2), public(102)));
     assert_eq!(until_out(&mut near, &mut world, 1, 5_000), (site_mac(0), public(100)));
-    assert_eq!(run.ended(), None);
+    assert_eq!(run.end_reason(), None);
     run.stop();
 }

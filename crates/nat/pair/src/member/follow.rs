@@ -46,7 +46,7 @@ impl Member {
         let now = self.clock.now();
         let mut watch = Watch::new(self.settings.silence, now);
         let mut sweeps = Sweeps::default();
-        self.standing().turn(Role::Standby, link.peer().ok());
+        self.status().turn(Role::Standby, link.peer().ok());
         tracing::info!("standby of process {}", link.peer().unwrap_or(0));
         while !self.is_ending() {
             for _ in 0..BURST {
@@ -54,8 +54,8 @@ impl Member {
                 let now = self.clock.now();
                 let cause = match received {
                     Ok(LinkEvent::Packet(len)) => {
-                        watch.hear(now);
-                        match self.hear(len, &mut sweeps) {
+                        watch.message_received(now);
+                        match self.handle_message(len, &mut sweeps) {
                             Ok(()) => continue,
                             Err(cause) => cause,
                         }
@@ -63,13 +63,14 @@ impl Member {
                     Ok(LinkEvent::Nothing) => break,
                     Ok(LinkEvent::Closed) | Err(_) => Cause::Closed,
                 };
-                self.outage = Some(Outage { cause, heard: watch.heard(), noticed: now });
+                self.outage = Some(Outage { cause, heard: watch.last_message(), noticed: now });
                 return None;
             }
             self.tell_synced(link, &sweeps);
             let now = self.clock.now();
             if watch.is_silent(now) && link.is_quiet() {
-                self.outage = Some(Outage { cause: Cause::Silent, heard: watch.heard(), noticed: now });
+                self.outage =
+                    Some(Outage { cause: Cause::Silent, heard: watch.last_message(), noticed: now });
                 return self.steal();
             }
             wait(&[(link.as_fd(), false)], 2 * TICK);
@@ -91,7 +92,7 @@ impl Member {
     }
 
     /// A message of the active NAT. An error: it goes no further.
-    pub(super) fn hear(&mut self, len: usize, sweeps: &mut Sweeps) -> Result<(), Cause> {
+    pub(super) fn handle_message(&mut self, len: usize, sweeps: &mut Sweeps) -> Result<(), Cause> {
         match Message::decode(self.room.get(..len).unwrap_or(&[])) {
             Ok(Message::Alive(gateway)) => {
                 if let Some(mac) = gateway {
@@ -130,14 +131,14 @@ impl Member {
         let is_caught_up = self.duty.is_caught_up();
         let are_whole = || self.ends.iter().all(|ends| ends.whole.load(Ordering::Acquire));
         let knows_all = sweeps.whole.len() == self.ends.len() && are_whole();
-        let message = match (self.standing().synced, knows_all) {
+        let message = match (self.status().synced, knows_all) {
             (false, true) if is_caught_up => Message::Synced,
             (true, false) => Message::OutOfSync,
             _ => return,
         };
         message.encode(&mut self.out);
         if let Ok(true) = link.send(&self.out) {
-            self.standing().synced = knows_all;
+            self.status().synced = knows_all;
         }
     }
 }

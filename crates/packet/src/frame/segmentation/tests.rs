@@ -151,7 +151,10 @@ fn a_port_that_segments_gets_the_frame_whole() {
         let mut program = compose_for(&recipe, left).expect("a program");
         let segmentation = program.segmentation().expect("it is segmented");
         assert_eq!(program.offloaded(), Some(segmentation.carried));
-        assert_eq!((segmentation.whole(), segmentation.packets(), segmentation.headers()), (304, 3, 54));
+        assert_eq!(
+            (segmentation.frame_bytes(), segmentation.packets(), segmentation.headers()),
+            (304, 3, 54)
+        );
         let mut frame = vec![0; program.next_len()];
         program.write(&mut frame, 0, &Signature { stream: 0, sequence: 0, sent_ns: 0 });
         assert_eq!((number(&frame, 24, 2) != 0, number(&frame, 50, 2)), (ip_checksum, 0), "{left:?}");

@@ -114,7 +114,7 @@ fn the_defaults_are_those_of_the_rfc() {
 fn a_rate_or_an_interval_paces_it() {
     let paced = |json: &str| {
         let params: Params = serde_json::from_str(json).expect(json);
-        params.paced().map(|paced| (paced.key, paced.per_second))
+        params.send_rate().map(|paced| (paced.key, paced.per_second))
     };
     assert_eq!(paced("{}"), Some(("interval", 1.0)));
     assert_eq!(paced(r#"{"rate": "50/s"}"#), Some(("rate", 50.0)));

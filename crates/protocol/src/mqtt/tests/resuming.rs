@@ -149,7 +149,7 @@ fn a_session_is_found_again_by_its_name() {
             r#"{{"client_id": "{name}", "clean_session": false, "interval": "0s", "reconnect": {{"fixed": {{}}}}}}"#
         ));
         talk.run_to_ms(3);
-        talk.up();
+        talk.start_connected();
         let first = talk.heard();
         talk.accept(false, &[]);
         talk.ack(1);
@@ -174,7 +174,7 @@ fn the_next_flow_ends_what_the_session_still_has() {
     // the loss of the connection stands for one of them
     assert_eq!((talk.end, talk.failures(Failure::Unanswered)), (Some(FlowEnd::Failed), 1));
     talk.heard();
-    talk.up();
+    talk.start_connected();
     talk.welcome(true);
     assert_eq!(talk.heard(), "PUBREL #2\nPUBLISH q2 #3 dup nd/0 1\nSUBSCRIBE #4 t q2\n");
     talk.comp(2, 0);
@@ -365,7 +365,7 @@ fn the_keep_alive_of_the_server_holds_whatever_else_is_waited_for() {
     let mut talk = Talk::new(
         r#"{"version": "5.0", "interval": "1h", "keep_alive": "60s", "subscribe": [{"topic": "t"}]}"#,
     );
-    talk.up();
+    talk.start_connected();
     talk.heard();
     talk.accept(false, &[(property::SERVER_KEEP_ALIVE, 1)]);
     assert_eq!(talk.heard(), "SUBSCRIBE #1 t q0\n");

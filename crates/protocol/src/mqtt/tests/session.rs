@@ -10,7 +10,7 @@ fn everything_that_can_be_said_in_connect_is_said() {
             "session_expiry": "1h", "keep_alive": "0s", "max_packet": "64KiB",
             "will": {"topic": "gone/{device}", "payload": "bye", "qos": 1, "retain": true}}"#,
     );
-    talk.up();
+    talk.start_connected();
     assert_eq!(talk.heard(), "CONNECT \"c0\" keep=0 will=gone/0 q1 user=u0 0x11=3600 0x27=65536\n");
 }
 
@@ -19,7 +19,7 @@ fn what_a_version_5_broker_asks_is_done() {
     let mut talk = Talk::new(
         r#"{"version": "5.0", "interval": "0s", "max_inflight": 9, "client_id": "", "reconnect": {"fixed": {}}}"#,
     );
-    talk.up();
+    talk.start_connected();
     talk.heard();
     let mut said = Vec::new();
     property::put(&mut said, property::RECEIVE_MAXIMUM, Value::Number(2));
@@ -53,7 +53,7 @@ fn what_a_version_5_broker_asks_is_done() {
 fn what_a_version_5_broker_cannot_do_is_not_asked_of_it() {
     let refused = |json: &str, id: u8, number: u32| {
         let mut talk = Talk::new(json);
-        talk.up();
+        talk.start_connected();
         talk.heard();
         let mut said = Vec::new();
         property::put(&mut said, id, Value::Number(number));
@@ -73,7 +73,7 @@ fn what_a_version_5_broker_cannot_do_is_not_asked_of_it() {
 #[test]
 fn a_refusal_fails_the_flow_and_says_why() {
     let mut talk = Talk::new("{}");
-    talk.up();
+    talk.start_connected();
     talk.say(&Packet::ConnAck { session_present: false, code: 5, properties: Properties::default() });
     assert_eq!(
         (talk.end, talk.link, talk.failures(Failure::Rejected)),
@@ -84,7 +84,7 @@ fn a_refusal_fails_the_flow_and_says_why() {
     let told: Vec<_> = causes.of(Failure::Rejected).map(|(detail, n)| (detail.to_string(), n)).collect();
     assert_eq!(told, [("CONNACK 0x05 not authorized".to_owned(), 1)]);
     let mut talk = Talk::new("{}");
-    talk.up();
+    talk.start_connected();
     talk.feed(b"\x15\x03\x01\x00\x02\x02\x46");
     assert_eq!(
         (talk.failures(Failure::Protocol), talk.examples.join("")),
@@ -118,13 +118,13 @@ fn a_broker_of_the_other_version_is_told_from_a_broken_one() {
     ];
     for (version, answer, what) in cases {
         let mut talk = Talk::new(&format!(r#"{{"version": "{version}"}}"#));
-        talk.up();
+        talk.start_connected();
         talk.feed(answer);
         assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1), "{what}");
         assert!(talk.examples[0].starts_with(what), "{:?}", talk.examples);
     }
     let mut shut = Talk::new(r#"{"version": "5.0"}"#);
-    shut.up();
+    shut.start_connected();
     shut.closed(Failure::Closed);
     assert!(
         shut.examples[0].contains("without CONNACK: does the broker speak MQTT 5.0"),
@@ -166,7 +166,7 @@ fn each_wait_has_its_limit() {
     talk.start();
     timeout(&mut talk, 3000, "no connection in time");
     let mut talk = Talk::new(json);
-    talk.up();
+    talk.start_connected();
     timeout(&mut talk, 3000, "no CONNACK in time");
     let mut talk = Talk::welcomed(json);
     timeout(&mut talk, 3000, "no SUBACK in time");

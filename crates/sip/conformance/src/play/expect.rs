@@ -70,10 +70,10 @@ impl Player<'_> {
             if message.code().is_some() && !self.answers(message, agent, target) {
                 continue;
             }
-            if expect.kinds.iter().any(|kind| is(message, kind)) {
+            if expect.kinds.iter().any(|kind| is_of_kind(message, kind)) {
                 return Ok(Some(at));
             }
-            self.excused(message, expect)?;
+            self.check_inconclusive(message, expect)?;
             let responses = expect.kinds.iter().all(|kind| matches!(kind, Kind::Status(..)));
             if responses && !expect.again && message.code().is_some_and(|code| code >= 200) {
                 return Err(self.mismatch(message, expect));
@@ -94,8 +94,8 @@ impl Player<'_> {
         }
     }
 
-    fn excused(&self, message: &Message, expect: &Expect) -> Result<(), Stop> {
-        let why = expect.inconclusive.iter().find(|(kind, _)| is(message, kind));
+    fn check_inconclusive(&self, message: &Message, expect: &Expect) -> Result<(), Stop> {
+        let why = expect.inconclusive.iter().find(|(kind, _)| is_of_kind(message, kind));
         if let Some((_, why)) = why {
             return Err(Stop::Inconclusive(format!("{why} (the server answered {})", line(message))));
         }
@@ -117,7 +117,7 @@ impl Player<'_> {
         let mut why = "nothing came".to_owned();
         if let Some((one, message)) = finals {
             if one.agent != agent
-                && let Err(stop) = self.excused(message, expect)
+                && let Err(stop) = self.check_inconclusive(message, expect)
             {
                 return stop;
             }
@@ -133,7 +133,7 @@ impl Player<'_> {
         self.arrivals[found].taken = true;
         let saved = self.arrivals[found].saved.clone();
         if let Some(message) = &saved.message {
-            self.excused(message, expect)?;
+            self.check_inconclusive(message, expect)?;
         }
         if let Some(name) = &expect.name {
             self.names.save(name, saved.clone());
@@ -155,7 +155,7 @@ impl Player<'_> {
             one.agent == at
                 && !one.taken
                 && (!one.again || one.saved.at >= begin)
-                && (kinds.is_empty() || message.is_some_and(|m| kinds.iter().any(|kind| is(m, kind))))
+                && (kinds.is_empty() || message.is_some_and(|m| kinds.iter().any(|kind| is_of_kind(m, kind))))
         });
         match heard {
             None => Ok(()),
@@ -171,7 +171,7 @@ impl Player<'_> {
         let mut times = Vec::new();
         for one in self.arrivals.iter_mut().filter(|one| one.agent == agent && !one.taken) {
             let message = one.saved.message.as_ref();
-            if message.is_some_and(|message| count.kinds.iter().any(|kind| is(message, kind))) {
+            if message.is_some_and(|message| count.kinds.iter().any(|kind| is_of_kind(message, kind))) {
                 one.taken = true;
                 times.push(one.saved.at);
             }
@@ -212,7 +212,7 @@ impl Player<'_> {
     }
 }
 
-fn is(message: &Message, kind: &Kind) -> bool {
+fn is_of_kind(message: &Message, kind: &Kind) -> bool {
     match kind {
         Kind::Method(name) => message.method().is_some_and(|method| method.as_str() == name),
         Kind::Status(from, to) => message.code().is_some_and(|code| (*from..=*to).contains(&code)),

@@ -1,4 +1,4 @@
-use super::{Algorithm, once, pair};
+use super::{Algorithm, pair, set_once};
 use crate::message::lex::Cursor;
 
 /// Quality of protection (RFC 7616 section 3.3).
@@ -120,10 +120,10 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = Result<Challenge<'_>, Challeng
     let mut read = Cursor::new(value);
     read.space();
     std::iter::from_fn(move || {
-        if read.done() {
+        if read.is_at_end() {
             return None;
         }
-        let challenge = one(&mut read);
+        let challenge = parse_challenge(&mut read);
         if matches!(challenge, Err(ChallengeError::Syntax(_))) {
             read.at = value.len();
         }
@@ -132,7 +132,7 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = Result<Challenge<'_>, Challeng
 }
 
 /// Reads up to the end or to where another challenge begins.
-fn one<'a>(read: &mut Cursor<'a>) -> Result<Challenge<'a>, ChallengeError> {
+fn parse_challenge<'a>(read: &mut Cursor<'a>) -> Result<Challenge<'a>, ChallengeError> {
     let scheme = read.token().ok_or(ChallengeError::Syntax(read.at))?;
     if !read.space() {
         return Err(ChallengeError::Syntax(read.at));
@@ -154,7 +154,7 @@ fn one<'a>(read: &mut Cursor<'a>) -> Result<Challenge<'a>, ChallengeError> {
         }
     };
     read.space();
-    if !another && !read.done() {
+    if !another && !read.is_at_end() {
         return Err(ChallengeError::Syntax(read.at));
     }
     if !scheme.eq_ignore_ascii_case(b"Digest") {
@@ -181,19 +181,19 @@ impl<'a> ChallengeParameters<'a> {
         let string = Some(value).filter(|_| quoted);
         let yes = value.eq_ignore_ascii_case(b"true");
         match () {
-            () if is("realm") => once(&mut self.realm, string?),
-            () if is("nonce") => once(&mut self.nonce, string?),
-            () if is("opaque") => once(&mut self.opaque, string?),
-            () if is("domain") => once(&mut self.domain, string?),
-            () if is("algorithm") => once(&mut self.algorithm, value),
-            () if is("stale") => once(&mut self.stale, yes),
-            () if is("userhash") => once(&mut self.userhash, yes),
+            () if is("realm") => set_once(&mut self.realm, string?),
+            () if is("nonce") => set_once(&mut self.nonce, string?),
+            () if is("opaque") => set_once(&mut self.opaque, string?),
+            () if is("domain") => set_once(&mut self.domain, string?),
+            () if is("algorithm") => set_once(&mut self.algorithm, value),
+            () if is("stale") => set_once(&mut self.stale, yes),
+            () if is("userhash") => set_once(&mut self.userhash, yes),
             () if is("qop") => {
                 let offered = value.split(|b| *b == b',').map(|one| Qop::of(one.trim_ascii()));
                 let offered = offered.fold((false, false), |(auth, int), qop| {
                     (auth || qop == Some(Qop::Auth), int || qop == Some(Qop::AuthInt))
                 });
-                once(&mut self.qop, offered)
+                set_once(&mut self.qop, offered)
             }
             // RFC 3261 section 20.44: parameters that are not known are ignored.
             () => Some(()),

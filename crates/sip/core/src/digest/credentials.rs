@@ -1,5 +1,5 @@
 use super::answer::Inputs;
-use super::{Algorithm, Hex, Pair, Qop, nonce_count, once, pair};
+use super::{Algorithm, Hex, Pair, Qop, nonce_count, pair, set_once};
 use crate::message::lex::Cursor;
 
 /// Why credentials are refused.
@@ -82,7 +82,7 @@ impl<'a> Credentials<'a> {
             }
         }
         read.space();
-        if !read.done() {
+        if !read.is_at_end() {
             return Err(Mismatch::Syntax(read.at));
         }
         found.finish()
@@ -138,17 +138,17 @@ impl<'a> CredentialParameters<'a> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let string = Some(value).filter(|_| quoted);
         match () {
-            () if is("username") => once(&mut self.username, string?),
-            () if is("realm") => once(&mut self.realm, string?),
-            () if is("nonce") => once(&mut self.nonce, string?),
-            () if is("uri") => once(&mut self.uri, string?),
-            () if is("response") => once(&mut self.response, string?),
-            () if is("cnonce") => once(&mut self.cnonce, string?),
-            () if is("opaque") => once(&mut self.opaque, string?),
-            () if is("algorithm") => once(&mut self.algorithm, value),
-            () if is("userhash") => once(&mut self.userhash, value.eq_ignore_ascii_case(b"true")),
-            () if is("qop") => once(&mut self.qop, Qop::of(value)?),
-            () if is("nc") => once(&mut self.nc, (nonce_count(value)?, value)),
+            () if is("username") => set_once(&mut self.username, string?),
+            () if is("realm") => set_once(&mut self.realm, string?),
+            () if is("nonce") => set_once(&mut self.nonce, string?),
+            () if is("uri") => set_once(&mut self.uri, string?),
+            () if is("response") => set_once(&mut self.response, string?),
+            () if is("cnonce") => set_once(&mut self.cnonce, string?),
+            () if is("opaque") => set_once(&mut self.opaque, string?),
+            () if is("algorithm") => set_once(&mut self.algorithm, value),
+            () if is("userhash") => set_once(&mut self.userhash, value.eq_ignore_ascii_case(b"true")),
+            () if is("qop") => set_once(&mut self.qop, Qop::of(value)?),
+            () if is("nc") => set_once(&mut self.nc, (nonce_count(value)?, value)),
             () => Some(()),
         }
     }

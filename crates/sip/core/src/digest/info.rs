@@ -1,4 +1,4 @@
-use super::{Answer, Qop, once, pair};
+use super::{Answer, Qop, pair, set_once};
 use crate::message::lex::Cursor;
 
 /// Authentication-Info of a 2xx (RFC 3261 section 20.6, RFC 7616 section 3.5). Strings are as written between their quotes.
@@ -49,7 +49,7 @@ impl<'a> AuthenticationInfo<'a> {
             }
         }
         read.space();
-        if read.done() { Ok(info) } else { Err(InfoError::Syntax(read.at)) }
+        if read.is_at_end() { Ok(info) } else { Err(InfoError::Syntax(read.at)) }
     }
 
     fn take(&mut self, read: &mut Cursor<'a>) -> Option<()> {
@@ -57,11 +57,11 @@ impl<'a> AuthenticationInfo<'a> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let string = Some(value).filter(|_| quoted);
         match () {
-            () if is("nextnonce") => once(&mut self.next_nonce, string?),
-            () if is("rspauth") => once(&mut self.response_auth, string?),
-            () if is("cnonce") => once(&mut self.cnonce, string?),
-            () if is("qop") => once(&mut self.qop, Qop::of(value)?),
-            () if is("nc") => once(&mut self.nc, super::nonce_count(value)?),
+            () if is("nextnonce") => set_once(&mut self.next_nonce, string?),
+            () if is("rspauth") => set_once(&mut self.response_auth, string?),
+            () if is("cnonce") => set_once(&mut self.cnonce, string?),
+            () if is("qop") => set_once(&mut self.qop, Qop::of(value)?),
+            () if is("nc") => set_once(&mut self.nc, super::nonce_count(value)?),
             () => Some(()),
         }
     }

@@ -48,7 +48,7 @@ fn nonce_count(digits: &[u8]) -> Option<u32> {
 }
 
 /// Puts a value where none was; `None` where there is one already.
-fn once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
 

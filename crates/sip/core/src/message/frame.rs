@@ -61,7 +61,7 @@ impl Framer {
                 continue;
             }
             let mut read = Cursor::new(field.value);
-            let value = read.number(u32::MAX).filter(|_| read.done());
+            let value = read.number(u32::MAX).filter(|_| read.is_at_end());
             let value = value.ok_or_else(|| Error::new(Fault::Value(field.name), field.offset))?;
             if length.replace(value as usize).is_some() {
                 return Err(Error::new(Fault::Repeated(field.name), field.offset));

@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub fn done(&self) -> bool {
+    pub fn is_at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn some(&mut self, class: u8) -> Option<&'a [u8]> {
+    fn nonempty_run(&mut self, class: u8) -> Option<&'a [u8]> {
         Some(self.run(class)).filter(|run| !run.is_empty())
     }
 
@@ -129,11 +129,11 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn token(&mut self) -> Option<&'a [u8]> {
-        self.some(TOKEN)
+        self.nonempty_run(TOKEN)
     }
 
     pub fn word(&mut self) -> Option<&'a [u8]> {
-        self.some(WORD)
+        self.nonempty_run(WORD)
     }
 
     /// A `quoted-string`: the bytes between the quotes, escapes as written.
@@ -193,7 +193,7 @@ impl<'a> Cursor<'a> {
     pub fn host(&mut self) -> Option<&'a [u8]> {
         let begin = self.at;
         if !self.byte(b'[') {
-            return self.some(HOST);
+            return self.nonempty_run(HOST);
         }
         let length = self.bytes[self.at..].iter().take(46).position(|b| *b == b']')?;
         let address = std::str::from_utf8(&self.bytes[self.at..self.at + length]).ok()?;
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
             return Some(Parameter { name, value: None, quoted: false });
         }
         let quoted = self.peek() == Some(b'"');
-        let value = if quoted { self.quoted()? } else { self.some(VALUE)? };
+        let value = if quoted { self.quoted()? } else { self.nonempty_run(VALUE)? };
         Some(Parameter { name, value: Some(value), quoted })
     }
 

@@ -266,7 +266,7 @@ struct FieldCollector<'a> {
 }
 
 /// Puts a value where none was.
-fn once<T>(slot: &mut Option<T>, field: &Field<'_>, value: T) -> Result<(), Error> {
+fn set_once<T>(slot: &mut Option<T>, field: &Field<'_>, value: T) -> Result<(), Error> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(Error::new(Fault::Repeated(field.name), field.offset)),
@@ -284,24 +284,24 @@ impl<'a> FieldCollector<'a> {
                 self.via = Some(via(read).ok_or_else(|| bad(cursor.at))?);
             }
             Name::CallId => {
-                let known = call_id(read).filter(|_| read.done()).ok_or_else(|| bad(cursor.at))?;
-                once(&mut self.call_id, field, known)?;
+                let known = call_id(read).filter(|_| read.is_at_end()).ok_or_else(|| bad(cursor.at))?;
+                set_once(&mut self.call_id, field, known)?;
             }
             Name::CSeq => {
-                let cseq = cseq(read).filter(|_| read.done()).ok_or_else(|| bad(cursor.at))?;
-                once(&mut self.cseq, field, (cseq, field.offset))?;
+                let cseq = cseq(read).filter(|_| read.is_at_end()).ok_or_else(|| bad(cursor.at))?;
+                set_once(&mut self.cseq, field, (cseq, field.offset))?;
             }
             Name::From | Name::To => {
                 let party = party(read).ok_or_else(|| bad(cursor.at))?;
                 let slot = if name == Name::From { &mut self.from } else { &mut self.to };
-                once(slot, field, party)?;
+                set_once(slot, field, party)?;
             }
             Name::Contact if self.contact.is_none() => {
                 self.contact = Some(first_value(value)).filter(|first| !first.is_empty());
             }
             Name::MaxForwards => {
                 let hops = number(read, 255).ok_or_else(|| bad(cursor.at))?;
-                once(&mut self.max_forwards, field, u8::try_from(hops).unwrap_or(u8::MAX))?;
+                set_once(&mut self.max_forwards, field, u8::try_from(hops).unwrap_or(u8::MAX))?;
             }
             Name::Expires | Name::MinExpires | Name::ContentLength => {
                 let number = number(read, u32::MAX).ok_or_else(|| bad(cursor.at))?;
@@ -310,18 +310,22 @@ impl<'a> FieldCollector<'a> {
                     Name::MinExpires => &mut self.min_expires,
                     _ => &mut self.content_length,
                 };
-                once(slot, field, number)?;
+                set_once(slot, field, number)?;
             }
             Name::RSeq => {
                 let number = number(read, u32::MAX).filter(|n| *n > 0).ok_or_else(|| bad(cursor.at))?;
-                once(&mut self.rseq, field, number)?;
+                set_once(&mut self.rseq, field, number)?;
             }
             Name::RetryAfter => {
                 let seconds = read.number(u32::MAX);
                 let ends = matches!(read.peek(), None | Some(b' ' | b'\t' | b'\r' | b'(' | b';'));
-                once(&mut self.retry_after, field, seconds.filter(|_| ends).ok_or_else(|| bad(cursor.at))?)?;
+                set_once(
+                    &mut self.retry_after,
+                    field,
+                    seconds.filter(|_| ends).ok_or_else(|| bad(cursor.at))?,
+                )?;
             }
-            Name::ContentType => once(&mut self.content_type, field, value)?,
+            Name::ContentType => set_once(&mut self.content_type, field, value)?,
             Name::WwwAuthenticate => self.www_authenticate.push(value),
             Name::ProxyAuthenticate => self.proxy_authenticate.push(value),
             Name::Authorization => self.authorization = self.authorization.or(Some(value)),
@@ -387,7 +391,7 @@ impl<'a> FieldCollector<'a> {
 }
 
 fn number(read: &mut Cursor<'_>, max: u32) -> Option<u32> {
-    read.number(max).filter(|_| read.done())
+    read.number(max).filter(|_| read.is_at_end())
 }
 
 fn call_id<'a>(read: &mut Cursor<'a>) -> Option<&'a [u8]> {
@@ -418,7 +422,7 @@ fn party<'a>(read: &mut Cursor<'a>) -> Option<(Party<'a>, Option<&'a [u8]>)> {
             }
         }
     }
-    read.done().then_some((Party { value: read.bytes, uri }, tag))
+    read.is_at_end().then_some((Party { value: read.bytes, uri }, tag))
 }
 
 fn via<'a>(read: &mut Cursor<'a>) -> Option<TopVia<'a>> {
@@ -452,7 +456,7 @@ fn via<'a>(read: &mut Cursor<'a>) -> Option<TopVia<'a>> {
             return None;
         }
     }
-    (read.done() || read.separator(b',')).then_some(via)
+    (read.is_at_end() || read.separator(b',')).then_some(via)
 }
 
 fn port_number(digits: &[u8]) -> Option<u16> {

@@ -37,7 +37,7 @@ impl Crypto {
     }
 
     /// Whether both have the same suite, and a key of its length each.
-    pub(super) fn fits(&self, other: &Self) -> bool {
+    pub(super) fn is_compatible(&self, other: &Self) -> bool {
         self.suite == other.suite && !self.key.is_empty() && self.key.len() == other.key.len()
     }
 }

@@ -124,7 +124,7 @@ impl NegotiationError {
 pub fn offer(audio: &Audio, id: u64, version: u64) -> Session {
     let maps = audio.codecs.iter().map(|codec| codec.map(codec.payload));
     let maps = maps.chain(audio.telephone_event.map(telephone_event)).collect();
-    let medium = Media { crypto: audio.crypto.clone(), ..medium(audio, maps, audio.direction) };
+    let medium = Media { crypto: audio.crypto.clone(), ..build_media(audio, maps, audio.direction) };
     session(audio, id, version, vec![medium])
 }
 
@@ -139,7 +139,7 @@ pub fn answer(
     let mut error = NegotiationError::NoAudio;
     let mut chosen = None;
     for (at, media) in offer.media.iter().enumerate().filter(|(_, media)| is_audio(media)) {
-        match taken(media, audio) {
+        match select_offered(media, audio) {
             Ok(found) => {
                 chosen = Some((at, media, found));
                 break;
@@ -155,14 +155,14 @@ pub fn answer(
     let receive = audio.direction.receives() && theirs.sends();
     let maps = [codec.map(codec.payload)].into_iter().chain(event.map(telephone_event)).collect();
     let ours = crypto.iter().map(|(ours, _)| ours.clone()).collect();
-    let taken = Media { crypto: ours, ..medium(audio, maps, Direction::new(send, receive)) };
+    let taken = Media { crypto: ours, ..build_media(audio, maps, Direction::new(send, receive)) };
     let media: Vec<_> = offer
         .media
         .iter()
         .enumerate()
         .map(|(place, media)| if place == at { taken.clone() } else { refused(media) })
         .collect();
-    let agreed = agreed(offer, &offer.media[at], codec, event, (send, receive))?;
+    let agreed = build_agreement(offer, &offer.media[at], codec, event, (send, receive))?;
     Ok((session(audio, id, version, media), Agreement { crypto, ..agreed }))
 }
 
@@ -189,14 +189,14 @@ pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<
     if theirs.sends() && !mine.receives() || theirs.receives() && !mine.sends() {
         return Err(NegotiationError::Direction);
     }
-    let agreed = agreed(answer, media, codec, event, (theirs.receives(), theirs.sends()))?;
+    let agreed = build_agreement(answer, media, codec, event, (theirs.receives(), theirs.sends()))?;
     Ok(Agreement { crypto, ..agreed })
 }
 
 type Taken = (Codec, Option<u8>, Option<(Crypto, Crypto)>);
 
 /// Codec, telephone-event and keys of an offered medium that fits.
-fn taken(media: &Media, audio: &Audio) -> Result<Taken, NegotiationError> {
+fn select_offered(media: &Media, audio: &Audio) -> Result<Taken, NegotiationError> {
     if media.protocol != audio.protocol() {
         let plain = media.protocol == "RTP/AVP";
         return Err(if plain { NegotiationError::Unprotected } else { NegotiationError::NoAudio });
@@ -207,7 +207,7 @@ fn taken(media: &Media, audio: &Audio) -> Result<Taken, NegotiationError> {
     }
     // RFC 4568 section 6.1.2: the first that can be used, with its tag and a key of our own
     let pair = media.crypto.iter().find_map(|theirs| {
-        let ours = audio.crypto.iter().find(|ours| ours.fits(theirs))?;
+        let ours = audio.crypto.iter().find(|ours| ours.is_compatible(theirs))?;
         Some((Crypto { tag: theirs.tag, ..ours.clone() }, theirs.clone()))
     });
     Ok((codec, event, Some(pair.ok_or(NegotiationError::NoSuite)?)))
@@ -219,13 +219,13 @@ fn answered_crypto(ours: &Media, theirs: &Media) -> Result<Option<(Crypto, Crypt
         return Ok(None);
     }
     let pair = theirs.crypto.first().and_then(|theirs| {
-        let ours = ours.crypto.iter().find(|ours| ours.tag == theirs.tag && ours.fits(theirs))?;
+        let ours = ours.crypto.iter().find(|ours| ours.tag == theirs.tag && ours.is_compatible(theirs))?;
         Some((ours.clone(), theirs.clone()))
     });
     pair.map(Some).ok_or(NegotiationError::NoSuite)
 }
 
-fn agreed(
+fn build_agreement(
     session: &Session,
     media: &Media,
     codec: Codec,
@@ -278,7 +278,7 @@ fn telephone_event(payload: u8) -> Rtpmap {
     Rtpmap { payload, name: "telephone-event".to_owned(), rate: 8_000, channels: 1 }
 }
 
-fn medium(audio: &Audio, rtpmaps: Vec<Rtpmap>, direction: Direction) -> Media {
+fn build_media(audio: &Audio, rtpmaps: Vec<Rtpmap>, direction: Direction) -> Media {
     let event = rtpmaps.iter().find(|map| map.name == "telephone-event");
     Media {
         kind: "audio".to_owned(),

@@ -39,7 +39,7 @@ impl SessionParser {
         }
         match kind {
             b'o' => self.origin(value),
-            b's' => once(&mut self.name, self.media.is_empty()),
+            b's' => mark_once(&mut self.name, self.media.is_empty()),
             // Several times may follow one another.
             b't' if self.media.is_empty() => {
                 self.timing = true;
@@ -95,7 +95,7 @@ impl SessionParser {
     }
 }
 
-fn once(seen: &mut bool, early: bool) -> Result<(), SdpFault> {
+fn mark_once(seen: &mut bool, early: bool) -> Result<(), SdpFault> {
     if *seen || !early {
         return Err(SdpFault::Session);
     }

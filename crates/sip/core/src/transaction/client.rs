@@ -13,7 +13,7 @@ impl Client {
     pub fn new(timers: &Timers, reliable: bool, now: u64) -> (Self, Actions) {
         let mut core = Core::new(State::Trying, reliable);
         // Timer E, timer F.
-        core.again(now, timers.t1);
+        core.retransmit_after(now, timers.t1);
         core.end_at = now.saturating_add(timers.limit());
         (Self { core }, Actions::transmit(Transmit::Request))
     }
@@ -47,7 +47,7 @@ impl Client {
                 State::Trying => core.interval.saturating_mul(2).min(timers.t2),
                 _ => timers.t2,
             };
-            core.again(now, interval);
+            core.retransmit_after(now, interval);
             return Actions::transmit(Transmit::Request);
         }
         Actions::NONE

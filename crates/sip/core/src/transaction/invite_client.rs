@@ -13,7 +13,7 @@ impl InviteClient {
     pub fn new(timers: &Timers, reliable: bool, now: u64) -> (Self, Actions) {
         let mut core = Core::new(State::Calling, reliable);
         // Timer A, timer B.
-        core.again(now, timers.t1);
+        core.retransmit_after(now, timers.t1);
         core.end_at = now.saturating_add(timers.limit());
         (Self { core }, Actions::transmit(Transmit::Request))
     }
@@ -51,7 +51,7 @@ impl InviteClient {
         }
         if now >= core.again_at {
             // Timer A doubles without limit.
-            core.again(now, core.interval.saturating_mul(2));
+            core.retransmit_after(now, core.interval.saturating_mul(2));
             return Actions::transmit(Transmit::Request);
         }
         Actions::NONE

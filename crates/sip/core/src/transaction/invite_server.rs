@@ -32,7 +32,7 @@ impl InviteServer {
             (State::Proceeding, 300..700) => {
                 // Timer H, timer G.
                 core.enter(State::Completed, now.saturating_add(timers.limit()));
-                core.again(now, timers.t1);
+                core.retransmit_after(now, timers.t1);
             }
             // The user repeats its 2xx until the ACK comes (RFC 3261 section 13.3.1.4).
             (State::Accepted, 200..300) => {}
@@ -79,7 +79,7 @@ impl InviteServer {
             self.responded = true;
             return Actions::transmit(Transmit::Trying);
         }
-        core.again(now, core.interval.saturating_mul(2).min(timers.t2));
+        core.retransmit_after(now, core.interval.saturating_mul(2).min(timers.t2));
         Actions::transmit(Transmit::Response)
     }
 

@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// Sends again after `interval`, over an unreliable transport.
-    fn again(&mut self, now: u64, interval: u64) {
+    fn retransmit_after(&mut self, now: u64, interval: u64) {
         if !self.reliable {
             self.interval = interval;
             self.again_at = now.saturating_add(interval);

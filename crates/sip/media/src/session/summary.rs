@@ -161,7 +161,7 @@ impl Session {
             pattern,
             reports: (self.reports.sent, self.reports.received),
             pressed: self.keys.pressed(),
-            keys: self.keys.heard().to_vec(),
+            keys: self.keys.digits().to_vec(),
             takes_keys: agreed.events.is_some(),
             refused,
             wrong_key: refused.unauthenticated > 0

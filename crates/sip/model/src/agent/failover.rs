@@ -28,7 +28,7 @@ impl UserAgent {
         if !(cx.has_next && of_server && matches!(self.stage, Stage::Running | Stage::Stopping)) {
             return false;
         }
-        cx.excuse();
+        cx.mark_clean_close();
         let asking = self.is_asking();
         // a server may close a connection that nobody uses: it is left only if it takes no other
         if self.config.reliable && why == Failure::Closed && !asking && self.was_used(cx.now) {

@@ -2,7 +2,7 @@
 
 use super::UserAgent;
 use crate::description::{counter, delay, value};
-use crate::media::agreed;
+use crate::media::session_parameters;
 use crate::message::session_description;
 use protocol::cause::Cause;
 use protocol::media::MediaPacket;
@@ -122,8 +122,9 @@ impl UserAgent {
         let crypto = self.media.as_ref().map_or_else(|| media.crypto(), |call| call.crypto.clone());
         let made = answer(&offered, &media.audio(at, &crypto), cx.device.into(), version);
         let why = made.as_ref().err().copied();
-        let negotiated =
-            made.ok().and_then(|(description, agreement)| Some((description, agreed(&agreement)?)));
+        let negotiated = made
+            .ok()
+            .and_then(|(description, agreement)| Some((description, session_parameters(&agreement)?)));
         let Some((description, (agreement, keys))) = negotiated else {
             count_refusal(cx, cx.now, why);
             return session_description(cx.device, self.local.ip(), config.sdp_size, out);
@@ -157,7 +158,7 @@ impl UserAgent {
         let Some(sent) = call.offer.as_ref().filter(|_| last || !body.is_empty()) else { return };
         let read =
             Sdp::parse(body).ok().map(|answer| check_answer(sent, &config.audio(at, &call.crypto), &answer));
-        match read.as_ref().and_then(|read| agreed(read.as_ref().ok()?)) {
+        match read.as_ref().and_then(|read| session_parameters(read.as_ref().ok()?)) {
             Some((agreement, keys)) => {
                 call.session.agree(agreement, keys, cx.now);
                 call.offer = call.offer.take().filter(|_| !last);

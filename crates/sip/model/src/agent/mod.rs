@@ -500,9 +500,9 @@ impl Model for UserAgent {
         self.local = cx.local.unwrap_or(self.local);
         self.media_address = cx.media.or(self.media_address);
         if self.config.websocket.is_some() {
-            return self.shake(cx);
+            return self.begin_handshake(cx);
         }
-        self.up(cx);
+        self.transport_up(cx);
     }
 
     fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
@@ -525,7 +525,7 @@ impl Model for UserAgent {
     fn timer(&mut self, cx: &mut Cx<'_>) {
         self.armed = Time::NEVER;
         if self.is_shaking() {
-            return self.unshaken(cx);
+            return self.handshake_timed_out(cx);
         }
         if !matches!(self.stage, Stage::Running | Stage::Stopping) {
             return;
@@ -552,7 +552,7 @@ impl Model for UserAgent {
             Stage::Running if self.kept && !self.heard && self.config.reliable => {
                 self.kept = false;
                 self.stage = Stage::Reconnecting;
-                cx.excuse();
+                cx.mark_clean_close();
                 cx.connect();
             }
             // section 4.3 of RFC 3263
@@ -617,7 +617,7 @@ impl UserAgent {
             let session = self.in_session();
             for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
                 if let Some(client) = client {
-                    measure::finished(cx, &client, None, asks, self.asked());
+                    measure::finished(cx, &client, None, asks, self.session_requested_at());
                     cx.never_answered(client.first, &format!("{}: {what}", client.method));
                 }
             }

@@ -188,7 +188,7 @@ impl UserAgent {
         }
         let dropped = self.is_dropped(&client, code);
         if dropped {
-            cx.count(self.asked(), counter::CALLS_DROPPED);
+            cx.count(self.session_requested_at(), counter::CALLS_DROPPED);
         }
         if matches!(code, 401 | 407) && !self.is_expected(method, code) {
             cx.count(client.first, counter::CHALLENGES);
@@ -212,7 +212,7 @@ impl UserAgent {
             self.registration_accepted(cx);
         }
         let asks = if method == Method::Invite { !session } else { session };
-        let delay = measure::finished(cx, &client, Some(code), asks, self.asked());
+        let delay = measure::finished(cx, &client, Some(code), asks, self.session_requested_at());
         if method == Method::Bye
             && ((200..300).contains(&code) || dropped)
             && let Some(dialog) = &mut self.dialog

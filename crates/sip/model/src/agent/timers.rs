@@ -78,7 +78,13 @@ impl UserAgent {
             let client = if invite { &mut self.invite } else { &mut self.request };
             if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
                 let session = self.in_session();
-                measure::finished(cx, &overdue, None, if invite { !session } else { session }, self.asked());
+                measure::finished(
+                    cx,
+                    &overdue,
+                    None,
+                    if invite { !session } else { session },
+                    self.session_requested_at(),
+                );
                 let (method, t) = (overdue.method, overdue.first);
                 let timer = match (invite, overdue.provisional) {
                     (true, true) => "Timer C",
@@ -134,7 +140,7 @@ impl UserAgent {
     }
 
     /// When the present session was asked for.
-    pub(super) fn asked(&self) -> Time {
+    pub(super) fn session_requested_at(&self) -> Time {
         self.dialog.as_ref().map_or(Time::ZERO, |dialog| dialog.asked)
     }
 

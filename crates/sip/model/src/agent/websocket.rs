@@ -24,7 +24,7 @@ impl UserAgent {
     }
 
     /// Messages can be sent.
-    pub(super) fn up(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn transport_up(&mut self, cx: &mut Cx<'_>) {
         match self.stage {
             Stage::Connecting => self.stage = Stage::Running,
             Stage::Reconnecting => {
@@ -37,7 +37,7 @@ impl UserAgent {
     }
 
     /// Begin the handshake on a new connection.
-    pub(super) fn shake(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn begin_handshake(&mut self, cx: &mut Cx<'_>) {
         let config = Arc::clone(&self.config);
         let Some(resource) = &config.websocket else { return };
         match Socket::client(&resource.host, &resource.path, SUBPROTOCOL, MAX_HEAD + MAX_BODY) {
@@ -56,7 +56,7 @@ impl UserAgent {
     }
 
     /// The server has not answered the handshake in time.
-    pub(super) fn unshaken(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn handshake_timed_out(&mut self, cx: &mut Cx<'_>) {
         let end = self.silent + self.config.timeout;
         if cx.now < end {
             return cx.wake_at(end);
@@ -90,7 +90,7 @@ impl UserAgent {
                     self.silent = Time::NEVER;
                     self.armed = Time::NEVER;
                     cx.wake_at(Time::NEVER);
-                    self.up(cx);
+                    self.transport_up(cx);
                 }
                 Ok(Some(Incoming::Message(message))) => {
                     self.heard = true;
@@ -100,14 +100,14 @@ impl UserAgent {
                 Ok(None) => return,
                 Err(fault) => {
                     self.websocket = None;
-                    self.broken(cx, &fault);
+                    self.fail_connection(cx, &fault);
                 }
             }
         }
     }
 
     /// The connection cannot go on.
-    fn broken(&mut self, cx: &mut Cx<'_>, fault: &Fault) {
+    fn fail_connection(&mut self, cx: &mut Cx<'_>, fault: &Fault) {
         let kind = match fault {
             Fault::Refused { .. } => Failure::Rejected,
             Fault::Closed { .. } => Failure::Closed,

@@ -42,7 +42,7 @@ pub(super) fn names(steps: &[Step]) -> Vec<String> {
 
 /// Which of these values some step takes from a body, by number.
 pub(super) fn of_bodies(steps: &[Step], names: &[String]) -> Vec<bool> {
-    fn see(captures: &BTreeMap<String, CaptureStep>, names: &[String], all: &mut [bool]) {
+    fn mark_declared(captures: &BTreeMap<String, CaptureStep>, names: &[String], all: &mut [bool]) {
         for (name, _) in captures.iter().filter(|(_, one)| one.body) {
             if let Some(slot) = names.iter().position(|one| one == name) {
                 all[slot] = true;
@@ -52,8 +52,10 @@ pub(super) fn of_bodies(steps: &[Step], names: &[String]) -> Vec<bool> {
     fn visit(steps: &[Step], names: &[String], all: &mut [bool]) {
         for step in steps {
             match step {
-                Step::Expect(expect) => see(&expect.capture, names, all),
-                Step::ExpectAny(several) => several.iter().for_each(|one| see(&one.capture, names, all)),
+                Step::Expect(expect) => mark_declared(&expect.capture, names, all),
+                Step::ExpectAny(several) => {
+                    several.iter().for_each(|one| mark_declared(&one.capture, names, all))
+                }
                 Step::Repeat(repeat) => visit(&repeat.steps, names, all),
                 _ => {}
             }

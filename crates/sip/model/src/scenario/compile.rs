@@ -5,7 +5,7 @@ use super::dialogs;
 use super::{AnswerStep, ExpectStep, GotoStep, GotoWhen, SendStep, StatusSet, Step, reason};
 use crate::method::Method;
 use protocol::data::Data;
-use protocol::problem::{Problem, closest, listed};
+use protocol::problem::{Problem, choices, closest};
 use protocol::template::Template;
 use protocol::unit::Interval;
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Compiled, P
             let fix = match closest(&jump.label, known.clone()) {
                 Some(meant) => format!("did you mean {meant}?"),
                 None if labels.is_empty() => "add a step {\"label\": …} where to go on".to_owned(),
-                None => format!("use one of: {}", listed(known)),
+                None => format!("use one of: {}", choices(known)),
             };
             return Err(Problem::new(jump.key, format!("no label is called {}", jump.label), fix));
         };
@@ -253,7 +253,7 @@ impl Compiler<'_> {
             Step::Goto(goto) => {
                 let (label, when) = match goto {
                     GotoStep::Label(label) => (label, When::Always),
-                    GotoStep::When(when) => (&when.label, self.when(when)?),
+                    GotoStep::When(when) => (&when.label, self.jump_condition(when)?),
                 };
                 let (key, label) = ("goto".into(), label.clone());
                 self.jumps.push(Jump { key, label, op, alternative: 0, expired: false });
@@ -274,7 +274,7 @@ impl Compiler<'_> {
     }
 
     /// The condition of a jump.
-    fn when(&self, goto: &GotoWhen) -> Result<When, Problem> {
+    fn jump_condition(&self, goto: &GotoWhen) -> Result<When, Problem> {
         let named = |name: &str, key: &str| {
             self.names.iter().position(|one| one == name).ok_or_else(|| {
                 let fix = match closest(name, self.names.iter().map(String::as_str)) {
@@ -466,7 +466,7 @@ fn method(name: &str, key: &str) -> Result<Method, Problem> {
         Method::Unknown => {
             let fix = match closest(&name.to_ascii_uppercase(), Method::NAMES.iter().copied()) {
                 Some(meant) => format!("did you mean {meant}?"),
-                None => format!("use one of: {}", listed(Method::NAMES.iter().copied())),
+                None => format!("use one of: {}", choices(Method::NAMES.iter().copied())),
             };
             Err(Problem::new(key, format!("{name} is no method of SIP"), fix))
         }

@@ -23,17 +23,17 @@ pub(super) fn names(steps: &[Step]) -> Result<Vec<String>, Problem> {
 fn visit(steps: &[Step], all: &mut Vec<String>) {
     for step in steps {
         match step {
-            Step::Send(send) => see(&send.dialog, all),
-            Step::Expect(expect) => see(&expect.dialog, all),
-            Step::ExpectAny(several) => several.iter().for_each(|one| see(&one.dialog, all)),
-            Step::Answer(answer) => see(&answer.dialog, all),
+            Step::Send(send) => add_name(&send.dialog, all),
+            Step::Expect(expect) => add_name(&expect.dialog, all),
+            Step::ExpectAny(several) => several.iter().for_each(|one| add_name(&one.dialog, all)),
+            Step::Answer(answer) => add_name(&answer.dialog, all),
             Step::Repeat(repeat) => visit(&repeat.steps, all),
             Step::Pause(_) | Step::Label(_) | Step::Goto(_) => {}
         }
     }
 }
 
-fn see(name: &Option<String>, all: &mut Vec<String>) {
+fn add_name(name: &Option<String>, all: &mut Vec<String>) {
     if let Some(name) = name.as_ref().filter(|name| !all.contains(name)) {
         all.push(name.clone());
     }

@@ -82,14 +82,14 @@ const STATUSES: &[&str] = &[
     "608 Rejected",
 ];
 
-fn known(status: u16) -> Option<&'static str> {
+fn reason_phrase(status: u16) -> Option<&'static str> {
     let code = |text: &str| text.split(' ').next().and_then(|code| code.parse::<u16>().ok());
     STATUSES.iter().copied().find(|text| code(text) == Some(status))
 }
 
 /// The usual reason phrase of a status code.
 pub(crate) fn reason(status: u16) -> &'static str {
-    match known(status) {
+    match reason_phrase(status) {
         Some(text) => text.split_once(' ').map_or("", |(_, reason)| reason),
         None => match status / 100 {
             1 => "Progress",
@@ -104,7 +104,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
 
 /// That a request was rejected with this status.
 pub(crate) fn rejected(status: u16) -> Cause {
-    let detail = known(status).map_or(Detail::Status(status), Detail::Named);
+    let detail = reason_phrase(status).map_or(Detail::Status(status), Detail::Named);
     Cause { kind: Failure::Rejected, detail }
 }
 

@@ -185,7 +185,7 @@ impl EchoCalls {
     }
 
     /// Whether a packet from there goes back.
-    pub(super) fn takes(&self, from: SocketAddr, packet: &[u8], now: Instant) -> bool {
+    pub(super) fn is_returned(&self, from: SocketAddr, packet: &[u8], now: Instant) -> bool {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         // RFC 3550 section 5.1, RFC 5761 section 4
         let is_media = packet.len() >= 12 && packet[0] >> 6 == 2;
@@ -235,7 +235,7 @@ mod tests {
     fn only_parties_of_calls_get_their_packets_back() {
         let (calls, now) = (EchoCalls::default(), Instant::now());
         let (party, nat) = (at("192.0.2.9:4000"), at("198.51.100.1:9"));
-        let takes = |from: SocketAddr, packet: &[u8]| calls.takes(from, packet, now);
+        let takes = |from: SocketAddr, packet: &[u8]| calls.is_returned(from, packet, now);
         assert!(!takes(party, &RTP), "no call is up");
         calls.begin(dialog("a"), nat.ip(), Some(party), true, now);
         calls.begin(dialog("b"), nat.ip(), None, true, now);
@@ -260,11 +260,11 @@ mod tests {
     fn a_call_on_hold_silences_no_other_of_the_same_address() {
         let (calls, now, party) = (EchoCalls::default(), Instant::now(), at("192.0.2.9:4000"));
         calls.begin(dialog("held"), party.ip(), Some(party), false, now);
-        assert!(!calls.takes(party, &RTP, now));
+        assert!(!calls.is_returned(party, &RTP, now));
         calls.begin(dialog("talks"), party.ip(), Some(party), true, now);
-        assert!(calls.takes(party, &RTP, now));
+        assert!(calls.is_returned(party, &RTP, now));
         calls.end(&dialog("held"));
-        assert!(calls.takes(party, &RTP, now));
+        assert!(calls.is_returned(party, &RTP, now));
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         let (calls, now, party) = (EchoCalls::default(), Instant::now(), at("192.0.2.9:4000"));
         calls.begin(dialog("a"), party.ip(), Some(party), true, now);
         calls.end(&Dialog { ours: "guessed".into(), ..dialog("a") });
-        assert!(calls.takes(party, &RTP, now));
+        assert!(calls.is_returned(party, &RTP, now));
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         let second = |s| began + Duration::from_secs(s);
         calls.end_silent(second(59));
         assert_eq!(calls.calls().by_dialog.len(), 3);
-        assert!(calls.takes(talks, &RTP, second(50)) && calls.takes(nat, &RTP, second(50)));
+        assert!(calls.is_returned(talks, &RTP, second(50)) && calls.is_returned(nat, &RTP, second(50)));
         calls.end_silent(second(61));
         let left = calls.calls();
         assert!(left.by_dialog.contains_key(&dialog("talks")) && left.by_dialog.contains_key(&dialog("nat")));
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn so_many_packets_go_back_in_a_second_for_each_call() {
         let (calls, began, party) = (EchoCalls::default(), Instant::now(), at("192.0.2.9:4000"));
-        let returned = |now| (0..5_000).filter(|_| calls.takes(party, &RTP, now)).count();
+        let returned = |now| (0..5_000).filter(|_| calls.is_returned(party, &RTP, now)).count();
         calls.begin(dialog("a"), party.ip(), Some(party), true, began);
         assert_eq!((returned(began), returned(began + SECOND / 2)), (1_000, 0));
         calls.begin(dialog("b"), party.ip(), Some(party), true, began);

@@ -93,7 +93,7 @@ impl Echo {
                 let Some((length, from)) = received(&self.rtp, &mut buffer) else { break };
                 let packet = &buffer[..length];
                 // an error is that of an earlier packet, whose receiver is gone
-                if calls.takes(from, packet, now) && self.rtp.send_to(packet, from).is_ok() {
+                if calls.is_returned(from, packet, now) && self.rtp.send_to(packet, from).is_ok() {
                     calls.returned.fetch_add(1, Ordering::Relaxed);
                 }
             }

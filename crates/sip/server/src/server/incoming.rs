@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// The same request came again.
-    pub(super) fn again(&mut self, key: &Key) {
+    pub(super) fn request_repeated(&mut self, key: &Key) {
         let Some(one) = self.incoming.get_mut(key) else { return };
         let actions = one.machine.on_request();
         self.act(key, actions, true);

@@ -19,7 +19,7 @@ pub(super) struct Binding {
 
 impl Binding {
     /// Seconds left, rounded up.
-    pub fn left(&self, now: u64) -> u64 {
+    pub fn remaining_seconds(&self, now: u64) -> u64 {
         self.until.saturating_sub(now).div_ceil(SECOND)
     }
 }

@@ -233,7 +233,7 @@ impl Server {
         };
         if self.incoming.contains_key(&key) && !stateless {
             self.counters.requests_repeated += 1;
-            return self.again(&key);
+            return self.request_repeated(&key);
         }
         self.counters.request(method.as_str());
         if self.incoming.len() >= TRANSACTIONS {

@@ -170,14 +170,14 @@ impl Server {
                 }
             }
             if let Some(end) = actions.end {
-                return self.ended(branch, end);
+                return self.transaction_ended(branch, end);
             }
         }
         self.schedule_outgoing(branch);
     }
 
     /// A client transaction is over.
-    fn ended(&mut self, branch: &str, end: End) {
+    fn transaction_ended(&mut self, branch: &str, end: End) {
         if end == End::Normal {
             self.outgoing.remove(branch);
             return;
@@ -246,7 +246,7 @@ impl Server {
             self.deliver(&branch, message, code, invite);
         }
         if let Some(end) = actions.end {
-            return self.ended(&branch, end);
+            return self.transaction_ended(&branch, end);
         }
         self.schedule_outgoing(&branch);
     }

@@ -112,7 +112,7 @@ impl Server {
         let mut fields: Vec<Field> = Vec::new();
         for one in self.location.of(name, now) {
             let q = one.q.as_ref().map(|q| format!(";q={q}")).unwrap_or_default();
-            let left = if mute { String::new() } else { format!(";expires={}", one.left(now)) };
+            let left = if mute { String::new() } else { format!(";expires={}", one.remaining_seconds(now)) };
             fields.push((Name::Contact, format!("<{}>{q}{left}", one.text)));
         }
         if self.breaks("R02") && request.contacts().is_ok_and(|contacts| contacts.is_empty()) {

@@ -175,7 +175,7 @@ fn an_offer_that_is_not_confirmed_is_asked_for_four_times() {
 fn a_known_client_asks_for_what_it_had() {
     let mut before = clients();
     bind(&mut before, 0, |_| ()).unwrap();
-    let kept = serde_json::to_string(&before.known().collect::<Vec<_>>()).unwrap();
+    let kept = serde_json::to_string(&before.known_addresses().collect::<Vec<_>>()).unwrap();
     assert_eq!(kept, r#"[{"mac":"02:00:00:00:00:01","address":"198.51.100.77","bound":true}]"#);
     let known: Vec<KnownAddress> = serde_json::from_str(&kept).unwrap();
 
@@ -205,7 +205,7 @@ fn a_known_client_asks_for_what_it_had() {
     clients.advance(0);
     let discover = one(&mut clients);
     assert_eq!((discover.kind(), discover.wanted()), (MessageType::Discover, None));
-    assert_eq!(clients.known().count(), 0);
+    assert_eq!(clients.known_addresses().count(), 0);
 
     // A server that says nothing: it asks for any address, but would like the same.
     let mut clients = Clients::new(config(), 10);
@@ -229,7 +229,10 @@ fn a_nak_ends_a_lease() {
     let renew = one(&mut clients);
     assert_eq!(clients.receive(&Says::to(&renew, MessageType::Nak).frame(), now), Verdict::Accepted);
     assert_eq!(clients.event(), Some(Event::Lost { mac: MAC, address: ADDRESS, why: LossReason::Refused }));
-    assert_eq!((clients.event(), clients.known().count(), clients.holder(ADDRESS)), (None, 0, None));
+    assert_eq!(
+        (clients.event(), clients.known_addresses().count(), clients.holder(ADDRESS)),
+        (None, 0, None)
+    );
     wait(&mut clients);
     assert_eq!(one(&mut clients).wanted(), None);
 }
@@ -338,7 +341,7 @@ fn a_release_gives_back_and_is_remembered() {
     assert!(clients.release(MAC, 3 * SECOND));
     assert_eq!((clients.transmit(), clients.event()), (None, None));
     clients.forget(MAC);
-    assert_eq!(clients.known().count(), 0);
+    assert_eq!(clients.known_addresses().count(), 0);
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl NameAddr {
 
     /// The same with a display name, quoted if need be.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
+    pub fn with_display_name(mut self, name: &str) -> Self {
         let plain = name.split(' ').all(is_token);
         self.display = Some(if plain { name.to_owned() } else { quote(name) });
         self

@@ -24,8 +24,9 @@ fn addresses() {
     let bare: NameAddr = parse("sip:a@b ; tag = 1").unwrap();
     assert_eq!(bare.to_string(), "<sip:a@b>;tag=1");
     assert_eq!(parse::<NameAddr>("\"\"<sip:a@b>").unwrap().display_text().as_deref(), Some(""));
-    let built =
-        NameAddr::new(crate::uri::Uri::parse("sip:a@b").unwrap()).named("Ü \"x\"").with("tag", Some("1 2"));
+    let built = NameAddr::new(crate::uri::Uri::parse("sip:a@b").unwrap())
+        .with_display_name("Ü \"x\"")
+        .with("tag", Some("1 2"));
     assert_eq!(built.to_string(), r#""Ü \"x\"" <sip:a@b>;tag="1 2""#);
     refused::<NameAddr>(&[
         "",
