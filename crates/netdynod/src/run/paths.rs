@@ -28,7 +28,7 @@ impl Run {
         if !self.is_active() {
             return Err(Error::state(
                 "the run is not under impairment",
-                "ImpairmentChange its paths while it is `running`",
+                "Change its paths while it is `running`",
             ));
         }
         let there = self.transport.impaired();
