@@ -77,7 +77,7 @@ def check(setting: Setting, at: str) -> None:
 
 
 @dataclass
-class _Followed:
+class _ArmConnection:
     """A connection with its arm, from when it was set."""
 
     arm: Arm
@@ -117,8 +117,8 @@ class ConnectionSplit:
         self._arms, self._give = arms, give
         self._draw = random.Random(seed)
         self._next: list[Arm] = []
-        self._followed: dict[tuple[str, str], _Followed] = {}
-        self._over: list[_Followed] = []
+        self._followed: dict[tuple[str, str], _ArmConnection] = {}
+        self._over: list[_ArmConnection] = []
         self.lost = 0
         """Connections that were gone before they were set."""
 
@@ -148,7 +148,7 @@ class ConnectionSplit:
         except ProcessLookupError:
             self.lost += 1
             return
-        self._followed[key] = _Followed(self._next.pop(0), now, one.seen, one.seen, now)
+        self._followed[key] = _ArmConnection(self._next.pop(0), now, one.seen, one.seen, now)
 
     def result(self) -> tuple[dict[str, float], str]:
         """`a.throughput`, … and how many connections each was given and has; why it does not count, if it
