@@ -143,7 +143,8 @@ class TrialRun:
         log = self.around.folder / f"dut-{name}.log"
         if network is None or spec.host is None:
             return DutSite(name, "127.0.0.1", cores=spec.cores, log=log)
-        return DutSite(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
+        address = network.address(spec.host) if DRIVERS[spec.driver].reached else ""
+        return DutSite(name, address, network.namespace(spec.host), spec.cores, log)
 
     def _environment(self, network: Network | None) -> None:
         if network:

@@ -193,7 +193,7 @@ def of_duts(found: Sequence[Variant]) -> Iterator[Finding]:
                 what = f"there is no core {away[0]} here"
                 yield Error("ND-104-05", what, at=f"{at}.cores", fix="Use cores of this machine").as_dict()
             try:
-                address = _address(variant.leg, spec.host)
+                address = _address(variant.leg, spec.host) if DRIVERS[spec.driver].reached else ""
             except Error as e:
                 yield e.as_dict() | {"at": f"{at}.host"}
                 continue

@@ -53,6 +53,8 @@ class Dut(ABC):
     """Name of the driver."""
     confined: ClassVar[bool] = False
     """Whether a browser may start it: its options name no file, no device and no program of this machine."""
+    reached: ClassVar[bool] = True
+    """Whether it is reached at an address of its host; what only forwards needs none."""
     Options: ClassVar[type[Settings]]
     """What can be set; every one is also a tunable."""
 

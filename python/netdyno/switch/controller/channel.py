@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from netdyno.switch.openflow import message as of
@@ -48,6 +48,8 @@ class Channel:
         self.closed = asyncio.Event()
         self.why = ""
         """Why it is closed."""
+        self.packet_in: Callable[[bytes], None] | None = None
+        """Called with the body of each PACKET_IN."""
 
     async def open(self) -> None:
         """HELLO both ways, then the switch's identity. Raises ChannelError."""
@@ -157,6 +159,10 @@ class Channel:
         finally:
             del self._waiting[xid]
 
+    def send(self, kind: int, body: bytes) -> None:
+        """Send what has no reply."""
+        self._send(kind, next(self._xids), body)
+
     def _send(self, kind: int, xid: int, body: bytes) -> None:
         self._writer.write(bytes(Message(kind, xid, body)))
 
@@ -175,6 +181,9 @@ class Channel:
                 header, body = await self._read()
                 if header.kind == of.ECHO_REQUEST:
                     self._send(of.ECHO_REPLY, header.xid, body)
+                elif header.kind == of.PACKET_IN:
+                    if self.packet_in:
+                        self.packet_in(body)
                 elif header.xid in self._waiting:
                     self._waiting[header.xid].put_nowait(Message(header.kind, header.xid, body))
                 elif header.kind == of.ERROR:

@@ -70,6 +70,7 @@ class Switch(Dut):
     """Whether flows can be programmed."""
     tunnels: ClassVar[bool] = False
     """Whether it has tunnels to another switch."""
+    reached: ClassVar[bool] = False
     most_ports: ClassVar[int | None] = None
     """Ports that it can have at most; None: as many as the kernel has interfaces."""
     Options: ClassVar[type[Settings]] = PortSettings

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import has
@@ -18,13 +21,20 @@ from netdyno.switch.driver.ovs_daemon import OvsDaemon
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
 from netdyno.switch.tunnel import TunnelEnd
-from netdyno.system import namespace
+from netdyno.system import namespace, python
+from netdyno.system.process import Process
 
 BRIDGE = "br0"
 PROGRAM = Path("/usr/lib/openvswitch-switch/ovs-vswitchd")
 OTHER = Path("/usr/sbin/ovs-vswitchd")
 """Where distributions without two builds have it."""
 MOST_FLOWS = 100_000
+MOST_RULES, AT_ONCE = 1_000_000, 20_000
+"""Of a table, and written by one program."""
+FIRST = int(ipaddress.IPv4Address("10.0.0.0"))
+"""The destination of the first rule."""
+CONTROLLER = "127.0.0.1", 6653
+"""Where the reactive controller listens, in the switch's namespace."""
 
 
 class Options(PortSettings):
@@ -32,6 +42,12 @@ class Options(PortSettings):
 
     learning: bool = True
     """It learns Ethernet addresses until flows are programmed; false: it forwards nothing until then."""
+    rules: int = Field(default=0, ge=0, le=MOST_RULES)
+    """Rules in its flow table beside the one by which it learns: one for each IPv4 destination from 10.0.0.0
+    on."""
+    controller: Literal["none", "reactive"] = "none"
+    """`reactive`: a controller sets each flow (port, IPv4 source and destination) up when its first packet
+    comes, as a measure of flow set-up rate."""
 
 
 class Ovs(Switch):
@@ -42,6 +58,8 @@ class Ovs(Switch):
     datapath: ClassVar[str] = "netdev"
     Options = Options
     _daemon: OvsDaemon | None = None
+    _controller: Process | None = None
+    """The reactive one."""
     _grouped = False
     """Groups were programmed."""
 
@@ -68,6 +86,7 @@ class Ovs(Switch):
         return port, []
 
     def setup(self) -> None:
+        self.check_table()
         space = self.open()
         program = self.vswitchd()
         assert program is not None, "it is not missing"
@@ -85,12 +104,41 @@ class Ovs(Switch):
                         f"ofport_request={number}", *columns]  # fmt: skip
             made.vsctl(*add)
             self._check(made)
-            if self.options.learning:
-                made.ofctl("add-flow", BRIDGE, "actions=NORMAL")
+            self._table(made)
         except BaseException:
             self._keep_log()
             self.teardown()
             raise
+
+    def check_table(self) -> None:
+        """Raises if its options exclude each other."""
+        if self.options.rules and self.options.controller != "none":
+            what = "rules are there before packets come, and a reactive controller sets them up then"
+            raise Error("ND-104-07", what, at=self._at("rules"), fix="Leave rules or controller out")
+
+    def _table(self, made: OvsDaemon) -> None:
+        """The flow table to begin with."""
+        if self.options.controller == "reactive":
+            host, port = CONTROLLER
+            words = ["--host", host, "--port", str(port)]
+            self._controller = Process(
+                python.module("netdyno.switch.controller.reactive", *words), log=self.folder / "reactive.log",
+                namespace=self.place.namespace, notes=self.place.notes,
+            )  # fmt: skip
+            self.connect(f"tcp:{host}:{port}")
+            made.await_controllers([f"tcp:{host}:{port}"])
+            # all of a packet goes to the controller, which sends it on. Not before that is connected: a
+            # switch that gets its first controller forgets the flows that it had
+            made.ofctl("add-flow", BRIDGE, "priority=0,actions=CONTROLLER:65535")
+            return
+        if self.options.learning:
+            made.ofctl("add-flow", BRIDGE, "priority=1,actions=NORMAL")
+        if self.options.rules:
+            every = range(FIRST, FIRST + self.options.rules)
+            for at in range(0, len(every), AT_ONCE):
+                rules = [f"priority=100,ip,nw_dst={ipaddress.IPv4Address(one)},actions=NORMAL"
+                         for one in every[at : at + AT_ONCE]]  # fmt: skip
+                made.ofctl("add-flows", BRIDGE, "-", text="\n".join(rules) + "\n", bundle=False)
 
     def begin(self) -> None:
         """What is to be noted before the daemon starts."""
@@ -180,8 +228,14 @@ class Ovs(Switch):
         return parse_flows(made.ofctl("dump-flows", BRIDGE))
 
     def counters(self) -> dict[str, float]:
-        """Of each port, by its name in the namespace, and what the switch itself dropped."""
-        return parse_ports(self._running().ofctl("dump-ports", BRIDGE), list(self.numbers))
+        """Of each port, by its name in the namespace; with a reactive controller, `flows` that are set up."""
+        made = self._running()
+        found = parse_ports(made.ofctl("dump-ports", BRIDGE), list(self.numbers))
+        if self._controller:
+            counted = re.search(r"flow_count=(\d+)", made.ofctl("dump-aggregate", BRIDGE))
+            # the rule that sends packets to the controller is no flow
+            found["flows"] = float(counted[1]) - 1 if counted else 0.0
+        return found
 
     def internals(self) -> dict[str, float]:
         """From its datapath in user space; one in the kernel does not count that."""
@@ -227,8 +281,11 @@ class Ovs(Switch):
 
     def teardown(self) -> None:
         daemon, self._daemon = self._daemon, None
+        controller, self._controller = self._controller, None
         self.process, self.tunnel = None, None
         try:
+            if controller:
+                controller.stop()
             if daemon:
                 daemon.stop()
                 # its taps are made to stay: one that was killed has left them
@@ -237,6 +294,9 @@ class Ovs(Switch):
                     namespace.inside(daemon.namespace, lambda: remove_interfaces(*left))
         finally:
             super().teardown()
+
+    def _at(self, option: str) -> str:
+        return f"duts.{self.place.name}.options.{option}"
 
     def _running(self) -> OvsDaemon:
         if self._daemon is None:

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,10 +73,10 @@ class OvsDaemon:
         command = [find("ovs-vsctl", "openvswitch-switch"), f"--db=unix:{self._database}"]
         return self._call([*command, f"--timeout={PATIENCE:.0f}", *words])
 
-    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None) -> str:
-        """`ovs-ofctl` over OpenFlow 1.3; `text` is what it reads where a word is `-`."""
+    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None, bundle: bool = True) -> str:
+        """`ovs-ofctl` over OpenFlow 1.3; `text`: what it reads where a word is `-`, in one bundle or not."""
         command = [find("ovs-ofctl", "openvswitch-switch"), "--protocols=OpenFlow13"]
-        command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (text is not None)]
+        command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (bundle and text is not None)]
         return self._call([*command, verb, f"unix:{self.folder / f'{bridge}.mgmt'}", *words], text)
 
     def appctl(self, *words: str) -> str:
@@ -165,18 +166,20 @@ class OvsDaemon:
 
     def _call(self, command: list[str], text: str | None = None) -> str:
         name, until = Path(command[0]).name, time.monotonic() + 2 * PATIENCE
-        with subprocess.Popen(
-            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as child:
-            while True:
-                try:
-                    printed, said = child.communicate(text, timeout=0.2)
-                    break
-                except subprocess.TimeoutExpired:
-                    # what asks a daemon that ended would wait for its whole timeout
-                    if self._ended() or time.monotonic() > until:
-                        child.kill()
-                text = None
+        pipe = subprocess.PIPE
+        with tempfile.TemporaryFile("w+") as given:
+            # not over a pipe: one that is full when `communicate` times out is never written to again
+            given.write(text or "")
+            given.seek(0)
+            with subprocess.Popen(command, text=True, stdin=given, stdout=pipe, stderr=pipe) as child:
+                while True:
+                    try:
+                        printed, said = child.communicate(timeout=0.2)
+                        break
+                    except subprocess.TimeoutExpired:
+                        # what asks a daemon that ended would wait for its whole timeout
+                        if self._ended() or time.monotonic() > until:
+                            child.kill()
         if how := self._ended():
             what = f"ovs-vswitchd ended ({how}): {self.words() or 'no log'}"
             raise Error("ND-91-40", what, at=self.at, fix=FIX)

@@ -90,9 +90,6 @@ class OvsDpdk(Ovs):
             **({"userspace-tso-enable": "true"} if o.tso else {}),
         }
 
-    def _at(self, option: str) -> str:
-        return f"duts.{self.place.name}.options.{option}"
-
     def interface(self, port: str) -> tuple[str, list[str]]:
         """A port over an interface has another name than that."""
         if self.options.over == "system":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from netdyno.switch.openflow.action import SELECT, Group
+from netdyno.switch.openflow.action import OUTPUT, SELECT, Group
 from netdyno.switch.openflow.flow import FlowEntry, match_bytes, match_fields
 
 VERSION = 4
@@ -17,6 +17,7 @@ HEADER = 8
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, EXPERIMENTER = 0, 1, 2, 3, 4
 FEATURES_REQUEST, FEATURES_REPLY, FLOW_MOD, GROUP_MOD = 5, 6, 14, 15
+PACKET_IN, PACKET_OUT = 10, 13
 MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST, BARRIER_REPLY = 18, 19, 20, 21
 ROLE_REQUEST, ROLE_REPLY = 24, 25
 ADD, DELETE_STRICT = 0, 4
@@ -28,6 +29,9 @@ ONF = 0x4F4E4600
 BUNDLE_CONTROL, BUNDLE_ADD = 2300, 2301
 OPEN, COMMIT = 0, 4
 ATOMIC_ORDERED = 3
+IN_PORT = 0x80000000
+"""Header of the match field, without its length."""
+FLOOD = 0xFFFFFFFB
 _MORE = 1
 _FLOW_STATS, _GROUP_DESC = 1, 7
 
@@ -112,6 +116,21 @@ def flow_mod(command: int, flow: FlowEntry) -> bytes:
         "!QQBBHHHIIIH2x", flow.cookie, mask, table, command, 0, 0, flow.priority, NO_BUFFER, out, out, 0
     )
     return head + match_bytes(flow.match) + (flow.instructions if command == ADD else b"")
+
+
+def packet_in(body: bytes) -> tuple[int, bytes]:
+    """The port and the frame of a PACKET_IN (7.4.1). Raises ValueError where it is cut short."""
+    match, size = match_fields(body[16:])
+    port = next((value for header, value in match if header == IN_PORT), b"")
+    if len(port) != 4 or len(body) < 16 + size + 2:
+        raise ValueError("a packet-in without a port")
+    return int.from_bytes(port, "big"), body[16 + size + 2 :]
+
+
+def packet_out(port: int, out: int, frame: bytes) -> bytes:
+    """Body of a PACKET_OUT (7.3.7): a frame that came in by a port leaves by another, or by all (`FLOOD`)."""
+    output = struct.pack("!HHIH6x", OUTPUT, 16, out, 0)
+    return struct.pack("!IIH6x", NO_BUFFER, port, len(output)) + output + frame
 
 
 def group_mod(command: int, group: Group | int) -> bytes:
