@@ -22,7 +22,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 FULL = os.environ.get("NETDYNO_TESTS") == "full"
-SHARE = 3
+SHARE = 4
 """One of so many tests with the mark `drawn` runs."""
 PLACES = {"e2e": "tests", "py": "python/tests"}
 """How SPECIFICATION.md shortens the folders of tests."""
