@@ -16,7 +16,7 @@ import pytest
 from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.system import journal as module
-from netdyno.system import namespace, namespaces, proc, python
+from netdyno.system import namespace, namespaces, proc, python, undo
 from netdyno.system.interrupt import interrupted
 from netdyno.system.journal import Journal, journal, restore, run_journal
 from netdyno.system.process import Process
@@ -249,6 +249,16 @@ def test_what_cannot_be_undone_stays_in_the_journal(state: Path) -> None:
     assert report.failed
     assert path.exists()
     assert Path("/etc/passwd").exists()
+
+
+def test_a_path_that_is_not_named_like_ours_stays_and_is_done_once_it_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "s.sock"
+    file.touch()
+    with pytest.raises(Error, match="not named like a file of ours"):
+        undo.undo_path({"path": str(file)})
+    assert file.exists()
+    file.unlink()
+    assert not undo.undo_path({"path": str(file)})
 
 
 def test_after_a_boot_processes_are_not_touched(state: Path) -> None:

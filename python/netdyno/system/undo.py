@@ -139,12 +139,12 @@ def undo_process(entry: dict[str, Any]) -> bool:
 def undo_path(entry: dict[str, Any]) -> bool:
     """A file, socket or folder of ours."""
     path = Path(str(entry["path"]))
-    if not path.name.startswith(("nd-", "netdyno")):
-        raise Error("ND-92-31", f"{path} is not named like a file of ours")
     try:
         mode = path.lstat().st_mode
     except OSError:
         return False
+    if not path.name.startswith(("nd-", "netdyno")):
+        raise Error("ND-92-31", f"{path} is not named like a file of ours")
     if stat.S_ISDIR(mode):
         shutil.rmtree(path)
     else:
