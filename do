@@ -210,9 +210,9 @@ verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see
     fi
 }
 
-verb_package() { # [deb|wheel] -- build a package for this distribution, into target/package
-    [ $# -le 1 ] || die 104 "./do package takes one word: deb or wheel"
-    case ${1:-deb} in deb) setup ;; wheel) environment ;; esac
+verb_package() { # [deb|wheel|sdist|image] -- build a package for this distribution, into target/package
+    [ $# -le 1 ] || die 104 "./do package takes one word: deb, wheel, sdist or image"
+    case ${1:-deb} in deb | wheel | image) setup ;; sdist) environment ;; esac
     package "${1:-deb}"
 }
 

@@ -17,15 +17,15 @@ import os
 import py_compile
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import manual
 import sbom
+from common import ROOT, BuildError, commit_time, run, write_sums
 
-ROOT = Path(__file__).resolve().parent.parent
+BILL = "sbom.spdx.json"
 LIBRARY = Path("usr/lib/netdyno/python")
 RECOMMENDED = ("mosquitto", "nginx-light | nginx", "librte-meta-net", "iperf3")
 """For `netdyno demo`, for network cards and for kernel workloads."""
@@ -48,10 +48,6 @@ main()
 """
 
 
-class BuildError(Exception):
-    """The package cannot be built here; its text says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Sources:
     """What goes into the package."""
@@ -61,16 +57,6 @@ class Sources:
     version: str
     time: int
     """Seconds since 1970: the commit's."""
-
-
-def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """What a program prints; `BuildError` with its own words."""
-    done = subprocess.run(
-        [str(word) for word in command], check=False, cwd=cwd, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise BuildError(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
 
 
 def put(root: Path, where: str, content: str | bytes, mode: int = 0o644) -> None:
@@ -187,11 +173,11 @@ def fill(root: Path, sources: Sources, python: tuple[int, int]) -> None:
     documents = "usr/share/doc/netdyno"
     put(root, f"{documents}/copyright", (ROOT / "LICENSE").read_bytes())
     put(root, f"{documents}/changelog.gz", packed((ROOT / "CHANGELOG.md").read_bytes()))
-    put(root, f"{documents}/sbom.spdx.json", sbom.document(root / LIBRARY, sources.version, sources.time))
+    put(root, f"{documents}/{BILL}", sbom.document(root / LIBRARY, sources.version, sources.time))
 
 
 def build(sources: Sources, into: Path) -> Path:
-    """Build the package; returns its file, beside which its checksum stands."""
+    """Build the package; returns its file, beside which its bill of materials stands."""
     python = distribution_python()
     needs = libraries(sources.daemon)
     root = into / "root"
@@ -212,17 +198,9 @@ def build(sources: Sources, into: Path) -> Path:
     os.environ["SOURCE_DATE_EPOCH"] = str(sources.time)
     name = f"netdyno_{sources.version}_{run('dpkg', '--print-architecture').strip()}.deb"
     run("dpkg-deb", "--root-owner-group", "-Zzstd", "-z15", "--build", root, into / name)
+    shutil.copyfile(root / "usr/share/doc/netdyno" / BILL, into / f"{Path(name).stem}.spdx.json")
     shutil.rmtree(root)
-    digest = hashlib.sha256((into / name).read_bytes()).hexdigest()
-    (into / f"{name}.sha256").write_text(f"{digest}  {name}\n")
     return into / name
-
-
-def commit_time() -> int:
-    """When the commit was made; `SOURCE_DATE_EPOCH` where it is set."""
-    chosen = os.environ.get("SOURCE_DATE_EPOCH")
-    text = chosen or run("git", "-c", f"safe.directory={ROOT}", "-C", ROOT, "log", "-1", "--format=%ct")
-    return int(text)
 
 
 def main() -> int:
@@ -237,6 +215,7 @@ def main() -> int:
     version = wanted.wheel.name.split("-")[1]
     try:
         made = build(Sources(wanted.daemon, wanted.wheel, version, commit_time()), wanted.into)
+        write_sums(wanted.into)
     except BuildError as e:
         print(f"error: {e}", file=sys.stderr)
         return 92

@@ -15,9 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DAEMON = "netdynod"
 
 
-def document(library: Path, version: str, seconds: int) -> str:
-    """The document, as JSON; the same for the same parts."""
-    parts = [*_crates(), *_packages(library)]
+def document(library: Path | None, version: str, seconds: int) -> str:
+    """The document, as JSON; the same for the same parts. `library`: where Python packages are packed."""
+    packed = _packages(library) if library else [("pypi", "netdyno", version, "Apache-2.0")]
+    parts = [*_crates(), *packed]
     names = "\n".join(f"{kind} {name} {release}" for kind, name, release, _ in parts)
     made = {
         "spdxVersion": "SPDX-2.3",

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import ROOT, root
+from lab import NETDYNOD, ROOT, root
+from package_lab import PYTHON, setuptools
 
 pytestmark = [root, pytest.mark.full, pytest.mark.limit(3000)]
 SERVICES = "#!/bin/sh\nexit 101\n"
@@ -59,15 +60,27 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
 
 
 @pytest.fixture(scope="module")
-def package() -> Path:
-    """The package of this tree."""
-    done = subprocess.run([str(ROOT / "do"), "package", "deb"], capture_output=True, text=True, cwd=ROOT)
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of this tree, with the daemon of the tests."""
+    return built(tmp_path_factory.mktemp("package"))
+
+
+def built(folder: Path, **environment: str) -> Path:
+    """Build the package into a folder."""
+    words = ["--daemon", NETDYNOD, "--wheel", setuptools("wheel", folder / "plain"), "--into", folder]
+    done = subprocess.run(
+        [PYTHON, ROOT / "packaging/deb.py", *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
+    subprocess.run(["sha256sum", "--quiet", "--check", "SHA256SUMS"], cwd=folder, check=True)
     return Path(done.stdout.splitlines()[-1])
 
 
 def test_an_empty_root_runs_the_demo_and_is_as_before_after_a_purge(empty: Root, package: Path) -> None:
-    shutil.copy(ROOT / package, empty.folder / "root/netdyno.deb")
+    shutil.copy(package, empty.folder / "root/netdyno.deb")
     empty.run("apt-get", "update")
     start = time.monotonic()
     empty.run(
@@ -86,11 +99,5 @@ def test_an_empty_root_runs_the_demo_and_is_as_before_after_a_purge(empty: Root,
 
 
 def test_two_builds_are_the_same(package: Path, tmp_path: Path) -> None:
-    wheel = next((ROOT / "target/package").glob("*.whl"))
-    builder = [str(ROOT / ".venv/bin/python"), str(ROOT / "packaging/deb.py")]
-    daemon = ROOT / "target/release/netdynod"
-    subprocess.run(
-        [*builder, "--daemon", daemon, "--wheel", wheel, "--into", tmp_path],
-        check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": "1"},
-    )  # fmt: skip
-    assert (tmp_path / package.name).read_bytes() == (ROOT / package).read_bytes()
+    again = built(tmp_path, PYTHONHASHSEED="1")
+    assert again.read_bytes() == package.read_bytes()

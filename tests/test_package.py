@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from lab import NETDYNOD, PATIENT, ROOT
+from package_lab import PARTS, PYTHON, setuptools
 
-PARTS = ("python", "profiles", "experiments", "tunables", "schema")
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+from netdyno.fleet import kubernetes
 
 ONE = {
     "name": "one",
@@ -25,27 +24,13 @@ ONE = {
 }
 
 
+@pytest.mark.limit(600)
 def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
-    for part in PARTS:
-        # caches are written while tests run
-        unwanted = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "*.egg-info", "tests")
-        shutil.copytree(ROOT / part, tmp_path / "tree" / part, symlinks=True, ignore=unwanted)
-    wheels, site = tmp_path / "wheels", tmp_path / "site"
-    wheels.mkdir()
-    build = [sys.executable, "-c", BUILD, str(wheels)]
-    subprocess.run(
-        build,
-        cwd=tmp_path / "tree" / "python",
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    (wheel,) = wheels.glob("*.whl")
+    site = tmp_path / "site"
+    wheel = setuptools("wheel", tmp_path / "wheels")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(site)
-    # nothing of a source tree is to be found from there
-    shutil.rmtree(tmp_path / "tree")
     environment = os.environ | {
         "PYTHONPATH": str(site), "PATH": f"{Path(NETDYNOD).parent}:{os.environ['PATH']}",
         "NETDYNO_STATE": str(tmp_path / "state"), "NETDYNO_RUNS": str(tmp_path / "runs"),
@@ -55,7 +40,7 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     def netdyno(*arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "netdyno", *arguments],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -77,3 +62,58 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     netdyno("run", str(profile), "-q")
     (folder,) = (tmp_path / "runs").iterdir()
     assert "<html" in (folder / "report.html").read_text()
+
+
+def installed(package: Path, folder: Path) -> Path:
+    """A fresh environment with a package, and what it needs from the index; returns its programs."""
+    subprocess.run([PYTHON, "-m", "venv", folder / "venv"], check=True)
+    programs = folder / "venv/bin"
+    done = subprocess.run([programs / "pip", "install", "--quiet", package], capture_output=True, text=True)
+    if done.returncode and ("Temporary failure" in done.stderr or "NewConnectionError" in done.stderr):
+        pytest.skip("the index of Python packages cannot be reached")
+    assert done.returncode == 0, done.stderr
+    return programs
+
+
+@pytest.mark.full
+@pytest.mark.limit(1200)
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_a_fresh_environment_runs_over_loopback(kind: str, tmp_path: Path) -> None:
+    built = setuptools(kind, tmp_path / "plain")
+    environment = {key: value for key, value in os.environ.items() if key != "NETDYNO_DAEMON"}
+    environment |= {"NETDYNO_STATE": str(tmp_path / "state"), "NETDYNO_RUNS": str(tmp_path / "runs")}
+    if kind == "wheel":
+        words = [PYTHON, ROOT / "packaging/wheel.py", "--daemon", NETDYNOD, "--wheel", built]
+        done = subprocess.run([*words, "--into", tmp_path], capture_output=True, text=True, check=True)
+        made = Path(done.stdout.strip())
+        again = subprocess.run(
+            [*words, "--into", tmp_path / "again"], capture_output=True, text=True, check=True
+        )
+        assert Path(again.stdout.strip()).read_bytes() == made.read_bytes()
+        subprocess.run(["sha256sum", "--quiet", "--check", "SHA256SUMS"], cwd=tmp_path, check=True)
+        crates = json.loads((tmp_path / f"{made.stem}.spdx.json").read_text())["packages"]
+        assert {"netdyno", "netdynod", "rustls"} <= {one["name"] for one in crates}
+        built = made
+    programs = installed(built, tmp_path)
+    if kind == "sdist":
+        # it has no daemon
+        (programs / "netdynod").symlink_to(NETDYNOD)
+    profile = tmp_path / "one.json"
+    profile.write_text(json.dumps(ONE))
+    command = [programs / "netdyno", "run", profile, "-q"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert "<html" in (folder / "report.html").read_text()
+    found = subprocess.run(
+        [programs / "python", "-c", "from netdyno.core import daemon; print(daemon.program())"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout.strip() == str(programs / "netdynod")
+
+
+def test_the_image_installs_the_package() -> None:
+    lines = (ROOT / "packaging/Containerfile").read_text()
+    # what `./do package image` gives, and a user and group as those of the Jobs of `fleet manifest`
+    assert "ARG DEB\n" in lines
+    assert f"USER {kubernetes.USER}:{kubernetes.USER}\n" in lines

@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import signal
+import sysconfig
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,7 @@ START_TIMEOUT = 20.0
 
 
 def program() -> Path:
-    """The daemon's program: `NETDYNO_DAEMON`, the source tree's build, else the PATH."""
+    """The daemon's program: `NETDYNO_DAEMON`, the source tree's build, that of our wheel, else the PATH."""
     chosen = os.environ.get("NETDYNO_DAEMON")
     if chosen:
         path = Path(chosen)
@@ -43,7 +44,9 @@ def program() -> Path:
             path = root / "target" / kind / PROGRAM
             if path.is_file():
                 return path
-    found = shutil.which(PROGRAM)
+    # a wheel puts it beside Python, which an environment that was not activated has not in its PATH
+    beside = Path(sysconfig.get_path("scripts"))
+    found = shutil.which(PROGRAM, path=beside) or shutil.which(PROGRAM)
     if found:
         return Path(found)
     raise Error(
