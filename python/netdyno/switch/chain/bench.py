@@ -90,8 +90,12 @@ class ChainBench:
 def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
     """The bench of a chain that was verified. Virtual machines take the place of client and server then."""
     if spec.endpoints != "vm":
+        _gather(lab)
         yield ChainBench(lab, spec)
         return
+    if lab.chain.servers():
+        what = "a virtual machine has one address, and a load balancer needs several of the server"
+        raise Error("ND-104-82", what, at="--endpoints", fix="Leave --endpoints out")
     assert lab.folder is not None, "the lab is set up"
     known = layout.addresses(lab.chain)
     prefix = layout.FORMS[4][2]
@@ -107,6 +111,16 @@ def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
 def passed_functions(chain: Chain, setting: Setting) -> list[str]:
     """Functions that traffic passes in a setting of the bench."""
     return [str(setting["alone"])] if "alone" in setting else chain.chain[: int(setting["functions"])]
+
+
+def _gather(lab: ChainLab) -> None:
+    """Have the one program of a workload serve all addresses that a balancer chooses between."""
+    for version, family in zip(lab.chain.versions(), ("ip", "ip6"), strict=False):
+        known = layout.addresses(lab.chain, version)
+        if known.backends:
+            match = f"{family} daddr {{ {', '.join(known.backends)} }} dnat to {known.server}"
+            chain = f"  chain to {{\n    type nat hook prerouting priority -100; {match}\n  }}\n"
+            lab.run(SERVER, "nft", "-f", "-", text=f"table {family} netdyno {{\n{chain}}}\n")
 
 
 def shortened(chain: Chain, functions: Sequence[str]) -> Chain:

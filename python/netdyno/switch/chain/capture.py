@@ -65,6 +65,12 @@ class Captures:
         with self.lock:
             return {one: about for one, (_, by, about) in self.senders.items() if by == host}
 
+    def sent_at(self, port: Port) -> dict[Key, tuple[int, int, int] | None]:
+        """Packets that left by a port of a host, with protocol and ports where they were sent first."""
+        with self.lock:
+            return {one: self.senders[one][2] for one, seen in self.seen.items()
+                    if any(s.sends and s.port == port for s in seen)}  # fmt: skip
+
     def clear(self) -> None:
         """Forget what was seen."""
         with self.lock:

@@ -120,7 +120,7 @@ class ChainLab:
                 [of.inside[name] for of in known if name in of.inside],
                 [of.outside[name] for of in known if name in of.outside],
                 {to: by for of in known for to, by in of.routes.get(name, {}).items()},
-                [of.server for of in known], self.notes,
+                [of.server for of in known], [of.backends for of in known], self.notes,
             )  # fmt: skip
             vnf = KINDS[one.kind](site, one.options)
             stack.callback(vnf.teardown)
@@ -221,7 +221,7 @@ class ChainLab:
             a, b = ("eth0" if left == CLIENT else "out"), ("eth0" if right == SERVER else "in")
             for host, interface, of, at in ((left, a, right, b), (right, b, left, a)):
                 address = self._address(known, of, at)
-                more = known.more if of == CLIENT else ()
+                more = {CLIENT: known.more, SERVER: known.backends}.get(of, ())
                 for one in (address, *more):
                     self._ip(host, "neigh", "replace", one, "lladdr", self.mac(of, at), "dev", interface,
                              "nud", "permanent")  # fmt: skip
@@ -248,13 +248,17 @@ class ChainLab:
         return found[0]
 
     def _ip(self, host: str, *words: str) -> None:
-        command = [find("ip", "iproute2"), *words]
+        self.run(host, "ip", *words)
+
+    def run(self, host: str, program: str, *words: str, text: str | None = None) -> None:
+        """A short program on a host, `ip` or `nft`. Raises Error with its words when it fails."""
+        command = [find(program, {"ip": "iproute2", "nft": "nftables"}[program]), *words]
         done = namespace.inside(
             self.network.namespace(host),
-            lambda: subprocess.run(command, capture_output=True, text=True, check=False),
+            lambda: subprocess.run(command, capture_output=True, text=True, check=False, input=text),
         )
         if done.returncode:
-            raise Error("ND-92-26", f"ip {' '.join(words)}: {done.stderr.strip()}", at=host)
+            raise Error("ND-92-26", f"{program} {' '.join(words)}: {done.stderr.strip()}", at=host)
 
     def dead(self) -> str:
         """What of it does not run any more, with its last words; empty: all does."""

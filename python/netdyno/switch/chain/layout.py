@@ -21,6 +21,8 @@ VLAN = 4
 """Bytes of a VLAN tag."""
 MORE = 16
 """Further addresses of the client for each replica of a function."""
+BACKEND = 32
+"""Place of the first further address of the server in its network."""
 NSH = 22
 """Bytes of an Ethernet header and a network service header of MD type 2 without metadata."""
 
@@ -46,6 +48,8 @@ class Addresses:
     """Of each host: networks, and by which address they are reached."""
     more: Sequence[str] = ()
     """Further addresses of the client, if functions have replicas."""
+    backends: Sequence[str] = ()
+    """Further addresses of the server, if a function chooses between them."""
 
 
 def addresses(chain: Chain, version: Version = 4) -> Addresses:
@@ -70,7 +74,8 @@ def addresses(chain: Chain, version: Version = 4) -> Addresses:
             routes[name][default] = _plain(inside[routed[place + 1]])
     most = max((one.replicas for one in chain.vnfs.values()), default=1)
     more = [at(0, 16 + number) for number in range(min(MORE * most, 200) if most > 1 else 0)]
-    return Addresses(at(0, 1), at(last, 2), inside, outside, routes, more)
+    backends = [at(last, BACKEND + number) for number in range(chain.servers())]
+    return Addresses(at(0, 1), at(last, 2), inside, outside, routes, more, backends)
 
 
 def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
@@ -83,7 +88,7 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
     for version in chain.versions():
         of, prefix = addresses(chain, version), FORMS[version][2]
         own[CLIENT] += [f"{one}/{prefix}" for one in (of.client, *of.more)]
-        own[SERVER] += [f"{of.server}/{prefix}"]
+        own[SERVER] += [f"{one}/{prefix}" for one in (of.server, *of.backends)]
     forwards = Host(sysctl=parameters)
     hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{one: Host() for one in chain.switches()}}
     hosts |= {name: forwards if name in known.inside else Host() for name in chain.hosts()}

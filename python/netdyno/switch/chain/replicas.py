@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from netdyno.switch.chain.sight import Fault, Sighting
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import Direction, Rule
+from netdyno.switch.chain.vnf import KINDS
 
 
 class Choices:
@@ -97,7 +98,7 @@ def _behind_nat(chain: Chain, rule: Rule) -> bool:
     path = chain.paths()[rule.traffic]
     name = chain.hosts().get(rule.targets[0].host) if rule.targets else None
     before = path[: path.index(name)] if name in path else ()
-    return any(chain.vnfs[one].kind == "nat" for one in before)
+    return any(KINDS[chain.vnfs[one].kind].hides for one in before)
 
 
 def _hosts(rule: Rule) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ ND = (135, 136)
 """Types of ICMPv6: neighbour solicitation and advertisement (RFC 4861 section 4)."""
 TUNNEL = "tunnel"
 """What is at fault where packets are not as they are to be between two switches."""
+_MARK = re.compile(rb"netdyno-chain-[0-9a-f]{16}-(?:there|back)")
 Key = tuple[object, ...]
 """Tells a packet at every hop, whatever a NAT changes of its addresses and ports."""
 
@@ -57,7 +59,8 @@ class Fault:
 def key(frame: bytes) -> Key | None:
     """What tells a packet of TCP, UDP, ARP or neighbour discovery over Ethernet; None for others.
 
-    TCP's numbers are drawn anew for each connection and pass a NAT unchanged; of UDP it is the payload.
+    TCP's numbers are drawn anew for each connection and pass a NAT unchanged; of UDP it is the payload. A
+    mark in TCP's payload is the same in any connection.
     """
     frame, kind, at = _inner(frame)
     if kind == b"\x08\x06" and len(frame) >= at + 28:
@@ -68,6 +71,8 @@ def key(frame: bytes) -> Key | None:
     protocol, transport, end, suffix = found
     if protocol == 6 and len(frame) >= transport + 20:
         numbers, words = frame[transport + 4 : transport + 12], frame[transport + 12] >> 4
+        if mark := _MARK.search(frame, transport + words * 4, end):
+            return f"tcp{suffix}", mark[0]
         return f"tcp{suffix}", numbers, frame[transport + 13], end - transport - words * 4
     if protocol == 17 and len(frame) >= transport + 8:
         return f"udp{suffix}", frame[transport + 8 : end]
@@ -113,6 +118,11 @@ def _inner(frame: bytes) -> tuple[bytes, bytes, int]:
     while frame[at - 2 : at] == b"\x81\x00":
         at += 4
     return frame, frame[at - 2 : at], at
+
+
+def marked(one: Key) -> bool:
+    """Whether a packet is told by a mark in TCP's payload, whatever connection it is in."""
+    return len(one) == 2 and str(one[0]).startswith("tcp")
 
 
 def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:

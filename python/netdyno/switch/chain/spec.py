@@ -174,14 +174,25 @@ class Chain(Config):
         return self
 
     def _functions(self) -> None:
+        relays: list[str] = []
         for name, one in self.vnfs.items():
             kind = KINDS[one.kind]
             if one.replicas > 1 and (kind.routed or kind.mirror):
                 raise ValueError(f"{name} cannot have replicas: a {one.kind} {_WHY[kind.routed]}")
-            if self.ipv6 and 6 not in kind.versions:
-                raise ValueError(f"{name} cannot be in a chain with IPv6: a {one.kind} forwards IPv4 only")
+            if kind.ends(one.options, "tcp", 0) or kind.http(one.options):
+                relays.append(name)
+            if self.ipv6 and not kind.carries_ipv6(one.options):
+                raise ValueError(f"{name} cannot be in a chain with IPv6: this {one.kind} forwards IPv4 only")
             if one.on_failure == "open" and kind.routed:
                 raise ValueError(f"{name} cannot fail open: without the {one.kind}, addresses do not match")
+        if relays and (more := next((name for name, one in self.vnfs.items() if one.replicas > 1), None)):
+            what = f"{more} cannot have replicas: {relays[0]} ends connections, and begins others"
+            raise ValueError(f"{what}, so that a flow is none from end to end")
+        if (
+            len(chosen := [name for name, one in self.vnfs.items() if KINDS[one.kind].servers(one.options)])
+            > 1
+        ):
+            raise ValueError(f"{chosen[0]} and {chosen[1]} cannot both choose the server's address")
         hosts = Counter(host for name in self.vnfs for host in self.instances(name))
         if twice := [one for one, count in hosts.items() if count > 1]:
             raise ValueError(f"a replica and another function have the name {twice[0]}")
@@ -235,6 +246,23 @@ class Chain(Config):
     def routed(self, chain: Sequence[str]) -> list[str]:
         """Those of a chain that have addresses: routers and NATs."""
         return [one for one in chain if one in self.vnfs and KINDS[self.vnfs[one].kind].routed]
+
+    def servers(self) -> int:
+        """Further addresses of the server that a load balancer chooses between."""
+        return max((KINDS[one.kind].servers(one.options) for one in self.vnfs.values()), default=0)
+
+    def chooses(self, name: str) -> bool:
+        """Whether a function chooses between addresses of the server."""
+        return KINDS[self.vnfs[name].kind].servers(self.vnfs[name].options) > 0
+
+    def http(self, name: str) -> list[int]:
+        """Ports of the server at which a function takes HTTP only."""
+        return KINDS[self.vnfs[name].kind].http(self.vnfs[name].options)
+
+    def relays(self, traffic: str, protocol: str, port: int) -> list[str]:
+        """Functions that end the connections of a class to this port, and begin others in their place."""
+        return [name for name in self.paths()[traffic]
+                if KINDS[self.vnfs[name].kind].ends(self.vnfs[name].options, protocol, port)]  # fmt: skip
 
     def mirror(self, vnf: str) -> bool:
         """Whether a function gets copies, and sends nothing on."""

@@ -190,6 +190,16 @@ def expected(
     return found
 
 
+def sections(path: Sequence[Step], ends: Collection[str]) -> list[list[Step]]:
+    """A path in parts: each but the last leads to one of these hosts, and the next begins there."""
+    found: list[list[Step]] = [[]]
+    for step in path:
+        found[-1].append(step)
+        if step.port.host in ends and not step.sends and not step.copy:
+            found.append([])
+    return [one for one in found if one]
+
+
 @dataclass(frozen=True)
 class _Edge:
     """A part of a path: from a function, an end, or any replica to the next."""

@@ -7,10 +7,12 @@ import ipaddress
 import secrets
 import socket
 import struct
+from collections import Counter
+from collections.abc import Sequence
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.sight import ND, Key
+from netdyno.switch.chain.sight import ND, Fault, Key
 from netdyno.switch.chain.spec import REST, Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Direction, Step
 from netdyno.system import namespace
@@ -38,6 +40,12 @@ class Talk:
         self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
         self._clients: dict[int, int] = {}
         """Ports of the client by those that the server sees: a NAT may change them."""
+        self.relays: Sequence[str] = ()
+        """Functions on its path that end its connections, and begin others."""
+        self.balancer = ""
+        """The function that chooses between addresses of the server."""
+        self.reached: Counter[str] = Counter()
+        """Connections at each address of the server."""
 
     @property
     def name(self) -> str:
@@ -46,6 +54,7 @@ class Talk:
 
     def run(self, lab: ChainLab) -> None:
         """Have it with each flow in turn; it may come to nothing."""
+        self.reached.clear()
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for number in range(self.count):
                 if self.answered:
@@ -99,16 +108,34 @@ class Talk:
         client.recvfrom(2048)
 
     def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
+        there = back = self.mark
+        if self.relays:
+            there, back = _http(to[0])
         server.listen(1)
         client.connect(to)
-        accepted, back = server.accept()
-        self._clients[back[1]] = client.getsockname()[1]
+        # a proxy asks the server only then
+        client.sendall(there)
+        accepted, of = server.accept()
+        self._clients[of[1]] = client.getsockname()[1]
+        self.reached[accepted.getsockname()[0]] += 1
         with accepted:
             accepted.settimeout(ANSWER)
-            client.sendall(self.mark)
             accepted.recv(2048)
-            accepted.sendall(self.mark)
+            accepted.sendall(back)
             client.recv(2048)
+
+    def unbalanced(self, lab: ChainLab) -> Fault | None:
+        """An address of the server that got none of the connections, or one that is not to get any."""
+        wanted = layout.addresses(lab.chain, self.version).backends
+        if not self.balancer or self.protocol != "tcp":
+            return None
+        total = sum(self.reached.values())
+        for address in (one for one in wanted if not self.reached[one]):
+            return Fault(f"none of {total} connections reaches {address}", host=self.balancer)
+        for address in set(self.reached) - set(wanted):
+            what = f"{self.reached[address]} of {total} connections reach {address}, which is not to get any"
+            return Fault(what, host=self.balancer)
+        return None
 
     def flow(self, about: tuple[int, int, int] | None, direction: Direction) -> int:
         """The flow of a packet at the host that sent it: the client's port."""
@@ -131,6 +158,16 @@ class Talk:
         made.settimeout(ANSWER)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return made
+
+
+def _http(address: str) -> tuple[bytes, bytes]:
+    """A request and its answer, with a mark each: a proxy changes the rest."""
+    mark = f"netdyno-chain-{secrets.token_hex(8)}"
+    host = f"[{address}]" if ":" in address else address
+    body = f"{mark}-back"
+    there = f"GET /{mark}-there HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    back = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
+    return there.encode(), back.encode()
 
 
 class Arp(Talk):
@@ -226,14 +263,27 @@ def conversations(lab: ChainLab, traffic: str) -> list[Talk]:
         found += [
             Arp() if version == 4 else NeighbourDiscovery(),
             Talk("udp", port, version=version),
-            Talk("tcp", port, flows or 1, version=version),
+            *(Talk("tcp", one, flows or 1, version=version) for one in (port, *_http_ports(lab.chain))),
         ]
+    for talk in found:
+        talk.relays = lab.chain.relays(traffic, talk.protocol, talk.port)
+        talk.balancer = next((one for one in lab.chain.paths()[traffic] if lab.chain.chooses(one)), "")
+        if talk.balancer and talk.protocol == "tcp" and talk.answered:
+            talk.count = max(talk.count, 2 * lab.chain.servers())
     return found
+
+
+def _http_ports(chain: Chain) -> list[int]:
+    """Ports of HTTP whose connections a function of the default class ends, and no other class has."""
+    taken = {one.match.port for one in chain.classes.values() if one.match.protocol == "tcp"}
+    every = {port for name in chain.chain for port in chain.http(name)}
+    return sorted(every - taken)
 
 
 def free_port(chain: Chain) -> int:
     """A port of the server that is in no class: its traffic is of the default class."""
     taken = {one.match.port for one in chain.classes.values()}
+    taken |= {port for name in chain.vnfs for port in chain.http(name)}
     return next(number for number in range(FREE, 65_536) if number not in taken)
 
 

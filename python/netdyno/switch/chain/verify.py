@@ -14,7 +14,7 @@ from netdyno.switch.chain import underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.replicas import Choices, disagreement
-from netdyno.switch.chain.sight import Fault, Key, Sighting, judge
+from netdyno.switch.chain.sight import Fault, Key, Sighting, judge, marked
 from netdyno.switch.chain.spec import REST
 from netdyno.switch.chain.steering import (
     DIRECTIONS,
@@ -26,6 +26,7 @@ from netdyno.switch.chain.steering import (
     expected,
     of_version,
     port_names,
+    sections,
     underlay_ports,
 )
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
@@ -174,7 +175,7 @@ def _rounds(
         ]
         if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
             fault = disagreement(rules, traffic, *(one.choices for one in seen))
-            seen[1] = replace(seen[1], fault=fault)
+            seen[1] = replace(seen[1], fault=fault or talk.unbalanced(lab))
         if not kept:
             kept = seen
         else:
@@ -204,6 +205,8 @@ def _followed(
     suspect: Rule | None,
 ) -> DirectionResult:
     whole = talk.path(lab, expected(rules, traffic, direction), direction)
+    if talk.relays:
+        return _relayed(lab, captures, traffic, whole, direction, talk, suspect)
     sender = whole[0].port.host
     packets = {
         one: about for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)
@@ -235,6 +238,57 @@ def _followed(
         traffic, direction, talk.name, shown, len(packets), fault, counts=counts,
         replicas=chosen.flows(), choices=chosen.taken,
     )  # fmt: skip
+
+
+def _relayed(
+    lab: ChainLab,
+    captures: Captures,
+    traffic: str,
+    whole: list[Step],
+    direction: Direction,
+    talk: Talk,
+    suspect: Rule | None,
+) -> DirectionResult:
+    """Where functions end connections and begin others: each part of the path has packets of its own, and
+    what carries a mark must be on all of them."""
+    name = f"{talk.name}/{talk.port}"
+    parts = sections(whole, talk.relays)
+    seen = [_part(captures, part, whole, talk, direction) for part in parts]
+    if not seen[0]:
+        why = f"{whole[0].port.host} sent nothing"
+        return DirectionResult(traffic, direction, name, whole, 0, untested=why)
+    counts: Counter[str] = Counter()
+    fault: Fault | None = None
+    for part, before, here in zip(parts[1:], seen[:-1], seen[1:], strict=True):
+        if fault is None and not all(map(marked, before.keys() & here.keys())):
+            fault = Fault("it hands connections on that it is to end", host=part[0].port.host)
+    due = None
+    for part, here in zip(parts, seen, strict=True):
+        for one in sorted(here, key=lambda k: min(s.at for s in here[k])):
+            at = Counter((s.port, s.sends) for s in here[one])
+            for step in part:
+                counts[str(step)] += at[step.port, step.sends]
+            # later captures would count a packet that is sent again
+            fault = fault or _fault(lab, captures, one, traffic, part, here[one], suspect)
+        sent = sum(map(marked, here))
+        if fault is None and due is not None and sent != due:
+            what = f"{part[0]} {sent} of {due} messages that it received"
+            fault = Fault(what, host=part[0].port.host)
+        due = sent
+    return DirectionResult(traffic, direction, name, whole, sum(map(len, seen)), fault, counts=counts)
+
+
+def _part(
+    captures: Captures, part: list[Step], whole: list[Step], talk: Talk, direction: Direction
+) -> dict[Key, list[Sighting]]:
+    """Packets that the first host of a part sent, and where they were seen. Only what carries a mark is to be
+    on other parts, too."""
+    others = {(step.port, step.sends) for step in whole} - {(step.port, step.sends) for step in part}
+    return {
+        one: [s for s in captures.of(one) if not marked(one) or (s.port, s.sends) not in others]
+        for one, about in captures.sent_at(part[0].port).items()
+        if talk.is_mine(one, about, direction)
+    }
 
 
 def _fault(

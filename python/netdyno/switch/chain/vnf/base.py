@@ -37,6 +37,8 @@ class VnfSite:
     """Networks beyond its neighbours, and by which address they are reached."""
     server: Sequence[str] = ()
     """Addresses of the server, without the prefix."""
+    backends: Sequence[Sequence[str]] = ()
+    """Its further addresses, of each version, that a load balancer chooses between."""
     notes: Journal = field(default_factory=journal)
 
 
@@ -48,8 +50,10 @@ class Vnf(ABC):
     """In a sentence."""
     routed: ClassVar[bool] = False
     """Whether it forwards by IP addresses; else it is transparent."""
-    versions: ClassVar[tuple[int, ...]] = (4, 6)
-    """Versions of IP that it forwards."""
+    only_ipv4: ClassVar[bool] = False
+    """Whether it forwards no IPv6."""
+    hides: ClassVar[bool] = False
+    """Whether what passes it has one address towards the server."""
     mirror: ClassVar[bool] = False
     """Whether it gets copies of packets, and sends none on."""
     passes: ClassVar[frozenset[str]] = frozenset()
@@ -64,6 +68,26 @@ class Vnf(ABC):
             self.Options, dict(options or {}), "ND-104-82", f"vnfs.{site.name}.options"
         )
         self.process: Process | None = None
+
+    @classmethod
+    def carries_ipv6(cls, options: Mapping[str, Any]) -> bool:
+        """Whether it forwards IPv6, with these options."""
+        return not cls.only_ipv4
+
+    @classmethod
+    def servers(cls, options: Mapping[str, Any]) -> int:
+        """Further addresses of the server that it chooses between, with these options."""
+        return 0
+
+    @classmethod
+    def http(cls, options: Mapping[str, Any]) -> list[int]:
+        """Ports of the server at which it takes HTTP only."""
+        return []
+
+    @classmethod
+    def ends(cls, options: Mapping[str, Any], protocol: str, port: int) -> bool:
+        """Whether it ends connections to a port of the server, and begins others in their place."""
+        return False
 
     @abstractmethod
     def setup(self) -> None:

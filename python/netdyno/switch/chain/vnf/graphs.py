@@ -143,7 +143,8 @@ class Cgnat(_Forwarder):
     kind: ClassVar[str] = "cgnat"
     about: ClassVar[str] = "netdyno's carrier-grade NAT (DPDK, packet sockets; IPv4)"
     routed: ClassVar[bool] = True
-    versions: ClassVar[tuple[int, ...]] = (4,)
+    hides: ClassVar[bool] = True
+    only_ipv4: ClassVar[bool] = True
     Options = CgnatOptions
 
     def graph(self) -> dict[str, Any]:

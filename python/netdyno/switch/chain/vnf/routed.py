@@ -53,6 +53,7 @@ class Nat(Router):
 
     kind: ClassVar[str] = "nat"
     about: ClassVar[str] = "the kernel's source NAT (nftables)"
+    hides: ClassVar[bool] = True
     program: ClassVar[tuple[str, str] | None] = ("nft", "nftables")
 
     def setup(self) -> None:
