@@ -36,6 +36,20 @@ class Secure:
         """Nothing to do: the connection is the client's."""
 
 
+def shut_down(way: Secure) -> bool:
+    """End the agent at the other end; whether one served there."""
+    try:
+        client = Client(way.address, timeout=WAIT)
+    except Error as e:
+        if e.code == "ND-91-21" and "refused" in e.what:
+            return False
+        raise
+    with client:
+        client.acquire()
+        client.call("core.shutdown")
+    return True
+
+
 class ByAddress:
     """Takes agents that others started into a fleet."""
 
@@ -51,17 +65,7 @@ class ByAddress:
 
     def stop(self, agent: Agent) -> bool:
         """End it, so that no certificate opens it, unless its service manager starts it again."""
-        try:
-            client = Client(_way(agent).address, timeout=WAIT)
-        except Error as e:
-            if e.code == "ND-91-21" and "refused" in e.what:
-                # nobody serves there any more
-                return False
-            raise
-        with client:
-            client.acquire()
-            client.call("core.shutdown")
-        return True
+        return shut_down(_way(agent))
 
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether it answers, and what it is."""

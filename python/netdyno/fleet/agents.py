@@ -42,6 +42,10 @@ class Agent:
     """mutual TLS: folder on this machine with our certificate and the agent's CA."""
     port: int = 0
     """mutual TLS: where it listens."""
+    address: str = ""
+    """ray: its node's."""
+    actor: str = ""
+    """ray: name of the actor that started it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for the journal and the state."""

@@ -24,13 +24,16 @@ CERTIFICATES = "certificates"
 """The folder of certificates beside hosts.yaml, where it names no other."""
 _ADDRESS = r"^[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}$"
 """Of an SSH host: no option, and nothing that a shell reads."""
+_CLUSTER = r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:]{2,45}\]):[0-9]{1,5}$"
+"""Of Ray: of one that runs, where other words would start a new one."""
 WRONG = "ND-104-91"
 
 
 _ONLY = {
     "namespace": ("local",),
     "address": ("ssh", "address"),
-    "port": ("ssh", "address"),
+    "port": ("ssh", "address", "ray"),
+    "cluster": ("ray",),
     "key": ("ssh",),
     "known_hosts": ("ssh",),
     "program": ("ssh",),
@@ -45,16 +48,17 @@ class HostSpec(Config):
 
     name: str = Field(pattern=NAME)
     """A short name, for results and messages: letters, digits, `-`, `_`."""
-    launcher: Literal["local", "ssh", "address"] = "local"
+    launcher: Literal["local", "ssh", "address", "ray"] = "local"
     """`local`: a process on this machine. `ssh`: a process on another machine, over the OpenSSH client.
-    `address`: an agent that runs already, reached by mutual TLS."""
+    `address`: an agent that runs already, reached by mutual TLS. `ray`: an actor of a Ray cluster."""
     namespace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")
     """local: the network namespace that the agent sends from; default this machine's own."""
     address: str | None = Field(default=None, pattern=_ADDRESS)
     """ssh: `HOST` or `USER@HOST`, or a name of the SSH configuration. address: a name or an address.
     Default: `name`."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """ssh: the server's port; default that of the SSH configuration. address: the agent's; default 7448."""
+    """ssh: the server's port; default that of the SSH configuration. address: the agent's; default 7448.
+    ray: the agent's; default any free one."""
     key: str | None = None
     """ssh: file of the private key; default those of the SSH configuration. Relative to hosts.yaml."""
     known_hosts: str | None = None
@@ -66,6 +70,11 @@ class HostSpec(Config):
     certificates: str | None = None
     """address: folder with `ca.pem`, `client.pem` and `client.key`; default `certificates`. Relative to
     hosts.yaml."""
+    cluster: str | None = Field(default=None, pattern=_CLUSTER)
+    """ray: address of the cluster, `HOST:PORT`; default that of RAY_ADDRESS, or that of the node here."""
+    resources: dict[str, float] = Field(default_factory=dict, max_length=100)
+    """ray: resources that its node must have, as `{rack-a: 1}` or `{"node:10.0.0.5": 0.01}`; default: any
+    node that no other host of the fleet has."""
     cores: list[int] = Field(default_factory=list, max_length=1024)
     """Cores that generate load, one worker each; default all that the agent may use."""
     sources: list[str] = Field(default_factory=list, max_length=1000)
@@ -78,6 +87,10 @@ class HostSpec(Config):
         for key, those in _ONLY.items():
             if self.launcher not in those and getattr(self, key) is not None:
                 raise ValueError(f"{key!r} is for `launcher: {' or '.join(those)}`")
+        if self.resources and self.launcher != "ray":
+            raise ValueError("'resources' is for `launcher: ray`")
+        if any(not 0 < count <= 1e6 for count in self.resources.values()):
+            raise ValueError("resources are numbers above 0")
         if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
             raise ValueError("cores are numbers from 0 on, each once")
         return self

@@ -9,10 +9,11 @@ from netdyno.fleet.address import ByAddress
 from netdyno.fleet.agents import Agent, Connection, Launcher
 from netdyno.fleet.hosts import HostSpec
 from netdyno.fleet.local import Local
+from netdyno.fleet.ray import Ray
 from netdyno.fleet.ssh import Ssh
 from netdyno.system.journal import Journal
 
-LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh(), "address": ByAddress()}
+LAUNCHERS: Mapping[str, Launcher] = {"local": Local(), "ssh": Ssh(), "address": ByAddress(), "ray": Ray()}
 """`launcher:` of a host → what starts and ends its agent."""
 
 

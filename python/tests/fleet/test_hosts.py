@@ -38,8 +38,14 @@ def test_a_file_names_its_fleet_and_finds_keys_beside_it(tmp_path: Path) -> None
     [
         ("cores: [0]", "core: [0]", 3, "unknown key 'core'"),
         ("cores: [0]", "cores: [0, 0]", 3, "each once"),
-        ("cores: [0]", "port: 22", 3, "is for `launcher: ssh or address`"),
-        ("launcher: ssh", "launcher: ray", 5, "'local', 'ssh' or 'address'"),
+        ("cores: [0]", "port: 22", 3, "is for `launcher: ssh or address or ray`"),
+        ("launcher: ssh", "launcher: slurm", 5, "'local', 'ssh', 'address' or 'ray'"),
+        (
+            "launcher: ssh\n    address: lab@10.0.0.2\n    key: id",
+            "launcher: ray\n    cluster: local",
+            6,
+            "local",
+        ),
         ("address: lab@10.0.0.2", "address: -oProxyCommand=x", 6, "-oProxyCommand"),
         ("key: id", "port: 70000", 7, "65535"),
         ("name: b", "name: a", 2, "two hosts are called 'a'"),
