@@ -249,8 +249,11 @@ def test_an_experiment_is_built_started_and_watched(lab: Lab, page: Page) -> Non
     page.js(choose, "none")
     page.wait("!document.querySelector('#yaml').value.includes('topology:')")
     assert "host" not in yaml_of(page)["legs"][0]["duts"]["web"]
-    page.js(choose, "cable")
+    page.js(choose, "impaired")
     page.wait("document.querySelector('#yaml').value.includes('topology:')")
+    page.wait(
+        "document.querySelector('#network-0')?.innerText.includes('delay 5ms')", "the network is not drawn"
+    )
     # the options are those of the driver
     page.wait(GOOD)
     page.js("document.querySelectorAll('.builder details').forEach((one) => (one.open = true))")
@@ -268,11 +271,16 @@ def test_an_experiment_is_built_started_and_watched(lab: Lab, page: Page) -> Non
     page.tab_to("#start")
     page.press("\ue007")
     page.wait("location.hash.startsWith('#/run/')", "the experiment does not start")
+    link = "document.querySelector('#network [data-edge]')?.textContent.startsWith('→ ')"
+    page.wait(link, "it is not told what passes the link")
     page.wait("!!document.querySelector('#so-far tbody tr')", "it is not told what the first trials come to")
     page.wait("!!document.querySelector('.verdict h2')", "the experiment does not end")
     run = page.js("location.hash").removeprefix("#/run/")
     result = json.loads((lab.runs / run / "result.json").read_text())
     assert [len(leg["repetitions"]) for leg in result["legs"]] == [1, 1] and result["verdict"] == "pass"
+    there = result["legs"][0]["repetitions"][0]["links"][0]["a_to_b"]["packets_out"]
+    page.wait(f"document.querySelector('#network [data-edge]').textContent.startsWith('→ {there:,} ')")
+    assert '<svg class="diagram"' in (lab.runs / run / "report.html").read_text()
     assert [one for one in page.complaints() if "/api/about" not in one] == []
 
 

@@ -330,7 +330,14 @@ FLEET = System(
     cores={"fleet": "netdyno.fleet.connect:connector"},
 )
 
-WEB = System(name="web", verb="web", verbs="netdyno.web.verbs:web", after="report")
+WEB = System(
+    name="web",
+    verb="web",
+    verbs="netdyno.web.verbs:web",
+    after="report",
+    dashboard=(DashboardPage("graphs", "Graphs", "graphs.js"),),
+    looks={name: f"netdyno.web.graphs:{name}" for name in ("graphs", "graph", "plan")},
+)
 
 SYSTEMS = (NAT, SIP, SWITCH, TUNING, WEB, FLEET)
 

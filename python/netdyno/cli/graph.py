@@ -181,11 +181,16 @@ def print_expanded(what: str, as_json: bool) -> None:
     console.out().print(text, markup=False, highlight=False, soft_wrap=True, end="")
 
 
-def print_plan(what: str, as_json: bool) -> None:
-    """What would run, leg by leg."""
+def planned(what: str) -> dict[str, Any]:
+    """The graphs of a file or preset, leg by leg."""
     runs = {name: secret.resolved(profile)[0] for name, profile in over_ports(what).items()}
     with helper() as client:
-        legs = {name: client.call("graph.describe", profile=profile) for name, profile in runs.items()}
+        return {name: client.call("graph.describe", profile=profile) for name, profile in runs.items()}
+
+
+def print_plan(what: str, as_json: bool) -> None:
+    """What would run, leg by leg."""
+    legs = planned(what)
     if as_json:
         console.document({"legs": legs})
         return
@@ -223,9 +228,17 @@ def _links(client: Client) -> list[tuple[str | None, Whose]]:
     return [(one["link"], {"link": one["link"]}) for one in made if "device" in one["a"]]
 
 
-def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Address, Whose]:
-    """The one of all daemons that has what is looked for."""
-    found: dict[Address, tuple[str | None, Whose]] = {}
+def every() -> Iterator[tuple[Path, str, Whose]]:
+    """All that can be watched on this machine: the daemon's socket, a name, and how it is asked for."""
+    for path, found in _daemons(lambda client: _runs(client) + _links_and_graphs(client)):
+        for name, whose in found:
+            yield path, str(name), whose
+
+
+def _daemons(
+    look: Callable[[Client], list[tuple[str | None, Whose]]],
+) -> Iterator[tuple[Path, list[tuple[str | None, Whose]]]]:
+    """What each daemon of this user has of what is looked for."""
     for path in sorted(paths.runtime().glob("*.sock")):
         try:
             with Client(path, timeout=5.0) as client:
@@ -235,7 +248,12 @@ def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Add
                 raise
             continue
         if there:
-            found[Address(path)] = there[0]
+            yield path, there
+
+
+def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Address, Whose]:
+    """The one of all daemons that has what is looked for."""
+    found = {Address(path): there[0] for path, there in _daemons(look)}
     if not found:
         fix = "Start one with `netdyno run`, or name a file or preset; --socket for one of another user"
         raise Error("ND-104-28", "no run is under way", at=str(paths.runtime()), fix=fix)

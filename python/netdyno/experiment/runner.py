@@ -27,6 +27,7 @@ from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variant
 from netdyno.experiment.trial import DaemonMeasurer
 from netdyno.experiment.verdict import judge_all
 from netdyno.experiment.view import Live, Plan
+from netdyno.report.network import FILE as NETWORKS
 from netdyno.store import Store
 from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
@@ -266,6 +267,21 @@ def _write_profiles(folder: Path, found: dict[str, Variant]) -> None:
     profiles = {name: secret.storable(variant.profile) for name, variant in found.items()}
     profile = next(iter(profiles.values())) if len(profiles) == 1 else profiles
     files.write(folder / "profile.json", json.dumps(profile, indent=2) + "\n")
+    if networks := _networks(found):
+        files.write(folder / NETWORKS, json.dumps(networks, indent=2) + "\n")
+
+
+def _networks(found: dict[str, Variant]) -> list[dict[str, Any]]:
+    """Each network once, with the legs in it and where their devices under test stand."""
+    made: dict[str, dict[str, Any]] = {}
+    for name, variant in found.items():
+        leg = variant.leg
+        if leg.topology is None:
+            continue
+        duts = {one: {"driver": dut.driver, "host": dut.host} for one, dut in leg.duts.items()}
+        network = {"topology": leg.topology.model_dump(mode="json"), "duts": duts}
+        made.setdefault(json.dumps(network), {"legs": [], **network})["legs"].append(name)
+    return list(made.values())
 
 
 def save(result: Result, folder: Path) -> None:

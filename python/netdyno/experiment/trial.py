@@ -224,6 +224,7 @@ class TrialRun:
         limits = defaults.filled(profile, "validity")
         plan["groups"] = groups
         plan["daemon"] = daemon
+        plan["links"] = self._network.asked() if self._network else None
         plan["description"] = str(profile.get("description") or "")
         plan["phases"] = lengths
         plan["duration"] = sum(lengths.values())

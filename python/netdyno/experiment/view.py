@@ -35,6 +35,8 @@ class Plan(TypedDict, total=False):
     """warmup, measure, drain in seconds."""
     daemon: str
     """Where the core that runs it listens."""
+    links: dict[str, Any] | None
+    """Where impaired links are asked for their counters: `{daemon, links: [{link, a, b}]}`."""
     groups: list[dict[str, Any]]
     """As `run.load` answers: name, protocol, target, devices, delays."""
     thresholds: list[dict[str, Any]]

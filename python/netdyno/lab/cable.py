@@ -74,6 +74,11 @@ class ImpairedCable(Cable):
         left, right = (Side(p.namespace.namespace, p.interface, p.mac) for p in (self.a, self.b))
         self._made = self._links.start(left, right, self._spec, self.mtu)
 
+    @property
+    def link(self) -> str:
+        """Its name in the daemon; empty before it is up."""
+        return self._made.id if self._made else ""
+
     def counters(self) -> dict[str, Any] | None:
         """Of both directions."""
         assert self._made is not None, "it was made"

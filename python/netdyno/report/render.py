@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from netdyno import escape, reading
 from netdyno.core.result import Result
-from netdyno.report import inline, page, units
+from netdyno.report import inline, network, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
 from netdyno.report.section import Section, sections
@@ -147,10 +147,11 @@ def render_folder(folder: Path) -> str:
         readable = inside and path.suffix == ".csv" and path.is_file()
         return reading.text(path) if readable else ""
 
+    typed = Result.model_validate(result)
     return render(
-        result,
+        typed,
         raw=raw,
         flows_csv=csv_text("flows", "flows.csv"),
         series_csv=csv_text("series", "series.csv"),
-        sections=sections(folder),
+        sections=[*network.sections(folder, typed), *sections(folder)],
     )

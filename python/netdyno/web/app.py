@@ -222,13 +222,19 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
         row = next((one for one in store.rows() if one.id == run), None)
     if row is None:
         raise Error("ND-104-25", f"there is no run {run!r}", fix="It may have been removed")
-    found = {"row": run_views.row(row), "files": run_views.files(Path(row.folder), operator), "run": None}
-    if row.state != "running":
-        with trusted(run):
-            found["run"] = run_views.run(_result(run), leg, trial)
-    elif row.trials:
-        with trusted(run):
-            found["legs"] = experiments.so_far(_result(run))
+    found: dict[str, Any] = {
+        "row": run_views.row(row),
+        "files": run_views.files(Path(row.folder), operator),
+        "run": None,
+    }
+    with trusted(run):
+        result = _result(run) if row.state != "running" or row.trials else None
+        if row.state != "running":
+            assert result
+            found["run"] = run_views.run(result, leg, trial)
+        elif result:
+            found["legs"] = experiments.so_far(result)
+        found["networks"] = run_views.networks(Path(row.folder), result, found["run"])
     return found
 
 

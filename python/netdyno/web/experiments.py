@@ -16,6 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment import presets, spec, validation
 from netdyno.experiment.spec import Experiment
 from netdyno.lab.dut import DRIVERS
+from netdyno.report import network
 
 LEVEL = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
 """A level of a factor, as a field of one line has it."""
@@ -44,13 +45,34 @@ def refuse(experiment: Experiment) -> None:
 
 def review(document: Any) -> dict[str, Any]:
     """What is wrong with an experiment, by the places of the document, and what to look at again."""
+    networks: list[dict[str, Any]] = []
     try:
         wanted = spec.load(document, "")
+        networks = _networks(wanted)
         refuse(wanted)
         errors, advice = validation.review_experiment(wanted, Path(), confined=True)
     except Error as e:
         errors, advice = [dict(one) for one in e.all or [e.as_dict()]], []
-    return {"errors": _placed(errors, document), "advice": _placed(advice, document)}
+    return {
+        "errors": _placed(errors, document),
+        "advice": _placed(advice, document),
+        "networks": networks,
+    }
+
+
+def _networks(experiment: Experiment) -> list[dict[str, Any]]:
+    """Drawings of the networks of legs."""
+    return [
+        network.document(
+            {
+                "legs": [leg.name],
+                "topology": leg.topology.model_dump(mode="json"),
+                "duts": {name: {"driver": dut.driver, "host": dut.host} for name, dut in leg.duts.items()},
+            }
+        )
+        for leg in experiment.legs
+        if leg.topology
+    ]
 
 
 def _placed(findings: list[dict[str, Any]], document: Any) -> list[dict[str, Any]]:

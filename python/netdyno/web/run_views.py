@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from netdyno.core.result import Result
-from netdyno.report import charts, page
+from netdyno.report import charts, network, page
 from netdyno.report.figures import Figure, figures
 from netdyno.report.search import search_view
 from netdyno.report.text import Data, Msg, label
@@ -19,7 +19,7 @@ from netdyno.store import Row
 
 LEGS = 40
 """Legs of a run whose charts a page has; the report has all."""
-NAMES = ("series.csv", "flows.csv", "profile.json", "study.json", "events.jsonl")
+NAMES = ("series.csv", "flows.csv", "profile.json", network.FILE, "study.json", "events.jsonl")
 """Files of a run's folder that anybody who is logged in may have."""
 PRIVATE = ("log.jsonl", "links.jsonl", ".pcapng", ".log")
 """Endings of those that only an operator may have: packets and log lines may tell secrets."""
@@ -40,6 +40,16 @@ def files(folder: Path, role_may_all: bool) -> list[dict[str, Any]]:
             wanted = path.name in NAMES or (role_may_all and path.name.endswith(PRIVATE))
             if wanted and path.is_file() and not path.is_symlink():
                 found.append({"name": path.name, "bytes": path.stat().st_size})
+    return found
+
+
+def networks(folder: Path, result: Result | None, shown: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Drawings of the networks of a run; with what impaired links did in the trial that is shown."""
+    leg = shown["legs"][shown["leg"]]["name"] if shown and shown["legs"] else ""
+    found = []
+    for one in network.networks(folder):
+        passed = network.links(result, one, leg, shown["trial"]) if result and shown else []
+        found.append(network.document(one, passed))
     return found
 
 

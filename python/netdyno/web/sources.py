@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from netdyno.core.client import Client
 from netdyno.core.redaction import hide
 from netdyno.errors import Error
+from netdyno.report import network
 from netdyno.store import Store
 from netdyno.system import proc
 from netdyno.web import run_views
@@ -73,6 +76,8 @@ class RunSource:
         self.run, self.over = run, False
         self.follower = Follower(folder)
         self._asked = 0.0
+        self._links: dict[str, str] = {}
+        """What passed impaired links, by the edge of the drawing."""
 
     async def read(self) -> Any:
         """What is new."""
@@ -81,9 +86,12 @@ class RunSource:
         if now - self._asked >= LOOK:
             self._asked = now
             self.over = not await asyncio.to_thread(_under_way, self.run)
+            asked = self.follower.plan.get("links")
+            if isinstance(asked, dict):
+                self._links = await asyncio.to_thread(_links, asked)
         if not update.changed:
             return None
-        news: dict[str, Any] = {"now": self.follower.now()}
+        news: dict[str, Any] = {"now": self.follower.now(), "links": self._links}
         if update.again:
             news["again"] = await asyncio.to_thread(self.follower.whole)
         elif update.columns:
@@ -92,10 +100,22 @@ class RunSource:
 
     async def whole(self) -> Any:
         """Everything."""
-        return {"again": await asyncio.to_thread(self.follower.whole), "now": self.follower.now()}
+        again = await asyncio.to_thread(self.follower.whole)
+        return {"again": again, "now": self.follower.now(), "links": self._links}
 
 
 def _under_way(run: str) -> bool:
     with Store() as store:
         owner = store.owners().get(run)
     return owner is not None and proc.alive(*owner)
+
+
+def _links(asked: Mapping[str, Any]) -> dict[str, str]:
+    """What passed impaired links so far; nothing once they are gone."""
+    found = {}
+    with contextlib.suppress(Error), Client(str(asked["daemon"]), timeout=2.0) as client:
+        for one in asked["links"]:
+            stats = client.call("impair.stats", link=one["link"])
+            ends = (str(one[end]).partition(".")[0] for end in ("a", "b"))
+            found[" ".join(ends)] = network.counted(stats["a_to_b"], stats["b_to_a"])
+    return found

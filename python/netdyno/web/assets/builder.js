@@ -3,6 +3,7 @@
 import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { get, post } from "./api.js";
+import { draw as drawing, edges, frame } from "./diagram.js";
 import { failure, name, say, titled } from "./parts.js";
 import { at, fits, place, places, put } from "./schema.js";
 import { id, keys } from "./form.js";
@@ -72,6 +73,8 @@ function build(root, page, kind) {
   /** @type {any[] | null} null while the check is on its way */
   let advice = null;
   let checked = false;
+  /** @type {any[]} drawings of the networks of legs */
+  let networks = [];
   let turn = 0;
   let closed = false;
   /** @type {any} */
@@ -150,6 +153,7 @@ function build(root, page, kind) {
     problem = null;
     context.errors = found.errors;
     advice = found.advice;
+    networks = found.networks ?? [];
     checked = true;
     if (before !== context.errors.length) say(verdict());
   }
@@ -268,6 +272,7 @@ function build(root, page, kind) {
                 : nothing}
               <datalist id="targets">${targets.map((/** @type {string} */ one) => html`<option value=${one}></option>`)}</datalist>
               ${kind.isExperiment ? html`<datalist id="factors">${factorPaths(context.document).map((one) => html`<option value=${one}></option>`)}</datalist>` : nothing}
+              ${networks.map((one, i) => html`<section class="tight" aria-labelledby="network-title-${i}"><h2 class="small" id="network-title-${i}">${tr({ t: "Network" })} ${networks.length > 1 ? name(one.legs[0]) : nothing}</h2>${frame(`network-${i}`, { t: "Network" })} ${edges({ t: "Network" }, one.edges)}</section>`)}
               <div class="builder">
                 <form class="form" aria-label=${tr(kind.form)} @submit=${(/** @type {Event} */ e) => e.preventDefault()}>${keys(context, schema, [])}</form>
                 <div class="yaml"><label for="yaml">YAML</label>
@@ -277,6 +282,7 @@ function build(root, page, kind) {
               </div>`}`,
       root,
     );
+    networks.forEach((one, i) => drawing(root.querySelector(`#network-${i}`), one.drawing, { t: "Network" }));
   }
   titled(kind.title);
   draw();

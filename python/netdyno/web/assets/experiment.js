@@ -25,7 +25,7 @@ const cable = (impair) => ({
   ],
 });
 
-const delayed = { a_to_b: { delay: "5ms" }, b_to_a: { delay: "5ms" } };
+const delayed = { a_to_b: { delay: { constant: "5ms" } }, b_to_a: { delay: { constant: "5ms" } } };
 
 /** @param {any} leg @param {any} factors */
 const experiment = (leg, factors) => ({ format: "netdyno-experiment/1", name: "my-experiment", repeat: 3, order: "interleaved", factors, legs: [leg] });
@@ -45,7 +45,7 @@ export const TEMPLATES = {
     make: () =>
       experiment(
         { name: "web", profile: profile("http://10.93.1.2/"), topology: cable(delayed), duts: { web: { driver: "http-server", host: "server" } } },
-        { "topology.links.0.impair.a_to_b.delay": ["5ms", "20ms"] },
+        { "topology.links.0.impair.a_to_b.delay.constant": ["5ms", "20ms"] },
       ),
   },
   here: {

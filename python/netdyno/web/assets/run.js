@@ -4,6 +4,7 @@ import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { NONE, show } from "./format.js";
 import { follow, get, post, remove } from "./api.js";
+import { draw as drawing, edges, frame } from "./diagram.js";
 import { figure } from "./figure.js";
 import { Charts } from "./charts.js";
 import { badge, failure, mark, name, say, shown, titled, when } from "./parts.js";
@@ -24,6 +25,8 @@ export function open(root, context) {
   /** @type {Charts | null} */
   let charts = null;
   let closed = false;
+  /** @type {Record<string, string>} what passed impaired links, by edge of the drawing */
+  let links = {};
   /** @type {any} the last change of a rate */
   let changed = null;
 
@@ -56,6 +59,7 @@ export function open(root, context) {
       over: () => {
         stop = null;
         charts = null;
+        links = {};
         say({ t: "The run is over." });
         load();
       },
@@ -78,6 +82,7 @@ export function open(root, context) {
     // another trial: what the ones before come to so far
     if (now && news.now.trials > 1 && now.trial !== news.now.trial) refresh();
     now = news.now;
+    links = news.links ?? {};
     draw();
     const place = /** @type {HTMLElement | null} */ (root.querySelector("#live"));
     if (place && (!charts || charts.root !== place)) charts = new Charts(place, id);
@@ -149,8 +154,24 @@ export function open(root, context) {
       ${now.warnings.map((/** @type {any} */ one) => html`<p class="notice">${tr(one)}</p>`)}
       ${groups()}
       ${found?.legs?.length ? soFar() : nothing}
+      ${networkPart()}
       <div class="charts" id="live"></div>
       <details class="folded"><summary>${tr({ t: "Log" })}</summary><pre tabindex="0" translate="no">${now.logs.join("\n")}</pre></details>`;
+  }
+
+  /** The network of the leg that is shown. */
+  const network = () => {
+    const leg = found?.row.state === "running" ? now?.leg : found?.run?.legs[found.run.leg]?.name;
+    const all = found?.networks ?? [];
+    return all.find((/** @type {any} */ one) => one.legs.includes(leg)) ?? (all.length === 1 ? all[0] : null);
+  };
+
+  function networkPart() {
+    const one = network();
+    if (!one) return nothing;
+    const listed = one.edges.map((/** @type {any} */ edge) => ({ ...edge, label: links[edge.key] ?? edge.label }));
+    return html`<section class="tight" aria-labelledby="network-title"><h2 class="small" id="network-title">${tr({ t: "Network" })}</h2>
+      ${frame("network", { t: "Network" })} ${edges({ t: "Network" }, listed)}</section>`;
   }
 
   /** @param {SubmitEvent} event */
@@ -249,6 +270,7 @@ export function open(root, context) {
         ? html`<p class="bar"><label>${tr({ t: "Details of repetition" })} <select @change=${(/** @type {any} */ e) => load(`?leg=${run.leg}&trial=${e.target.value}`)}>
             ${Array.from({ length: leg.trials }, (_, i) => html`<option value=${i} ?selected=${i === run.trial}>${i + 1}</option>`)}</select></label></p>`
         : nothing}
+      ${networkPart()}
       <div class="charts" id="charts"></div>`;
   }
 
@@ -274,6 +296,7 @@ export function open(root, context) {
         ${found && !running ? downloads() : nothing}`,
       root,
     );
+    drawing(root.querySelector("#network"), network()?.drawing ?? "", { t: "Network" }, links);
   }
   draw();
   load();
