@@ -200,6 +200,9 @@ TUNING = System(
         "learn": "netdyno.tuning.pages:learned",
     },
     checks="netdyno.tuning.doctor:checks",
+    dashboard=(DashboardPage("tuning", "Tuning", "tuning.js"),),
+    looks={name: f"netdyno.tuning.dashboard:{name}" for name in ("params", "studies")},
+    answers={name: f"netdyno.tuning.dashboard:{name}" for name in ("preview", "apply", "undo", "restore")},
     functions={
         "Comparison": "netdyno.tuning.results:Comparison",
         "Screening": "netdyno.tuning.results:Screening",

@@ -286,7 +286,7 @@ def _networks(found: dict[str, Variant]) -> list[dict[str, Any]]:
 
 def save(result: Result, folder: Path) -> None:
     """Write `result.json`, `series.csv` and `report.html`."""
-    from netdyno.report.render import render
+    from netdyno.report.render import every_section, render
     from netdyno.report.series_csv import series_csv
 
     series = series_csv(result)
@@ -297,7 +297,9 @@ def save(result: Result, folder: Path) -> None:
     files.write(folder / "result.json", document)
     # from what is at hand: a run that is larger than what is read of others has its page too
     flows = reading.text(folder / result.files.flows, reading.OWN) if result.files.flows else ""
-    files.write(folder / "report.html", render(result, raw=document, flows_csv=flows, series_csv=series))
+    more = every_section(folder, result)
+    page = render(result, raw=document, flows_csv=flows, series_csv=series, sections=more)
+    files.write(folder / "report.html", page)
 
 
 class _Table:

@@ -135,6 +135,11 @@ def one_file(template: str, contents: Contents, package: str | None = None) -> s
     )
 
 
+def every_section(folder: Path, result: Result) -> list[Section]:
+    """What a report has more, by files of the run's folder."""
+    return [*network.sections(folder, result), *sections(folder)]
+
+
 def render_folder(folder: Path) -> str:
     """The report of a run's folder: `result.json` and what it names beside itself."""
     raw = reading.text(folder / "result.json")
@@ -153,5 +158,5 @@ def render_folder(folder: Path) -> str:
         raw=raw,
         flows_csv=csv_text("flows", "flows.csv"),
         series_csv=csv_text("series", "series.csv"),
-        sections=[*network.sections(folder, typed), *sections(folder)],
+        sections=every_section(folder, typed),
     )

@@ -475,10 +475,10 @@ def test_nothing_of_a_namespace_can_be_kept(space: str, tmp_path: Path) -> None:
 
 
 def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, state: Path) -> None:
-    assert tune_restore._ours({"kind": "tunable"})
-    assert tune_restore._ours({"kind": "path", "path": "/etc/sysctl.d/netdyno-tune.conf"})
-    assert not tune_restore._ours({"kind": "path", "path": "/run/nd-x.log"})
-    assert not tune_restore._ours({"kind": "binding"})
+    assert tune_restore.ours({"kind": "tunable"})
+    assert tune_restore.ours({"kind": "path", "path": "/etc/sysctl.d/netdyno-tune.conf"})
+    assert not tune_restore.ours({"kind": "path", "path": "/run/nd-x.log"})
+    assert not tune_restore.ours({"kind": "binding"})
 
 
 def test_what_somebody_else_takes_over_is_forgotten(space: str) -> None:

@@ -107,11 +107,11 @@ def apply(
     if not dry:
         need_root("setting kernel parameters")
         put_back()
-    written = _written(setting, service_class, best, unproven, contradicted)
-    planned = _planned(written, single or [], where, allow_global)
+    chosen = written(setting, service_class, best, unproven, contradicted)
+    planned = planned_for(chosen, single or [], where, allow_global)
     if keep_it:
         persist.check(planned)
-    for line in _remarks(planned):
+    for line in remarks(planned):
         console.note(line)
     for conflict in persist.conflicts(planned) if keep_it else ():
         console.note(f"conflict: {conflict}")
@@ -158,7 +158,7 @@ class WrittenSetting:
     """For any machine: what this one does not have is left out."""
 
 
-def _written(
+def written(
     setting: str | None, service_class: str | None, best: str | None, unproven: bool, contradicted: bool
 ) -> WrittenSetting:
     """The setting that was named: a study's, a known one, a file's, or that of a class."""
@@ -195,7 +195,8 @@ def _written(
     return WrittenSetting(one.setting, False)
 
 
-def _planned(setting: WrittenSetting, single: list[str], where: str | None, allow_global: bool) -> Plan:
+def planned_for(setting: WrittenSetting, single: list[str], where: str | None, allow_global: bool) -> Plan:
+    """What a setting and single parameters change in a place."""
     known, written = registry(), setting.values
     exact: dict[str, Any] = {}
     for text in single:
@@ -213,7 +214,8 @@ def _planned(setting: WrittenSetting, single: list[str], where: str | None, allo
     return plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
 
 
-def _remarks(planned: Plan) -> list[str]:
+def remarks(planned: Plan) -> list[str]:
+    """What one should know of a plan: what it leaves out, advice, and files that say otherwise."""
     found = [f"left out: {why}" for why in planned.left_out.values()]
     found += planned.advice
     parameters = [s.target.path for s in planned.steps if s.where is None and s.target.kind == "sysctl"]
@@ -228,7 +230,7 @@ def _show(planned: Plan, changes: tuple[Change, ...] | list[Change], as_json: bo
                 {"name": c.name, "old": c.old, "new": c.new, "got": c.got, "rounded": c.rounded}
                 for c in changes
             ]
-            console.document(planned.document() | {"changes": done, "remarks": _remarks(planned)})
+            console.document(planned.document() | {"changes": done, "remarks": remarks(planned)})
         elif not changes:
             console.out().print("nothing to change: everything has its value already")
         else:

@@ -66,7 +66,7 @@ def params(
             _describe(one)
         return
     shown = [one for one in found if every or one.state != "missing"]
-    rows = [(one.name, _value(one.value), _range(one), ", ".join(remarks(one))) for one in shown]
+    rows = [(one.name, _value(one.value), parameter_range(one), ", ".join(remarks(one))) for one in shown]
     heads = ("parameter", "here", "may be", "remarks")
     console.table(heads, rows, right=("here",), spare=("may be",))
     if len(shown) < len(found):
@@ -95,7 +95,8 @@ def _value(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _range(one: HostState) -> str:
+def parameter_range(one: HostState) -> str:
+    """Values that it may have, in words."""
     tunable = one.tunable
     if tunable.choices:
         return " ".join(map(str, tunable.choices))
@@ -112,7 +113,7 @@ def _describe(one: HostState) -> None:
     if tunable.inert:
         out.print(f"  Inert: {tunable.inert}")
     rows = {
-        "may be": _range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
+        "may be": parameter_range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
         "Linux default": "" if tunable.default is None else str(tunable.default),
         "holds for": {"global": "the whole machine"}.get(one.scope, f"one {one.scope}"),
         "needs": ", ".join(tunable.requires),

@@ -18,13 +18,14 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
         sudo netdyno tune restore
     """
-    report = replay(_ours, force)
+    report = replay(ours, force)
     for pid in sorted({pid for pid, _ in owners.changes_in_force(paths.state() / "journal")}):
         console.note(f"process {pid} still holds a setting; end it with Ctrl-C")
     report_restored(report, as_json, "nothing to restore")
 
 
-def _ours(entry: dict[str, Any]) -> bool:
+def ours(entry: dict[str, Any]) -> bool:
+    """Whether an entry of the journal is of the tuning."""
     files = {f"/{persist.SYSCTL}", f"/{persist.UDEV}"}
     return entry["kind"] in (*owners.KINDS, "sysctl", "socket") or (
         entry["kind"] == "path" and any(str(entry["path"]).endswith(name) for name in files)
