@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.wire import PhaseLengths
 from netdyno.errors import Error
+from netdyno.store import Store
 from netdyno.web import assets
 from netdyno.web.sources import Look
 from tests.web.conftest import post
@@ -241,3 +245,27 @@ def test_what_a_system_shows_is_told_when_it_changes_and_when_it_cannot() -> Non
         assert await source.read() == await source.whole() == {"n": 2}
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["switch-compare", "chain-run", "chain-search", "screen", "search", "compare", "reproduce", "learn"],
+)
+def test_a_study_opens_as_a_run_does(viewer: TestClient, tmp_path: Path, kind: str) -> None:
+    trial = Repetition(
+        run="1",
+        transport="",
+        started="",
+        phases=PhaseLengths(warmup=0, measure=0, drain=0),
+        profile={},
+        index=1,
+    )
+    made = Result(
+        id=f"study-{kind}", kind=kind, name=kind, started="2026-11-29T10:00:00Z", valid=True,
+        finished="2026-11-29T11:00:00Z", finding="b is better", legs=[Leg(name="a", repetitions=[trial])],
+    )  # fmt: skip
+    with Store() as store:
+        store.put(made, tmp_path)
+    found = viewer.get(f"/api/runs/{made.id}").json()
+    assert (found["run"]["kind"], found["run"]["finding"]) == (kind, "b is better")
+    assert found["run"]["verdict"]["state"] != "invalid" and found["networks"] == []
