@@ -128,6 +128,9 @@ pub trait Endpoint {
     /// A connection of this endpoint.
     type Conn: Connection;
 
+    /// Whether [`poll`](Self::poll) polls by itself, so that an answer wakes nobody and a rest before would only delay it.
+    const POLLS: bool = false;
+
     /// Begin to connect device number `device` of `group` to the target's address number `address`; events name the
     /// connection by `token`.
     fn open(

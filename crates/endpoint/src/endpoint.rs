@@ -85,6 +85,8 @@ impl Endpoint for DpdkEndpoint {
     fn open(
         &mut self,
         group: &GroupPlan,
+    const POLLS: bool = true;
+
         device: u32,
         address: usize,
         token: Token,

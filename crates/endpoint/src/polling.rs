@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Turns without a packet after which it rests between two of them.
-const SPINS: u32 = 64;
+/// Turns without a packet after which it rests between two of them: some 100 µs.
+const SPINS: u32 = 512;
+/// Of those, from one that gives the core to who waits for it to the next.
+const YIELD: u32 = 16;
 /// How long it rests.
 pub const REST: Duration = Duration::from_micros(20);
 
@@ -20,8 +22,10 @@ pub fn until_event<E>(longest: Duration, events: &mut Vec<E>, mut turn: impl FnM
         idle = if any { 0 } else { idle + 1 };
         if idle > SPINS {
             std::thread::sleep(REST);
-        } else if idle > 0 {
+        } else if idle > 0 && idle.is_multiple_of(YIELD) {
             std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
         }
     }
 }

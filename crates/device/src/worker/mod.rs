@@ -251,11 +251,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.report_broken();
             self.endpoint.flush();
             let mut wait = self.poll_timeout();
-            let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
-            let rest = backoff.rest(self.now, events.len(), active, wait.as_nanos() as u64);
-            if !rest.is_zero() {
-                std::thread::sleep(rest);
-                wait -= rest;
+            if !E::POLLS {
+                let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
+                let rest = backoff.rest(self.now, events.len(), active, wait.as_nanos() as u64);
+                if !rest.is_zero() {
+                    std::thread::sleep(rest);
+                    wait -= rest;
+                }
             }
             events.clear();
             if let Err(why) = self.endpoint.poll(wait, &mut events) {
