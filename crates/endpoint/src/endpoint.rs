@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Room for TLS records.
 const CIPHER: usize = 64 * 1024;
-/// Events taken between two looks at the timers.
-const EVENTS_PER_TURN: usize = 256;
+/// Events taken between two sends: the other end goes on with the first while the next are at work.
+const EVENTS_PER_TURN: usize = 32;
 /// How often to look whether all ports are there.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -30,6 +30,8 @@ pub struct DpdkEndpoint {
     ports: Vec<StackPort>,
     port_of: HashMap<String, usize>,
     epoch: Instant,
+    /// When the last turn began, ns since then.
+    now: u64,
     watched: Instant,
     /// Room for TLS records.
     cipher: Box<[u8]>,
@@ -38,13 +40,14 @@ pub struct DpdkEndpoint {
 }
 
 impl DpdkEndpoint {
-    fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+    fn tick(&mut self) -> u64 {
+        self.now = self.epoch.elapsed().as_nanos() as u64;
+        self.now
     }
 
     /// One turn of all ports; whether anything came.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
-        let now = self.now();
+        let now = self.tick();
         let mut any = false;
         for port in &mut self.ports {
             any |= port.turn(now);
@@ -75,25 +78,25 @@ impl OnItsWay {
         ports.iter_mut().for_each(StackPort::enter);
         let now = Instant::now();
         let cipher = vec![0; CIPHER].into();
-        Ok(DpdkEndpoint { ports, port_of, epoch: now, watched: now, cipher, _guard })
+        Ok(DpdkEndpoint { ports, port_of, epoch: now, now: 0, watched: now, cipher, _guard })
     }
 }
 
 impl Endpoint for DpdkEndpoint {
     type Conn = Link;
 
+    const POLLS: bool = true;
+
     fn open(
         &mut self,
         group: &GroupPlan,
-    const POLLS: bool = true;
-
         device: u32,
         address: usize,
         token: Token,
     ) -> Result<Link, ConnError> {
         let address = group.addresses.at(address);
         let number = self.port_of.get(&group.name).copied().unwrap_or(0);
-        let now = self.now();
+        let now = self.now;
         let port = &mut self.ports[number];
         let local = group.source(device).or_else(|| port.own(address.ip())).ok_or_else(|| {
             let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -122,7 +125,7 @@ impl Endpoint for DpdkEndpoint {
 
     #[inline]
     fn send(&mut self, link: &mut Link, outbox: &mut Outbox) -> Result<(), ConnError> {
-        let now = self.now();
+        let now = self.now;
         match link {
             Link::Stream(conn) => conn.send(&mut self.ports[conn.port].stack, outbox, now),
             Link::Datagrams(socket) => socket.send(&mut self.ports[socket.port], outbox, now),
@@ -131,7 +134,7 @@ impl Endpoint for DpdkEndpoint {
 
     #[inline]
     fn receive(&mut self, link: &mut Link, buffer: &mut [u8]) -> Result<Input, ConnError> {
-        let now = self.now();
+        let now = self.now;
         match link {
             Link::Stream(conn) => {
                 let stack = &mut self.ports[conn.port].stack;
@@ -142,7 +145,7 @@ impl Endpoint for DpdkEndpoint {
     }
 
     fn close(&mut self, link: Link) -> Closed {
-        let now = self.now();
+        let now = self.now;
         match link {
             Link::Stream(conn) => {
                 let port = &mut self.ports[conn.port];
@@ -157,7 +160,7 @@ impl Endpoint for DpdkEndpoint {
     }
 
     fn flush(&mut self) {
-        let now = self.now();
+        let now = self.tick();
         self.ports.iter_mut().for_each(|port| port.send(now));
     }
 

@@ -7,7 +7,7 @@ use crate::port::StackPort;
 use dpdk::{Eal, ThreadGuard};
 use run::{Control, SetupError};
 use service::listen::{Event, Network};
-use stack::{CloseReason, Handle, Received};
+use stack::{CloseReason, Handle, Received, State};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ const CONNECTIONS: usize = 1 << 17;
 const HALF_OPEN: usize = 1 << 14;
 /// Bytes of datagrams that may wait to be read.
 const DATAGRAMS: usize = 16 << 20;
+/// Connections whose events are told between two sends: the other end goes on with the first while the next are at work.
+const EVENTS_PER_TURN: usize = 32;
 /// How often to look whether the port is there.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -65,10 +67,10 @@ impl ListeningPort {
     /// The port, on the thread that uses it.
     pub(crate) fn take(mut self) -> Result<(StackPort, ThreadGuard)> {
         let guard = self.eal.register_thread().map_err(Error::other)?;
-        self.port.enter();
-        Ok((self.port, guard))
         // a rest then ends when it should, not up to 50 µs later
         let _best_effort = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        self.port.enter();
+        Ok((self.port, guard))
     }
 
     /// The network, on the thread that uses it.
@@ -80,6 +82,7 @@ impl ListeningPort {
             port,
             local,
             epoch: now,
+            now: 0,
             watched: now,
             flows: Vec::new(),
             pending: VecDeque::new(),
@@ -95,6 +98,8 @@ struct Flow {
     waits_for_input: bool,
     has_room: bool,
     has_input: bool,
+    /// The peer sends no more, or it broke: what is read next may be the end.
+    has_ended: bool,
     /// It is in the list of those to be looked at.
     is_pending: bool,
 }
@@ -105,6 +110,8 @@ pub struct PortNetwork {
     port: StackPort,
     local: SocketAddr,
     epoch: Instant,
+    /// When the last turn began, ns since then.
+    now: u64,
     watched: Instant,
     flows: Vec<Flow>,
     pending: VecDeque<u32>,
@@ -120,8 +127,8 @@ pub struct Stream {
 }
 
 impl PortNetwork {
-    fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+    fn tick(&mut self) {
+        self.now = self.epoch.elapsed().as_nanos() as u64;
     }
 
     fn flow(&mut self, slot: u32) -> &mut Flow {
@@ -141,18 +148,23 @@ impl PortNetwork {
 
     /// Take what the stack tells, and give what is waited for; whether frames came.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
-        let any = self.port.turn(self.now());
+        self.tick();
+        let any = self.port.turn(self.now);
         while let Some(event) = self.port.stack.event() {
             let slot = event.owner as u32;
             let flow = self.flow(slot);
             flow.has_input |= event.readable || event.ended;
             flow.has_room |= event.writable || event.ended;
+            flow.has_ended |= event.ended;
             self.look_at(slot);
         }
         if self.port.stack.waits_for_accept() {
             events.push(Event::Accept);
         }
         for _ in 0..self.pending.len() {
+            if events.len() >= EVENTS_PER_TURN {
+                break;
+            }
             let Some(slot) = self.pending.pop_front() else { break };
             let flow = self.flow(slot);
             let (room, input) =
@@ -190,6 +202,9 @@ impl Network for PortNetwork {
                 return Err(Error::other(lost.what));
             }
         }
+        // what was answered does not wait for what came meanwhile
+        self.tick();
+        self.port.send(self.now);
         polling::until_event(longest, events, |events| self.turn(events));
         Ok(())
     }
@@ -198,23 +213,33 @@ impl Network for PortNetwork {
         loop {
             let Some(handle) = self.port.stack.accept(slot.into()) else { return Ok(None) };
             // the stack listens at this port with all addresses that it has
-            if self.port.stack.status(handle).is_none_or(|status| status.local.ip() != self.local.ip()) {
-                let now = self.now();
-                self.port.stack.abort(handle, now);
+            let status = self.port.stack.status(handle).filter(|status| status.local.ip() == self.local.ip());
+            let Some(status) = status else {
+                self.port.stack.abort(handle, self.now);
                 continue;
-            }
+            };
             let is_pending = self.flow(slot).is_pending;
-            let fresh = Flow { waits_for_input: true, has_input: true, has_room: true, ..Flow::default() };
-            *self.flow(slot) = Flow { is_pending, ..fresh };
+            let has_ended = status.state != State::Established;
+            *self.flow(slot) = Flow {
+                waits_for_input: true,
+                has_input: true,
+                has_room: true,
+                has_ended,
+                is_pending,
+                ..Flow::default()
+            };
             self.look_at(slot);
             return Ok(Some(Stream { handle, slot }));
         }
     }
 
     fn receive(&mut self, stream: &mut Stream, buffer: &mut [u8]) -> Result<usize> {
-        let now = self.now();
-        match self.port.stack.read(stream.handle, buffer, now) {
-            Ok(Received::Bytes(length, _)) => Ok(length),
+        match self.port.stack.read(stream.handle, buffer, self.now) {
+            Ok(Received::Bytes(length, more)) => {
+                let flow = self.flow(stream.slot);
+                flow.has_input = more || flow.has_ended;
+                Ok(length)
+            }
             Ok(Received::End) => Ok(0),
             Ok(Received::Dry) => {
                 self.flow(stream.slot).has_input = false;
@@ -225,8 +250,7 @@ impl Network for PortNetwork {
     }
 
     fn send(&mut self, stream: &mut Stream, bytes: &[u8]) -> Result<usize> {
-        let now = self.now();
-        match self.port.stack.write(stream.handle, bytes, now) {
+        match self.port.stack.write(stream.handle, bytes, self.now) {
             Ok(0) => {
                 self.flow(stream.slot).has_room = false;
                 Err(ErrorKind::WouldBlock.into())
@@ -237,8 +261,7 @@ impl Network for PortNetwork {
     }
 
     fn end(&mut self, stream: &mut Stream) -> Result<()> {
-        let now = self.now();
-        self.port.stack.shut_down(stream.handle, now);
+        self.port.stack.shut_down(stream.handle, self.now);
         Ok(())
     }
 
@@ -250,10 +273,9 @@ impl Network for PortNetwork {
     }
 
     fn close(&mut self, stream: Stream) {
-        let now = self.now();
         let flow = self.flow(stream.slot);
         *flow = Flow { is_pending: flow.is_pending, ..Flow::default() };
-        self.port.stack.close(stream.handle, now);
+        self.port.stack.close(stream.handle, self.now);
     }
 }
 
