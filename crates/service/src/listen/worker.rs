@@ -38,8 +38,10 @@ pub(super) struct Worker<N: Network> {
     events: Vec<Event>,
     slots: Vec<Slot<N::Stream>>,
     free: Vec<u32>,
-    /// When services are to be called; `true`: a connection has lingered long enough.
-    timers: BinaryHeap<Reverse<(u64, ConnectionId, bool)>>,
+    /// When services are to be called.
+    timers: BinaryHeap<Reverse<(u64, ConnectionId)>>,
+    /// When connections have lingered long enough: in order, since it is as long for all.
+    lingering: VecDeque<(u64, ConnectionId)>,
     /// In the order of their times, since the delay is the same for all.
     delayed: VecDeque<(u64, ConnectionId, Delayed)>,
     delay: u64,
@@ -58,6 +60,7 @@ impl<N: Network> Worker<N> {
             slots: Vec::new(),
             free: Vec::new(),
             timers: BinaryHeap::new(),
+            lingering: VecDeque::new(),
             delayed: VecDeque::new(),
             delay,
             out: Output::default(),
@@ -108,8 +111,10 @@ impl<N: Network> Worker<N> {
 
     fn wait(&mut self) -> io::Result<()> {
         let now = self.now();
-        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
-        let next = timer.into_iter().chain(self.delayed.front().map(|(at, ..)| *at)).min();
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let lingering = self.lingering.front().map(|(at, _)| *at);
+        let delayed = self.delayed.front().map(|(at, ..)| *at);
+        let next = [timer, lingering, delayed].into_iter().flatten().min();
         let left = next.map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
         self.events.clear();
         self.network.wait(left, &mut self.events)
@@ -157,7 +162,10 @@ impl<N: Network> Worker<N> {
         if input {
             self.read(id, service);
         }
-        self.touched.push(slot);
+        // a reply has noted it already
+        if self.touched.last() != Some(&slot) {
+            self.touched.push(slot);
+        }
     }
 
     fn read(&mut self, id: ConnectionId, service: &mut impl Service) {
@@ -232,7 +240,7 @@ impl<N: Network> Worker<N> {
         for action in actions.drain(..) {
             let (id, what) = match action {
                 Action::Wake(id, at) => {
-                    self.timers.push(Reverse((at, id, false)));
+                    self.timers.push(Reverse((at, id)));
                     continue;
                 }
                 Action::Send(id, length) => {
@@ -285,13 +293,16 @@ impl<N: Network> Worker<N> {
             }
             self.perform(id, &what);
         }
-        while self.timers.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((_, id, lingers))) = self.timers.pop() else { break };
-            let Some(connection) = self.get(id) else { continue };
-            if lingers {
+        while self.lingering.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, id)) = self.lingering.pop_front() else { break };
+            if let Some(connection) = self.get(id) {
                 connection.stage = Stage::Gone;
                 self.touched.push(id.slot);
-            } else {
+            }
+        }
+        while self.timers.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            let Some(Reverse((_, id))) = self.timers.pop() else { break };
+            if self.get(id).is_some() {
                 service.timer(id, &mut self.out);
                 self.apply();
             }
@@ -306,14 +317,14 @@ impl<N: Network> Worker<N> {
             if !connection.is_full() && !connection.input.is_empty() && !connection.waits_for_input {
                 self.go_on(id, service);
             }
-            let until = self.now() + LINGER;
+            let until = self.out.now + LINGER;
             let Some((network, connection)) = self.parts(id) else { continue };
             // what came before the end is used, as far as it can be
             if connection.ended && connection.stage == Stage::Open && !connection.is_full() {
                 connection.stage = Stage::Finishing;
             }
             if connection.finish(network) {
-                self.timers.push(Reverse((until, id, true)));
+                self.lingering.push_back((until, id));
             }
             let Some(connection) = self.get(id) else { continue };
             if connection.stage == Stage::Gone {
