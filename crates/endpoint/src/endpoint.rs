@@ -4,7 +4,7 @@ use crate::conn::{Conn, not_begun};
 use crate::datagrams::Datagrams;
 use crate::link::Link;
 use crate::polling;
-use crate::port::StackPort;
+use crate::port::{BURST, StackPort};
 use dataplane::ports::setup_error;
 use device::tls::Session;
 use device::{Closed, ConnError, Endpoint, Event, Input, Token};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Room for TLS records.
 const CIPHER: usize = 64 * 1024;
-/// Events taken between two sends: the other end goes on with the first while the next are at work.
-const EVENTS_PER_TURN: usize = 32;
 /// How often to look whether all ports are there.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -51,7 +49,7 @@ impl DpdkEndpoint {
         let mut any = false;
         for port in &mut self.ports {
             any |= port.turn(now);
-            while events.len() < EVENTS_PER_TURN
+            while events.len() < BURST
                 && let Some(event) = port.stack.event()
             {
                 let stack::Event { owner, readable, writable, ended } = event;

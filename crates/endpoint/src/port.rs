@@ -17,8 +17,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Frames received at once, and events told, before what is answered to them is sent: the other end goes on with the first while the
+/// next are at work.
+pub const BURST: usize = 32;
 /// Bursts received before anything else is done: the kernel's queues are longer than the ring of a port.
-const BURSTS: usize = 32;
+const BURSTS: usize = 128;
+/// Bursts after which acknowledgments wait no longer for what is answered.
+const UNACKNOWLEDGED: usize = 4;
 /// Ports of connections: those below are services'.
 const PORTS: std::ops::RangeInclusive<u16> = 16_384..=65_535;
 /// 2 MSL, ns. What is remembered keeps no device from connecting: its place and its port are used again when they are needed.
@@ -130,7 +135,7 @@ impl StackPort {
             let mut this = Self {
                 stack: Stack::new(config),
                 name: settings.name.clone(),
-                rx: rx.next(),
+                rx: rx.next().map(limited),
                 out: Outgoing { tx, pool: pool.clone(), batch: Batch::new(), bytes: 0 },
                 batch: Batch::new(),
                 exchange,
@@ -156,20 +161,24 @@ impl StackPort {
         self.addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).copied()
     }
 
-    /// Take what came, let what is due happen, and send. Whether anything came.
+    /// Take what came, let what is due happen, and send, unless there are events: what is answered to them is sent with the
+    /// acknowledgments, by [`send`](Self::send). Whether anything came.
     pub fn turn(&mut self, now: u64) -> bool {
         let mut any = false;
-        for _ in 0..BURSTS {
+        for burst in 1..=BURSTS {
             let got = self.receive(now) | self.receive_from_others(now);
-            if !got {
+            any |= got;
+            if !got || self.stack.events() >= BURST {
                 break;
             }
-            any = true;
-            // acknowledgments leave before more is received
-            self.send(now);
+            if burst.is_multiple_of(UNACKNOWLEDGED) {
+                self.send(now);
+            }
         }
         self.stack.advance(now);
-        self.send(now);
+        if self.stack.events() == 0 {
+            self.send(now);
+        }
         any
     }
 
@@ -295,6 +304,11 @@ impl StackPort {
             tracing::warn!(port = %self.name, wrong, "packets had wrong checksums; {hint}");
         }
     }
+}
+
+fn limited(mut rx: RxQueue) -> RxQueue {
+    rx.limit(BURST);
+    rx
 }
 
 /// The port cannot have so many workers.

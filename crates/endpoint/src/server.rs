@@ -3,7 +3,7 @@
 use crate::check;
 use crate::open::open;
 use crate::polling;
-use crate::port::StackPort;
+use crate::port::{BURST, StackPort};
 use dpdk::{Eal, ThreadGuard};
 use run::{Control, SetupError};
 use service::listen::{Event, Network};
@@ -20,8 +20,6 @@ const CONNECTIONS: usize = 1 << 17;
 const HALF_OPEN: usize = 1 << 14;
 /// Bytes of datagrams that may wait to be read.
 const DATAGRAMS: usize = 16 << 20;
-/// Connections whose events are told between two sends: the other end goes on with the first while the next are at work.
-const EVENTS_PER_TURN: usize = 32;
 /// How often to look whether the port is there.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -162,7 +160,7 @@ impl PortNetwork {
             events.push(Event::Accept);
         }
         for _ in 0..self.pending.len() {
-            if events.len() >= EVENTS_PER_TURN {
+            if events.len() >= BURST {
                 break;
             }
             let Some(slot) = self.pending.pop_front() else { break };

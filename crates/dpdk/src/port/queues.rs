@@ -58,6 +58,11 @@ impl RxQueue {
         self.burst
     }
 
+    /// Take `most` packets at once from now on, if it took more. A queue over a ring takes what the batch has room for.
+    pub fn limit(&mut self, most: usize) {
+        self.burst = self.burst.min(most.max(1));
+    }
+
     /// Take what has arrived, as much as `batch` has room for and the port hands out at once.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch) -> usize {

@@ -125,6 +125,11 @@ impl Stack {
         }
     }
 
+    /// Connections that have an event.
+    pub fn events(&self) -> usize {
+        self.told.len()
+    }
+
     /// The next event.
     pub fn event(&mut self) -> Option<Event> {
         loop {
