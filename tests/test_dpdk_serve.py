@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +15,16 @@ pytestmark = root
 
 SERVER, CLIENT = "10.91.0.9", "10.91.0.8"
 """Addresses of the ports, which no kernel has."""
+HALF_CLOSED = """
+import socket
+for _ in range(100):
+    with socket.create_connection(("{server}", 80), 60) as peer:
+        peer.sendall(b"GET /9 HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        peer.shutdown(socket.SHUT_WR)
+        with peer.makefile("rb") as rest:
+            assert rest.read().endswith(b"\\r\\n\\r\\nxxxxxxxxx")
+"""
+"""Connections whose request comes with its end, mostly before the server has accepted them: each is answered, and closed."""
 DPDK: dict[str, Any] = {
     "dpdk": {"ports": [{"name": "a", "device": "af_packet:w0", "ip": f"{CLIENT}/24"}]},
 }
@@ -57,6 +68,7 @@ def test_curl_and_our_load_over_dpdk_are_what_the_server_counts(lab: Lab, ends: 
     curl = ("curl", "-sS", "--max-time", "60", "-o", "/dev/null", "-w", "%{http_code} %{size_download}\\n")
     assert sh(*ends.at_near, *curl, f"http://{SERVER}/20000000") == "200 20000000\n"
     assert sh(*ends.at_near, *curl, "--data-binary", f"@{body}", f"http://{SERVER}/7") == "200 7\n"
+    sh(*ends.at_near, sys.executable, "-c", HALF_CLOSED.format(server=SERVER))
     load = group("web", f"http://{SERVER}/100", {"http": {"interval": "20ms"}}, devices=20)
     done = lab.run("run", lab.write("p.json", profile(load, transport=DPDK)), prefix=ends.at_near)
     assert done.folder is not None, done.text
@@ -65,7 +77,7 @@ def test_curl_and_our_load_over_dpdk_are_what_the_server_counts(lab: Lab, ends: 
     assert total.messages_sent == total.messages_delivered > 100
     assert total.flows_failed == 0
     # those of the warm-up are in the total, too
-    assert counters["requests"] == counters["responses"] == total.messages_sent + 2
+    assert counters["requests"] == counters["responses"] == total.messages_sent + 102
     assert (counters["bad_requests"], counters["open_connections"]) == (0, 0)
 
 
