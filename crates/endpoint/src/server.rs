@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Connections at a time.
-const CONNECTIONS: usize = 1 << 17;
+/// Connections at a time, of each worker. What they need takes memory when they come.
+const CONNECTIONS: usize = 1 << 20;
 /// Of these may be in their handshake.
 const HALF_OPEN: usize = 1 << 14;
 /// Bytes of datagrams that may wait to be read.

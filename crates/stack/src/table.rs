@@ -1,13 +1,8 @@
 //! Hash table from the ends of a connection to its number: two slots of 8 bytes for each connection.
 
-/// No connection.
-const EMPTY: u32 = u32::MAX;
-
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    hash: u32,
-    index: u32,
-}
+/// Hash, and number of the connection plus one: a table that nobody uses is all zeros, which take no memory until they are written.
+type Slot = [u32; 2];
+const EMPTY: Slot = [0; 2];
 
 /// Open addressing with linear probing. The hash is keyed, and equal hashes are told apart by whoever asks.
 #[derive(Debug)]
@@ -19,7 +14,7 @@ impl Table {
     /// Room for `connections`, of which each has two slots at least.
     pub fn new(connections: usize) -> Self {
         let slots = (connections.max(1) * 2).next_power_of_two();
-        Self { slots: vec![Slot { hash: 0, index: EMPTY }; slots].into() }
+        Self { slots: vec![EMPTY; slots].into() }
     }
 
     /// Bytes of the slots that each of `connections` takes.
@@ -39,12 +34,10 @@ impl Table {
         let mask = self.mask();
         let mut at = hash as usize & mask;
         loop {
-            let slot = self.slots[at];
-            if slot.index == EMPTY {
-                return None;
-            }
-            if slot.hash == hash && is(slot.index) {
-                return Some(slot.index);
+            let [its, number] = self.slots[at];
+            let index = number.checked_sub(1)?;
+            if its == hash && is(index) {
+                return Some(index);
             }
             at = (at + 1) & mask;
         }
@@ -54,18 +47,18 @@ impl Table {
     pub fn insert(&mut self, hash: u32, index: u32) {
         let mask = self.mask();
         let mut at = hash as usize & mask;
-        while self.slots[at].index != EMPTY {
+        while self.slots[at] != EMPTY {
             at = (at + 1) & mask;
         }
-        self.slots[at] = Slot { hash, index };
+        self.slots[at] = [hash, index + 1];
     }
 
     /// Take connection `index` out: those behind it move up.
     pub fn remove(&mut self, hash: u32, index: u32) {
         let mask = self.mask();
         let mut at = hash as usize & mask;
-        while self.slots[at].index != index {
-            if self.slots[at].index == EMPTY {
+        while self.slots[at][1] != index + 1 {
+            if self.slots[at] == EMPTY {
                 return;
             }
             at = (at + 1) & mask;
@@ -74,17 +67,17 @@ impl Table {
         loop {
             next = (next + 1) & mask;
             let slot = self.slots[next];
-            if slot.index == EMPTY {
+            if slot == EMPTY {
                 break;
             }
-            let home = slot.hash as usize & mask;
+            let home = slot[0] as usize & mask;
             // it may move to the hole unless its home lies behind that
             if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(at) & mask) {
                 self.slots[at] = slot;
                 at = next;
             }
         }
-        self.slots[at].index = EMPTY;
+        self.slots[at] = EMPTY;
     }
 }
 
