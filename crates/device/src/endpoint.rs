@@ -131,6 +131,9 @@ pub trait Endpoint {
     /// Whether [`poll`](Self::poll) polls by itself, so that an answer wakes nobody and a rest before would only delay it.
     const POLLS: bool = false;
 
+    /// Most events that a [`poll`](Self::poll) tells.
+    const EVENTS: usize = usize::MAX;
+
     /// Begin to connect device number `device` of `group` to the target's address number `address`; events name the
     /// connection by `token`.
     fn open(

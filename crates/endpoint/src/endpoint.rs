@@ -85,6 +85,8 @@ impl Endpoint for DpdkEndpoint {
 
     const POLLS: bool = true;
 
+    const EVENTS: usize = BURST;
+
     fn open(
         &mut self,
         group: &GroupPlan,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Turns without a packet after which it rests between two of them: some 100 µs.
-const SPINS: u32 = 512;
-/// Of those, from one that gives the core to who waits for it to the next.
+/// How long it polls without a pause after the last packet.
+const SPIN: Duration = Duration::from_micros(50);
+/// Turns without a packet from one that gives the core to who waits for it to the next.
 const YIELD: u32 = 16;
 /// How long it rests.
 pub const REST: Duration = Duration::from_micros(20);
@@ -13,16 +13,21 @@ pub const REST: Duration = Duration::from_micros(20);
 /// there was a packet.
 pub fn until_event<E>(longest: Duration, events: &mut Vec<E>, mut turn: impl FnMut(&mut Vec<E>) -> bool) {
     let begun = Instant::now();
-    let mut idle = 0;
+    let (mut last, mut idle) = (begun, 0);
     loop {
         let any = turn(events);
-        if !events.is_empty() || begun.elapsed() >= longest {
+        let now = Instant::now();
+        if !events.is_empty() || now.duration_since(begun) >= longest {
             return;
         }
-        idle = if any { 0 } else { idle + 1 };
-        if idle > SPINS {
+        if any {
+            (last, idle) = (now, 0);
+            continue;
+        }
+        idle += 1;
+        if now.duration_since(last) > SPIN {
             std::thread::sleep(REST);
-        } else if idle > 0 && idle.is_multiple_of(YIELD) {
+        } else if u32::is_multiple_of(idle, YIELD) {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();

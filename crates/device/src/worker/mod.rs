@@ -41,6 +41,9 @@ const BUFFER: usize = 64 * 1024;
 /// Longest sleep between checks for a stop or a pause.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 
+/// Turns as full of events as they can be, in a row, after which what is due does not wait for the next.
+const FULL_TURNS: u32 = 8;
+
 /// State of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -227,6 +230,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub fn run(mut self) {
         let mut events = Vec::new();
         let mut backoff = BusyPollBackoff::new();
+        let mut full_turns = 0;
         while self.control.now().is_none() && !self.control.aborted() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -246,8 +250,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     break;
                 }
             }
-            self.begin_flows();
-            self.fire_timers();
+            full_turns = if events.len() >= E::EVENTS { full_turns + 1 } else { 0 };
+            // answers that have come are read before more is asked
+            if full_turns % FULL_TURNS == 0 {
+                self.begin_flows();
+                self.fire_timers();
+            }
             self.report_broken();
             self.endpoint.flush();
             let mut wait = self.poll_timeout();
