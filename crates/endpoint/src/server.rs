@@ -11,7 +11,6 @@ use stack::{CloseReason, Handle, Received, State};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// Connections at a time, of each worker. What they need takes memory when they come.
@@ -65,8 +64,6 @@ impl ListeningPort {
     /// The port, on the thread that uses it.
     pub(crate) fn take(mut self) -> Result<(StackPort, ThreadGuard)> {
         let guard = self.eal.register_thread().map_err(Error::other)?;
-        // a rest then ends when it should, not up to 50 µs later
-        let _best_effort = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         self.port.enter();
         Ok((self.port, guard))
     }
