@@ -37,7 +37,7 @@ CONNECTIONS = 64
 AGENT = "bench"
 NGINX = """
 user root; worker_processes 1; daemon off; pid {where}/pid; error_log {where}/error;
-events {{ worker_connections 1024; }}
+events {{ worker_connections 2048; }}
 http {{ access_log off; keepalive_requests 1000000000;
   server {{ listen 127.0.0.1:8080; root {where}; }} }}
 """
@@ -53,11 +53,11 @@ def delivered(result: dict[str, Any]) -> int:
     return done
 
 
-def wrk_round(name: str, wrk: str) -> Round:
+def wrk_round(name: str, wrk: str, connections: int = CONNECTIONS) -> Round:
     """A round of wrk: byte for byte the request that we send, so that nginx has the same work."""
 
     def play(seconds: float) -> dict[str, float]:
-        command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
+        command = [wrk, "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
         command.append("http://127.0.0.1:8080/page")
         text, cpu = measured(inside(name, GENERATOR, *command), seconds + 20)
         # it says so only where there were any

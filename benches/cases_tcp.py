@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bed import BEYOND, SERVER, Core, folder, namespace, need, profile, server
-from cases_sockets import CONNECTIONS, delivered, nginx_page, wrk_round
+from cases_sockets import delivered, nginx_page, wrk_round
 from rounds import Peer, Round, Sides
 
 from netdyno.core.daemon import program
@@ -17,6 +17,10 @@ CLIENT, SERVICE = "10.96.0.1", "10.96.0.2"
 """Addresses of the two ports."""
 MTU = 9000
 PORTS = {"http": 80, "mqtt": 1883}
+CONNECTIONS = 256
+"""Connections of ours: enough that neither core waits for the other, and few enough for its cache."""
+PEERS_CONNECTIONS = (64, 256, 1024)
+"""A peer plays with what is best for it."""
 
 
 def _memif(role: str) -> str:
@@ -40,13 +44,21 @@ Figure = Callable[[Mapping[str, Any]], float]
 """From a group's rates to what a case is about."""
 
 
-def _round(name: str, core: Core, model: Mapping[str, Any], figure: Figure, *, port: bool) -> Round:
+def _round(
+    name: str,
+    core: Core,
+    model: Mapping[str, Any],
+    figure: Figure,
+    *,
+    port: bool,
+    connections: int = CONNECTIONS,
+) -> Round:
     """A round of ours over the port, or over kernel sockets. Its server ends with it: it polls its port."""
     (protocol,) = model
 
     def play(seconds: float) -> dict[str, float]:
         with _served(name, protocol, port=port) as url:
-            trial = profile(seconds, {"target": url, "devices": CONNECTIONS, "model": model})
+            trial = profile(seconds, {"target": url, "devices": connections, "model": model})
             if port:
                 end = {"name": "a", "device": _memif("client"), "ip": f"{CLIENT}/24", "mtu": MTU}
                 trial["transport"] = {"dpdk": {"ports": [end]}}
@@ -66,7 +78,11 @@ def exchanges(
     def setup() -> Iterator[Sides]:
         with namespace() as name, folder() as where:
             core = Core(name, where)
-            peer = Peer("kernel sockets", {"": _round(name, core, model, figure, port=False)})
+            settings = {
+                f"{n} connections": _round(name, core, model, figure, port=False, connections=n)
+                for n in PEERS_CONNECTIONS
+            }
+            peer = Peer("kernel sockets", settings)
             yield Sides(_round(name, core, model, figure, port=True), (peer,))
             core.close()
 
@@ -94,8 +110,9 @@ def against_wrk() -> Iterator[Sides]:
     wrk = need("wrk")
     with nginx_page() as (name, where):
         core = Core(name, where)
+        settings = {f"-c{n}": wrk_round(name, wrk, n) for n in PEERS_CONNECTIONS}
         yield Sides(
             _round(name, core, {"http": {"path": "/512"}}, messages, port=True),
-            (Peer(f"wrk -t1 -c{CONNECTIONS} on nginx", {"": wrk_round(name, wrk)}),),
+            (Peer("wrk -t1 on nginx", settings),),
         )
         core.close()
