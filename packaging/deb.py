@@ -48,6 +48,14 @@ main()
 """
 
 
+AFTER_REMOVAL = """\
+#!/bin/sh
+set -e
+# compiled templates of reports, which it wrote while it ran
+case "$1" in remove|purge) rm -rf /usr/lib/netdyno ;; esac
+"""
+
+
 @dataclass(frozen=True)
 class Sources:
     """What goes into the package."""
@@ -185,6 +193,7 @@ def build(sources: Sources, into: Path) -> Path:
     root.mkdir(parents=True)
     fill(root, sources, python)
     put(root, "DEBIAN/control", control(root, sources, python, needs))
+    put(root, "DEBIAN/postrm", AFTER_REMOVAL, 0o755)
     sums = [
         f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}"
         for path in sorted(root.rglob("*"))

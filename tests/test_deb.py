@@ -50,6 +50,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     if not tool or not release():
         pytest.skip("debootstrap is not installed")
     folder = tmp_path_factory.mktemp("root")
+    # it is the root of servers that run as users of their own
+    folder.chmod(0o755)
     done = subprocess.run([tool, "--variant=minbase", release(), str(folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     (folder / "usr/sbin/policy-rc.d").write_text(SERVICES)
