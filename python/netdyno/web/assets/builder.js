@@ -272,7 +272,7 @@ function build(root, page, kind) {
                 : nothing}
               <datalist id="targets">${targets.map((/** @type {string} */ one) => html`<option value=${one}></option>`)}</datalist>
               ${kind.isExperiment ? html`<datalist id="factors">${factorPaths(context.document).map((one) => html`<option value=${one}></option>`)}</datalist>` : nothing}
-              ${networks.map((one, i) => html`<section class="tight" aria-labelledby="network-title-${i}"><h2 class="small" id="network-title-${i}">${tr({ t: "Network" })} ${networks.length > 1 ? name(one.legs[0]) : nothing}</h2>${frame(`network-${i}`, { t: "Network" })} ${edges({ t: "Network" }, one.edges)}</section>`)}
+              ${networks.map((one, i) => html`<section class="tight" aria-labelledby="network-title-${i}"><h2 class="small" id="network-title-${i}">${tr({ t: "Network" })} ${networks.length > 1 ? name(one.legs[0]) : nothing}</h2>${frame(`network-${i}`, { t: "Drawing" })} ${edges({ t: "As a table" }, one.edges)}</section>`)}
               <div class="builder">
                 <form class="form" aria-label=${tr(kind.form)} @submit=${(/** @type {Event} */ e) => e.preventDefault()}>${keys(context, schema, [])}</form>
                 <div class="yaml"><label for="yaml">YAML</label>

@@ -171,7 +171,7 @@ export function open(root, context) {
     if (!one) return nothing;
     const listed = one.edges.map((/** @type {any} */ edge) => ({ ...edge, label: links[edge.key] ?? edge.label }));
     return html`<section class="tight" aria-labelledby="network-title"><h2 class="small" id="network-title">${tr({ t: "Network" })}</h2>
-      ${frame("network", { t: "Network" })} ${edges({ t: "Network" }, listed)}</section>`;
+      ${frame("network", { t: "Drawing" })} ${edges({ t: "As a table" }, listed)}</section>`;
   }
 
   /** @param {SubmitEvent} event */
