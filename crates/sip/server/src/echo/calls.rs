@@ -42,7 +42,7 @@ impl Default for EchoCalls {
 }
 
 /// What tells a call from others (RFC 3261 section 12): its Call-ID, and the tags of both sides.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dialog {
     /// Call-ID.
     pub call: String,

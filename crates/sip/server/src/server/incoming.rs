@@ -208,6 +208,7 @@ impl Server {
                 branches.iter().for_each(|branch| self.cancel_branch(branch));
             }
         } else if pending {
+            self.drop_call(&invite);
             self.respond(&invite, 487, "Request Terminated", Vec::new());
         }
     }

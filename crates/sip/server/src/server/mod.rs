@@ -2,6 +2,7 @@
 
 mod address;
 mod auth;
+mod dialogs;
 mod flows;
 mod incoming;
 mod location;
@@ -70,6 +71,7 @@ pub struct Server {
     incoming: HashMap<Key, Incoming>,
     outgoing: HashMap<String, Outgoing>,
     awaiting: HashMap<uas::Call, uas::Answered>,
+    dialogs: dialogs::Dialogs,
     due: BinaryHeap<Reverse<(u64, Due)>>,
     chance: SmallRng,
     now: u64,
@@ -91,6 +93,7 @@ impl Server {
             incoming: HashMap::new(),
             outgoing: HashMap::new(),
             awaiting: HashMap::new(),
+            dialogs: dialogs::Dialogs::default(),
             due: BinaryHeap::new(),
             chance: SmallRng::seed_from_u64(settings.seed),
             settings,

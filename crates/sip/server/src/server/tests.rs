@@ -128,9 +128,7 @@ fn a_uas_repeats_its_200_until_the_ack() {
     let out = text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), 0));
     assert!(out[0].starts_with("SIP/2.0 180") && out[1].starts_with("SIP/2.0 200"), "{out:?}");
     assert_eq!(text(&server.on_timer(500 * MS)), [out[1].clone()]);
-    let ack = request("ACK", "sip:192.0.2.1", "a", "");
-    let ack = String::from_utf8(ack).expect("text").replace("ca\r\n", "ci\r\n");
-    assert!(server.receive(peer(UAC), ack.as_bytes(), 600 * MS).is_empty());
+    assert!(server.receive(peer(UAC), &within("ACK", "a", &out[1]), 600 * MS).is_empty());
     assert!(server.on_timer(40_000 * MS).is_empty());
     let counters = server.counters();
     assert_eq!(
@@ -255,4 +253,74 @@ fn a_uas_keeps_no_long_call_ids() {
     assert!(out.len() == 1 && out[0].starts_with("SIP/2.0 400 "), "{out:?}");
     let out = text(&server.receive(peer(UAC), &long("j", 256), 0));
     assert!(out.iter().any(|one| one.starts_with("SIP/2.0 200")), "{out:?}");
+}
+
+/// A request of the dialog that a response made.
+fn within(method: &str, branch: &str, response: &str) -> Vec<u8> {
+    let field = |name: &str| response.lines().find(|line| line.starts_with(name)).expect("field").to_owned();
+    String::from_utf8(request(method, "sip:192.0.2.1", branch, ""))
+        .expect("text")
+        .replace(&format!("Call-ID: c{branch}"), &field("Call-ID: "))
+        .replace("To: <sip:alice@example.net>", &field("To: "))
+        .into_bytes()
+}
+
+#[test]
+fn a_request_within_no_dialog_of_a_uas_is_answered_with_481() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let mut answer =
+        |message: &[u8], at: u64| text(&server.receive(peer(UAC), message, at)).pop().unwrap_or_default();
+    let ok = answer(&request("INVITE", "sip:alice@example.net", "i", ""), 0);
+    assert!(ok.starts_with("SIP/2.0 200"), "{ok}");
+    assert!(
+        answer(&request("BYE", "sip:192.0.2.1", "b1", ""), MS).starts_with("SIP/2.0 481"),
+        "without a tag"
+    );
+    let other = ok.replace(";tag=", ";tag=x");
+    for (n, method) in ["BYE", "INFO", "INVITE"].into_iter().enumerate() {
+        let said = answer(&within(method, &format!("o{n}"), &other), 2 * MS);
+        assert!(said.starts_with("SIP/2.0 481"), "{method}: {said}");
+    }
+    for (branch, method) in [("x1", "INFO"), ("x2", "INVITE"), ("x3", "BYE")] {
+        let said = answer(&within(method, branch, &ok), 3 * MS);
+        assert!(said.starts_with("SIP/2.0 200"), "{method}: {said}");
+    }
+    assert!(answer(&within("BYE", "b2", &ok), 4 * MS).starts_with("SIP/2.0 481"), "it is over");
+    assert!(answer(&request("OPTIONS", "sip:192.0.2.1", "p", ""), 4 * MS).starts_with("SIP/2.0 200"));
+    assert_eq!(server.counters().calls_ended, 1);
+}
+
+#[test]
+fn an_ack_with_other_tags_acknowledges_nothing() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let ok = text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), 0));
+    let ok = ok.last().expect("an answer");
+    server.receive(peer(UAC), &within("ACK", "a1", &ok.replace(";tag=", ";tag=x")), MS);
+    assert_eq!((server.counters().calls_acknowledged, server.counters().unrelated), (0, 1));
+    assert_eq!(text(&server.on_timer(501 * MS)), [ok.as_str()], "it is sent again");
+    server.receive(peer(UAC), &within("ACK", "a2", ok), 502 * MS);
+    assert_eq!(server.counters().calls_acknowledged, 1);
+    assert!(server.on_timer(40_000 * MS).is_empty());
+}
+
+#[test]
+fn a_call_that_ends_while_it_rings_is_terminated() {
+    for cancelled in [false, true] {
+        let mut server = server(|settings| (settings.role, settings.ring_ms) = (Role::Uas, 100));
+        let ringing =
+            text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), 0));
+        assert!(ringing[0].starts_with("SIP/2.0 180"), "{ringing:?}");
+        let said = if cancelled {
+            let cancel =
+                String::from_utf8(request("CANCEL", "sip:alice@example.net", "i", "")).expect("text");
+            text(&server.receive(peer(UAC), cancel.as_bytes(), MS))
+        } else {
+            let mut said = text(&server.receive(peer(UAC), &within("BYE", "b", &ringing[0]), MS));
+            said.extend(text(&server.on_timer(100 * MS)));
+            said
+        };
+        assert!(said[0].starts_with("SIP/2.0 200") && said[1].starts_with("SIP/2.0 487"), "{said:?}");
+        let bye = text(&server.receive(peer(UAC), &within("BYE", "b9", &ringing[0]), 101 * MS));
+        assert!(bye[0].starts_with("SIP/2.0 481"), "{bye:?}");
+    }
 }

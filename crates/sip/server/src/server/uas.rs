@@ -10,16 +10,14 @@ use sip_core::transaction::MS;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// A call that was answered: Call-ID and sequence number of its INVITE.
-pub(super) type Call = (String, u32);
+/// A call that was answered: its dialog, and the sequence number of its INVITE.
+pub(super) type Call = (Dialog, u32);
 
 /// A 200 to INVITE, sent again until its ACK comes (section 13.3.1.4).
 #[derive(Debug)]
 pub(super) struct Answered {
     bytes: Vec<u8>,
     to: Peer,
-    /// Whose audio goes back.
-    echo: Option<Dialog>,
     gap: u64,
     end: u64,
 }
@@ -36,11 +34,17 @@ impl Server {
         if [&dialog.call, &dialog.theirs, &dialog.ours].into_iter().any(|one| one.len() > LONGEST) {
             return self.respond(key, 400, "Call-ID or Tag Too Long", Vec::new());
         }
+        if !dialog.ours.is_empty() && !self.dialogs.has(&dialog) {
+            return self.respond(key, 481, "Call/Transaction Does Not Exist", Vec::new());
+        }
         match request.method() {
             Some(Method::Invite) => {
                 if self.agree(request).is_some_and(|agreed| agreed.is_err()) {
                     self.counters.audio_refused += 1;
                     return self.respond(key, 488, "Not Acceptable Here", Vec::new());
+                }
+                if let Some(one) = self.incoming.get(key) {
+                    self.dialogs.begin(&self::dialog(request, &one.tag));
                 }
                 self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact(key, request))]);
                 if self.settings.ring_ms == 0 {
@@ -48,6 +52,10 @@ impl Server {
                 }
                 let when = self.now + self.settings.ring_ms * MS;
                 self.at(when, Due::Answer(key.clone()));
+            }
+            // section 15.1.2
+            Some(Method::Bye) if !self.dialogs.end(&dialog) => {
+                self.respond(key, 481, "Call/Transaction Does Not Exist", Vec::new());
             }
             Some(Method::Bye) => {
                 self.counters.calls_ended += 1;
@@ -67,11 +75,24 @@ impl Server {
         format!("<{}>", self.own_uri(transport, secure))
     }
 
+    /// A call comes to nothing; one that is up and that a further INVITE would have changed stays as it was.
+    pub(super) fn drop_call(&mut self, key: &Key) {
+        if let Some(one) = self.incoming.get(key)
+            && dialog(&one.request, "").ours.is_empty()
+        {
+            self.dialogs.end(&dialog(&one.request, &one.tag));
+        }
+    }
+
     /// 200 to a call, unless it was cancelled.
     pub(super) fn answer_call(&mut self, key: &Key) {
         let Some(one) = self.incoming.get(key).filter(|one| one.status == 0) else { return };
         let contact = self.contact(key, &one.request);
-        let (Ok(call_id), Ok(cseq)) = (one.request.call_id(), one.request.cseq()) else { return };
+        let Ok(cseq) = one.request.cseq() else { return };
+        let dialog = dialog(&one.request, &one.tag);
+        if !self.dialogs.has(&dialog) {
+            return self.respond(key, 487, "Request Terminated", Vec::new());
+        }
         let mut response = Message::response(&one.request, 200, "OK", Some(&one.tag));
         response.push(Name::Contact, contact);
         let (body, audio) = match self.agree(&one.request) {
@@ -80,10 +101,10 @@ impl Server {
         };
         response.set_body("application/sdp", body);
         let (to, signalled) = (one.to, one.to.address.ip());
-        let echo = audio.map(|agreement| (dialog(&one.request, &one.tag), agreement));
-        if let Some((dialog, agreement)) = &echo {
+        if let Some(agreement) = &audio {
             let media = agreement.host.parse().ok().map(|ip| SocketAddr::new(ip, agreement.port));
             if !self.echo.begin(dialog.clone(), signalled, media, agreement.send, Instant::now()) {
+                self.drop_call(key);
                 return self.respond(key, 486, "Busy Here", Vec::new());
             }
             self.counters.audio_calls += 1;
@@ -91,13 +112,12 @@ impl Server {
         let answered = Answered {
             bytes: response.to_bytes(),
             to,
-            echo: echo.map(|(dialog, _)| dialog),
             gap: self.timers.t1,
             end: self.now + self.timers.limit(),
         };
         self.finish(key, &response);
         self.counters.calls_answered += 1;
-        let call = (call_id, cseq.number);
+        let call = (dialog, cseq.number);
         self.awaiting.insert(call.clone(), answered);
         let when = self.now + self.timers.t1;
         self.at(when, Due::Ack(call));
@@ -128,9 +148,8 @@ impl Server {
     pub(super) fn ack_due(&mut self, call: &Call) {
         let Some(one) = self.awaiting.get_mut(call) else { return };
         if self.now >= one.end {
-            if let Some(dialog) = one.echo.take() {
-                self.echo.end(&dialog);
-            }
+            self.echo.end(&call.0);
+            self.dialogs.end(&call.0);
             self.awaiting.remove(call);
             self.counters.calls_unacknowledged += 1;
             return;
@@ -143,7 +162,7 @@ impl Server {
     }
 
     pub(super) fn call_acknowledged(&mut self, ack: &Message) {
-        let call = ack.call_id().ok().zip(ack.cseq().ok().map(|cseq| cseq.number));
+        let call = ack.cseq().ok().map(|cseq| (dialog(ack, ""), cseq.number));
         match call.and_then(|call| self.awaiting.remove(&call)) {
             Some(_) => self.counters.calls_acknowledged += 1,
             None => self.counters.unrelated += 1,
