@@ -17,6 +17,10 @@ TRANSPORTS = ("udp", "tcp", "tls")
 SECURE = ("tls",)
 SERVICES = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
 """Services of NAPTR records (RFC 3263 section 4.1)."""
+WEBSOCKET = {"SIP+D2W": "ws", "SIPS+D2W": "wss"}
+"""Those of WebSocket (RFC 7118 section 10.5), which has no names of SRV records without them."""
+PORTS = {"tls": 5061, "ws": 80, "wss": 443}
+"""Where no record names a port; of UDP and TCP it is 5060."""
 _PREFIXES = {"udp": "_sip._udp.", "tcp": "_sip._tcp.", "tls": "_sips._tcp."}
 _SRV = re.compile(r"(\d{1,5})\s+(\d{1,5})\s+(\d{1,5})\s+(\S+?)\.?")
 
@@ -67,13 +71,13 @@ def locate(
 
     Without a `transport` NAPTR records say which, else SRV of UDP, TCP and TLS in this order; those that are
     `secure`, as a sips: URI asks for, are over TLS alone. Without SRV records it is the addresses of the
-    domain, with port 5060 or, over TLS, 5061.
+    domain, with the usual port of the transport.
     """
     transport = transport or ("tls" if secure and (table or resolver is None) else None)
     found = _services(domain, table, resolver, transport, SECURE if secure else TRANSPORTS)
     if not found:
         name = transport or ("tls" if secure else "udp")
-        found = [(name, [Srv(0, 0, 5061 if name == "tls" else 5060, domain)])]
+        found = [(name, [Srv(0, 0, PORTS.get(name, 5060), domain)])]
     servers: dict[Server, None] = {}
     end = time.monotonic() + PATIENCE
     for rank, (name, records) in enumerate(found):
@@ -98,11 +102,13 @@ def _services(
         return [(transport or "udp", list(table))]
     if resolver is None:
         return []
-    if transport is None:
+    over_websocket = transport in WEBSOCKET.values()
+    if transport is None or over_websocket:
+        services, wanted = (WEBSOCKET, [transport]) if over_websocket else (SERVICES, usable)
         offered = sorted(resolver.naptr(domain), key=lambda one: (one.order, one.preference))
-        known = [(SERVICES.get(one.service.upper(), ""), one.name) for one in offered]
-        found = [(name, resolver.srv(at)) for name, at in known[:NAPTR_MAX] if name in usable]
-        if found := [one for one in found if one[1]]:
+        known = [(services.get(one.service.upper(), ""), one.name) for one in offered]
+        found = [(name, resolver.srv(at)) for name, at in known[:NAPTR_MAX] if name in wanted]
+        if (found := [one for one in found if one[1]]) or over_websocket:
             return found
     # without NAPTR a client takes a transport that has SRV records
     for name in (transport,) if transport else usable:

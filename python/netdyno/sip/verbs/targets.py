@@ -83,9 +83,6 @@ def located(server: uri.Server, given: Mapping[str, Any]) -> tuple[uri.Server, p
             fix = "Name servers with --dns or --srv, or leave it out"
             raise Error("ND-104-03", "it is for servers that take over", at="--max-outage", fix=fix)
         return server, None
-    if server.path or server.transport in ("ws", "wss"):
-        fix = "Leave --dns and --srv out, or use udp, tcp or tls"
-        raise Error("ND-104-07", "no SRV records name servers of WebSocket", at="URI", fix=fix)
     if given["dns"] and given["srv"]:
         raise Error("ND-104-07", "--dns says it already", at="--srv", fix="Leave one of them out")
     if seconds["server_timeout"] <= 0:
@@ -103,7 +100,7 @@ def located(server: uri.Server, given: Mapping[str, Any]) -> tuple[uri.Server, p
         resolver(given["dns"]) if given["dns"] else None,
         server.transport if server.named else None,
         least=1,
-        secure=server.transport == "tls",
+        secure=server.transport in uri.SECURE,
     )
     # a load is over one transport: the most wanted
     first = min(found, key=lambda one: one.rank)

@@ -1,5 +1,6 @@
 //! What a user agent does when its server fails (RFC 3263 section 4.3): its requests go on to the next one.
 
+use super::websocket::CLOSED_SHAKING;
 use super::{Stage, UserAgent};
 use crate::description::counter;
 use crate::method::Method;
@@ -21,6 +22,9 @@ const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
 impl UserAgent {
     /// The connection is gone, or a datagram was refused. Whether that is dealt with: there is another server.
     pub(super) fn leaves_server(&mut self, cx: &mut Cx<'_>, why: Failure) -> bool {
+        if self.is_shaking() {
+            return self.leaves_handshake(cx, Cause::named(why, CLOSED_SHAKING));
+        }
         let of_server = matches!(
             why,
             Failure::Refused | Failure::Unreachable | Failure::Timeout | Failure::Reset | Failure::Closed
@@ -40,6 +44,15 @@ impl UserAgent {
             self.next_server(cx, why.into());
         }
         true
+    }
+
+    /// The WebSocket handshake failed. Whether that is dealt with: there is another server.
+    pub(super) fn leaves_handshake(&mut self, cx: &mut Cx<'_>, why: Cause) -> bool {
+        if cx.has_next {
+            cx.mark_clean_close();
+            self.next_server(cx, why);
+        }
+        cx.has_next
     }
 
     /// Whether a request has no response yet that is overdue at `now`, and there is a server left to ask.

@@ -544,12 +544,11 @@ impl Model for UserAgent {
     }
 
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
-        self.websocket_closed(cx, why);
         let stage = self.stage;
         match stage {
             Stage::Idle => {}
             // RFC 5923 section 8: the server was free to close an idle connection just as we used it again
-            Stage::Running if self.kept && !self.heard && self.config.reliable => {
+            _ if self.is_reopened() && self.config.reliable => {
                 self.kept = false;
                 self.stage = Stage::Reconnecting;
                 cx.mark_clean_close();
@@ -560,12 +559,15 @@ impl Model for UserAgent {
             // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
             _ if !self.config.reliable && why == Failure::Unreachable => {}
             _ => {
-                self.forget(cx, "the connection broke before the response came");
+                self.explain_handshake(cx, why);
+                // one request failed with the connection, which the transport counts
+                self.forget(cx, 1, "the connection broke before the response came");
                 self.registration_failed(cx);
                 self.leave();
                 cx.give_up();
             }
         }
+        self.websocket = None;
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
@@ -582,7 +584,7 @@ impl Model for UserAgent {
         if self.is_shaking() {
             cx.never_answered(cx.now, "no answer to the WebSocket handshake by the end of the drain");
         }
-        self.forget(cx, "no final response by the end of the drain");
+        self.forget(cx, 0, "no final response by the end of the drain");
         self.leave();
     }
 
@@ -609,8 +611,8 @@ impl UserAgent {
             && alternatives.iter().any(calls)
     }
 
-    /// What is under way is never answered now.
-    fn forget(&mut self, cx: &mut Cx<'_>, what: &str) {
+    /// What is under way is never answered now; `counted`: how many of these are counted elsewhere.
+    fn forget(&mut self, cx: &mut Cx<'_>, mut counted: u32, what: &str) {
         self.sum_up_media(cx);
         for leg in self.legs() {
             self.select(leg);
@@ -618,6 +620,10 @@ impl UserAgent {
             for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
                 if let Some(client) = client {
                     measure::finished(cx, &client, None, asks, self.session_requested_at());
+                    if counted > 0 {
+                        counted -= 1;
+                        continue;
+                    }
                     cx.never_answered(client.first, &format!("{}: {what}", client.method));
                 }
             }

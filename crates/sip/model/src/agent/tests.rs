@@ -421,6 +421,18 @@ fn a_server_may_close_an_idle_connection_just_as_it_is_used_again() {
 }
 
 #[test]
+fn a_request_that_is_refused_is_counted_by_the_transport_alone() {
+    for (scheme, why) in [(0, Failure::Refused), (1, Failure::Reset)] {
+        let mut bench = bench_of(scheme, Params::default());
+        begin(&mut bench);
+        assert!(one(&mut bench).starts_with("REGISTER "));
+        bench.call(|device, cx| device.closed(cx, why));
+        assert_eq!((bench.end, bench.excused), (Some(FlowEnd::Failed), false));
+        assert_eq!(Failure::ALL.map(|why| bench.failures(why)), [0; 10]);
+    }
+}
+
+#[test]
 fn a_callee_without_ack_gives_up() {
     let mut bench = registered(Preset::Answer);
     receive(&mut bench, &incoming("INVITE", 1, "call-1", "<sip:b@x>"));

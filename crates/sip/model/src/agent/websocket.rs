@@ -11,6 +11,8 @@ use websocket::{Fault, Incoming, Socket};
 
 /// The subprotocol (RFC 7118 section 4).
 const SUBPROTOCOL: &str = "sip";
+/// Why a connection never carried a message.
+pub(super) const CLOSED_SHAKING: &str = "closed during the WebSocket handshake";
 
 impl UserAgent {
     /// Whether the connection that is up can carry messages.
@@ -61,19 +63,21 @@ impl UserAgent {
         if cx.now < end {
             return cx.wake_at(end);
         }
-        self.websocket = None;
         let cause = Cause::named(Failure::Timeout, "no answer to the WebSocket handshake");
+        if self.leaves_handshake(cx, cause) {
+            return;
+        }
+        self.websocket = None;
         self.fail(cx, cause, || "the server did not answer the WebSocket handshake in time".into());
         cx.close();
     }
 
-    /// The connection is gone without a word of WebSocket.
-    pub(super) fn websocket_closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+    /// The connection is gone: say so where that was before the server answered the handshake.
+    pub(super) fn explain_handshake(&mut self, cx: &mut Cx<'_>, why: Failure) {
         if self.is_shaking() {
-            let cause = Cause::named(why, "closed during the WebSocket handshake");
+            let cause = Cause::named(why, CLOSED_SHAKING);
             cx.explain(cause, || "the server closed the connection during the WebSocket handshake".into());
         }
-        self.websocket = None;
     }
 
     /// Bytes came.
@@ -98,12 +102,14 @@ impl UserAgent {
                     self.advance(cx);
                 }
                 Ok(None) => return,
-                Err(fault) => {
-                    self.websocket = None;
-                    self.fail_connection(cx, &fault);
-                }
+                Err(fault) => self.fail_connection(cx, &fault),
             }
         }
+    }
+
+    /// Whether a connection that was kept from an earlier flow is opened again where it closes.
+    pub(super) fn is_reopened(&self) -> bool {
+        self.stage == Stage::Running && self.kept && !self.heard
     }
 
     /// The connection cannot go on.
@@ -115,11 +121,21 @@ impl UserAgent {
         };
         let cause = Cause::named(kind, fault.name());
         let closed = kind == Failure::Closed;
+        let left = match (self.is_shaking(), kind) {
+            (true, _) => self.leaves_handshake(cx, cause),
+            (false, Failure::Closed) if !self.is_reopened() => self.leaves_server(cx, kind),
+            _ => false,
+        };
+        self.websocket = None;
+        if left {
+            // what was for the old connection
+            return cx.out.bytes.clear();
+        }
         match self.stage {
             Stage::Idle if closed => {}
             Stage::Idle => cx.failure(cx.now, cause, || fault.to_string()),
             // as over TCP: the server was free to close an idle connection just as we used it again
-            Stage::Running if closed && self.kept && !self.heard => {
+            Stage::Running if closed && self.is_reopened() => {
                 self.kept = false;
                 self.stage = Stage::Reconnecting;
                 // what was for the old connection

@@ -2,6 +2,7 @@
 
 use super::*;
 use ::websocket::{Incoming, Socket};
+use protocol::model::Cx;
 
 const WS: usize = 3;
 
@@ -146,4 +147,76 @@ fn the_drain_ends_a_handshake() {
     bench.call(|device, cx| device.connected(cx));
     bench.call(|device, cx| device.abandoned(cx));
     assert_eq!(bench.failures(Failure::Unanswered), 1);
+}
+
+/// Call the model, whose target has a further server.
+fn with_next(bench: &mut Bench<UserAgent>, f: impl FnOnce(&mut UserAgent, &mut Cx<'_>)) {
+    bench.link = Link::Keep;
+    bench.call(|device, cx| {
+        cx.has_next = true;
+        f(device, cx);
+    });
+}
+
+#[test]
+fn a_server_that_fails_in_the_handshake_is_left() {
+    type Fault = fn(&mut Bench<UserAgent>);
+    let faults: [Fault; 3] = [
+        |bench| with_next(bench, |device, cx| device.closed(cx, Failure::Reset)),
+        |bench| {
+            let refused = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+            with_next(bench, |device, cx| {
+                device.received(cx, refused);
+            });
+        },
+        |bench| {
+            bench.now = bench.now + Duration::from_secs(32);
+            with_next(bench, |device, cx| device.timer(cx));
+        },
+    ];
+    for fault in faults {
+        let mut bench = bench();
+        start(&mut bench, false);
+        bench.call(|device, cx| device.connected(cx));
+        bench.out.clear();
+        fault(&mut bench);
+        assert!(matches!(bench.link, Link::Next(_)) && bench.end.is_none(), "{:?}", bench.link);
+        let (mut server, request) = up(&mut bench);
+        send(&mut bench, &mut server, &response(&request, 200, "t", ""));
+        assert_eq!(bench.end, Some(FlowEnd::Completed));
+        assert_eq!(Failure::ALL.map(|why| bench.failures(why)), [0; 10]);
+    }
+}
+
+#[test]
+fn a_request_goes_to_the_next_server_when_its_server_closes_or_is_silent() {
+    type Fault = fn(&mut Bench<UserAgent>, &mut Socket);
+    let faults: [Fault; 3] = [
+        |bench, server| {
+            server.close();
+            let mut bytes = Vec::new();
+            server.take(&mut bytes);
+            with_next(bench, |device, cx| {
+                device.received(cx, &bytes);
+            });
+        },
+        |bench, _| with_next(bench, |device, cx| device.closed(cx, Failure::Reset)),
+        |bench, _| {
+            bench.now = bench.now + Duration::from_secs(32);
+            with_next(bench, |device, cx| device.timer(cx));
+        },
+    ];
+    for fault in faults {
+        let mut bench = bench();
+        start(&mut bench, false);
+        let (mut server, first) = up(&mut bench);
+        fault(&mut bench, &mut server);
+        assert!(matches!(bench.link, Link::Next(_)) && bench.end.is_none(), "{:?}", bench.link);
+        bench.out.clear();
+        let (mut server, request) = up(&mut bench);
+        assert_ne!(value(&first, "Via"), value(&request, "Via"), "another branch");
+        send(&mut bench, &mut server, &response(&request, 200, "t", ""));
+        assert_eq!(bench.end, Some(FlowEnd::Completed));
+        assert_eq!(Failure::ALL.map(|why| bench.failures(why)), [0; 10]);
+    }
 }
