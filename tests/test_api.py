@@ -55,7 +55,7 @@ from netdyno.search import rfc2544
 
 found = netdyno.search({file!r}, rfc2544.throughput(resolution=0.05, repeat=2), duration=0.5)
 finding = found.finding(goal="ndr")
-assert netdyno.load(found.id).result.search == found.found
+assert netdyno.load(found.id).result.search == found.search
 frame = found.to_pandas()
 print(found)
 print(finding.load, finding.limit)

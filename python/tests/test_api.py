@@ -294,7 +294,7 @@ def test_a_setting_is_screened_searched_and_proven() -> None:
         set(found.setting()) <= set(screened.survivors)
         and found.setting() == found.proof("throughput").setting
     )
-    assert found.proven and found.valid and found.said in repr(found)
+    assert found.proven and found.valid and found.summary in repr(found)
     assert len(found.to_pandas()) == len(found.study.found.tried)
     with pytest.raises(netdyno.Error, match="ND-104-52"):
         found.setting("failed")

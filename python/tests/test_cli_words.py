@@ -200,7 +200,7 @@ def test_a_preset_is_guessed_whatever_its_kind(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_errors_of_a_quick_form_name_what_was_typed(at: str, shown: str) -> None:
-    assert quick.place(["mqtt://h", "udp://h:7"], at) == shown
+    assert quick.option_of(["mqtt://h", "udp://h:7"], at) == shown
 
 
 def test_a_missing_core_is_told_once_and_leaves_nothing(

@@ -23,12 +23,12 @@ def test_the_api_has_every_option() -> None:
 
 def test_an_option_is_named_for_what_it_sets() -> None:
     urls = ["https://h", "mqtt://h"]
-    assert quick.place(urls, "groups[0].tls.ca") == "--cacert"
-    assert quick.place(urls, "groups[0].total") == "--requests"
-    assert quick.place(urls, "groups[0].model.http.requests") == "--count"
-    assert quick.place(urls, "groups[0].model.http.headers.A") == "--header"
-    assert quick.place(urls, "groups[1].model.mqtt.payload") == "--data"
-    assert quick.place(urls, "groups[1].connect_timeout") == "mqtt://h"
+    assert quick.option_of(urls, "groups[0].tls.ca") == "--cacert"
+    assert quick.option_of(urls, "groups[0].total") == "--requests"
+    assert quick.option_of(urls, "groups[0].model.http.requests") == "--count"
+    assert quick.option_of(urls, "groups[0].model.http.headers.A") == "--header"
+    assert quick.option_of(urls, "groups[1].model.mqtt.payload") == "--data"
+    assert quick.option_of(urls, "groups[1].connect_timeout") == "mqtt://h"
 
 
 def test_a_number_of_requests_has_no_warm_up_and_no_idle_devices() -> None:

@@ -64,7 +64,7 @@ def refused(value: object, wanted: str, at: str, code: str = "ND-104-04") -> Err
     return Error(code, f"{shown} is not {wanted}", at=at, fix=f"Give {wanted}")
 
 
-def whole(value: int | None, at: str, least: int = 1, most: int | None = None) -> int | None:
+def whole_number(value: int | None, at: str, least: int = 1, most: int | None = None) -> int | None:
     """A whole number, or none."""
     wanted = (
         f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most:,}"
@@ -132,7 +132,7 @@ def quick(given: Mapping[str, Any]) -> UrlOptions:
 def _of_url(option: UrlOption, value: Any) -> Any:
     match option.value:
         case "whole":
-            return whole(value, option.api, option.least, option.most)
+            return whole_number(value, option.api, option.least, option.most)
         case "quantity" if option.unit is not None:
             return quantity(option.unit, value, option.api)
         case "texts" if option.name == "header":

@@ -301,17 +301,19 @@ class Search(Run):
     """What a search found."""
 
     @property
-    def found(self) -> SearchReport:
+    def search(self) -> SearchReport:
         """What it looked for, tried and found, by frame size."""
         assert self.result.search is not None, "it was a search"
         return self.result.search
 
     def finding(self, part: str | None = None, goal: str | None = None) -> SearchFinding:
         """Of one frame size and goal; of the first, where none is named."""
-        of = next((one for one in self.found.parts if part in (None, one.name)), None)
+        of = next((one for one in self.search.parts if part in (None, one.name)), None)
         one = next((f for f in of.findings if goal in (None, f.goal)), None) if of else None
         if one is None:
-            there = ", ".join(f"{p.name} {f.goal}" for p in self.found.parts for f in p.findings) or "nothing"
+            there = (
+                ", ".join(f"{p.name} {f.goal}" for p in self.search.parts for f in p.findings) or "nothing"
+            )
             raise Error("ND-104-27", f"nothing was found of {part} {goal}", at=self.id, fix=f"Found: {there}")
         return one
 
@@ -319,16 +321,16 @@ class Search(Run):
         """A row for each trial: frame size, load, sent, lost, loss, whether it counts."""
         pd = pandas_module()
         rows = [
-            {"part": part.name, **trial.model_dump()} for part in self.found.parts for trial in part.trials
+            {"part": part.name, **trial.model_dump()} for part in self.search.parts for trial in part.trials
         ]
         return pd.DataFrame(rows)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         found = "; ".join(
-            f"{part.name} {one.goal} {one.load:.6g} {self.found.unit}"
+            f"{part.name} {one.goal} {one.load:.6g} {self.search.unit}"
             if one.load is not None
             else f"{part.name} {one.goal} none"
-            for part in self.found.parts
+            for part in self.search.parts
             for one in part.findings
         )
         return f"<netdyno search {self.id}: {found}>"

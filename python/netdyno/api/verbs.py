@@ -84,7 +84,7 @@ def run(
     options = arguments.quick(locals())
     conditions = arguments.texts(thresholds, "thresholds")
     places = arguments.targets(targets)
-    repeat = arguments.whole(repeat, "repeat", 1, 10_000)
+    repeat = arguments.whole_number(repeat, "repeat", 1, 10_000)
     arguments.function(on_sample, "on_sample")
     address = arguments.address(socket)
     chosen = _resolve(what, options)
@@ -97,7 +97,7 @@ def run(
         with arguments.placed("--threshold", f"thresholds[{number}]"):
             choose.adjust(chosen, {}, {}, None, None, [text])
     wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
-    fleets = cores.fleets(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
+    fleets = cores.fleets(fleet, arguments.whole_number(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
     validation.refuse(wanted, chosen.folder, address)
     return Run(
         *_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume, fleets=fleets)
@@ -156,7 +156,7 @@ def _stored(result: Result, folder: Path) -> Run:
 def runs(limit: int | None = None) -> list[Row]:
     """The runs that are kept, the latest first, as `netdyno runs list` shows them; at most `limit`."""
     with Store() as store:
-        return store.rows(arguments.whole(limit, "limit"))
+        return store.rows(arguments.whole_number(limit, "limit"))
 
 
 @arguments.in_our_words()
@@ -216,7 +216,7 @@ def search(
         load=arguments.above_0(load, "load"),
         duration=units.seconds(seconds) if seconds is not None else None,
     )
-    fleets = cores.fleets(fleet, arguments.whole(tolerate, "tolerate", 0, 1000) or 0, wanted)
+    fleets = cores.fleets(fleet, arguments.whole_number(tolerate, "tolerate", 0, 1000) or 0, wanted)
     validation.refuse(wanted, chosen.folder)
     return Search(*_run_trials(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume, fleets))
 

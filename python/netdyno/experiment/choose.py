@@ -36,7 +36,7 @@ def choose(what: Sequence[str], options: quick.UrlOptions | None = None) -> Chos
                 "ND-104-22", "URLs and files cannot be run together", at=others[0], fix="Run one at a time"
             )
         return ChosenExperiment(
-            _wrap(quick.profile(what, options)), Path(), lambda _, at: quick.place(what, at)
+            _wrap(quick.profile(what, options)), Path(), lambda _, at: quick.option_of(what, at)
         )
     if options != quick.UrlOptions():
         raise Error(

@@ -93,7 +93,7 @@ class Entry:
         # an interrupt may have come between the file and the store
         self._catch_up(store, made)
         found = error if isinstance(error, Error) else None
-        after = f"after {len(self.record.known):,} trials; the same command goes on"
+        after = f"after {len(self.record.all_trials):,} trials; the same command goes on"
         if found is None or found.exit_code == errors.INTERRUPTED:
             made.interrupted, made.finding = True, f"interrupted {after}"
         else:
@@ -113,7 +113,7 @@ class Entry:
         if self._store is None or self._result is None:
             self._store, self._result = Store(), self._run()
             files.make_folder(self.folder)
-            self._add(self._result, list(enumerate(self.record.known, 1)))
+            self._add(self._result, list(enumerate(self.record.all_trials, 1)))
             self._store.enter(self._result, self.folder)
             for outdated in (STUDY, REPORT):
                 # of the study as it was finished before
@@ -124,14 +124,16 @@ class Entry:
     def _catch_up(self, store: Store, made: Result) -> None:
         """Enter what the file of trials has and the store has not."""
         there = sum(len(leg.repetitions) for leg in made.legs)
-        for number, trial in list(enumerate(self.record.known, 1))[there:]:
+        for number, trial in list(enumerate(self.record.all_trials, 1))[there:]:
             for of in self._add(made, [(number, trial)]):
                 store.update(made)
                 store.add(made.id, of, of.repetitions[-1])
 
     def _run(self) -> Result:
         """Its run, without trials."""
-        began = min((t.observation.started for t in self.record.known if t.observation.started), default=0.0)
+        began = min(
+            (t.observation.started for t in self.record.all_trials if t.observation.started), default=0.0
+        )
         return Result(
             id=self.record.run,
             kind=self.study.kind,

@@ -61,7 +61,7 @@ def _meant(model: ModelDescription, text: str, bare: str, port: str) -> str:
     return f"{scheme.name}://{bare}{port or f':{scheme.port or 7}'}"
 
 
-def place(urls: Sequence[str], at: str) -> str:
+def option_of(urls: Sequence[str], at: str) -> str:
     """Where on the command line a place in the made profile comes from: an option, else the URL."""
     found = re.match(r"groups\[(\d+)\]\.(?:model\.(\w+)\.)?([\w.]+)", at)
     if found is None:
@@ -76,7 +76,7 @@ def profile(urls: Sequence[str], options: UrlOptions) -> dict[str, Any]:
     known = models.quick()
     spoken = [_scheme(url, known) for url in urls]
     used = [(known[scheme.name], scheme) for scheme in spoken]
-    quick_request.refuse_unused(options.given(), used, known)
+    quick_request.refuse_unused(options.set_options(), used, known)
     groups: list[dict[str, Any]] = []
     for i, (url, scheme) in enumerate(zip(urls, spoken, strict=True)):
         model = known[scheme.name]

@@ -160,7 +160,7 @@ class Record:
         return [dict(data) for kind, data in self._notes if kind == what]
 
     @property
-    def known(self) -> list[TrialRecord]:
+    def all_trials(self) -> list[TrialRecord]:
         """All that the file has, in the order in which they were measured."""
         return list(self._known.values())
 

@@ -224,7 +224,7 @@ class TrialRun:
         limits = defaults.filled(profile, "validity")
         plan["groups"] = groups
         plan["daemon"] = daemon
-        plan["links"] = self._network.asked() if self._network else None
+        plan["links"] = self._network.impaired_links() if self._network else None
         plan["description"] = str(profile.get("description") or "")
         plan["phases"] = lengths
         plan["duration"] = sum(lengths.values())
@@ -345,7 +345,7 @@ class TrialRun:
         """That a cable is gone; ports of DPDK and impaired links say so themselves."""
         if self._network is None or "dpdk" in (self.variant.profile.get("transport") or {}):
             return None
-        what = self._network.gone(hosts)
+        what = self._network.missing_part(hosts)
         fix = "Something outside netdyno took it away; what was measured until then is kept"
         return Error("ND-91-27", f"{what} is gone", fix=fix) if what else None
 

@@ -234,7 +234,7 @@ class UrlOptions:
         tls="key",
     )
 
-    def given(self) -> list[UrlOption]:
+    def set_options(self) -> list[UrlOption]:
         """The options that say something."""
         return [one for one in OPTIONS.values() if getattr(self, one.name) != DEFAULTS[one.name]]
 

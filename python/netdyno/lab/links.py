@@ -29,7 +29,7 @@ class Side:
     def __str__(self) -> str:
         return f"{self.namespace or ''}:{self.interface}"
 
-    def asked(self, mtu: int) -> dict[str, Any]:
+    def parameters(self, mtu: int) -> dict[str, Any]:
         """As the daemon takes it."""
         return {"namespace": self.namespace, "name": self.interface, "mac": self.mac, "mtu": mtu}
 
@@ -43,7 +43,7 @@ class Device:
     def __str__(self) -> str:
         return self.name
 
-    def asked(self, mtu: int) -> dict[str, Any]:
+    def parameters(self, mtu: int) -> dict[str, Any]:
         """As the daemon takes it."""
         return {"device": self.name, "mtu": mtu}
 
@@ -74,7 +74,7 @@ class Links:
         self, a: Side | Device, b: Side | Device, spec: Spec, mtu: int = 1500, **how: Any
     ) -> ImpairedLink:
         """Make or open both ends, and carry what they send; `how` is what else `impair.start` takes."""
-        made = self.client.call("impair.start", a=a.asked(mtu), b=b.asked(mtu), spec=spec, **how)
+        made = self.client.call("impair.start", a=a.parameters(mtu), b=b.parameters(mtu), spec=spec, **how)
         self.all.append(ImpairedLink(str(made["link"]), a, b))
         return self.all[-1]
 

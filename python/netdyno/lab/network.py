@@ -107,7 +107,7 @@ class Network:
             if (counters := cable.counters()) is not None:
                 yield link, counters
 
-    def asked(self) -> dict[str, Any] | None:
+    def impaired_links(self) -> dict[str, Any] | None:
         """Where impaired links are asked for their counters, and by which names; None: there are none."""
         if self.links is None:
             return None
@@ -115,7 +115,7 @@ class Network:
         listed = [{"link": one, "a": str(link.a), "b": str(link.b)} for link, one in made if one]
         return {"daemon": str(self.links.daemon.socket), "links": listed}
 
-    def gone(self, hosts: Iterable[str]) -> str | None:
+    def missing_part(self, hosts: Iterable[str]) -> str | None:
         """A cable's end that is not there any more, or a host itself; None while all is there."""
         for host in hosts:
             try:

@@ -39,7 +39,7 @@ class Cycles:
     """Cycles of the ends that send and receive in the lab; they count only where they share a core."""
 
     @property
-    def whole(self) -> float:
+    def total(self) -> float:
         """Of a packet in all stages."""
         return sum(self.stages[stage] for stage in STAGES)
 
@@ -108,7 +108,7 @@ def predict(placement: Placement, cycles: Cycles, ends_on: str | None = None) ->
 def _to_completion(placement: Placement, cycles: Cycles) -> dict[str, float]:
     lanes = placement.lanes
     if placement.spread or lanes == 1:
-        return {"each": cycles.whole / lanes}
+        return {"each": cycles.total / lanes}
     shared = sum(cycles.stages[stage] for stage in RECEIVING)
     own = sum(cycles.stages[stage] for stage in REPLICATED) / lanes
     # what is another lane's goes to it over a ring, and comes back over one

@@ -164,7 +164,7 @@ def _unleased(lab: AccessNetwork, say: Say) -> dict[str, Any]:
     subscriber, address = plan.SUBSCRIBERS[-1], plan.UNLEASED
     before = _drops_of(lab, "nat")
     reached = True
-    with lab.taken(subscriber, address):
+    with lab.foreign_address(subscriber, address):
         try:
             lab.connect(subscriber, plan.SERVER, REFUSED, source=address).close()
         except OSError:
@@ -340,7 +340,7 @@ def compared(
         one["pairs"] = both(pairs, one["metric"]["name"])
     trials = [{"pair": number, **asdict(one)} for number, pair in enumerate(pairs, 1) for one in pair]
     return {
-        **plain, "a": KERNEL, "b": OURS, "said": found.said, "too_few": found.too_few, "trials": trials,
+        **plain, "a": KERNEL, "b": OURS, "said": found.summary, "too_few": found.too_few, "trials": trials,
     }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class Gap:
         """Whether something may be missing in between."""
         return self.start < end and self.end > start
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """In words."""
         after = "" if self.start == -EVER else f" after {stamp(self.start)}"
         until = "" if self.end == EVER else f" until {stamp(self.end)}"

@@ -80,7 +80,7 @@ class BindingHistory:
         else:
             self.goes = _sooner(self.goes, record)
 
-    def known(self, coverage: Coverage, early: float, late: float) -> bool:
+    def is_certain(self, coverage: Coverage, early: float, late: float) -> bool:
         """Whether it was held for sure: no record that may be missing can say otherwise."""
         if self.begun is not None and not any(coverage.between(self.begun.at, late)):
             return True
@@ -216,7 +216,7 @@ def search(
         holders[holder].heed(record, early, late)
     _give_way(holders, early)
     found = [
-        HolderMatch(holder, seen, seen.near(early, late), seen.known(coverage, early, late))
+        HolderMatch(holder, seen, seen.near(early, late), seen.is_certain(coverage, early, late))
         for holder, seen in holders.items()
         if seen.was_bound
     ]
@@ -328,7 +328,7 @@ def _unseen(
 def _notes(coverage: Coverage, found: list[HolderMatch], early: float, late: float) -> list[str]:
     notes = list(coverage.notes)
     gaps = coverage.gaps()
-    notes += [gap.told() for gap in gaps[:SHOWN]]
+    notes += [gap.sentence() for gap in gaps[:SHOWN]]
     if len(gaps) > SHOWN:
         notes.append(f"and {len(gaps) - SHOWN:,} more gaps")
     if coverage.lost:
@@ -388,7 +388,7 @@ WHOLE = "Name a whole copy of the file, or another collector's log of that time"
 
 def _because(answer: Answer) -> str:
     first, *more = answer.gaps
-    return f"{first.told()}{f', and {len(more):,} more gaps' if more else ''}"
+    return f"{first.sentence()}{f', and {len(more):,} more gaps' if more else ''}"
 
 
 def _doubtful(answer: Answer, what: str) -> Error:

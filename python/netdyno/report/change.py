@@ -49,7 +49,7 @@ def of(found: Found, value: float) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def drawn(share: float) -> float:
+def plot_position(share: float) -> float:
     """How far from no change it is drawn: as far for twice as much as for half."""
     return max(-FURTHEST, min(FURTHEST, math.log1p(share) if share > -1 else -FURTHEST))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdyno.report import units
-from netdyno.report.change import MARKS, drawn, ends, least, measured, shift, words
+from netdyno.report.change import MARKS, ends, least, measured, plot_position, shift, words
 from netdyno.report.page import Download
 from netdyno.report.points import Trial, chart, points
 from netdyno.report.quantity import scale, with_unit
@@ -191,9 +191,9 @@ def _logs(found: Mapping[str, Any] | None) -> tuple[float, float, float, float |
     low, high = e["interval"]
     seen = found["detectable"]
     return (
-        drawn(low / per),
-        drawn(high / per),
-        drawn(e["change"] / per),
+        plot_position(low / per),
+        plot_position(high / per),
+        plot_position(e["change"] / per),
         None if seen is None else math.log1p(seen),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from netdyno import escape
 from netdyno.core.result import Leg, Result
 from netdyno.report import units
-from netdyno.report.change import drawn, least, ratio
+from netdyno.report.change import least, plot_position, ratio
 from netdyno.report.comparison import Interval
 from netdyno.report.page import Download, when
 from netdyno.report.points import Trial, chart, points
@@ -307,7 +307,12 @@ def _logs(c: Difference) -> tuple[float, float, float, float | None] | None:
     if c.interval is None or c.a <= 0:
         return None
     seen = math.log1p(c.detectable / c.a) if c.detectable is not None else None
-    return drawn(c.interval[0] / c.a), drawn(c.interval[1] / c.a), drawn((c.b - c.a) / c.a), seen
+    return (
+        plot_position(c.interval[0] / c.a),
+        plot_position(c.interval[1] / c.a),
+        plot_position((c.b - c.a) / c.a),
+        seen,
+    )
 
 
 def _reach(found: Sequence[Difference]) -> float:

@@ -69,7 +69,7 @@ class Finding:
     least_count: float | None = None
     """Of counts: the least difference a trial that these pairs could find."""
 
-    def shown(self, by: float) -> str:
+    def change_text(self, by: float) -> str:
         """A change of the metric: a share, or a difference where ratios mean nothing."""
         if self.effect.absolute:
             return f"{by:+,.4g}"
@@ -127,14 +127,14 @@ class Comparison:
         return mechanism_words(self.mechanism, moved or ", ".join(one.name for one in self.counters))
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What is known, in a sentence."""
         if self.unequal:
             return self.unequal
         if self.too_few:
             return self.shortage
         shown = [
-            f"{f.metric.name} {f.verdict.value}: {f.shown(f.effect.change)}"
+            f"{f.metric.name} {f.verdict.value}: {f.change_text(f.effect.change)}"
             for f in self.findings
             if f.verdict in (Verdict.BETTER, Verdict.WORSE)
         ]

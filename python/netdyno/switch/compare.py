@@ -146,7 +146,7 @@ def usable(side: Arm, bench: Spec) -> str:
 def finding(judged: Sequence[Contrast], sides: Sequence[Arm]) -> str:
     """What is known, in a sentence."""
     said = [
-        f"{sides[one.b].name} against {sides[one.a].name}: {one.comparison.said}"
+        f"{sides[one.b].name} against {sides[one.a].name}: {one.comparison.summary}"
         for one in judged
         if any(f.verdict in (Verdict.BETTER, Verdict.WORSE) for f in one.comparison.findings)
         or one.comparison.invalid

@@ -16,7 +16,7 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import REST, checked
 from netdyno.switch.compare import ComparisonRequest
-from netdyno.switch.verbs.chain import drawn, report
+from netdyno.switch.verbs.chain import path_text, report
 from netdyno.switch.verbs.compare import Progress, show_arms
 from netdyno.system.interrupt import Interrupts
 
@@ -60,7 +60,7 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
         )
     else:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
-        console.line(f"chain: {drawn(chain, REST)}; telnet: {drawn(chain, 'telnet')}")
+        console.line(f"chain: {path_text(chain, REST)}; telnet: {path_text(chain, 'telnet')}")
         report(proof)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if not proof.good:

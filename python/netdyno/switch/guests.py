@@ -81,7 +81,7 @@ def check(kind: type[Workload], segments: bool) -> Setup:
 
 def describe(made: Setup) -> str:
     """Their kernel and how they run, in a line, with what that means for figures."""
-    said = f"virtual machines as client and server: {made.told}"
+    said = f"virtual machines as client and server: {made.description}"
     if made.accelerators[0] == "kvm":
         return said
     return f"{said}. QEMU translates their code: they, not the switch, may be what limits throughput"

@@ -55,8 +55,8 @@ def compare(
     arguments.setting(a, "a")
     arguments.setting(b, "b")
     names = arguments.texts(metrics, "metrics")
-    arguments.whole(pairs, "pairs", 2, 1000)
-    arguments.whole(seed, "seed", 0)
+    arguments.whole_number(pairs, "pairs", 2, 1000)
+    arguments.whole_number(seed, "seed", 0)
     arguments.level(level)
     arguments.above_0(matters, "matters")
     arguments.function(on_trial, "on_trial")
@@ -104,8 +104,8 @@ def screen(
     workload `sim` is a formula, for trying things out; others need root. What was measured before is not
     measured again, unless `fresh`.
     """
-    arguments.whole(trajectories, "trajectories", 2, 100)
-    arguments.whole(seed, "seed", 0)
+    arguments.whole_number(trajectories, "trajectories", 2, 100)
+    arguments.whole_number(seed, "seed", 0)
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     wanted = screen_run.ScreeningRequest(
@@ -156,11 +156,11 @@ def tune(
     `netdyno tune apply` applies what is found. What was measured before is not measured again, unless
     `fresh`.
     """
-    arguments.whole(trials, "trials", 5, 10_000)
-    arguments.whole(patience, "patience", 1)
-    arguments.whole(pairs, "pairs", 2, 1000)
-    arguments.whole(spare, "spare", 0)
-    arguments.whole(seed, "seed", 0)
+    arguments.whole_number(trials, "trials", 5, 10_000)
+    arguments.whole_number(patience, "patience", 1)
+    arguments.whole_number(pairs, "pairs", 2, 1000)
+    arguments.whole_number(spare, "spare", 0)
+    arguments.whole_number(seed, "seed", 0)
     arguments.level(level)
     arguments.function(on_trial, "on_trial")
     longest = arguments.quantity(units.TIME, time, "time")

@@ -98,7 +98,7 @@ class Spec(Config):
         return self
 
     @property
-    def place(self) -> str | None:
+    def trial_namespace(self) -> str | None:
         """The namespace of `where`; None is the one that we are in."""
         return None if self.where == HOST else self.where
 
@@ -242,21 +242,21 @@ def _start_in_place(
 ) -> RunningBench:
     """A bench in a namespace that is there already; values are put back when the stack ends."""
     for values in (spec.machine, spec.server, setting):
-        stack.enter_context(applied(values, spec.place, allow_global, notes))
-    site = Site(spec.place, spec.place, LOOPBACK, folder, notes)
+        stack.enter_context(applied(values, spec.trial_namespace, allow_global, notes))
+    site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes)
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
-    devices = tuple(host_state.devices(spec.place))
-    sampler = stack.enter_context(Sampler({"server": CounterSource(spec.place, devices)}))
-    return RunningBench(None, site, load, spec.place, sampler)
+    devices = tuple(host_state.devices(spec.trial_namespace))
+    sampler = stack.enter_context(Sampler({"server": CounterSource(spec.trial_namespace, devices)}))
+    return RunningBench(None, site, load, spec.trial_namespace, sampler)
 
 
 @contextmanager
 def tuned_host(spec: Spec, notes: Journal, *, with_path: bool = True) -> Iterator[str | None]:
     """The namespace of the host that is tuned, as it is before a trial sets anything."""
     if spec.where:
-        yield spec.place
+        yield spec.trial_namespace
         return
     plain = spec if with_path else spec.model_copy(update={"path": None})
     with (

@@ -137,7 +137,7 @@ def tunables(made: Spec) -> dict[str, HostState]:
 
 def devices(made: Spec) -> list[str]:
     """The interfaces of the tuned host."""
-    return host_state.devices(made.place) if made.where else [DEVICE]
+    return host_state.devices(made.trial_namespace) if made.where else [DEVICE]
 
 
 def mechanism(a: Setting, b: Setting) -> dict[str, tuple[str, ...]]:

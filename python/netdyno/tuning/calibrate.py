@@ -69,7 +69,7 @@ class Calibration:
     boot: str = ""
 
     @property
-    def known(self) -> dict[str, tuple[float, int]]:
+    def noise_by_metric(self) -> dict[str, tuple[float, int]]:
         """Spread of each metric, and the pairs that it is known from, as `judge` takes it."""
         return {one.metric.name: (one.spread, one.n) for one in self.noise}
 

@@ -126,7 +126,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         )
         result = judge(
             found, metrics, benches.mechanism(base.setting, winner.setting), level=looks.now.level,
-            matters=request.matters, noise=noise.known, again=rest.again, discarded=discarded,
+            matters=request.matters, noise=noise.noise_by_metric, again=rest.again, discarded=discarded,
         )  # fmt: skip
         if not result.too_few:
             looks.judged(result.pairs)
@@ -137,7 +137,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         told["looks"] = looks.document()
         kept_slos = slos.judge(workload(request.bench).slos, found)
         told["slo"] = [asdict(one) for one in kept_slos]
-        written = kept.finish(told, [], finding=result.said, valid=not result.invalid)
+        written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
     return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
         looks.document(), kept_slos,
@@ -220,7 +220,9 @@ def detectable_with(
 ) -> str:
     """The minimum detectable effect by the noise of the bench, and how many pairs find what matters."""
     known = {
-        name: noise.known[name] for name, m in metrics.items() if name in noise.known and not m.zero_is_best
+        name: noise.noise_by_metric[name]
+        for name, m in metrics.items()
+        if name in noise.noise_by_metric and not m.zero_is_best
     }
     seen, needed = [], pairs
     for name, (spread, of) in known.items():

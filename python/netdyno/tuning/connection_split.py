@@ -122,7 +122,7 @@ class ConnectionSplit:
         self.lost = 0
         """Connections that were gone before they were set."""
 
-    def look(self, now: float, seen: Iterable[OwnedConnection]) -> None:
+    def observe(self, now: float, seen: Iterable[OwnedConnection]) -> None:
         """One look."""
         for one in seen:
             key = one.seen.local, one.seen.peer
@@ -210,7 +210,7 @@ class Splitter:
         while not self._end.wait(rest):
             began = time.monotonic()
             try:
-                self._split.look(began, live_sockets.owned_connections(self._where))
+                self._split.observe(began, live_sockets.owned_connections(self._where))
             except (OSError, Error) as e:
                 self._failed = e
                 return

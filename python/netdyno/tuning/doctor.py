@@ -12,6 +12,6 @@ def checks() -> Iterator[Check]:
     """Whether there can be one, by which accelerator and with which kernel."""
     what, made = "tune reproduce with parameters of the whole machine", setup.find()
     if isinstance(made, setup.Setup):
-        yield Check("virtual machine", "ok", f"{made.told}; for {what}")
+        yield Check("virtual machine", "ok", f"{made.description}; for {what}")
     else:
         yield Check("virtual machine", "optional", f"none: {made.why}; for {what}", made.fix)

@@ -26,7 +26,7 @@ class Patience:
     @property
     def seconds(self) -> float | None:
         """None while no trial of the baseline is known."""
-        known = self._record.known if self._record else []
+        known = self._record.all_trials if self._record else []
         took = [t.observation.seconds for t in known if not t.setting and t.observation.metrics]
         return max(LEAST, TIMES * max(took)) if took else None
 

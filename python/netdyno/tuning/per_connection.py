@@ -122,7 +122,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
             one["pairs"] = both(found, one["metric"]["name"])
         told |= {"bench": label, "race": [], "looks": looks.document(), "slo": [], "per_connection": ASSUMED,
                  "connections": alive.document()}  # fmt: skip
-        written = kept.finish(told, [], finding=result.said, valid=not result.invalid)
+        written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
     return ComparisonOutcome(
         a, b, noise, result, written, study, rest, looks.now.pairs, (b,), [], looks.document(), ()
     )  # fmt: skip

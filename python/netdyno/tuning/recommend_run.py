@@ -76,7 +76,7 @@ def prove(request: ListedProofRequest, listener: StudyListener, interrupts: Inte
             )  # fmt: skip
             listener.over(kept.record)
             document = kept.finish(
-                made.found.document(), [], finding=made.found.said, valid=not made.found.invalid
+                made.found.document(), [], finding=made.found.summary, valid=not made.found.invalid
             )
     return ListedProofOutcome(made, document, study, left_out)
 

@@ -32,9 +32,9 @@ class Comparison:
         return str(self.study.document["run"])
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What came of it, in a sentence."""
-        return self.study.comparison.said
+        return self.study.comparison.summary
 
     @property
     def valid(self) -> bool:
@@ -74,18 +74,19 @@ class Comparison:
         raise Error("ND-104-52", f"{metric!r} was not compared", fix=f"There are: {there}")
 
     def __repr__(self) -> str:
-        return f"<netdyno comparison {self.run}: {self.said}>"
+        return f"<netdyno comparison {self.run}: {self.summary}>"
 
     def _repr_html_(self) -> str:
         heads = ("metric", self.study.a.name, self.study.b.name, "change", "interval", "verdict")
         rows = [
             (
-                one.metric.name, f"{one.effect.a:.4g}", f"{one.effect.b:.4g}", one.shown(one.effect.change),
-                " … ".join(one.shown(end) for end in one.effect.interval or ()), str(one.verdict),
+                one.metric.name, f"{one.effect.a:.4g}", f"{one.effect.b:.4g}",
+                one.change_text(one.effect.change),
+                " … ".join(one.change_text(end) for end in one.effect.interval or ()), str(one.verdict),
             )
             for one in self.findings
         ]  # fmt: skip
-        return table(self.said, heads, rows)
+        return table(self.summary, heads, rows)
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,9 @@ class Tuning:
         return self.study.study.name
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What came of it, in a sentence."""
-        return self.study.found.said
+        return self.study.found.summary
 
     @property
     def valid(self) -> bool:
@@ -191,4 +192,4 @@ class Tuning:
         return pandas_module().DataFrame(rows)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"<netdyno tuning {self.run}: {self.said}>"
+        return f"<netdyno tuning {self.run}: {self.summary}>"

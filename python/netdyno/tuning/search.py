@@ -130,9 +130,9 @@ class SearchOutcome:
         return any(p.verdict in (Verdict.TOO_FEW, Verdict.INVALID) for p in self.proofs)
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What came of it, in a sentence."""
-        told = [f"for {p.objective}: {p.comparison.said}" for p in self.proofs]
+        told = [f"for {p.objective}: {p.comparison.summary}" for p in self.proofs]
         return "; ".join(told) or "nothing looked better than the baseline"
 
     @property

@@ -82,7 +82,7 @@ def search(
             )  # fmt: skip
             listener.over(kept.record)
             document = kept.finish(
-                found.document(), space.document(), finding=found.said, valid=not found.invalid
+                found.document(), space.document(), finding=found.summary, valid=not found.invalid
             )
     return TuningSearchOutcome(found, document, study, before)
 

@@ -23,7 +23,7 @@ class SloOutcome:
     """Trials that broke it."""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """In a sentence."""
         return f"{self.slo}: broken in {self.a} of {self.trials} trials of A, {self.b} of {self.trials} of B"
 

@@ -37,7 +37,7 @@ class Axis:
             return round(math.exp(low + place * (high - low))) - self._shift
         return self.low + round(place * (self.high - self.low))
 
-    def place(self, value: Value) -> float:
+    def position(self, value: Value) -> float:
         """Where a value stands; what is beyond the bounds stands at the nearer one."""
         if self.choices:
             return (self.choices.index(value) + 0.5) / len(self.choices) if value in self.choices else 0.0
@@ -87,11 +87,11 @@ class Space:
 
     def start(self) -> dict[str, float]:
         """The baseline as a point, as near as its bounds let it."""
-        return {axis.name: axis.place(axis.start) for axis in self.axes}
+        return {axis.name: axis.position(axis.start) for axis in self.axes}
 
     def point(self, setting: Setting) -> dict[str, float]:
         """Where a setting stands."""
-        return {axis.name: axis.place(setting.get(axis.name, axis.start)) for axis in self.axes}
+        return {axis.name: axis.position(setting.get(axis.name, axis.start)) for axis in self.axes}
 
     def only(self, names: Iterable[str]) -> Space:
         """The same with only those axes."""

@@ -311,7 +311,7 @@ def leg(trial: TrialRecord, settings: Mapping[str, Setting]) -> str:
 def summary_sentence(filled: Sequence[MeasuredTable]) -> str:
     """What came of all tables, in a sentence."""
     told = [
-        f"{one.table.name} {bench}: {found.said}"
+        f"{one.table.name} {bench}: {found.summary}"
         for one in filled
         for bench, found in one.comparisons.items()
     ]

@@ -124,7 +124,7 @@ class Rule(config.Config):
         most = min(limit for limit in (high, self.limit, max(wanted, low or 0)) if limit is not None)
         return most if most > number else None
 
-    def says(self, sample: Sample) -> str:
+    def describe(self, sample: Sample) -> str:
         """What its counter does."""
         name = _named(self.counter, sample.values[self.tunable])
         unit = "" if name.startswith(("tcp.", "ports.")) else " a second"
@@ -332,17 +332,15 @@ class Watcher:
             if not state.full:
                 state.full = True
                 to = "" if value is None else f", {value} would be tried"
-                yield Say(
-                    f"{rule.says(sample)}: {rule.tunable} = {now} binds{to}; {self._closed[rule.tunable]}",
-                    name,
-                )
+                closed = self._closed[rule.tunable]
+                yield Say(f"{rule.describe(sample)}: {rule.tunable} = {now} binds{to}; {closed}", name)
             return
         if value is None:
             if not state.full:
                 state.full = True
                 yield Say(f"{rule.tunable} = {now} binds ({rule.counter}), and may not be more", name)
             return
-        why = f"{rule.says(sample)}, as before; the traffic is {self.traffic}"
+        why = f"{rule.describe(sample)}, as before; the traffic is {self.traffic}"
         yield Set(name, rule.tunable, value, why)
         if self._dry:
             state.punish(sample.time)
@@ -402,7 +400,7 @@ class Watcher:
             attempt.binding = max(attempt.windows[1:][-LOOK:])
             attempt.windows, attempt.gains = [], []
             self._expected[rule.tunable] = value
-            yield Set(name, rule.tunable, value, f"still {rule.says(sample)}")
+            yield Set(name, rule.tunable, value, f"still {rule.describe(sample)}")
 
     def _still(self, attempt: _Attempt) -> str:
         """What to make of a counter since a step: wait, helped, more, vain, or why to take it back."""

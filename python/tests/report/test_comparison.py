@@ -43,7 +43,7 @@ def drawn(faster: float, overflows: float, seed: int) -> list[Pair]:
 def compared() -> dict[str, Any]:
     pairs = drawn(1.5, 120, 1)
     noise = calibration("wrk", drawn(1, 0, 2), METRICS)
-    found = judge(pairs, METRICS, ["TcpExtListenOverflows"], noise=noise.known).as_dict()
+    found = judge(pairs, METRICS, ["TcpExtListenOverflows"], noise=noise.noise_by_metric).as_dict()
     for one in found["metrics"]:
         one["pairs"] = both(pairs, one["metric"]["name"])
     sides = {"a": {"name": "baseline", "setting": {}, "left_out": {}},

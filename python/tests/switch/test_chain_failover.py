@@ -96,7 +96,7 @@ def test_a_replica_and_a_program_that_end(lab: ChainLab) -> None:
 def test_a_nat_that_fails_cuts_the_chain(lab: ChainLab) -> None:
     """Proved, repaired, proved again; then the DPI's program is killed, which stays so."""
     found = failover.run(lab, "x", "nat", "stop")
-    assert not found.wrong and found.failure.result == "chain cut" and found.lost
+    assert not found.first_fault and found.failure.result == "chain cut" and found.lost
     assert found.detected <= found.confirmed and found.restored and found.after
     assert [one.cut for one in found.during.directions] == [True] * 3, "ARP, UDP, TCP"
     victim = lab.vnfs["look"].process
@@ -128,7 +128,9 @@ def test_what_goes_wrong_is_told() -> None:
 
     def report(result: str, outage: float | None, during: Verification, after: Verification) -> str:
         event = LivenessEvent("b", True, "probes lost", 1.0, 2.0, result)
-        return FailoverReport("b", "stop", "open", event, 0.1, 0.2, 9, 1, outage, during, 1.0, after).wrong
+        return FailoverReport(
+            "b", "stop", "open", event, 0.1, 0.2, 9, 1, outage, during, 1.0, after
+        ).first_fault
 
     assert not report("bypassed", 0.3, good, good) and not report("chain cut", None, good, good)
     assert "no datagram" in report("bypassed", None, good, good)

@@ -118,7 +118,7 @@ def test_faucet_steers_and_a_wrong_rule_is_named() -> None:
         pytest.skip(why)
     with ChainLab(checked(PLAIN, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         one = next(one for one in mutants(lab.rules) if one.name.startswith("misdirect"))
         lab.program(one.rules)
         tried = [verify(lab, 1).named for _ in range(2)]

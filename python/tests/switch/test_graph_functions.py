@@ -56,7 +56,7 @@ def test_they_are_proved_and_leave_nothing(needs_ovs: None, tmp_path: Path) -> N
     before = journal().open_entries
     with ChainLab(checked({"vnfs": vnfs, "chain": list(vnfs)}, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         assert len(found.directions) == 6
         assert answered(lab) >= 0.04, "20 ms each way"
         program = lab.vnfs["late"].process
@@ -114,7 +114,7 @@ def test_testpmd_forwards_and_leaves_nothing(needs_ovs: None) -> None:
     vnfs = {"io": {"kind": "testpmd"}, "there": swap, "back": swap}
     with ChainLab(checked({"vnfs": vnfs, "chain": list(vnfs)}, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         spaces = [lab.network.namespace(name) for name in vnfs]
         programs = [one.process for one in lab.vnfs.values() if one.process]
     assert len(programs) == 3 and not any(list(proc.members(one.pid)) for one in programs)

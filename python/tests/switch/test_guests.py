@@ -86,7 +86,7 @@ def test_a_chain_is_proved_and_then_measured_between_machines(
     plain = {"vnfs": {"a": {"kind": "bridge"}, "n": {"kind": "nat"}}, "chain": ["a", "n"]}
     with ChainLab(checked(plain, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         with bench_of(lab, VMS) as bench:
             confirmed(bench.measure({"functions": 2}, 1), "p0")
             assert bench.guests

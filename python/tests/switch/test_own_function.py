@@ -37,7 +37,7 @@ def of(program: str) -> Chain:
 def test_the_example_is_proved_and_its_end_is_told() -> None:
     with ChainLab(load(EXAMPLES / "chain-own.yaml")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         assert {one.traffic for one in found.directions} == {"telnet", "default"}
         assert all("own" in str(one.steps) for one in found.directions)
         program = lab.vnfs["own"].process

@@ -54,7 +54,7 @@ def relays(needs: None) -> Iterator[ChainLab]:
 @pytest.mark.drawn
 def test_each_part_is_followed_and_faults_are_named(relays: ChainLab) -> None:
     found = verify(relays)
-    assert found.good, found.wrong
+    assert found.good, found.first_fault
     seen = {one.protocol: one for one in found.directions if one.direction == "forward"}
     # squid ends those of port 80, haproxy all
     assert {"tcp/80", "tcp/40007", "udp", "arp"} == set(seen)
@@ -62,7 +62,7 @@ def test_each_part_is_followed_and_faults_are_named(relays: ChainLab) -> None:
     # without its rule, the proxy is a router
     relays.vnfs["web"].run("nft", "delete", "table", "ip", "netdyno")
     passed = verify(relays, 1)
-    assert {one.protocol for one in passed.directions if one.fault} == {"tcp/80"}, passed.wrong
+    assert {one.protocol for one in passed.directions if one.fault} == {"tcp/80"}, passed.first_fault
     assert passed.faults[0].host == "web" and "it is to end" in passed.faults[0].what
     program = relays.vnfs["lb"].process
     assert program
@@ -103,7 +103,7 @@ def test_every_address_gets_connections(needs: None) -> None:
     """The kernel's balancer: verified, loaded, and named where one address is left out or none is chosen."""
     with ChainLab(checked(KERNEL, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         assert {"tcp6", "tcp6/80"} <= {one.protocol for one in found.directions}
         balancer, known = lab.vnfs["lb"], layout.addresses(lab.chain)
         assert isinstance(balancer, Balancer) and len(known.backends) == 3
@@ -114,7 +114,7 @@ def test_every_address_gets_connections(needs: None) -> None:
         two = f"{{ 0 : {known.backends[0]}, 1 : {known.backends[1]} }}"
         balancer.translate([f'iifname "in" ip daddr {known.server} dnat to numgen inc mod 2 map {two}'])
         left = verify(lab, 1)
-        assert known.backends[2] in left.wrong and left.faults[0].host == "lb"
+        assert known.backends[2] in left.first_fault and left.faults[0].host == "lb"
         with bench_of(lab, Spec(options={"seconds": 1})) as bench:
             measured = bench.measure({"functions": 2}, 1)
         assert measured.valid, measured.why

@@ -112,7 +112,7 @@ def test_a_chain_is_steered_and_a_wrong_rule_is_named(kind: str) -> None:
         }  # fmt: skip
         with ChainLab(checked(plain_chain, "x")) as made:
             found = verify(made)
-            assert found.good, found.wrong
+            assert found.good, found.first_fault
             assert set(found.flows) == {one.flow.cookie for one in made.rules}
             one = next(one for one in mutants(made.rules) if one.name.startswith("misdirect"))
             made.program(one.rules)
@@ -244,7 +244,7 @@ def test_a_real_opendaylight_steers_and_mutants_are_named() -> None:
         pytest.skip(why)
     with ChainLab(checked(CHAIN, "x")) as made:
         found = verify(made)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         missed, every = [], list(mutants(made.rules))
         for word in ("delete", "misdirect", "duplicate", "no copy", "turn group"):
             one = next(one for one in every if one.name.startswith(word))

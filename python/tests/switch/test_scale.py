@@ -42,7 +42,7 @@ def test_a_long_chain_is_proved_and_its_mutants_are_named(count: int) -> None:
         spaces = {made.network.namespace(host) for host in made.network.nodes}
         assert len(spaces) == count + 3
         found = verify(made)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         print(f"verified in {found.seconds:.1f} s")
         every = list(mutants(made.rules))
         for word in ("delete", "misdirect", "duplicate", "reorder"):

@@ -246,7 +246,7 @@ def test_every_fault_of_a_tunnel_is_named(needs_ovs: None, kind: tunnel.Kind, ip
 def through(lab: ChainLab) -> None:
     """All packets of both versions of IP are in the tunnel's headers, and its MTU is what is left beside them."""
     found = verify(lab)
-    assert found.good, found.wrong
+    assert found.good, found.first_fault
     ways = {one.protocol for one in found.directions}
     assert ways == {"arp", "udp", "tcp"} | ({"nd", "udp6", "tcp6"} if lab.chain.ipv6 else set())
     for one in found.directions:

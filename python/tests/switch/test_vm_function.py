@@ -41,7 +41,7 @@ def possible() -> None:
 def test_a_chain_of_virtual_machines_is_proved_and_one_that_ends_is_told(possible: None) -> None:
     with ChainLab(checked(CHAIN, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         assert {one.protocol for one in found.directions} == {"arp", "nd", "tcp", "tcp6", "udp", "udp6"}
         every = list(mutants(lab.rules))
         for word in ("delete", "misdirect", "duplicate", "reorder"):

@@ -248,7 +248,7 @@ def test_a_script_compares_as_the_verb_does(noisy: None, monkeypatch: pytest.Mon
     )  # fmt: skip
     assert study.valid
     assert study.verdict("throughput") == "better"
-    assert "throughput better" in study.said
+    assert "throughput better" in study.summary
     assert len(study.pairs("throughput")) == 8
     assert told[-1] == (16, 16)
     frame = study.to_pandas()

@@ -52,7 +52,7 @@ def test_of_each_two_connections_one_has_a_and_chance_says_which() -> None:
     for seed in range(40):
         given = Given()
         split = ConnectionSplit(ARMS, seed, given)
-        split.look(0.0, [connection(number, 1e6) for number in range(8)])
+        split.observe(0.0, [connection(number, 1e6) for number in range(8)])
         for number in range(0, 8, 2):
             assert {str(given.by[number + i][CONTROL]) for i in (0, 1)} == {"reno", "cubic"}
         firsts.append(given.by[0][CONTROL])
@@ -62,7 +62,7 @@ def test_of_each_two_connections_one_has_a_and_chance_says_which() -> None:
 def test_what_it_carried_before_it_was_set_does_not_count() -> None:
     split = ConnectionSplit(ARMS, 1, Given())
     for now, octets in ((0.0, 1e9), (1.0, 1e9 + 1e6), (2.0, 1e9 + 3e6)):
-        split.look(now, [connection(number, octets, bytes_retrans=octets / 100) for number in (1, 2)])
+        split.observe(now, [connection(number, octets, bytes_retrans=octets / 100) for number in (1, 2)])
     found, why = split.result()
     assert not why
     for arm in ("a", "b"):
@@ -76,7 +76,7 @@ def test_connections_that_carry_nearly_nothing_get_no_arm() -> None:
     given = Given()
     split = ConnectionSplit(ARMS, 1, given)
     for now in (0.0, 1.0, 2.0):
-        split.look(now, [connection(1, 2000 + now)])
+        split.observe(now, [connection(1, 2000 + now)])
     assert not given.by
     found, why = split.result()
     assert (found, why) == (
@@ -92,8 +92,8 @@ def test_short_ones_and_those_gone_at_once_do_not_count() -> None:
         assert setting
 
     split = ConnectionSplit(ARMS, 1, gone)
-    split.look(0.0, [connection(number, 1e6) for number in range(5)])
-    split.look(0.2, [connection(number, 2e6) for number in range(3, 5)])
+    split.observe(0.0, [connection(number, 1e6) for number in range(5)])
+    split.observe(0.2, [connection(number, 2e6) for number in range(3, 5)])
     assert split.result()[1].endswith("lived for 0.5 s, 3 were over before they were set")
 
 
@@ -107,10 +107,10 @@ def test_where_connections_of_one_setting_end_early_nothing_is_claimed(
     alive, pairs = Survival(), []
     for seed in range(8):
         split = ConnectionSplit(ARMS, seed, given := Given())
-        split.look(0.0, [connection(n, 1e6) for n in range(8)])
+        split.observe(0.0, [connection(n, 1e6) for n in range(8)])
         of = {arm: [n for n in range(8) if given.by[n] == ARMS[arm]] for arm in ARMS}
         left = [n for arm, gone in zip(ARMS, ended, strict=True) for n in of[arm][gone:]]
-        split.look(1.0, [connection(n, 2e6 + 1e6 * (n in of["b"])) for n in left])
+        split.observe(1.0, [connection(n, 2e6 + 1e6 * (n in of["b"])) for n in left])
         found, why = split.result()
         assert not why
         assert (found["a.given"], found["b.given"]) == (4, 4)
@@ -123,14 +123,14 @@ def test_where_connections_of_one_setting_end_early_nothing_is_claimed(
     assert (bool(result.unequal), result.invalid) == (unequal, unequal)
     assert result.findings[0].verdict is (Verdict.INVALID if unequal else Verdict.BETTER)
     if unequal:
-        assert f"{counted['b']} of 32 with B, {counted['a']} of 32 with A" in result.said
+        assert f"{counted['b']} of 32 with B, {counted['a']} of 32 with A" in result.summary
 
 
 def test_the_same_ends_with_less_carried_are_another_connection() -> None:
     given = Given()
     split = ConnectionSplit(ARMS, 1, given)
     for now, octets in ((0.0, 1e6), (1.0, 2e6), (1.1, 3e4), (2.1, 6e4)):
-        split.look(now, [connection(1, octets)])
+        split.observe(now, [connection(1, octets)])
     found, why = split.result()
     # the first had one arm, the second the other
     assert not why
@@ -246,7 +246,7 @@ def block(seed: int, gain: float, load: float) -> tuple[Observation, Observation
     split = ConnectionSplit(ARMS, seed, given := Given())
     octets = dict.fromkeys(range(8), 1e6)
     for second in range(4):
-        split.look(float(second), [connection(n, o, rtt=20 * load) for n, o in octets.items()])
+        split.observe(float(second), [connection(n, o, rtt=20 * load) for n, o in octets.items()])
         for number in octets:
             mine = gain if given.by[number] == ARMS["b"] else 1.0
             octets[number] += 1e6 * mine * load * draw.lognormvariate(0, 0.1)

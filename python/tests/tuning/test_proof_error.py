@@ -315,7 +315,7 @@ def test_trials_that_see_nothing_are_discards_too() -> None:
     found = judge(pairs, METRICS, [COUNTER], discarded=discarded)
     assert found.findings[0].verdict is Verdict.INVALID
     assert found.invalid and not found.too_few
-    assert "of its trials saw nothing, 0 of the other's" in found.unequal == found.said
+    assert "of its trials saw nothing, 0 of the other's" in found.unequal == found.summary
     # and the losses of the baseline are not held against the setting
     turned = [(b, a) for a, b in pairs]
     other = judge(turned, METRICS, [COUNTER], discarded=[Discard(not d.b, d.seen) for d in discarded])

@@ -215,7 +215,7 @@ def test_axes_give_their_bounds_and_their_start() -> None:
             assert {line.value(place) for place in line.levels(4)} == set(tunable.choices)
         else:
             assert (line.value(0), line.value(1)) == (tunable.low, tunable.high)
-        assert line.value(line.place(line.start)) == line.start
+        assert line.value(line.position(line.start)) == line.start
 
 
 def test_memory_bounds_what_costs_memory() -> None:

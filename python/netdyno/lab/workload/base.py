@@ -49,7 +49,7 @@ class Site:
     guests: tuple[Guest, Guest] | None = None
     """Virtual machines that are client and server in place of the namespaces."""
 
-    def place(self, name: str) -> DutSite:
+    def site_of(self, name: str) -> DutSite:
         """For a server that is a device under test."""
         return DutSite(name, self.address, self.server, log=self.folder / f"{name}.log", notes=self.notes)
 

@@ -84,7 +84,7 @@ class ConnectBurst(Workload):
             self._listener = stack.enter_context(listen(site, o.backlog or BACKLOG))
             return
         asked = {} if o.backlog is None else {"backlog": o.backlog}
-        self._nginx = Nginx(site.place("nginx"), {"port": PORT, **asked})
+        self._nginx = Nginx(site.site_of("nginx"), {"port": PORT, **asked})
         stack.callback(self._nginx.teardown)
         self._nginx.setup()
 

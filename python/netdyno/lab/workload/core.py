@@ -110,7 +110,7 @@ class HttpOpen(_Core):
 
     def dut(self, site: Site) -> Dut:
         """nginx."""
-        return Nginx(site.place("nginx"), {"sizes": (self.options.size,)})
+        return Nginx(site.site_of("nginx"), {"sizes": (self.options.size,)})
 
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """One request a flow."""
@@ -128,7 +128,7 @@ class MqttOpen(_Core):
 
     def dut(self, site: Site) -> Dut:
         """Mosquitto."""
-        return Mosquitto(site.place("mosquitto"))
+        return Mosquitto(site.site_of("mosquitto"))
 
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """Three messages a flow."""
@@ -145,7 +145,7 @@ class StreamOpen(_Core):
 
     def dut(self, site: Site) -> Dut:
         """Our reflector."""
-        return Reflector(site.place("reflector"), {"udp": 8083, "tcp": 8083})
+        return Reflector(site.site_of("reflector"), {"udp": 8083, "tcp": 8083})
 
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """Each device sends its share of the rate."""

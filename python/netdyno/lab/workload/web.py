@@ -64,7 +64,7 @@ class _Web(Workload):
         """Start nginx."""
         o = self.options
         options = {"backlog": o.backlog, "worker_processes": o.workers, "sizes": (o.size,)}
-        server = Nginx(site.place("nginx"), {k: v for k, v in options.items() if v is not None})
+        server = Nginx(site.site_of("nginx"), {k: v for k, v in options.items() if v is not None})
         stack.callback(server.teardown)
         server.setup()
 

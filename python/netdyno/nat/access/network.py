@@ -115,7 +115,7 @@ class AccessNetwork:
         )
 
     @contextlib.contextmanager
-    def taken(self, subscriber: str, address: str) -> Iterator[None]:
+    def foreign_address(self, subscriber: str, address: str) -> Iterator[None]:
         """For a while a subscriber has an address that nobody gave it."""
         node, whole = self._node(subscriber), ipaddress.ip_interface(f"{address}/{plan.SEGMENT}")
         node.inside(lambda ip: add_address(ip, _index(ip, "eth0"), whole))

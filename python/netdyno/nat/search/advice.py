@@ -166,7 +166,7 @@ def load_cycles(file: Path) -> Cycles:
             raise ValueError(f"its format is {data['format']!r}")
         known = {stage: float(data["stages"][stage]) for stage in STAGES}
         made = Cycles(known, float(data["hand_off"]), float(data["budget"]), float(data["ends"]))
-        if min(*known.values(), made.hand_off, made.ends) < 0 or made.budget <= 0 or not made.whole:
+        if min(*known.values(), made.hand_off, made.ends) < 0 or made.budget <= 0 or not made.total:
             raise ValueError("a number is negative, or all are zero")
     except (KeyError, TypeError, ValueError) as e:
         what = f"these are no cycles of a NAT: {e}"

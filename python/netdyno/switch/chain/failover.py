@@ -58,7 +58,7 @@ class FailoverReport:
     after: Verification | None = None
 
     @property
-    def wrong(self) -> str:
+    def first_fault(self) -> str:
         """What did not go as it is to; empty: all did."""
         if self.failure.result != "chain cut" and self.outage is None:
             return f"{self.host} failed, and no datagram got through after that"
@@ -70,7 +70,7 @@ class FailoverReport:
     def document(self) -> dict[str, Any]:
         """As JSON. Times in seconds."""
         return {
-            "wrong": self.wrong, "host": self.host, "how": self.how, "on_failure": self.on_failure,
+            "wrong": self.first_fault, "host": self.host, "how": self.how, "on_failure": self.on_failure,
             "cause": self.failure.cause, "result": self.failure.result, "detected": self.detected,
             "confirmed": self.confirmed, "restored": self.restored, "sent": self.sent, "lost": self.lost,
             "outage": self.outage,

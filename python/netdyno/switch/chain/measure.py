@@ -167,7 +167,7 @@ def proven(lab: ChainLab, name: str, note: Callable[[str], None]) -> Verificatio
     proof = verifying.verify(lab)
     if not proof.good:
         fix = "`netdyno chain verify` shows every hop"
-        raise Error("ND-99-40", proof.wrong, at=name, fix=fix)
+        raise Error("ND-99-40", proof.first_fault, at=name, fix=fix)
     note(f"verified in {proof.seconds:.1f} s: every class followed its path")
     return proof
 

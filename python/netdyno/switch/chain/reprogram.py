@@ -59,7 +59,7 @@ class ReprogramReport:
         if self.datagrams.lost:
             return f"{self.datagrams.lost:,} of {self.datagrams.sent:,} datagrams were lost"
         if not self.verification.good:
-            return self.verification.wrong
+            return self.verification.first_fault
         return ""
 
     def document(self) -> dict[str, Any]:

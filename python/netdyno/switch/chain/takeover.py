@@ -43,7 +43,7 @@ class TakeoverReport:
         if self.missing or self.excess:
             return f"flow entries are missing {self.missing} or too many {self.excess}"
         if not self.verification.good:
-            return self.verification.wrong
+            return self.verification.first_fault
         return ""
 
     def document(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def run(
         raise Error("ND-104-83", what, at="--controllers", fix=fix)
     before = verifying.verify(lab)
     if not before.good:
-        raise Error("ND-99-40", before.wrong, at="chain")
+        raise Error("ND-99-40", before.first_fault, at="chain")
     takeovers: list[Takeover] = []
     talking = Connections(lab, connections, free_port(lab.chain))
     try:

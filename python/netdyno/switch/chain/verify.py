@@ -104,7 +104,7 @@ class Verification:
         return all(one.good for one in self.directions) and not (self.tunnel and self.tunnel.fault)
 
     @property
-    def wrong(self) -> str:
+    def first_fault(self) -> str:
         """The first departure in words; empty: everything is as it is to be."""
         for one in self.directions:
             if not one.good:

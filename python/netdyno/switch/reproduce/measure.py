@@ -124,7 +124,7 @@ def _compared(found: MeasuredArms, judged: Sequence[Contrast], run: str) -> Stud
         for finding in one.comparison.findings:
             shown = finding.verdict in (Verdict.BETTER, Verdict.WORSE)
             names = found.arms[one.a].name, found.arms[one.b].name
-            differences.append(Difference(*names, one.comparison.said, shown, finding.p_holm))
+            differences.append(Difference(*names, one.comparison.summary, shown, finding.p_holm))
     return StudyOutcome(rows, differences, None, run)
 
 

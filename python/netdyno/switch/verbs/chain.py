@@ -89,10 +89,10 @@ def show(file: ChainFile, tunnel: TunnelText = None, ipv6: WithIpv6 = False, as_
              "priority": one.flow.priority}
             for one in rules
         ]  # fmt: skip
-        console.document({"paths": {name: drawn(chain, name) for name in chain.paths()}, "rules": listed})
+        console.document({"paths": {name: path_text(chain, name) for name in chain.paths()}, "rules": listed})
         return
     for name in chain.paths():
-        console.line(f"{name}: {drawn(chain, name)}")
+        console.line(f"{name}: {path_text(chain, name)}")
     rows = [
         (name, one.kind, str(one.replicas), one.on_failure or "–",
          *(", ".join(of[name] for of in side if name in of) or "–"
@@ -111,7 +111,7 @@ def show(file: ChainFile, tunnel: TunnelText = None, ipv6: WithIpv6 = False, as_
     console.table(("rule", "class", "from", "match", "to"), every, f"rules of {chain.switch}")
 
 
-def drawn(chain: Chain, traffic: str) -> str:
+def path_text(chain: Chain, traffic: str) -> str:
     """A path in a line: `client → firewall → nat → server`."""
     blocked = chain.classes[traffic].blocked_by if traffic in chain.classes else None
     stops: list[str] = []
@@ -196,7 +196,7 @@ def verify(
         if mutate and found.good:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
     if not found.good:
-        raise Error("ND-99-40", found.wrong, at=str(file))
+        raise Error("ND-99-40", found.first_fault, at=str(file))
     if missed:
         raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
 

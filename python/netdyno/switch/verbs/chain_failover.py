@@ -58,8 +58,8 @@ def failover(
         console.document(found.document())
     else:
         show(found)
-    if found.wrong:
-        raise Error("ND-99-43", found.wrong, at=str(file))
+    if found.first_fault:
+        raise Error("ND-99-43", found.first_fault, at=str(file))
 
 
 def show(found: FailoverReport) -> None:

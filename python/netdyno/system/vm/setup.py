@@ -46,7 +46,7 @@ class Setup:
     """Bytes."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What it is, in a line."""
         way = "KVM" if self.accelerators[0] == "kvm" else f"TCG, no KVM: {self.no_kvm}"
         return f"kernel {self.kernel.release}, {way}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from netdyno.report.change import drawn
+from netdyno.report.change import plot_position
 from netdyno.stats.comparison import Finding, Verdict
 
 COLOURS = {Verdict.BETTER: "#0a7d33", Verdict.WORSE: "#b3261e", Verdict.INVALID: "#8a6d00"}
@@ -38,7 +38,7 @@ def change(label: str, found: Finding) -> Change | None:
 
 def forest(title: str, about: str, changes: Sequence[Change]) -> str:
     """An SVG document, on a logarithmic scale, on which half as much is as far as twice as much."""
-    logs = [drawn(value) for one in changes for value in (one.low, one.high, one.change)]
+    logs = [plot_position(value) for one in changes for value in (one.low, one.high, one.change)]
     reach = max(math.log(1.1), *(abs(value) for value in logs)) * 1.08 if logs else math.log(2)
     width, height = LEFT + MIDDLE + RIGHT, TOP + ROW * len(changes) + 34
 
@@ -63,7 +63,7 @@ def forest(title: str, about: str, changes: Sequence[Change]) -> str:
     for number, one in enumerate(changes):
         y = TOP + ROW * number + ROW / 2
         colour = COLOURS.get(one.verdict, "#666")
-        low, high, middle = (x(drawn(value)) for value in (one.low, one.high, one.change))
+        low, high, middle = (x(plot_position(value)) for value in (one.low, one.high, one.change))
         lines += [
             f'<text x="8" y="{y + 4}">{escape(one.label)}</text>',
             f'<line x1="{low}" y1="{y}" x2="{high}" y2="{y}" stroke="{colour}" stroke-width="3"/>',

@@ -216,7 +216,7 @@ def compare(
         _show_race(found.standings, [one.name for one in found.candidates])
         show(found.comparison, [found.a, found.b])
         for one in found.slos:
-            console.out().print(one.said, markup=False)
+            console.out().print(one.summary, markup=False)
         _show_looks(found.looks)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if found.comparison.unequal:

@@ -215,7 +215,7 @@ def _judge(tested: ListedProofOutcome) -> None:
     if made.doubt:
         fix = "More --pairs, a longer load or a quieter machine would tell"
         said = "; ".join(
-            f"{n}: {p.comparison.said}" for n, p in zip(made.names, made.found.proofs, strict=True)
+            f"{n}: {p.comparison.summary}" for n, p in zip(made.names, made.found.proofs, strict=True)
         )
         raise Error("ND-90-32", f"nothing is proposed: {said}", at="--prove", fix=fix)
 

@@ -148,7 +148,7 @@ def _in_vm(names: Sequence[str], html: Path | None, figures: Path | None) -> int
         fix = f" ({found.fix})" if found.fix else ""
         console.note(f"no virtual machine, as {found.why}{fix}: skipped are {', '.join(names)}")
         return None
-    console.note(f"in a virtual machine, for parameters of the whole machine: {found.told}")
+    console.note(f"in a virtual machine, for parameters of the whole machine: {found.description}")
     place = in_vm.VmState.of(paths.state())
     more = {"NETDYNO_WIDTH": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
     with Interrupts().installed() as interrupts:
