@@ -103,7 +103,7 @@ def test_an_image_is_proved_and_nothing_is_left(command: list[str], folder: Path
     }
     with ChainLab(checked({"vnfs": vnfs, "chain": list(vnfs)}, "x")) as lab:
         found = verify(lab)
-        assert found.good, found.wrong
+        assert found.good, found.first_fault
         assert all("box" in str(one.steps) for one in found.directions)
         assert containers(folder)
     assert not containers(folder), "the container ends with its function"
