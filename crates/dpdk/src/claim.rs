@@ -15,7 +15,7 @@ pub struct Claim(Option<OwnedFd>);
 
 /// Why there is no claim.
 #[derive(Debug)]
-pub enum Unclaimed {
+pub enum ClaimError {
     /// This process has it.
     Taken(u32),
     /// The system refuses.
@@ -24,8 +24,8 @@ pub enum Unclaimed {
 
 impl Claim {
     /// Claim an interface, by its number, for a use.
-    pub fn of(interface: u32, what: &str) -> Result<Self, Unclaimed> {
-        let system = |why: Errno| Unclaimed::System(why.into());
+    pub fn of(interface: u32, what: &str) -> Result<Self, ClaimError> {
+        let system = |why: Errno| ClaimError::System(why.into());
         let name =
             UnixAddr::new_abstract(format!("netdyno/{what}/{interface}").as_bytes()).map_err(system)?;
         let held = stream().map_err(system)?;
@@ -39,7 +39,7 @@ impl Claim {
                 Ok(peer) if peer.uid() != 0 && peer.uid() != nix::unistd::geteuid().as_raw() => {
                     Ok(Self(None))
                 }
-                Ok(peer) => Err(Unclaimed::Taken(peer.pid().unsigned_abs())),
+                Ok(peer) => Err(ClaimError::Taken(peer.pid().unsigned_abs())),
                 // It is very busy, or was given back just now.
                 Err(why) => Err(system(why)),
             },
@@ -74,7 +74,7 @@ mod tests {
         let one = Claim::of(u32::MAX, "test").unwrap();
         assert!(one.is_held());
         for _ in 0..20 {
-            let Err(Unclaimed::Taken(process)) = Claim::of(u32::MAX, "test") else { panic!("two have it") };
+            let Err(ClaimError::Taken(process)) = Claim::of(u32::MAX, "test") else { panic!("two have it") };
             assert_eq!(process, std::process::id());
         }
         assert!(

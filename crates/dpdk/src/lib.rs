@@ -35,7 +35,7 @@ mod rss;
 mod xdp_sockets;
 
 pub use batch::{BURST, Batch};
-pub use claim::{Claim, Unclaimed};
+pub use claim::{Claim, ClaimError};
 pub use device::Device;
 pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};

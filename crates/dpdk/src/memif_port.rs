@@ -28,13 +28,13 @@ pub(crate) struct MemifPort {
     /// Its own address, if one was asked for.
     pub(crate) mac: Option<[u8; 6]>,
     connection: OnceLock<Memif>,
-    received: Arc<Passed>,
-    sent: Arc<Passed>,
+    received: Arc<PortTraffic>,
+    sent: Arc<PortTraffic>,
 }
 
 /// Frames and bytes that went through a port's queues.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
+pub(crate) struct PortTraffic {
     frames: AtomicU64,
     bytes: AtomicU64,
     /// Frames that were not fit to be read.
@@ -43,7 +43,7 @@ pub(crate) struct Passed {
     no_memory: AtomicU64,
 }
 
-impl Passed {
+impl PortTraffic {
     #[inline]
     fn add(&self, frames: usize, bytes: usize) {
         self.frames.fetch_add(frames as u64, Ordering::Relaxed);
@@ -190,7 +190,7 @@ pub(crate) struct Rx {
     /// Those of its malformed frames that are counted.
     malformed: u64,
     pool: Mempool,
-    passed: Arc<Passed>,
+    passed: Arc<PortTraffic>,
     /// A frame that one packet of the pool has no room for.
     whole: Box<[u8]>,
 }
@@ -260,7 +260,7 @@ impl Rx {
 #[derive(Debug)]
 pub(crate) struct Tx {
     sender: Sender,
-    passed: Arc<Passed>,
+    passed: Arc<PortTraffic>,
     /// A frame of several segments, put together.
     whole: Box<[u8]>,
 }

@@ -11,7 +11,7 @@ const HELP: &str = "See `netdyno fleet certificates --help`";
 /// Whom to make certificates for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct CertificateRequest {
     /// Name of the fleet.
     name: String,
     /// Names of its agents, as who calls them expects.
@@ -22,9 +22,9 @@ struct Wanted {
 
 /// Make them.
 pub fn run() -> Result<(), SetupError> {
-    let (wanted, _): (Wanted, _) = standard_input::settings("certificates", HELP)?;
-    let valid = Duration::from_secs(wanted.valid.into());
-    let made = certificates(&wanted.name, &wanted.servers, valid).map_err(|e| {
+    let (request, _): (CertificateRequest, _) = standard_input::settings("certificates", HELP)?;
+    let valid = Duration::from_secs(request.valid.into());
+    let made = certificates(&request.name, &request.servers, valid).map_err(|e| {
         SetupError::new("ND-104-91", "certificates", format!("no certificate can be made ({e})"), HELP)
     })?;
     print(&serde_json::json!(made));

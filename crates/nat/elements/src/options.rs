@@ -18,7 +18,7 @@ use crate::subscriber_table::most_subscribers;
 use crate::tracker_pair::TrackerPair;
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
-use dpdk::{Claim, Unclaimed};
+use dpdk::{Claim, ClaimError};
 use engine::{Clock, Element};
 use nat_core::config::{Addresses, ConfigError, Filtering, IpOptions, Mtu, PoolAddress, StaticForward};
 use nat_core::{Config, Ownership};
@@ -327,8 +327,10 @@ impl Options {
                 Ok(claim) => claims.push(claim),
                 Err(why) => {
                     let what = match why {
-                        Unclaimed::Taken(process) => format!("another NAT, process {process}, has opened it"),
-                        Unclaimed::System(why) => format!("it cannot be claimed: {why}"),
+                        ClaimError::Taken(process) => {
+                            format!("another NAT, process {process}, has opened it")
+                        }
+                        ClaimError::System(why) => format!("it cannot be claimed: {why}"),
                     };
                     let fix = "End that NAT, or use another device; `netdyno nat status` shows what runs";
                     return Err(Error::new("ND-92-12", format!("ports.{name}.device"), what, fix));

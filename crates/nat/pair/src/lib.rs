@@ -89,7 +89,7 @@ pub struct Pair {
     socket: String,
     counters: Arc<Counters>,
     standing: Arc<Mutex<MemberStatus>>,
-    orders: Arc<Orders>,
+    control: Arc<PairControl>,
     workers: Mutex<Vec<Option<SessionSync>>>,
     thread: Option<JoinHandle<()>>,
     /// Of workers that have ended: what their collectors still get does not keep the standby waiting.
@@ -98,7 +98,7 @@ pub struct Pair {
 
 /// What the thread is told.
 #[derive(Debug, Default)]
-struct Orders {
+struct PairControl {
     ending: AtomicBool,
     hand_over: AtomicBool,
 }
@@ -139,7 +139,7 @@ impl Pair {
         (duty, gateway): (Arc<Duty>, Arc<Neighbour>),
     ) -> Result<Self, JoinError> {
         duty.stop();
-        let (counters, orders) = (Arc::<Counters>::default(), Arc::<Orders>::default());
+        let (counters, control) = (Arc::<Counters>::default(), Arc::<PairControl>::default());
         let made = (0..workers).map(|_| SessionSync::new(Arc::clone(&duty), Arc::clone(&counters)));
         let (ends_of_workers, ends): (Vec<_>, Vec<_>) = made.unzip();
         let standing = Arc::new(Mutex::new(MemberStatus::new(Role::Joining)));
@@ -148,7 +148,7 @@ impl Pair {
         let mut member = Member::new(settings, (Arc::clone(&duty), gateway), ends, seed);
         member.standing = Arc::clone(&standing);
         member.counters = Arc::clone(&counters);
-        member.orders = Arc::clone(&orders);
+        member.control = Arc::clone(&control);
         let joined = member.join_first()?;
         let seed = member.seed();
         let thread = std::thread::Builder::new().name("nat-pair".into()).spawn(move || member.run(joined));
@@ -160,7 +160,7 @@ impl Pair {
             socket: options.socket.clone(),
             counters,
             standing,
-            orders,
+            control,
             workers,
             thread,
             logs: Mutex::default(),
@@ -187,7 +187,7 @@ impl Pair {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         match (standing.role, standing.synced) {
             (Role::Active, true) => {
-                self.orders.hand_over.store(true, Ordering::Relaxed);
+                self.control.hand_over.store(true, Ordering::Relaxed);
                 Ok(())
             }
             (Role::Active, false) => Err("there is no standby that knows everything"),
@@ -199,7 +199,7 @@ impl Pair {
 impl Drop for Pair {
     /// Workers have ended: the standby is told, and goes on.
     fn drop(&mut self) {
-        self.orders.ending.store(true, Ordering::Relaxed);
+        self.control.ending.store(true, Ordering::Relaxed);
         self.duty.stop();
         if let Some(thread) = self.thread.take() {
             let _it_panicked = thread.join();

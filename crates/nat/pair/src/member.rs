@@ -8,7 +8,7 @@ use super::link::{Link, LinkEvent, Listener, Lock, may_listen};
 use super::message::{LONGEST, Message, Terms, VERSION, differences};
 use super::view::{Cause, Counters, MemberStatus, Role, Takeover};
 use super::worker::{Chunk, Ends};
-use super::{JoinError, Orders, TICK};
+use super::{JoinError, PairControl, TICK};
 use arrayvec::ArrayVec;
 use engine::Clock;
 use nat_core::neighbours::Neighbour;
@@ -84,7 +84,7 @@ pub struct Member {
     seed: [u8; 32],
     pub standing: Arc<Mutex<MemberStatus>>,
     pub counters: Arc<Counters>,
-    pub orders: Arc<Orders>,
+    pub control: Arc<PairControl>,
     /// A worker that had no turn for so long hangs, ns.
     patience: u64,
     /// The number of the last standby.
@@ -112,7 +112,7 @@ impl Member {
             seed,
             standing: Arc::new(Mutex::new(MemberStatus::new(Role::Joining))),
             counters: Arc::default(),
-            orders: Arc::default(),
+            control: Arc::default(),
             standbys: 0,
             out: Vec::with_capacity(LONGEST),
             room: Box::new([0; LONGEST]),
@@ -202,7 +202,7 @@ impl Member {
     }
 
     fn is_ending(&self) -> bool {
-        self.orders.ending.load(Ordering::Relaxed)
+        self.control.ending.load(Ordering::Relaxed)
     }
 
     fn status(&self) -> MutexGuard<'_, MemberStatus> {
@@ -296,7 +296,7 @@ impl Member {
                 }
                 self.leave_standby();
             }
-            if self.orders.hand_over.swap(false, Ordering::Relaxed)
+            if self.control.hand_over.swap(false, Ordering::Relaxed)
                 && let Some(other) = other.as_mut()
             {
                 if self.is_synced() {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 /// Mappings of one outside address.
 #[derive(Debug, Clone)]
-pub struct Book {
+pub struct MappingTable {
     /// The outside address.
     pub outside: Ipv4Addr,
     /// The explicit mappings.
@@ -19,14 +19,14 @@ pub struct Book {
     pub refusal: Option<Refusal>,
 }
 
-impl Default for Book {
+impl Default for MappingTable {
     fn default() -> Self {
         let outside = Ipv4Addr::new(192, 0, 2, 1);
         Self { outside, explicit: HashMap::new(), filters: HashMap::new(), refusal: None }
     }
 }
 
-impl Book {
+impl MappingTable {
     fn taken(&self, protocol: u8, port: u16) -> bool {
         self.explicit
             .iter()
@@ -34,7 +34,7 @@ impl Book {
     }
 }
 
-impl Mappings for Book {
+impl Mappings for MappingTable {
     fn explicit(&self, inside: Inside) -> Option<Explicit> {
         self.explicit.get(&inside).copied()
     }

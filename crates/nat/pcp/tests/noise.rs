@@ -1,6 +1,6 @@
 //! Whatever comes, there is a well-formed answer or none, and nobody else's mapping changes.
 
-use nat_pcp::testing::{Ask, Book, filter, option, prefer_failure, third_party};
+use nat_pcp::testing::{Ask, MappingTable, filter, option, prefer_failure, third_party};
 use nat_pcp::{Client, Config, Epoch, Limit, MAX_LEN, Server};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -61,7 +61,7 @@ fn well_formed(request: &[u8], answer: &[u8]) {
 proptest! {
     #[test]
     fn any_bytes_are_answered_or_not(bytes in prop::collection::vec(any::<u8>(), 0..1200)) {
-        if let Some(answer) = server(true).answer(1, CLIENT, &bytes, &mut Book::default()) {
+        if let Some(answer) = server(true).answer(1, CLIENT, &bytes, &mut MappingTable::default()) {
             well_formed(&bytes, &answer);
         }
     }
@@ -70,7 +70,7 @@ proptest! {
     fn any_requests_leave_the_mappings_of_others_alone(
         requests in prop::collection::vec((ask(), prop::collection::vec(options(), 0..4)), 1..60),
     ) {
-        let mut book = Book::default();
+        let mut book = MappingTable::default();
         let other = Client { address: Ipv4Addr::new(100, 64, 0, 8), realm: 0 };
         let mapping = Ask {
             opcode: 1, lifetime_s: 600, client: other.address, nonce: [7; 12], protocol: 6, port: 1,

@@ -1,6 +1,6 @@
 //! What programs that are not ours make of the answers: Wireshark's dissector, and natpmpc, a client of NAT-PMP.
 
-use nat_pcp::testing::{Ask, Book, filter, prefer_failure};
+use nat_pcp::testing::{Ask, MappingTable, filter, prefer_failure};
 use nat_pcp::{Client, Config, Epoch, Server};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -46,7 +46,7 @@ fn tshark_reads_requests_and_answers() {
         remote: SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 9), 443),
     };
     let mut server = Server::new(Config::default(), Epoch::since(0));
-    let mut book = Book::default();
+    let mut book = MappingTable::default();
     let mut datagrams = Vec::new();
     let any = filter(128, 5060, Ipv4Addr::new(198, 51, 100, 9).to_ipv6_mapped());
     for request in [
@@ -140,7 +140,8 @@ fn natpmpc_is_told_that_the_version_is_another() {
     while child.try_wait().expect("a child").is_none() {
         let mut request = [0; 2000];
         if let Ok((len, from)) = socket.recv_from(&mut request) {
-            let answer = server.answer(0, client, &request[..len], &mut Book::default()).expect("an answer");
+            let answer =
+                server.answer(0, client, &request[..len], &mut MappingTable::default()).expect("an answer");
             socket.send_to(&answer, from).expect("sent");
         }
     }

@@ -1,6 +1,6 @@
 //! Requests and their answers, by the sections of RFC 6887.
 
-use nat_pcp::testing::{Ask, Book, filter, option, prefer_failure, third_party};
+use nat_pcp::testing::{Ask, MappingTable, filter, option, prefer_failure, third_party};
 use nat_pcp::{
     Client, Config, Epoch, Explicit, Filter, Inside, Limit, MAX_LEN, Mappings, Origin, Refusal, ResultCode,
     Server,
@@ -64,11 +64,11 @@ const CODES: [ResultCode; 14] = [
     ExcessiveRemotePeers,
 ];
 
-fn ask(book: &mut Book, ask: Ask, options: &[Vec<u8>]) -> Answer {
+fn ask(book: &mut MappingTable, ask: Ask, options: &[Vec<u8>]) -> Answer {
     raw(book, &ask.bytes(options))
 }
 
-fn raw(book: &mut Book, bytes: &[u8]) -> Answer {
+fn raw(book: &mut MappingTable, bytes: &[u8]) -> Answer {
     let answer = server(Config::default()).answer(NOW, CLIENT, bytes, book).expect("an answer");
     // Zeros where the request was read, else what it had there (section 7.2).
     assert!(answer[12..24] == [0; 12] || (answer[3] != 0 && answer[12..24] == bytes[12..24]));
@@ -94,7 +94,7 @@ fn names_are_by_number() {
 
 #[test]
 fn a_mapping_is_made_renewed_and_deleted() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     assert_eq!(ask(book, Ask { external: wish(8081), ..MAP }, &[]), Answer(Success, 3600, 8081));
     // Renewed: what is suggested now counts no more (section 11.3).
     assert_eq!(
@@ -110,7 +110,7 @@ fn a_mapping_is_made_renewed_and_deleted() {
 
 #[test]
 fn a_map_answer_byte_by_byte() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let request = Ask { external: wish(8081), ..MAP }.bytes(&[prefer_failure()]);
     let answer = server(Config::default()).answer(NOW, CLIENT, &request, book).expect("an answer");
     let want = "02 81 00 00 00000e10 00000fa0 000000000000000000000000
@@ -122,7 +122,7 @@ fn a_map_answer_byte_by_byte() {
 
 #[test]
 fn lifetimes_have_bounds() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     for (asked, given) in
         [(1, 120), (119, 120), (120, 120), (86_400, 86_400), (86_401, 86_400), (u32::MAX, 86_400)]
     {
@@ -135,7 +135,7 @@ fn lifetimes_have_bounds() {
 
 #[test]
 fn only_the_nonce_changes_a_mapping() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     ask(book, Ask { external: wish(9), ..MAP }, &[]);
     let other = Ask { nonce: *b"nonce-guess!", ..MAP };
     // For as long as the mapping lives.
@@ -148,7 +148,7 @@ fn only_the_nonce_changes_a_mapping() {
 
 #[test]
 fn all_mappings_of_a_client_are_deleted_at_once() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     for (protocol, port) in [(6, 1), (6, 2), (17, 1)] {
         ask(book, Ask { protocol, port, ..MAP }, &[]);
     }
@@ -160,7 +160,7 @@ fn all_mappings_of_a_client_are_deleted_at_once() {
 
 #[test]
 fn a_static_mapping_is_told_and_never_changed() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let there = Explicit { origin: Origin::Static, external: wish(80), lifetime_s: u32::MAX };
     book.explicit.insert(INSIDE, there);
     assert_eq!(ask(book, MAP, &[]), Answer(Success, 3600, 80));
@@ -175,7 +175,7 @@ fn a_static_mapping_is_told_and_never_changed() {
 
 #[test]
 fn another_port_is_given_unless_failure_is_preferred() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     ask(book, Ask { port: 1, external: wish(8081), ..MAP }, &[]);
     let taken = Ask { external: wish(8081), ..MAP };
     assert_eq!(ask(book, taken, &[prefer_failure()]), error(CannotProvideExternal, taken));
@@ -200,7 +200,7 @@ fn what_the_nat_refuses_has_its_code() {
         (Refusal::CannotProvideExternal, CannotProvideExternal),
         (Refusal::ExcessiveRemotePeers, ExcessiveRemotePeers),
     ] {
-        let book = &mut Book { refusal: Some(refusal), ..Book::default() };
+        let book = &mut MappingTable { refusal: Some(refusal), ..MappingTable::default() };
         assert_eq!(ask(book, MAP, &[]), error(code, MAP));
         assert_eq!(ask(book, PEER, &[]), error(code, PEER));
     }
@@ -209,7 +209,7 @@ fn what_the_nat_refuses_has_its_code() {
 
 #[test]
 fn a_subscriber_has_a_quota() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     for port in 1..=32 {
         assert_eq!(ask(book, Ask { port, ..MAP }, &[]).0, Success);
     }
@@ -221,7 +221,7 @@ fn a_subscriber_has_a_quota() {
 
 #[test]
 fn ports_and_protocols_that_are_not_mapped() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     for (protocol, port, code) in [
         (0, 8080, MalformedRequest), // section 11.1
         (0, 0, UnsuppProtocol),      // all protocols
@@ -245,7 +245,7 @@ fn ports_and_protocols_that_are_not_mapped() {
 
 #[test]
 fn a_session_lives_longer_and_is_never_shortened() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     assert_eq!(ask(book, Ask { external: wish(5000), ..PEER }, &[]), Answer(Success, 3600, 5000));
     assert_eq!(ask(book, Ask { lifetime_s: 0, ..PEER }, &[]), Answer(Success, 300, 2048));
     // With a lifetime of 0 none begins, as nothing is deleted that is not there.
@@ -263,7 +263,7 @@ fn a_session_lives_longer_and_is_never_shortened() {
 
 #[test]
 fn filters_are_added_and_dropped() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let peer = Ipv4Addr::new(198, 51, 100, 200).to_ipv6_mapped();
     let want = |prefix, address, port| Filter { address, prefix, port };
     let host = want(32, Ipv4Addr::new(198, 51, 100, 200), 5060);
@@ -290,11 +290,11 @@ fn filters_are_added_and_dropped() {
 fn a_third_party_is_served_only_for_whom_is_allowed() {
     let other = Client { address: Ipv4Addr::new(100, 64, 0, 8), realm: 100 };
     let for_other = MAP.bytes(&[third_party(other.address)]);
-    let answer = |third_party: &[Ipv4Addr], bytes: &[u8], book: &mut Book| {
+    let answer = |third_party: &[Ipv4Addr], bytes: &[u8], book: &mut MappingTable| {
         let config = Config { third_party: third_party.to_vec(), ..Config::default() };
         read(&server(config).answer(NOW, CLIENT, bytes, book).expect("an answer"))
     };
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     assert_eq!(answer(&[], &for_other, book), error(UnsuppOption, MAP));
     assert_eq!(answer(&[other.address], &for_other, book), error(NotAuthorized, MAP));
     assert_eq!(answer(&[ADDRESS], &MAP.bytes(&[third_party(ADDRESS)]), book), error(MalformedRequest, MAP));
@@ -305,7 +305,7 @@ fn a_third_party_is_served_only_for_whom_is_allowed() {
 
 #[test]
 fn options_are_checked() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     for (ask_with, options, code) in [
         (MAP, vec![option(4, &[])], UnsuppOption),
         (MAP, vec![option(127, &[1, 2, 3])], UnsuppOption),
@@ -330,7 +330,7 @@ fn options_are_checked() {
 
 #[test]
 fn an_announcement_is_answered_and_sent() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let announce = Ask { opcode: 0, lifetime_s: 0, ..MAP };
     assert_eq!(ask(book, announce, &[]), Answer(Success, 0, 0));
     let mut server = server(Config::default());
@@ -341,7 +341,7 @@ fn an_announcement_is_answered_and_sent() {
 
 #[test]
 fn what_cannot_be_read() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let request = MAP.bytes(&[]);
     let mut server = server(Config { limit: Limit { burst: 1000, per_second: 0 }, ..Config::default() });
     let mut code = |bytes: &[u8]| {
@@ -379,7 +379,7 @@ fn what_cannot_be_read() {
 
 #[test]
 fn nat_pmp_is_told_the_version_in_its_own_form() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     // RFC 6886 section 3.2: version 0, opcode 0. Its answer has the code in the third and fourth byte, 1: unsupported version.
     let answer = server(Config::default()).answer(NOW, CLIENT, &[0, 0], book).expect("an answer");
     assert_eq!(answer[..4], [2, 0x80, 0, 1]);
@@ -388,7 +388,7 @@ fn nat_pmp_is_told_the_version_in_its_own_form() {
 
 #[test]
 fn a_subscriber_that_asks_too_often_is_not_answered() {
-    let book = &mut Book::default();
+    let book = &mut MappingTable::default();
     let mut server = server(Config { limit: Limit { burst: 2, per_second: 1 }, ..Config::default() });
     let mut answered = |client, now_ms| server.answer(now_ms, client, &MAP.bytes(&[]), book).is_some();
     let neighbour = Client { realm: 101, ..CLIENT };

@@ -221,7 +221,7 @@ pub struct Pools {
 
 /// An address, or the part of it that a tracker has.
 #[derive(Debug, Serialize)]
-struct OfTracker {
+struct TrackerPool {
     element: String,
     #[serde(flatten)]
     pool: PoolView,
@@ -232,8 +232,8 @@ pub fn pools(context: &dyn CallContext, params: Pools) -> Answer {
     let trackers = Trackers::of(context, &params.graph)?;
     let ask = |name: &str, from, limit| {
         let PoolPage { pools, next } = trackers.ask(name, nat_elements::control::Pools { from, limit })?;
-        let of_tracker = |pool| OfTracker { element: name.to_owned(), pool };
-        Ok((pools.into_iter().map(of_tracker).collect(), next))
+        let tracker_pool = |pool| TrackerPool { element: name.to_owned(), pool };
+        Ok((pools.into_iter().map(tracker_pool).collect(), next))
     };
     let (pools, next) = trackers.page(context, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"pools": pools, "next": next}))
@@ -254,7 +254,7 @@ pub fn sites(context: &dyn CallContext, params: Pools) -> Answer {
 /// Which graph.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfGraph {
+pub struct GraphParams {
     graph: String,
 }
 
@@ -267,7 +267,7 @@ struct Worker<'a> {
 }
 
 /// The numbers of each tracker.
-pub fn status(context: &dyn CallContext, params: OfGraph) -> Answer {
+pub fn status(context: &dyn CallContext, params: GraphParams) -> Answer {
     let trackers = Trackers::of(context, &params.graph)?;
     let workers = trackers.names.iter().map(|element| {
         let status = trackers.ask(element, Status)?;
@@ -279,7 +279,7 @@ pub fn status(context: &dyn CallContext, params: OfGraph) -> Answer {
 }
 
 /// Let the standby of a pair go on in place of this NAT.
-pub fn hand_over(context: &dyn CallContext, params: OfGraph) -> Answer {
+pub fn hand_over(context: &dyn CallContext, params: GraphParams) -> Answer {
     context.may_change()?;
     let trackers = Trackers::of(context, &params.graph)?;
     let fix = "`netdyno nat pair` shows what each of the two is";

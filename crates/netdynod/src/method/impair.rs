@@ -88,17 +88,17 @@ pub fn set(caller: &Caller, params: Set) -> Answer {
 /// Which link.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Which {
+pub struct LinkParams {
     link: String,
 }
 
 /// Its counters.
-pub fn stats(caller: &Caller, params: Which) -> Answer {
+pub fn stats(caller: &Caller, params: LinkParams) -> Answer {
     Ok(json!(caller.core.links.status(&params.link)?))
 }
 
 /// Take it away.
-pub fn stop(caller: &Caller, params: Which) -> Answer {
+pub fn stop(caller: &Caller, params: LinkParams) -> Answer {
     caller.core.as_writer(caller.session)?;
     let (status, recorded) = caller.core.links.stop(&params.link)?;
     let mut answer = json!(status);

@@ -34,7 +34,7 @@ fn request(kind: MessageType, code: u8, id: u16, options: &[(u16, &[u8])], paylo
 
 /// Type, code and ID of a message, and what else it says.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct MessageSummary {
     kind: MessageType,
     code: Code,
     id: u16,
@@ -44,24 +44,24 @@ struct Said {
 }
 
 impl Bench {
-    fn play(&mut self, bytes: &[u8]) -> Vec<Said> {
+    fn play(&mut self, bytes: &[u8]) -> Vec<MessageSummary> {
         self.server.received(peer(), bytes, &mut self.out);
         self.sent()
     }
 
-    fn at(&mut self, now: u64) -> Vec<Said> {
+    fn at(&mut self, now: u64) -> Vec<MessageSummary> {
         self.out.now = now;
         self.server.advance(&mut self.out);
         self.sent()
     }
 
-    fn sent(&mut self) -> Vec<Said> {
+    fn sent(&mut self) -> Vec<MessageSummary> {
         let mut said = Vec::new();
         self.out.drain(|to, bytes| {
             assert_eq!(to, peer());
             let header = Header::parse(bytes).expect("a header");
             let Message { options, payload, .. } = Message::parse(header, bytes).expect("a message");
-            said.push(Said {
+            said.push(MessageSummary {
                 kind: header.kind,
                 code: header.code,
                 id: header.id,
@@ -83,7 +83,9 @@ fn a_response_is_in_the_acknowledgement_and_the_same_for_a_copy() {
     let mut bench = bench("");
     let get = request(MessageType::Con, 1, 9, &[(wire::URI_PATH, b"20")], b"");
     let said = bench.play(&get);
-    let [Said { kind: MessageType::Ack, id: 9, body: 20, .. }] = said[..] else { panic!("{said:?}") };
+    let [MessageSummary { kind: MessageType::Ack, id: 9, body: 20, .. }] = said[..] else {
+        panic!("{said:?}")
+    };
     assert_eq!(said[0].code, Code::of(2, 5));
     assert_eq!(bench.play(&get), said);
     let put = request(MessageType::Non, 3, 10, &[], b"abc");
@@ -103,7 +105,7 @@ fn with_a_delay_the_response_is_a_message_of_its_own_until_it_is_acknowledged() 
     assert_eq!((said.len(), said[0].kind, said[0].code), (1, MessageType::Ack, Code::EMPTY));
     assert!(bench.at(SECOND / 2 - 1).is_empty());
     let said = bench.at(SECOND / 2);
-    let [Said { kind: MessageType::Con, body: 5, id, .. }] = said[..] else { panic!("{said:?}") };
+    let [MessageSummary { kind: MessageType::Con, body: 5, id, .. }] = said[..] else { panic!("{said:?}") };
     assert_eq!(bench.at(4 * SECOND), said, "it is not acknowledged: once more");
     let mut ack = Vec::new();
     Writer::begin(&mut ack, MessageType::Ack, Code::EMPTY, id, &[]);
@@ -175,7 +177,7 @@ fn an_observer_is_told_until_it_resets() {
     let said = bench.play(&register);
     assert_eq!((said[0].kind, said[0].observe), (MessageType::Non, Some(1)));
     let said = bench.at(SECOND);
-    let [Said { observe: Some(2), body: 5, id, .. }] = said[..] else { panic!("{said:?}") };
+    let [MessageSummary { observe: Some(2), body: 5, id, .. }] = said[..] else { panic!("{said:?}") };
     assert!(bench.at(SECOND + 1).is_empty());
     let mut reset = Vec::new();
     Writer::begin(&mut reset, MessageType::Rst, Code::EMPTY, id, &[]);

@@ -118,7 +118,7 @@ struct Announcement {
 
 /// How a site stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Standing {
+pub struct SiteStatus {
     /// Which.
     pub site: Site,
     /// Its virtual MAC address.
@@ -498,12 +498,12 @@ impl Leasing {
     }
 
     /// The sites with `lines` numbers from `from` on, and the number to go on from if there are more.
-    pub fn site_views(&self, from: u32, lines: u32, now: u64) -> (Vec<(u32, Standing)>, Option<u32>) {
+    pub fn site_views(&self, from: u32, lines: u32, now: u64) -> (Vec<(u32, SiteStatus)>, Option<u32>) {
         let end = from.saturating_add(lines).min(self.numbers.len() as u32);
         let page = self.numbers.get(from as usize..end as usize).unwrap_or(&[]);
         let standing = |(line, number): (&Number, u32)| {
             let (site, mac) = (line.site?, self.settings.macs.of(number));
-            let standing = Standing {
+            let standing = SiteStatus {
                 site,
                 mac,
                 address: line.address,

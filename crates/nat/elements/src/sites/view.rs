@@ -1,6 +1,6 @@
 //! What is asked of the sites of a NAT at work, page by page.
 
-use super::leasing::{Leasing, Standing, text};
+use super::leasing::{Leasing, SiteStatus, text};
 use crate::control::{LINES, PAGE, Vlans};
 use engine::Request;
 use nat_core::Ownership;
@@ -58,16 +58,16 @@ pub fn sites(leasing: &Leasing, asked: &Sites, ownership: Option<&Ownership>, no
     let (found, after) = leasing.site_views(asked.from, LINES, now);
     let next = found.get(limit).map(|(number, _)| *number).or(after);
     let by = leasing.site_kind();
-    let view = |(_, standing): (u32, Standing)| SiteView {
-        site: text(standing.site, by),
-        vlans: Vlans::of(standing.site.realm),
-        mac: nat_dhcp::mac::text(&standing.mac),
-        address: standing.address,
-        state: standing.state.map_or("released", name),
-        lease_s: standing.left.map(|left| left as f64 / 1e9),
-        server: standing.server,
-        subscribers: standing.subscribers,
-        worker: ownership.map_or(0, |ownership| ownership.site(standing.site)),
+    let view = |(_, status): (u32, SiteStatus)| SiteView {
+        site: text(status.site, by),
+        vlans: Vlans::of(status.site.realm),
+        mac: nat_dhcp::mac::text(&status.mac),
+        address: status.address,
+        state: status.state.map_or("released", name),
+        lease_s: status.left.map(|left| left as f64 / 1e9),
+        server: status.server,
+        subscribers: status.subscribers,
+        worker: ownership.map_or(0, |ownership| ownership.site(status.site)),
     };
     SitePage { sites: found.into_iter().take(limit).map(view).collect(), next }
 }

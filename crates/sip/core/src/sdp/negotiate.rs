@@ -193,10 +193,10 @@ pub fn check_answer(offer: &Session, audio: &Audio, answer: &Session) -> Result<
     Ok(Agreement { crypto, ..agreed })
 }
 
-type Taken = (Codec, Option<u8>, Option<(Crypto, Crypto)>);
+type SelectedMedium = (Codec, Option<u8>, Option<(Crypto, Crypto)>);
 
 /// Codec, telephone-event and keys of an offered medium that fits.
-fn select_offered(media: &Media, audio: &Audio) -> Result<Taken, NegotiationError> {
+fn select_offered(media: &Media, audio: &Audio) -> Result<SelectedMedium, NegotiationError> {
     if media.protocol != audio.protocol() {
         let plain = media.protocol == "RTP/AVP";
         return Err(if plain { NegotiationError::Unprotected } else { NegotiationError::NoAudio });
