@@ -1,14 +1,14 @@
 //! What subscribers send must not break the PCP server, nor change the mapping of another.
 #![no_main]
 
-use nat_pcp::testing::{Ask, Book};
+use nat_pcp::testing::{Ask, MappingTable};
 use nat_pcp::{Client, Config, Epoch, Server};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let (mut server, mut book) = (Server::new(Config::default(), Epoch::since(0)), Book::default());
+    let (mut server, mut book) = (Server::new(Config::default(), Epoch::since(0)), MappingTable::default());
     let client = |last| Client { address: Ipv4Addr::new(100, 64, 0, last), realm: 0 };
     let ask = Ask {
         opcode: 1,

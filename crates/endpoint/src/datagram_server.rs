@@ -5,7 +5,7 @@ use crate::port::StackPort;
 use crate::server::ListeningPort;
 use dpdk::ThreadGuard;
 use service::listen::DatagramNetwork;
-use stack::SentTo;
+use stack::SendOutcome;
 use std::collections::VecDeque;
 use std::io::{Error, Result};
 use std::net::SocketAddr;
@@ -62,12 +62,12 @@ impl PortDatagrams {
         for _ in 0..self.waiting.len() {
             let Some((until, to, bytes)) = self.waiting.pop_front() else { break };
             match self.port.send_datagram_to(to, &bytes, now) {
-                SentTo::Later if now < until => {
+                SendOutcome::Later if now < until => {
                     self.waiting.push_back((until, to, bytes));
                     continue;
                 }
-                SentTo::Sent => {}
-                SentTo::Later | SentTo::Lost => self.lost += 1,
+                SendOutcome::Sent => {}
+                SendOutcome::Later | SendOutcome::Lost => self.lost += 1,
             }
             self.waiting_bytes -= bytes.len();
         }
@@ -109,16 +109,19 @@ impl DatagramNetwork for PortDatagrams {
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         let now = self.now();
         // those before it go first
-        let sent =
-            if self.waiting.is_empty() { self.port.send_datagram_to(to, bytes, now) } else { SentTo::Later };
+        let sent = if self.waiting.is_empty() {
+            self.port.send_datagram_to(to, bytes, now)
+        } else {
+            SendOutcome::Later
+        };
         match sent {
-            SentTo::Sent => true,
-            SentTo::Later if self.waiting_bytes + bytes.len() <= WAITING => {
+            SendOutcome::Sent => true,
+            SendOutcome::Later if self.waiting_bytes + bytes.len() <= WAITING => {
                 self.waiting_bytes += bytes.len();
                 self.waiting.push_back((now + PATIENCE, to, bytes.to_vec()));
                 true
             }
-            SentTo::Later | SentTo::Lost => false,
+            SendOutcome::Later | SendOutcome::Lost => false,
         }
     }
 

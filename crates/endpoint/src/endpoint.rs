@@ -62,13 +62,13 @@ impl DpdkEndpoint {
 
 /// An endpoint on its way to the thread that uses it.
 #[derive(Debug)]
-pub struct OnItsWay {
+pub struct UnstartedEndpoint {
     pub eal: &'static Eal,
     pub ports: Vec<StackPort>,
     pub port_of: HashMap<String, usize>,
 }
 
-impl OnItsWay {
+impl UnstartedEndpoint {
     /// The endpoint, on the thread that uses it.
     pub fn arrive(self) -> Result<DpdkEndpoint, SetupError> {
         let Self { eal, mut ports, port_of } = self;

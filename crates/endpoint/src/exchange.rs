@@ -12,7 +12,7 @@ const CAPACITY: u32 = 4095;
 
 /// Counts of all workers of a port.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub struct PortCounts {
     pub received_bytes: AtomicU64,
     pub sent_bytes: AtomicU64,
     /// Frames that were handed to another worker.
@@ -27,7 +27,7 @@ pub struct Passed {
 #[derive(Debug)]
 pub struct Exchange {
     pub share: Share,
-    pub passed: Arc<Passed>,
+    pub passed: Arc<PortCounts>,
     /// To each other worker, with what is on its way there.
     to: Vec<Option<(RingTx, Batch)>>,
     from: Vec<RingRx>,
@@ -37,7 +37,7 @@ pub struct Exchange {
 impl Exchange {
     /// For each of so many workers of a port its own.
     pub fn for_workers(eal: &'static Eal, workers: usize) -> dpdk::Result<Vec<Self>> {
-        let passed = Arc::<Passed>::default();
+        let passed = Arc::<PortCounts>::default();
         let own = |worker| Self {
             share: Share { worker, workers },
             passed: Arc::clone(&passed),
@@ -141,7 +141,7 @@ impl Exchange {
     }
 }
 
-fn flush(ring: &mut RingTx, batch: &mut Batch, passed: &Passed) {
+fn flush(ring: &mut RingTx, batch: &mut Batch, passed: &PortCounts) {
     let sent = ring.send(batch);
     passed.redirected.fetch_add(sent as u64, Ordering::Relaxed);
     passed.dropped.fetch_add(batch.len() as u64, Ordering::Relaxed);

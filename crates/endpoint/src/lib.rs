@@ -23,7 +23,7 @@ pub use datagram_server::PortDatagrams;
 pub use server::{ListeningPort, PortNetwork};
 
 use dataplane::workers;
-use endpoint::OnItsWay;
+use endpoint::UnstartedEndpoint;
 use protocol::target::Carrier;
 use run::{Control, Plan, Sample, SetupError, Transport};
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ impl DpdkDevices {
     }
 
     /// Open the ports, and give each a stack for its groups, on each worker.
-    fn open(&self, plan: &Plan, control: &Control) -> Result<Vec<OnItsWay>, SetupError> {
+    fn open(&self, plan: &Plan, control: &Control) -> Result<Vec<UnstartedEndpoint>, SetupError> {
         let workers = check::workers(&self.settings);
         let port_of = groups(plan, &self.settings);
         let number = &port_of;
@@ -68,7 +68,7 @@ impl DpdkDevices {
         };
         let room = |index: usize| (devices(index, true), devices(index, false));
         let opened = open::open(&self.settings, control, (plan.profile.seed, false), sources, room)?;
-        let endpoint = |ports| OnItsWay { eal: opened.eal, ports, port_of: port_of.clone() };
+        let endpoint = |ports| UnstartedEndpoint { eal: opened.eal, ports, port_of: port_of.clone() };
         Ok(opened.workers.into_iter().map(endpoint).collect())
     }
 }
@@ -94,7 +94,7 @@ impl Transport for DpdkDevices {
         let places = self.open(&plan, &control)?.into_iter().map(Some).collect::<Vec<_>>();
         let places = Arc::new(Mutex::new(places));
         let take = move |number| {
-            let taken: Option<OnItsWay> = {
+            let taken: Option<UnstartedEndpoint> = {
                 let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
                 places.get_mut(number).and_then(Option::take)
             };

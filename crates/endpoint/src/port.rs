@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, Drop, Network, Recipient, Sent, SentTo, Share, SocketHandle, Stack, TcpConfig, Transmit,
+    Config, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack, TcpConfig, Transmit,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -230,7 +230,7 @@ impl StackPort {
 
     /// Send a datagram of a server.
     #[inline]
-    pub fn send_datagram_to(&mut self, to: SocketAddr, datagram: &[u8], now: u64) -> SentTo {
+    pub fn send_datagram_to(&mut self, to: SocketAddr, datagram: &[u8], now: u64) -> SendOutcome {
         self.stack.send_datagram_to(to, datagram, now, &mut self.out)
     }
 

@@ -37,7 +37,7 @@ mod wire;
 pub use config::{Config, Network, TcpConfig};
 pub use connection::{CloseReason, State};
 pub use counters::{Counters, Drop};
-pub use listening::SentTo;
+pub use listening::SendOutcome;
 pub use share::{Recipient, Share};
 pub use sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 pub use stack::{ConnectError, Event, Handle, Received, Stack, Status};

@@ -9,7 +9,7 @@ const SENDER: usize = 19;
 
 /// Result of [`Stack::send_datagram_to`](crate::Stack::send_datagram_to).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SentTo {
+pub enum SendOutcome {
     /// It was sent.
     Sent,
     /// The Ethernet address of the next hop is being asked for, or the port takes no more now.

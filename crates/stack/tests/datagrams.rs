@@ -3,7 +3,7 @@
 use crate::link::{Frames, MS, Pair, Path, ip};
 use packet::ethernet::{self, Ethernet};
 use packet::{checksum, ipv4};
-use stack::{Arrival, DatagramError, Sent, SentTo, SocketHandle, SocketKind, Stack, TcpConfig};
+use stack::{Arrival, DatagramError, SendOutcome, Sent, SocketHandle, SocketKind, Stack, TcpConfig};
 use std::net::SocketAddr;
 
 const ROOM: usize = 1 << 20;
@@ -211,9 +211,9 @@ fn a_server_hears_everybody_and_answers_whoever_sent() {
                 let sent = pair.sides[1].send_datagram_to(from, &buffer[..50], now, &mut out);
                 out.0.iter().for_each(|frame| _ = pair.sides[0].receive(frame, now));
                 match sent {
-                    SentTo::Sent => break,
-                    SentTo::Later => later += 1,
-                    SentTo::Lost => panic!("it knows the way"),
+                    SendOutcome::Sent => break,
+                    SendOutcome::Later => later += 1,
+                    SendOutcome::Lost => panic!("it knows the way"),
                 }
                 pair.run(10 * MS);
             }

@@ -2,7 +2,7 @@
 
 use crate::link::{Frames, MS, config, ip};
 use stack::{
-    Arrival, Handle, Received, Recipient, SentTo, Share, SocketHandle, SocketKind, Stack, TcpConfig,
+    Arrival, Handle, Received, Recipient, SendOutcome, Share, SocketHandle, SocketKind, Stack, TcpConfig,
 };
 use std::net::SocketAddr;
 
@@ -159,7 +159,8 @@ fn datagrams_echoes_and_fragments_come_to_their_socket() {
             came += 1;
             let mut out = Frames::default();
             // the first only asks for the next hop
-            while shared.peer.send_datagram_to(from, &buffer[..length], shared.now, &mut out) == SentTo::Later
+            while shared.peer.send_datagram_to(from, &buffer[..length], shared.now, &mut out)
+                == SendOutcome::Later
             {
                 shared.run(10 * MS);
             }

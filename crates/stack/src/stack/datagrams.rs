@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::connection::Tuple;
 use crate::counters::{Counters, Drop};
 use crate::fragments::{cut, pieces};
-use crate::listening::{Listening, SentTo};
+use crate::listening::{Listening, SendOutcome};
 use crate::neighbours::{Reach, next_hop};
 use crate::sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 use crate::wire::{Link, Transmit, datagram_size, send_datagram};
@@ -37,9 +37,9 @@ struct Line<'a> {
 }
 
 /// Takes one frame.
-struct Whole<'a>(&'a mut Vec<u8>);
+struct FrameBuffer<'a>(&'a mut Vec<u8>);
 
-impl Transmit for Whole<'_> {
+impl Transmit for FrameBuffer<'_> {
     fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
         self.0.clear();
         self.0.resize(len, 0);
@@ -68,7 +68,7 @@ impl Line<'_> {
         }
         // all pieces go, or none
         if self.replies.len() + pieces(body, v6, mtu) > REPLIES
-            || !send_datagram(&mut Whole(self.whole), &link, kind, tuple, bytes)
+            || !send_datagram(&mut FrameBuffer(self.whole), &link, kind, tuple, bytes)
         {
             return false;
         }
@@ -206,22 +206,22 @@ impl Stack {
         bytes: &[u8],
         now: u64,
         to: &mut impl Transmit,
-    ) -> SentTo {
-        let Some(local) = self.listening.as_ref().map(|one| one.local) else { return SentTo::Lost };
+    ) -> SendOutcome {
+        let Some(local) = self.listening.as_ref().map(|one| one.local) else { return SendOutcome::Lost };
         let header = if local.is_ipv4() { ipv4::LEN } else { 0 };
         if header + datagram_size(SocketKind::Udp, bytes) > u16::MAX.into() {
-            return SentTo::Lost;
+            return SendOutcome::Lost;
         }
         let neighbour = next_hop(&self.config, remote.ip()).and_then(|hop| self.neighbours.number(hop));
-        let Some(neighbour) = neighbour else { return SentTo::Lost };
+        let Some(neighbour) = neighbour else { return SendOutcome::Lost };
         let reach = match self.config.peer {
             Some(mac) => Reach::Known(mac),
             None => self.neighbours.reach(neighbour, None, now),
         };
         let destination = match reach {
             Reach::Known(mac) => mac,
-            Reach::Unknown => return SentTo::Later,
-            Reach::Silent => return SentTo::Lost,
+            Reach::Unknown => return SendOutcome::Later,
+            Reach::Silent => return SendOutcome::Lost,
         };
         let tuple = Tuple {
             local: local.ip(),
@@ -233,9 +233,9 @@ impl Stack {
         let (identification, whole) = (&mut self.identification, &mut self.whole);
         let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
         if line.send((SocketKind::Udp, &tuple), destination, bytes, to) {
-            SentTo::Sent
+            SendOutcome::Sent
         } else {
-            SentTo::Later
+            SendOutcome::Later
         }
     }
 
