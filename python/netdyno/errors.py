@@ -104,7 +104,7 @@ CODES: dict[str, str] = {
     "ND-92-38": "A folder of netdyno's belongs to another user, or is open to others",
     "ND-92-39": "A link, pipe or device of another user stands where a file is to be written",
     "ND-92-40": "Another program tunes this machine",
-    "ND-92-41": "What was to be put back is somebody else's by now",
+    "ND-92-41": "What was to be put back was changed by another program since",
     "ND-92-43": "The host's interface of a NAT cannot be made",
     "ND-92-44": "A virtual machine cannot be started",
     "ND-92-45": "The active NAT of a pair takes no standby now",

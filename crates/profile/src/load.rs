@@ -117,11 +117,12 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     }
     if text.starts_with("unknown field") || text.starts_with("unknown variant") {
         let (name, known) = quoted.split_first().map_or(("", &[][..]), |(n, k)| (*n, k));
-        let fix = match closest(name, known.iter().copied()) {
+        let near = || match closest(name, known.iter().copied()) {
             Some(near) => format!("Did you mean {near:?}?"),
             None if known.is_empty() => "There are no keys here".to_owned(),
             None => format!("Use one of {}", known.join(", ")),
         };
+        let fix = foreign_key(path, name).map_or_else(near, str::to_owned);
         let kind = if text.starts_with("unknown field") { "key" } else { "choice" };
         return Error::new(UNKNOWN_KEY, path, format!("{name:?} is not a known {kind}{place}"), fix);
     }
@@ -131,6 +132,14 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     }
     if let (true, Some((what, fix))) = (text.starts_with(TOO_MANY), text.split_once("; ")) {
         return Error::new(OUT_OF_RANGE, path, format!("{what}{place}"), capital(fix));
+    }
+    if let (Some((above, choice)), true) = (path.rsplit_once('.'), text.contains("unit variant")) {
+        let what = format!("{choice:?} needs an object with its settings{place}");
+        return Error::new(BAD_VALUE, above, what, format!("Write {{{choice}: {{}}}}, with its settings inside"));
+    }
+    if path.starts_with("thresholds[") && text.starts_with("invalid type: string") {
+        let what = format!("a text is no threshold in a profile{place}");
+        return Error::new(BAD_VALUE, path, what, "Write {metric: GROUP.delay.NAME.p95, max: 200ms}");
     }
     let (what, fix) = if let Some((what, fix)) = text.split_once("; ") {
         (what.to_owned(), capital(fix))
@@ -142,6 +151,17 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
         (text, "See docs/reference/profile.md".to_owned())
     };
     Error::new(BAD_VALUE, path, format!("{what}{place}"), fix)
+}
+
+/// What a key of other load generators is called in a group, if this is one.
+fn foreign_key(path: &str, name: &str) -> Option<&'static str> {
+    let group = path.strip_prefix("groups[")?.split_once("].")?.1;
+    match name {
+        _ if group != name => None,
+        "vus" | "users" | "clients" | "connections" | "concurrency" => Some("Did you mean \"devices\"?"),
+        "rate" | "rps" | "cps" => Some("Write load: {open: {rate: 100/s}}, or the interval of the model"),
+        _ => None,
+    }
 }
 
 /// A type's name as people say it.

@@ -48,7 +48,8 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .into_iter()
         .filter(|k| word.len() <= LONGEST && k.len() <= LONGEST)
         .map(|k| (strsim::damerau_levenshtein(word, k), k))
-        .filter(|(distance, k)| *distance <= 1 + k.len() / 3)
+        // more than half of a word is to be right: of "rate", "frame" is none
+        .filter(|(distance, k)| 2 * distance < word.len().min(k.len()))
         .min()
         .map(|(_, k)| k)
 }
@@ -93,6 +94,9 @@ mod tests {
         assert_eq!(closest("devcie", known), Some("device"));
         assert_eq!(closest("sequence", known), None);
         assert_eq!(closest("x", known), None);
+        assert_eq!(closest("rate", ["frame", "name"]), None);
+        assert_eq!(closest("vus", ["tls"]), None);
+        assert_eq!(closest("tsl", ["tls"]), Some("tls"));
         // as long as a text may be: compared letter by letter it would take minutes
         assert_eq!(closest(&"device".repeat(2 << 20), [known[0], &"seq".repeat(2 << 20)]), None);
     }

@@ -110,7 +110,7 @@ def undo_sysctl(entry: dict[str, Any]) -> bool:
 
 def taken_over(name: str, now: object, made: object, old: object) -> str:
     """What a `TakenOverError` says of one value."""
-    stays = f"somebody else's by now, so it stays; it was {old} before us"
+    stays = f"changed by another program since, so it stays; it was {old} before us"
     return f"{name} is {now}, and not {made} as we had set it: {stays}"
 
 

@@ -161,7 +161,7 @@ class Registry:
         if near and near[0] != name:
             meant = near[0].replace("*", device_of(name) or "DEVICE")
             fix = f"Did you mean {meant!r}? {fix}"
-        return Error("ND-104-40", f"there is no tunable {name!r}", at=name, fix=fix)
+        return Error("ND-104-40", f"{name!r} is not a kernel parameter that netdyno knows", at=name, fix=fix)
 
 
 def template(name: str) -> str:

@@ -84,7 +84,7 @@ def test_memory_bounds_buffers() -> None:
     [
         ({"net.core.somaxcon": 1}, "ND-104-40", "'net.core.somaxconn'"),
         ({"dev.eth0.txqueuelenn": 1}, "ND-104-40", "'dev.eth0.txqueuelen'"),
-        ({"dev.*.txqueuelen": 1}, "ND-104-40", "no tunable"),
+        ({"dev.*.txqueuelen": 1}, "ND-104-40", "not a kernel parameter"),
         ({"net.core.somaxconn": "8MB"}, "ND-104-04", "without a unit"),
         ({"net.core.rmem_max": "8ms"}, "ND-104-04", "number of bytes"),
         ({"net.ipv4.tcp_fin_timeout": "1500ms"}, "ND-104-04", "whole number of s"),

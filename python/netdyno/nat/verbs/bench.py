@@ -91,8 +91,7 @@ def bench(
     figure-9 and figure-10: by core set; latency: delays at 50 % and 90 % of the throughput; rfc9693-flows and
     rfc9693-rate: by number of sessions, and how many can be opened in a second; rfc9693-capacity and
     rfc9693-teardown: how many sessions the table keeps, and how fast all are cleared. Legs are measured in
-    turns, in randomised order. What is over AF_PACKET needs root and nftables, and is to be held against the
-    other legs over AF_PACKET only.
+    turns, in randomised order. Legs over AF_PACKET need root and nftables: compare them only with each other.
 
         sudo netdyno nat bench figure-7 --quick
         sudo netdyno nat bench figure-8 --sizes 64,1518 --legs l2fwd,pipeline

@@ -55,7 +55,7 @@ def params(
     if names:
         wanted = [n for n in wanted if any(part in n for part in names)]
         if not wanted:
-            what = f"no tunable has {' or '.join(map(repr, names))} in its name"
+            what = f"no kernel parameter has {' or '.join(map(repr, names))} in its name"
             raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
     found = list(host_state.read_states(known, wanted, where).values())
     if as_json:
