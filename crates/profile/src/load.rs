@@ -135,7 +135,12 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     }
     if let (Some((above, choice)), true) = (path.rsplit_once('.'), text.contains("unit variant")) {
         let what = format!("{choice:?} needs an object with its settings{place}");
-        return Error::new(BAD_VALUE, above, what, format!("Write {{{choice}: {{}}}}, with its settings inside"));
+        return Error::new(
+            BAD_VALUE,
+            above,
+            what,
+            format!("Write {{{choice}: {{}}}}, with its settings inside"),
+        );
     }
     if path.starts_with("thresholds[") && text.starts_with("invalid type: string") {
         let what = format!("a text is no threshold in a profile{place}");

@@ -48,8 +48,11 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .into_iter()
         .filter(|k| word.len() <= LONGEST && k.len() <= LONGEST)
         .map(|k| (strsim::damerau_levenshtein(word, k), k))
-        // more than half of a word is to be right: of "rate", "frame" is none
-        .filter(|(distance, k)| 2 * distance < word.len().min(k.len()))
+        // one letter, or less than half of the shorter word: "frame" is not what "rate" means
+        .filter(|(distance, k)| match word.len().min(k.len()) {
+            0 | 1 => false,
+            shorter => *distance <= 1 || 2 * distance < shorter,
+        })
         .min()
         .map(|(_, k)| k)
 }

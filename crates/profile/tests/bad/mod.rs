@@ -393,9 +393,27 @@ fn what_users_of_other_load_generators_write_is_told_in_our_words() {
     let g = |at: &str, value: Value| with(good(), at, value);
     judge(vec![
         ("VUs", g("/groups/0/vus", json!(5)), "ND-104-02", "groups[0].vus", "Did you mean \"devices\"?"),
-        ("a rate of a group", g("/groups/1/rate", json!("1/s")), "ND-104-02", "groups[1].rate", "load: {open: {rate:"),
-        ("a model by its name", g("/groups/1/model", json!("http")), "ND-104-04", "groups[1].model", "Write {http: {}}"),
-        ("a load by its name", g("/groups/1/load", json!("open")), "ND-104-04", "groups[1].load", "Write {open: {}}"),
+        (
+            "a rate of a group",
+            g("/groups/1/rate", json!("1/s")),
+            "ND-104-02",
+            "groups[1].rate",
+            "load: {open: {rate:",
+        ),
+        (
+            "a model by its name",
+            g("/groups/1/model", json!("http")),
+            "ND-104-04",
+            "groups[1].model",
+            "Write {http: {}}",
+        ),
+        (
+            "a load by its name",
+            g("/groups/1/load", json!("open")),
+            "ND-104-04",
+            "groups[1].load",
+            "Write {open: {}}",
+        ),
         (
             "a threshold in a line",
             g("/thresholds/0", json!("sensors.p95 < 200ms")),
