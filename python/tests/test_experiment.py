@@ -334,3 +334,13 @@ def test_all_variants_are_validated_by_one_program(fake: Path, monkeypatch: pyte
     validation.check(wanted, Path())
     # the load is the trial's: there are as many profiles as numbers of devices
     assert started == [64]
+
+
+def test_a_script_of_another_load_generator_is_to_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("load.js").touch()
+    told = presets.unknown("load.js", presets.names())
+    assert (told.what, "netdyno import load.js" in told.fix) == ("load.js is a k6 script", True)
+    assert "no preset" in presets.unknown("other.js", presets.names()).what

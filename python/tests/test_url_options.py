@@ -61,7 +61,7 @@ def test_what_is_no_time(written: str) -> None:
 
 
 def test_rates_as_other_tools_write_them() -> None:
-    assert units.RATE.text("100rps", "--rate") == "100/s"
+    assert units.RATE.text("100rps", "--rate") == units.RATE.text("100cps", "--rate") == "100/s"
     with pytest.raises(Error):
         units.RATE.text("100m", "--rate")
 

@@ -10,6 +10,9 @@ from typing import Any
 from netdyno import config, paths
 from netdyno.errors import Error
 
+FOREIGN = dict.fromkeys((".js", ".mjs", ".cjs"), "a k6 script") | {".jmx": "a JMeter plan"}
+"""Files of other load generators, by the end of their names."""
+
 
 def profiles() -> dict[str, Path]:
     """Name and file of each preset profile."""
@@ -54,6 +57,8 @@ def experiment(name: str) -> Path:
 
 def unknown(name: str, known: Iterable[str]) -> Error:
     """That there is no such preset, with the one that may be meant."""
+    if (kind := FOREIGN.get(Path(name).suffix)) and Path(name).is_file():
+        return Error("ND-104-23", f"{name} is {kind}", fix=f"Make a profile of it: `netdyno import {name}`")
     near = difflib.get_close_matches(name, list(known), 1)
     fix = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}"
     return Error("ND-104-23", f"there is no preset {name!r}", fix=fix)

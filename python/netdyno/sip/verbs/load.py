@@ -67,7 +67,7 @@ def call(
         str | None,
         typer.Option(
             "--to",
-            help="Call this user, whom netdyno does not register; default: that of the URI, else our own answer.",
+            help="Call this user, not registered by netdyno; default: that of the URI, else our own answer.",
             metavar="USER",
         ),
     ] = None,
