@@ -48,7 +48,7 @@ class Vpp(Switch):
     def missing(cls) -> str:
         """Both programs."""
         gone = next((one for one in ("vpp", "vppctl") if not has(one)), None)
-        return f"{gone} is not installed (FD.io's packages vpp and vpp-plugin-core)" if gone else ""
+        return f"this machine has no {gone} (FD.io's packages vpp and vpp-plugin-core)" if gone else ""
 
     def setup(self) -> None:
         space = self.open()
