@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab import Done, Lab
+from lab import PATIENT, Done, Lab
 
 from netdyno.sip import profile
 from netdyno.sip.uri import parse
@@ -13,7 +13,13 @@ from netdyno.sip.uri import parse
 SERVER = "10.92.0.2"
 BEHIND = "10.92.1.2"
 """Address of a database or DNS server, on a host that only the SIP server reaches."""
-PATIENT = {"lateness_p99": "60s", "offered": 0.001, "starved": 1.0}
+
+
+def patient(document: dict[str, Any]) -> dict[str, Any]:
+    """The profile without limits on delays: a busy machine may answer slowly, and that is no fault."""
+    document["validity"] = PATIENT
+    document["thresholds"] = [one for one in document["thresholds"] if ".delay." not in one["metric"]]
+    return document
 
 
 def options(uri: str = f"sip:{SERVER}", **more: Any) -> profile.Options:

@@ -244,6 +244,9 @@ def test_a_rate_is_as_many_devices_as_a_broker_takes(lab: Lab, verdict: Verdict)
         (leg,) = [leg for leg in done.result.legs if leg.name == one.leg]
         (repetition,) = [r for r in leg.repetitions if r.index == one.number]
         refused = repetition.groups[0].total.flows_failed
+        if not one.sent:
+            # the machine stood still for all of the half second
+            continue
         assert (refused > 0) == (one.load > most + 1), (one.load, refused)
     lab.clean()
 

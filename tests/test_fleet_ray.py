@@ -14,7 +14,7 @@ import pytest
 from fleet_lab import SERVER, FleetLab
 from lab import Done, Lab, root, sh, until
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'netdyno[ray]'")
+pytest.importorskip("ray", reason="needs the extra ray: pip install 'netdyno[ray]'")
 pytestmark = [root, pytest.mark.full, pytest.mark.limit(3000)]
 RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()")
 CLUSTER = f"{SERVER}:6379"

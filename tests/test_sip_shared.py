@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab import Lab, Wire, root
+from sip_lab import patient
 from test_sip import PATIENT, SERVER, group, measured, moved, options
 
 from netdyno.sip import profile
@@ -32,7 +33,7 @@ def test_registrations_on_one_socket_are_what_kamailio_counted(lab: Lab) -> None
 
 
 def test_calls_on_two_sockets_are_what_kamailio_counted(lab: Lab) -> None:
-    document = profile.call(options(f"sip:{SERVER}", hold=0.2, sockets="shared"))
+    document = patient(profile.call(options(f"sip:{SERVER}", hold=0.2, sockets="shared")))
     done = measured(lab, document, role="proxy", call_auth=True)
     assert done.code == 0, done.text
     callers, callees = group(done, "callers"), group(done, "callees")
