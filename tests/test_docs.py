@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from netdyno.cli.app import verbs
+from netdyno.systems import SYSTEMS
 
 TOP = Path(__file__).resolve().parents[1]
 PAGES = sorted([*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")])
@@ -121,7 +122,9 @@ def test_pages_name_only_verbs_that_exist() -> None:
                 assert job in jobs, f"{name(page)}: ./do {job}"
 
 
-@pytest.mark.parametrize("page", ["profile", "experiment", "result", "nat"])
+@pytest.mark.parametrize(
+    "page", ["profile", "experiment", "result", *(name for one in SYSTEMS for name in one.configurations)]
+)
 def test_every_key_has_a_meaning(page: str) -> None:
     rows = (TOP / f"docs/reference/{page}.md").read_text().splitlines()
     assert not [row for row in rows if row.startswith("| `") and row.endswith("|  |")]
