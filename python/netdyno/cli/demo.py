@@ -15,6 +15,7 @@ from netdyno.cli.options import Outputs
 from netdyno.errors import Error
 from netdyno.experiment import presets, spec
 from netdyno.lazy import loaded
+from netdyno.system.journal import journal
 from netdyno.systems import SYSTEMS
 
 DEMOS = {one.demo.word: one.demo for one in SYSTEMS if one.demo}
@@ -49,7 +50,11 @@ def demo(
         if json_stream:
             at, fix = "--json-stream", "Use --json"
             raise Error("ND-104-07", "there is no stream of this demo", at=at, fix=fix)
-        loaded(DEMOS[what].run)(json, html, runs)
+        try:
+            loaded(DEMOS[what].run)(json, html, runs)
+        finally:
+            # an interrupt can come between a change and what takes it back
+            journal().undo_all()
         return
     path = presets.experiment("demo")
     wanted = spec.load(config.read(path), str(path))
