@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from netdyno.cli import app, demo
+from netdyno.system.interrupt import interrupted
 from netdyno.system.journal import journal
 
 
@@ -22,8 +20,7 @@ def test_what_an_interrupted_demo_has_noted_is_undone(
     def run(*_: object) -> None:
         journal().write("path", path=str(made))
         made.touch()
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(10)
+        raise interrupted()
 
     (word, one), *_ = demo.DEMOS.items()
     monkeypatch.setitem(demo.DEMOS, word, replace(one, run="x:run"))
