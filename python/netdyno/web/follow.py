@@ -96,7 +96,7 @@ class Follower:
                 update.t, update.columns = self._charts(fresh)
         return update
 
-    def whole(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """Everything that a page draws."""
         t, shown = self._charts(range(len(self.points)))
         return {"t": t, "phases": self._phases(), "charts": shown}

@@ -22,7 +22,7 @@ class Source(Protocol):
     async def read(self) -> Any:
         """What is new, as JSON; None when nothing is."""
 
-    async def whole(self) -> Any:
+    async def snapshot(self) -> Any:
         """Everything, as JSON."""
 
     @property
@@ -78,7 +78,7 @@ class Channel:
 
     async def _state_event(self) -> bytes:
         if self._snapshot is None or self._snapshot[0] != self._number:
-            self._snapshot = (self._number, _message("whole", await self.source.whole()))
+            self._snapshot = (self._number, _message("whole", await self.source.snapshot()))
         return self._snapshot[1]
 
     async def _read(self) -> None:

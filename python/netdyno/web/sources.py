@@ -37,7 +37,7 @@ class RunList:
         self._rows = await asyncio.to_thread(self._read)
         return self._rows if self._rows != before else None
 
-    async def whole(self) -> Any:
+    async def snapshot(self) -> Any:
         """All of them."""
         return self._rows
 
@@ -64,7 +64,7 @@ class Look:
             self._found = {"error": {**e.as_dict(), "what": hide(e.what)}}
         return self._found if self._found != before else None
 
-    async def whole(self) -> Any:
+    async def snapshot(self) -> Any:
         """All of it."""
         return self._found
 
@@ -93,14 +93,14 @@ class RunSource:
             return None
         news: dict[str, Any] = {"now": self.follower.now(), "links": self._links}
         if update.again:
-            news["again"] = await asyncio.to_thread(self.follower.whole)
+            news["again"] = await asyncio.to_thread(self.follower.snapshot)
         elif update.columns:
             news |= {"t": update.t, "columns": update.columns}
         return news
 
-    async def whole(self) -> Any:
+    async def snapshot(self) -> Any:
         """Everything."""
-        again = await asyncio.to_thread(self.follower.whole)
+        again = await asyncio.to_thread(self.follower.snapshot)
         return {"again": again, "now": self.follower.now(), "links": self._links}
 
 

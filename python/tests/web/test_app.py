@@ -247,7 +247,7 @@ def test_what_a_system_shows_is_told_when_it_changes_and_when_it_cannot() -> Non
         assert await source.read() == {"n": 1}
         assert await source.read() is None
         assert (await source.read())["error"]["code"] == "ND-104-35"
-        assert await source.read() == await source.whole() == {"n": 2}
+        assert await source.read() == await source.snapshot() == {"n": 2}
 
     asyncio.run(main())
 

@@ -62,7 +62,7 @@ def test_points_that_come_continue_the_charts_that_are_there(folder: Folder) -> 
     folder.samples(point(1, 10, 8), point(2, 20, 18))
     follower = Follower(folder.path)
     assert follower.read().again
-    whole = follower.whole()
+    whole = follower.snapshot()
     assert whole["t"] == [1, 2]
     assert values(whole["charts"], "load") == [[10, 20], [10, 20], [8, 18]]
     assert values(whole["charts"], "outstanding") == [[2, 4]]
@@ -72,7 +72,7 @@ def test_points_that_come_continue_the_charts_that_are_there(folder: Folder) -> 
     assert values(update.columns, "load") == [[30], [30], [24]]
     # counted from the beginning, in what is new as in the whole
     assert values(update.columns, "outstanding") == [[10]]
-    assert values(follower.whole()["charts"], "outstanding") == [[2, 4, 10]]
+    assert values(follower.snapshot()["charts"], "outstanding") == [[2, 4, 10]]
     assert values(update.columns, "errors") == [[6]]
     assert [phase["to"] for phase in whole["phases"]] == [1, 4, 5]
 
@@ -85,7 +85,7 @@ def test_a_trial_that_begins_replaces_the_one_before(folder: Folder) -> None:
     folder.trial()
     folder.samples(point(1, 5, 5))
     assert follower.read().again
-    assert values(follower.whole()["charts"], "load") == [[5], [5], [5]]
+    assert values(follower.snapshot()["charts"], "load") == [[5], [5], [5]]
 
 
 def test_figures_and_validity_follow(folder: Folder) -> None:
@@ -111,7 +111,7 @@ def test_figures_and_validity_follow(folder: Folder) -> None:
     follower.read()
     (warning,) = follower.now()["warnings"]
     assert warning["a"] == {"group": "a", "share": "55.0%"}
-    assert "cpu" in {chart["id"] for chart in follower.whole()["charts"]}
+    assert "cpu" in {chart["id"] for chart in follower.snapshot()["charts"]}
 
 
 def test_half_a_line_waits_for_its_other_half_and_nonsense_is_left_out(folder: Folder) -> None:
@@ -133,7 +133,7 @@ def test_half_a_line_waits_for_its_other_half_and_nonsense_is_left_out(folder: F
 def test_a_folder_without_files_is_a_run_that_has_not_begun(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     assert not follower.read().changed
-    assert follower.whole() == {"t": [], "phases": [], "charts": []}
+    assert follower.snapshot() == {"t": [], "phases": [], "charts": []}
 
 
 def test_a_tail_reads_a_long_file_in_parts_and_no_link(tmp_path: Path) -> None:

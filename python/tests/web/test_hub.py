@@ -22,7 +22,7 @@ class Counting:
         self.number += 1
         return self.number
 
-    async def whole(self) -> Any:
+    async def snapshot(self) -> Any:
         return {"until": self.number}
 
     @property
