@@ -102,8 +102,10 @@ def test_users_of_a_server_that_dies_are_served_by_the_next(
     if verb == "call":
         asked, took = ("session_requests", "sessions_answered")
     own = phones.total.own
-    assert own[asked] > 50 and own[took] == own[asked], own
-    assert not any(phones.total.failures.values()), phones.total.failures
+    # a call that rings at a server when that freezes cannot be asked for at another
+    ringing = 2 if (verb, act) == ("call", "STOP") else 0
+    assert own[asked] > 50 and own[asked] - own[took] <= ringing, own
+    assert sum(phones.total.failures.values()) <= ringing, phones.total.failures
     ours, theirs = phones.addresses
     assert ours.delivered > 0 and theirs.delivered > 0, phones.addresses
     # over TCP it may be the connection for a request that is refused
