@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,10 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.stats.observation import Observation
+from netdyno.switch.bench import Spec
 from netdyno.switch.chain import hops, prediction
+from netdyno.switch.chain.bench import ChainBench
+from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.driver.ovs import parse_drops, parse_threads
 
@@ -89,6 +95,24 @@ def test_times_of_the_parts_add_up() -> None:
     assert three.off == pytest.approx(1 / 0.07 / 20 - 1)
     assert three.interval is None
     assert prediction.predict(chain, none, {"a": alone["a"]}, {2: lengths[2]}) == []
+
+
+@root
+@pytest.mark.slow
+def test_a_switch_that_dies_makes_the_trial_invalid() -> None:
+    chain = checked({"vnfs": {"a": {"kind": "bridge"}}, "chain": ["a"]}, "x")
+    with ChainLab(chain) as lab:
+        process = lab.switch.process
+        assert process
+        bench = ChainBench(lab, Spec(options={"seconds": 3}))
+        killer = threading.Timer(1.5, os.kill, (process.pid, signal.SIGKILL))
+        killer.start()
+        try:
+            seen = bench.measure({"functions": 1}, 1)
+        finally:
+            killer.cancel()
+    assert not seen.valid and "a part of the chain ended during the trial: the switch" in seen.why
+    assert seen.metrics == {}
 
 
 @root

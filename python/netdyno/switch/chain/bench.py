@@ -72,7 +72,6 @@ class ChainBench:
                     guests.must_answer(self.guests or ())
                 seconds = time.monotonic() - begin
                 counters |= sampler.stop()
-                seen_after = hops.counters(lab, passed)
         finally:
             load.stop()
         if dead := lab.dead():
@@ -80,7 +79,7 @@ class ChainBench:
         else:
             counters["switch.cpu"] = lab.cpu() - cpu
             counters |= moved(before, lab.counters())
-            counters |= hops.differences(seen_before, seen_after)
+            counters |= hops.differences(seen_before, hops.counters(lab, passed))
             if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
                 metrics[hops.CPU.name] = taken
         return Observation(setting, metrics, counters, not why, why, started, seconds, series)
