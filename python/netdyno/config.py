@@ -211,6 +211,8 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as e:
+        if other := _other_kind(model, data):
+            raise Error(code, other, at=at, fix=f"A file for this has keys of these: {', '.join(_top_keys(model))}") from e
         # a key that is misspelt is also missing: name the misspelling first
         errors = sorted(e.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         found = [_finding(model, one, code, at) for one in errors[:FINDINGS]]
@@ -218,6 +220,24 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
         raise Error(
             code, first["what"], at=first["at"], fix=first["fix"], all=found if len(found) > 1 else ()
         ) from e
+
+
+KINDS = {"groups": "a profile", "legs": "an experiment", "elements": "a graph", "hosts": "a topology"}
+"""What a file is likely to be, by a key that it has."""
+
+
+def _other_kind(model: type[BaseModel], data: Any) -> str | None:
+    """Of a document without any key of the model: what it is instead, told once and not for each key."""
+    if not isinstance(data, Mapping) or len(data) < 2 or model.model_config.get("extra") != "forbid":
+        return None
+    if any(key in _top_keys(model) for key in data):
+        return None
+    kind = next((kind for key, kind in KINDS.items() if key in data), None)
+    return f"it is {kind}, which cannot be used here" if kind else "none of its keys is known here"
+
+
+def _top_keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def field_docs(model: type[BaseModel]) -> dict[str, str]:

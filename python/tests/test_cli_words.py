@@ -284,6 +284,29 @@ def test_a_verb_by_another_name_is_suggested(capsys: pytest.CaptureFixture[str])
     assert "Did you mean 'rm'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["http", "http://10.0.0.2/"], "netdyno run http://HOST/"),
+        (["sip", "options", "sip:192.0.2.1"], "netdyno sip load sip:SERVER --scenario options"),
+        (["sip", "registrar"], "netdyno sip serve proxy"),
+        (["tune", "apply", "net.core.somaxconn=8192"], "netdyno tune apply --set net.core.somaxconn=8192"),
+    ],
+)
+def test_for_what_is_no_command_the_line_that_does_it_is_suggested(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdyno.tuning.verbs.apply.need_root", lambda what: None)
+    assert app.call(words) == 104
+    assert f"`{line}`" in capsys.readouterr().err
+
+
+def test_each_suggested_line_names_a_verb_and_none_hides_one() -> None:
+    for verb, line in app.SUGGESTIONS.items():
+        assert verb not in app.verbs()
+        assert line.split()[1] in app.verbs()
+
+
 @pytest.mark.parametrize(("command", "other"), [(["run", "demo"], True), (["demo"], False)])
 def test_without_root_only_a_profile_can_go_elsewhere(
     command: list[str], other: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

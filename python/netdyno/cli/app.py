@@ -44,6 +44,19 @@ VERBS = {
 """Verb → where it is: `.file:function`. It is loaded when it is asked for."""
 
 
+LOADS = {
+    "http": "http://HOST/", "https": "https://HOST/", "mqtt": "mqtt://HOST", "mqtts": "mqtts://HOST",
+    "coap": "coap://HOST/", "ping": "ping://HOST", "udp": "udp://HOST:PORT",
+}  # fmt: skip
+SUGGESTIONS = {word: f"netdyno run {url}" for word, url in LOADS.items()} | {
+    "load": "netdyno run URL", "test": "netdyno run URL", "start": "netdyno run URL",
+    "server": "netdyno serve PROTOCOL", "search": "netdyno bench rate PROFILE",
+    "convert": "netdyno import FILE", "check": "netdyno validate FILE", "list": "netdyno runs list",
+    "dashboard": "netdyno web", "sysctl": "netdyno tune params", "undo": "netdyno restore",
+}  # fmt: skip
+"""What is no verb, but may be tried → the command line for it."""
+
+
 def verbs() -> dict[str, str]:
     """All verbs in the order of help, those of systems too."""
     found: dict[str, str] = {}
@@ -60,7 +73,7 @@ app = typer.Typer(
     help="Load-test a network or server and report what it delivers.\n\n"
     "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
     epilog=EPILOG,
-    cls=Verbs.of(__package__, verbs()),
+    cls=Verbs.of(__package__, verbs(), suggestions=SUGGESTIONS),
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

@@ -53,9 +53,10 @@ def compare(
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
 
-    For each metric a sentence gives the difference, its interval and the minimum detectable effect. Exits
-    90 if a run is invalid. Runs of different intended load are shown but not ranked. One repetition shows a
-    change but proves nothing; use `netdyno run --repeat 5` on both sides.
+    For each metric the table gives the interval of the difference and, as "detectable", the smallest
+    difference that so many repetitions would show four times in five. Exits 90 if a run is invalid. Runs of
+    different intended load are shown but not ranked. One repetition shows a change but proves nothing; use
+    `netdyno run --repeat 5` on both sides.
 
     For two searches of `netdyno bench` it compares the loads found, goal by goal: they differ where their
     intervals do not overlap.
@@ -101,13 +102,12 @@ def _show(found: runs.RunDifferences) -> None:
     if found.searches:
         _show_searches(found.searches)
     for name, rows in found.legs.items():
-        console.table(
-            ("metric", "A", "B", "change", "p (Holm)", "effect", ""),
-            [_row(c) for c in rows],
-            f"leg {name}",
-        )
-        for c in rows:
-            console.out().print(Text(sentence(c)), soft_wrap=True)
+        console.table(HEADS, [_row(c) for c in rows], f"leg {name}", right=HEADS[1:-1], spare=SPARE)
+        console.out().print(Text(conclusion(rows)), soft_wrap=True)
+
+
+HEADS = ("metric", "A", "B", "change", "interval of B − A", "detectable", "p (Holm)", "effect", "finding")
+SPARE = ("effect", "p (Holm)")
 
 
 def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
@@ -135,35 +135,38 @@ def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
     console.table(heads, rows, "what the searches found", right=heads[2:5])
 
 
-def sentence(c: unpaired.Difference) -> str:
-    """What the repetitions show of one metric: difference, interval, and what they could have shown."""
-    if c.interval is None or c.detectable is None:
-        return (
-            f"{c.metric}: no difference shown: one trial on a side says nothing of its noise; use --repeat 5"
-        )
-    unit = c.unit
-    low, high, apart, least = (quantities.number(x, unit) for x in (*c.interval, c.b - c.a, c.detectable))
-    said = f"difference {apart}, interval {low} … {high}, minimum detectable effect {least}"
-    if not c.significant:
-        return f"{c.metric}: no difference shown ({said})"
-    words = {True: "B is better", False: "B is worse", None: "B differs"}
-    return f"{c.metric}: {words[c.better]} ({said})"
+def conclusion(rows: Sequence[unpaired.Difference]) -> str:
+    """What the repetitions show of all metrics of a leg."""
+    if any(c.interval is None for c in rows):
+        return "no claim: one trial on a side does not show how trials vary; use --repeat 5 on both sides"
+    groups = {True: "B is better in", False: "B is worse in", None: "B differs in"}
+    shown = [
+        f"{words} {', '.join(named)}"
+        for better, words in groups.items()
+        if (named := [c.metric for c in rows if c.significant and c.better is better])
+    ]
+    if same := sum(not c.significant for c in rows):
+        rest = "no difference shown" if not shown else f"no difference shown in the other {same}"
+        shown.append(rest)
+    return "; ".join(shown)
 
 
 def _row(c: unpaired.Difference) -> list[str | Text]:
     unit = c.unit
-    verdict = Text("")
+    finding = Text("no difference shown", style="dim")
     if c.p_holm is None:
-        verdict = Text("one trial: no claim", style="dim")
+        finding = Text("one trial: no claim", style="dim")
     elif c.significant:
         words = {True: ("better", "green"), False: ("worse", "bold red"), None: ("different", "")}
-        verdict = Text(*words[c.better])
+        finding = Text(*words[c.better])
     return [
         c.metric,
         quantities.number(c.a, unit),
         quantities.number(c.b, unit),
         f"{c.change:+.2%}" if c.change is not None else "–",
+        " … ".join(quantities.number(x, unit) for x in c.interval) if c.interval else "–",
+        quantities.number(c.detectable, unit) if c.detectable is not None else "–",
         f"{c.p_holm:.3g}" if c.p_holm is not None else "–",
         f"{c.effect:+.2f}" if c.effect is not None else "–",
-        verdict,
+        finding,
     ]

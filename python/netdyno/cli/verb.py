@@ -49,19 +49,27 @@ class Verb(TyperCommand):
         return _plain(super().get_params(ctx))
 
 
-MEANT = {"remove": "rm", "delete": "rm", "ls": "list"}
+SYNONYMS = {"remove": "rm", "delete": "rm", "ls": "list"}
 """What others call a verb → what it is called here."""
 
 
 class Verbs(TyperGroup):
     """A list of verbs."""
 
+    suggestions: Mapping[str, str] = {}
+    """A word that is no verb of this list → the command line that does what it asks for."""
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that is named first; one of another name is suggested, as one that is misspelt is."""
-        meant = MEANT.get(args[0])
-        if meant in self.commands and args[0] not in self.commands:
-            fix = f"`{ctx.command_path} --help` shows what there is"
-            raise Error("ND-104-22", f"No such command {args[0]!r}. Did you mean {meant!r}?", fix=fix)
+        """The verb that is named first; for a word of another tool, what does the same here is suggested."""
+        word = args[0]
+        if word not in self.commands:
+            synonym = SYNONYMS.get(word)
+            meant = repr(synonym) if synonym in self.commands else None
+            if line := self.suggestions.get(word):
+                meant = f"`{line}`"
+            if meant:
+                fix = f"`{ctx.command_path} --help` shows what there is"
+                raise Error("ND-104-22", f"No such command {word!r}. Did you mean {meant}?", fix=fix)
         return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -70,11 +78,16 @@ class Verbs(TyperGroup):
 
     @classmethod
     def of(
-        cls, package: str, where: Mapping[str, str], panels: Mapping[str, Sequence[str]] | None = None
+        cls,
+        package: str,
+        where: Mapping[str, str],
+        panels: Mapping[str, Sequence[str]] | None = None,
+        suggestions: Mapping[str, str] | None = None,
     ) -> type[Verbs]:
         """The list of the verbs that `where` names: verb → `module:function`, `.file:function` in `package`.
 
-        `panels` groups them in the help: heading → verbs, in that order.
+        `panels` groups them in the help: heading → verbs, in that order. `suggestions`: words that are no
+        verbs → the command line to suggest.
         """
         headings = {verb: panel for panel, verbs in (panels or {}).items() for verb in verbs}
         order = sorted(where, key=lambda verb: list(headings).index(verb) if verb in headings else -1)
@@ -83,6 +96,7 @@ class Verbs(TyperGroup):
             def __init__(self, **more: Any) -> None:
                 super().__init__(**more)
                 self.commands = _Lazy(package, {verb: where[verb] for verb in order}, headings)
+                self.suggestions = suggestions or {}
 
         return Listed
 

@@ -69,7 +69,10 @@ def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.
     empty = [name for name, rows in found.items() if not rows]
     if empty and (len(empty) == len(found) or not metrics):
         if not metrics:
-            raise Error("ND-104-27", "the runs have no metric in common", at=empty[0])
+            groups = [", ".join(one.name for one in leg.summary.groups) for leg in legs[0]] if legs else []
+            what = f"the runs have no metric in common: A has the groups {groups[0]}; B has {groups[1]}"
+            fix = "Compare runs of the same profile, or give the groups the same names"
+            raise Error("ND-104-27", what, at=f"leg {empty[0]}", fix=fix)
         there = list(dict.fromkeys(one.metric for x, y in legs for one in _leg(x, y, (), level)))
         fix = f"They have: {', '.join(there)}" if there else "They have none in common"
         raise Error("ND-104-27", f"not both runs have {' or '.join(metrics)}", at="--metric", fix=fix)

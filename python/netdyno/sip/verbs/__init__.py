@@ -20,9 +20,16 @@ VERBS = {
     "failover": ".failover:failover",
 }
 
+LOADS = ("options", "message", "subscribe", "cancel", "reregister", "unregister")
+ROLES = ("proxy", "registrar", "uas", "redirect")
+SUGGESTIONS = {word: f"netdyno sip load sip:SERVER --scenario {word}" for word in LOADS} | {
+    word: f"netdyno sip serve {'proxy' if word == 'registrar' else word}" for word in ROLES
+}
+"""What is no verb, but a scenario or a role of a server → the command line for it."""
+
 app = typer.Typer(
     help="Test SIP registrars, proxies and redirect servers.",
-    cls=Verbs.of(__name__, VERBS),
+    cls=Verbs.of(__name__, VERBS, suggestions=SUGGESTIONS),
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -163,6 +165,9 @@ def written(
 ) -> WrittenSetting:
     """The setting that was named: a study's, a known one, a file's, or that of a class."""
     chosen = setting
+    if chosen and "=" in chosen and not Path(chosen).exists():
+        fix = f"Name single parameters by --set: `netdyno tune apply --set {shlex.quote(chosen)}`"
+        raise Error("ND-104-22", f"{chosen!r} is no setting, study or file", fix=fix)
     if service_class:
         if setting:
             what = "both are settings"
