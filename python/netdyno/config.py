@@ -212,7 +212,9 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
         return model.model_validate(data)
     except ValidationError as e:
         if other := _other_kind(model, data):
-            raise Error(code, other, at=at, fix=f"A file for this has keys of these: {', '.join(_top_keys(model))}") from e
+            raise Error(
+                code, other, at=at, fix=f"A file for this has keys of these: {', '.join(_top_keys(model))}"
+            ) from e
         # a key that is misspelt is also missing: name the misspelling first
         errors = sorted(e.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         found = [_finding(model, one, code, at) for one in errors[:FINDINGS]]

@@ -33,8 +33,10 @@ def run(kind: str, what: str, given: Mapping[str, Any]) -> int:
     urls = quick(given)
     chosen = choose([what], urls)
     if is_url(what) and urls.rate is None:
-        problem = "the highest rate to try is not said"
-        raise Error("ND-104-07", problem, at=what, fix="Add --rate 10k/s: loads up to it are tried")
+        problem = "the highest rate to try is missing"
+        raise Error(
+            "ND-104-07", problem, at=what, fix="Add it, like --rate 10k/s: the search tries loads up to that"
+        )
     return search(kind, chosen, given, messages=is_url(what))
 
 
@@ -91,18 +93,17 @@ def _plan(search: Search, estimate: bench.Estimate, as_json: bool) -> None:
         console.document(about | {"trials": estimate.trials, "seconds": estimate.seconds, "parts": parts})
         return
     console.line(_summary(search, estimate))
-    console.table(
-        ("frame", "highest load", "of line", "trials"),
+    framed = any(part.axis.frame for part in search.parts)
+    heads = ["frame" if framed else "leg", "highest load", *["of line"] * framed, "trials"]
+    rows = [
         [
-            [
-                part.name,
-                words.load(part.space.most, part.axis.unit),
-                f"{part.space.most / part.axis.line:.1%}" if part.axis.line else "–",
-                str(part.planned),
-            ]
-            for part in search.parts
-        ],
-        right=("highest load", "of line", "trials"),
-    )
+            part.name,
+            words.load(part.space.most, part.axis.unit),
+            *[f"{part.space.most / part.axis.line:.1%}" if part.axis.line else "–"] * framed,
+            str(part.planned),
+        ]
+        for part in search.parts
+    ]
+    console.table(heads, rows, right=heads[1:])
     for note in search.notes:
         console.line(f"note: {note}")

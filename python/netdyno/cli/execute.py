@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,8 +141,22 @@ def execute(
         console.show(e)
     _warn_of_secrets(result)
     if result.error:
-        console.show(Error.of(result.error))
+        console.show(_where_written(Error.of(result.error), result, place))
     return code
+
+
+def _where_written(error: Error, result: Result, place: validation.Placing) -> Error:
+    """An error of a trial at the place that the user wrote: an option, a URL, a file."""
+    if place is validation.in_leg or len(result.legs) != 1:
+        return error
+
+    def written(at: str) -> str:
+        return place(result.legs[0].name, at) if at.startswith("groups[") else at
+
+    # several groups may have been made of one URL
+    findings = [{**one, "at": written(str(one.get("at") or ""))} for one in error.all]
+    once = [one for i, one in enumerate(findings) if one not in findings[:i]]
+    return replace(error, at=written(error.at), all=once if len(once) > 1 else ())
 
 
 def measure(

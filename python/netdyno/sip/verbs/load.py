@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -192,4 +193,11 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
         if most is not None:
             traced.keep(result, folder, most)
 
-    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, chosen.place, then=keep))
+    def place(leg: str, at: str) -> str:
+        group = re.fullmatch(r"groups\[(\d+)\]\.target", at)
+        if not group:
+            return chosen.place(leg, at)
+        target = str(document["groups"][int(group[1])]["target"])
+        return str(document.get("targets", {}).get(target, target))
+
+    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, place, then=keep))

@@ -132,7 +132,8 @@ def compare(
         sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
     """
     if not 2 <= len(switches) <= comparing.MOST_ARMS:
-        what = f"{len(switches)} switches cannot be compared"
+        count = len(switches)
+        what = "one switch alone cannot be compared" if count == 1 else f"{count} switches are too many"
         raise Error(
             "ND-104-80", what, at="SWITCH", fix=f"Name 2 to {comparing.MOST_ARMS}; one may come twice"
         )
