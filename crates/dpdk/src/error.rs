@@ -131,7 +131,29 @@ pub(crate) fn port(port: &str, action: &'static str, code: i32, hint: impl Into<
     Error::Port { port: port.into(), action, cause: strerror(code), hint: hint.into(), log: log::recent() }
 }
 
+/// A virtual device that DPDK does not make: by -1 it means that there is no such driver, and not EPERM.
+pub(crate) fn not_made(port: &str, name: &str, code: i32, hint: &str) -> Error {
+    if code != -1 {
+        return self::port(port, "opening", code, hint);
+    }
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let hint = format!("Is DPDK's driver {driver} installed (`apt-cache search librte-net`)? {hint}");
+    self::port(port, "opening", -nix::libc::ENODEV, hint)
+}
+
 /// Why the system itself refused something.
 pub(crate) fn io(why: &io::Error) -> String {
     why.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::not_made;
+
+    #[test]
+    fn a_driver_that_is_not_installed_is_named() {
+        let why = not_made("af_packet:veth0", "net_null100", -1, "").to_string();
+        assert!(why.contains("DPDK's driver net_null installed") && !why.contains("not permitted"), "{why}");
+        assert!(not_made("null", "net_null100", -17, "").to_string().contains("exists"));
+    }
 }

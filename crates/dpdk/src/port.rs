@@ -184,13 +184,7 @@ impl Port {
                         format!("{path} cannot be used ({why}). Name a recording, or a file that is made.");
                     error::port(&device.to_string(), "opening its file", code, hint)
                 })?;
-                let _control = eal.control();
-                let arguments = c_string(&arguments);
-                // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), arguments.as_ptr()) };
-                if code < 0 {
-                    return Err(error::port(&device.to_string(), "opening", code, device.hint()));
-                }
+                init_virtual(eal, &device, &name, &c_string(&arguments))?;
                 (name.clone(), Source::Virtual { name, _files: files })
             }
             Device::Pci(address) => {
@@ -617,11 +611,16 @@ impl Drop for Inner {
 /// A port of DPDK's without packets, which stands for one of ours; its name.
 fn without_packets(eal: &Eal, device: &Device) -> Result<CString> {
     let name = c_string(&unique_name("net_null"));
+    init_virtual(eal, device, &name, c"").map(|()| name)
+}
+
+/// Have DPDK make a virtual device for a port.
+fn init_virtual(eal: &Eal, device: &Device, name: &CStr, arguments: &CStr) -> Result<()> {
     let _control = eal.control();
     // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-    match unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c"".as_ptr()) } {
-        code @ ..0 => Err(error::port(&device.to_string(), "opening", code, device.hint())),
-        _ => Ok(name),
+    match unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), arguments.as_ptr()) } {
+        code @ ..0 => Err(error::not_made(&device.to_string(), &name.to_string_lossy(), code, device.hint())),
+        _ => Ok(()),
     }
 }
 
