@@ -29,8 +29,9 @@ BILL = "sbom.spdx.json"
 LIBRARY = Path("usr/lib/netdyno/python")
 RECOMMENDED = ("mosquitto", "nginx-light | nginx", "librte-meta-net", "iperf3")
 """For `netdyno demo`, for network cards and for kernel workloads."""
-DRIVERS = ("mempool-ring", "net-af-packet", "net-af-xdp", "net-pcap", "net-tap", "net-vhost", "net-virtio")
-"""DPDK loads these by itself, so that no library names them: memory of ports, and ports without a card."""
+DRIVERS = ("mempool-ring", "net-af-xdp", "net-null", "net-pcap", "net-tap", "net-vhost", "net-virtio")
+"""DPDK loads these by itself, so that no library names them: memory of ports, and ports without a card.
+`net-null` stands for ports of our own: over packet sockets and shared memory."""
 SUGGESTED = ("kamailio", "tshark", "qemu-system-x86")
 NEEDED = ("iproute2", "ethtool", "procps")
 
