@@ -183,3 +183,31 @@ def listening(space: str) -> list[int]:
     """Ports on which a namespace listens."""
     lines = live_sockets.listed("-ltnOH", space).splitlines()
     return [int(line.split()[3].rpartition(":")[2]) for line in lines]
+
+
+@pytest.mark.limit(400)
+def test_a_trial_on_the_host_that_is_killed_leaves_nothing(lab: Lab) -> None:
+    """`--where host` is the namespace that netdyno runs in: here one of the test's own."""
+    space, name = f"ndt{os.getpid()}h", "net.core.somaxconn"
+    namespace.create(space)
+    lab.at_end(lambda: namespace.remove(space))
+    subprocess.run(["ip", "-n", space, "link", "set", "lo", "up"], check=True)
+    sysctl.write(space, name, 1000)
+    words = [
+        "tune", "compare", "--where", "host", "--pairs", "6", "--better", "higher", "--metric", "rate=^[0-9]+$",
+        "--load", "busybox nc {address} 8080", "--server", "busybox nc -ll -p 8080 -e cat /proc/sys/net/core/somaxconn",
+        "--name", "killed", "baseline", f"{name}=3000",
+    ]  # fmt: skip
+    inside = ("ip", "netns", "exec", space)
+    study = lab.start(*words, prefix=inside)
+    until(lambda: sysctl.read(space, name) == "3000" or study.poll() is not None, 150, "nothing is set")
+    study.kill()
+    assert lab.wait(study).code == -signal.SIGKILL
+    # nobody starts netdyno: what watched it puts it back
+    until(lambda: sysctl.read(space, name) == "1000", 60, "it stays as it was set")
+    # the same command goes on with what was measured; the server of the trial that was killed is ended first
+    done = lab.good(*words, "--json", prefix=inside)
+    (rate,) = json.loads(done.out)["metrics"]
+    assert (rate["verdict"], rate["effect"]["a"], rate["effect"]["b"]) == ("better", 1000, 3000)
+    assert (sysctl.read(space, name), listening(space)) == ("1000", [])
+    assert not list((lab.state / "journal").glob("*")), "something is left"

@@ -242,7 +242,7 @@ def _start_in_place(
 ) -> RunningBench:
     """A bench in a namespace that is there already; values are put back when the stack ends."""
     for values in (spec.machine, spec.server, setting):
-        stack.enter_context(applied(values, spec.trial_namespace, allow_global, notes))
+        stack.enter_context(applied(values, spec.trial_namespace, allow_global, notes, used=True))
     site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes)
     load = workload(spec)
     load.serve(site)

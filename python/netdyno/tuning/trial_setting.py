@@ -19,9 +19,12 @@ from netdyno.tuning.registry import registry
 
 @contextmanager
 def applied(
-    values: Mapping[str, Value], space: str | None, allow_global: bool, notes: Journal
+    values: Mapping[str, Value], space: str | None, allow_global: bool, notes: Journal, *, used: bool = False
 ) -> Iterator[None]:
-    """Set values in a namespace; those of the whole machine only if allowed, and put back at the end."""
+    """Set values in a namespace; those of the whole machine only if allowed, and put back at the end.
+
+    In a namespace that others use they are put back at once should this process be killed.
+    """
     tunable = {name: value for name, value in values.items() if is_tunable(name)}
     with ExitStack() as stack:
         for name, value in values.items():
@@ -31,7 +34,7 @@ def applied(
             setting = registry().read(tunable)
             planned = plan(setting, space, allow_global=allow_global)
             # also where the values are there already: settings that are compared are to cost a trial the same
-            stack.enter_context(apply(planned, notes, watched=any(map(of_machine, setting))))
+            stack.enter_context(apply(planned, notes, watched=used or any(map(of_machine, setting))))
         yield
 
 
