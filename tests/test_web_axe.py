@@ -20,6 +20,7 @@ PAGES = {
     "/tuning": "#in-force",
     "/tuning?view=params": "#params",
     "/graphs?preset=stream-64b": "#elements-0",
+    "/chains": "h1",
 }
 """Address, and what is there once the page is."""
 

@@ -294,6 +294,8 @@ is proven. It takes less than 90 seconds.
         run="netdyno.switch.demo:run",
     ),
     more_verbs={"chain": "netdyno.switch.verbs:chain_app"},
+    dashboard=(DashboardPage("chains", "Chains", "chains.js"),),
+    looks={name: f"netdyno.switch.dashboard:{name}" for name in ("chains", "chain")},
     formats={
         "netdyno-chain": "netdyno.switch.chain.spec:findings",
         "netdyno-switch-study": "netdyno.switch.reproduce.study:findings",

@@ -17,6 +17,7 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import DutSite
 from netdyno.lab.network import Network
 from netdyno.switch.chain import layout, steering
+from netdyno.switch.chain.running import published
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
 from netdyno.switch.chain.vnf import KINDS, Vnf
@@ -138,6 +139,7 @@ class ChainLab:
             self._controller(stack, host, switch)
         self.rules = steering.rules(self.chain)
         self.program(self.rules)
+        stack.enter_context(published(self.chain, network.namespace))
 
     def program(self, rules: Iterable[Rule]) -> None:
         """Replace the flows of the switches by these."""

@@ -14,6 +14,7 @@ CHAIN_VERBS = {
     "show": ".chain:show",
     "verify": ".chain:verify",
     "run": ".chain_run:run",
+    "watch": ".chain_watch:watch",
     "reprogram": ".chain_reprogram:reprogram",
     "search": ".chain_search:search",
     "takeover": ".chain_takeover:takeover",
