@@ -1,22 +1,30 @@
 """Services with a bottleneck in the kernel, and clients that load them and print what they got.
 
-serve-accept | serve-close | serve-datagrams | serve-bulk
+serve-accept | serve-close | serve-datagrams | serve-bulk | serve-tracked
 burst ADDRESS COUNT      connects at once: `answered`, of COUNT
 datagrams ADDRESS COUNT  a burst of datagrams: the share that the server read
 connects ADDRESS SECONDS connections one after the other, each from a new port: how many a second
 bulk ADDRESS SECONDS     what the server sends: Mbit/s
+hold ADDRESS COUNT       connections that stay open together: `answered`, of COUNT
 """
 
 from __future__ import annotations
 
 import contextlib
+import resource
 import select
 import socket
+import subprocess
 import sys
 import time
 
 PORT = 7100
 ASK = b"how many?"
+STATEFUL = (
+    "add table inet f; add chain inet f in { type filter hook input priority 0; }; "
+    "add rule inet f in ct state invalid drop"
+)
+"""A firewall that keeps state."""
 
 
 def serve_accept() -> None:
@@ -67,6 +75,39 @@ def serve_bulk() -> None:
                 connection.sendall(bytes(1 << 18))
 
 
+def serve_tracked() -> None:
+    """Answers what is asked, and keeps connections open; behind a firewall that keeps state."""
+    subprocess.run(["nft", STATEFUL], check=True)
+    many_files()
+    server = socket.create_server(("", PORT), backlog=4096)
+    server.setblocking(False)
+    there, poll = {server.fileno(): server}, select.epoll()
+    poll.register(server, select.EPOLLIN)
+    while True:
+        for number, _ in poll.poll():
+            with contextlib.suppress(BlockingIOError):
+                while number == server.fileno():
+                    one, _ = server.accept()
+                    there[one.fileno()] = one
+                    poll.register(one, select.EPOLLIN)
+            if number != server.fileno() and not replied(there[number]):
+                there.pop(number).close()
+
+
+def replied(connection: socket.socket) -> bool:
+    """Whether a connection asked something, and has its answer."""
+    try:
+        return bool(connection.recv(1) and connection.send(b"ok"))
+    except OSError:
+        return False
+
+
+def many_files() -> None:
+    """As many open files as may be."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def burst(address: str, count: int) -> str:
     """How many of so many clients that connect at once have an answer within 0.9 s: no SYN is sent again by then."""
     waiting = {}
@@ -106,6 +147,34 @@ def datagrams(address: str, count: int) -> str:
     raise SystemExit("the server does not answer")
 
 
+def hold(address: str, count: int) -> str:
+    """How many of so many connections are answered while all stay open: the last of them within four seconds."""
+    many_files()
+    there, poll, answered = {}, select.poll(), 0
+    for number in range(count):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex((address, PORT))
+        there[one.fileno()] = one
+        poll.register(one, select.POLLOUT)
+        if number % 60 == 59:
+            time.sleep(0.02)
+    end, open_ = time.monotonic() + 4, count
+    while open_ and (left := end - time.monotonic()) > 0:
+        for number, event in poll.poll(left * 1000):
+            with contextlib.suppress(OSError):
+                if event == select.POLLOUT:
+                    there[number].send(b"?")
+                    poll.modify(number, select.POLLIN)
+                    continue
+                answered += there[number].recv(2) == b"ok"
+            poll.unregister(number)
+            open_ -= 1
+    for one in there.values():
+        one.close()
+    return f"answered {answered}"
+
+
 def connects(address: str, seconds: float) -> str:
     """Connections one after the other; where there is no port left, the next try is a moment later."""
     end, count = time.monotonic() + seconds, 0
@@ -133,14 +202,15 @@ def bulk(address: str, seconds: float) -> str:
 
 SERVERS = {
     "serve-accept": serve_accept, "serve-close": serve_close, "serve-datagrams": serve_datagrams,
-    "serve-bulk": serve_bulk,
+    "serve-bulk": serve_bulk, "serve-tracked": serve_tracked,
 }  # fmt: skip
+COUNTED = {"burst": burst, "datagrams": datagrams, "hold": hold}
 
 if __name__ == "__main__":
     verb, *rest = sys.argv[1:]
     if verb in SERVERS:
         SERVERS[verb]()
-    elif verb in ("burst", "datagrams"):
-        print({"burst": burst, "datagrams": datagrams}[verb](rest[0], int(rest[1])))
+    elif verb in COUNTED:
+        print(COUNTED[verb](rest[0], int(rest[1])))
     else:
         print({"connects": connects, "bulk": bulk}[verb](rest[0], float(rest[1])))
