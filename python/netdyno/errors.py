@@ -127,6 +127,7 @@ CODES: dict[str, str] = {
     "ND-99-22": "No subscriber had an outside address and port at that time, by the logs",
     "ND-99-23": "The logs do not tell which of several subscribers had an outside address and port",
     "ND-99-24": "It is not known who had an outside address and port: records are or may be missing",
+    "ND-99-44": "Traffic did not take the paths that the policy of a service chain says",
     "ND-99-43": "A failed function of a service chain was not detected, or packets did not go as chosen",
     "ND-99-42": "Packets were lost while a service chain was re-programmed",
     "ND-99-41": "A takeover between controllers of a chain lost something",

@@ -35,7 +35,7 @@ from netdyno.switch import guests
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.guests import Endpoints, Guest
-from netdyno.switch.tunnel import REMOTE, SWITCH, Tunnel, TunnelEnd
+from netdyno.switch.tunnel import REMOTE, SWITCH, Line, LineEnd, Tunnel
 from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
@@ -142,7 +142,7 @@ def topology(spec: Spec) -> Topology:
     ]
     hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{host: Host() for host in switches.values()}}
     if spec.tunnel:
-        gateways, between = tunnels.underlay(spec.tunnel)
+        gateways, between = tunnels.underlay(Line.only(spec.tunnel))
         hosts |= gateways
         links += between
     return Topology(hosts=hosts, links=links)
@@ -194,7 +194,7 @@ class SwitchBench:
             for host in (CLIENT, SERVER):
                 network.nodes[host].address("eth0", [], self.spec.host_mtu, None)
             if self.spec.tunnel and self.spec.tunnel.wireguard:
-                gateways = WireGuard(self.spec.tunnel, network.namespace, self.folder, self.notes)
+                gateways = WireGuard(Line.only(self.spec.tunnel), network.namespace, self.folder, self.notes)
                 stack.callback(gateways.teardown)
                 gateways.setup()
                 self.gateways = gateways
@@ -279,7 +279,7 @@ class SwitchBench:
             stack.callback(one.teardown)
             one.setup()
             if self.spec.tunnel:
-                one.join(TunnelEnd.of(self.spec.tunnel, host))
+                one.join(LineEnd.of(Line.only(self.spec.tunnel), host))
             made.append(one)
         for one in made:
             one.await_joined()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -19,16 +19,21 @@ from netdyno.lab.topology import End, Host, Link
 Kind = Literal["vxlan", "geneve", "gre"]
 SWITCH, REMOTE = "switch", "switch_remote"
 """Hosts of the switches: the client's, and the server's at the far end of the tunnel."""
+SIDES = (SWITCH, REMOTE)
+PROBER = "prober"
+"""A host at the client's switch that probes the paths to the other."""
 GATEWAYS = ("gateway", "gateway_remote")
 """Hosts between the switches if their tunnel is encrypted."""
 LAN, WAN = "lan", "wan"
 """Interfaces of a gateway: to its switch, and to the other gateway."""
 WIREGUARD_PORT = 51820
-UNDERLAY, PORT = "underlay", "tunnel"
-"""Interface of each switch towards the other, and the port of the tunnel on it."""
+UNDERLAY, PORT, UNDER = "underlay", "tunnel", "under0"
+"""Interface of each switch towards the other, the port of the tunnel on it, and the bridge of the underlay.
+The bridge's own interface has the endpoint's address: the datapath finds the way by it."""
 NETWORKS: Mapping[bool, tuple[str, int]] = {False: ("198.19.{}.", 24), True: ("2001:2:0:ff0{}::", 64)}
 """Networks of the underlay without and with IPv6 (RFC 2544 appendix C.2.2, RFC 5180 section 8), and their
-prefix lengths. 0 is that of the endpoints; gateways have 1 and 2 at their switches, and 3 between them."""
+prefix lengths. 0 is that of the endpoints; gateways have 1 and 2 at their switches, and 3 between them. The
+next line has the next four, and so on."""
 WIREGUARD = 60
 """Bytes that WireGuard adds over IPv4: headers of IP and UDP, its own, and the authentication tag."""
 IPV6_MORE, IPV6_MTU = 20, 1280
@@ -100,24 +105,6 @@ class Tunnel(Config):
     def _encryption(self) -> int:
         return (WIREGUARD + IPV6_MORE * self.ipv6) * self.wireguard
 
-    def address(self, network: int, host: int) -> str:
-        """Of a host of a network of the underlay."""
-        return f"{NETWORKS[self.ipv6][0].format(network)}{f'{host:x}' if self.ipv6 else host}"
-
-    def lan(self, gateway: str) -> str:
-        """The network of a gateway and its switch."""
-        base, prefix = NETWORKS[self.ipv6]
-        return f"{base.format(1 + GATEWAYS.index(gateway))}{'' if self.ipv6 else 0}/{prefix}"
-
-    def wan(self, gateway: str) -> str:
-        """The address of a gateway towards the other."""
-        return self.address(3, 1 + GATEWAYS.index(gateway))
-
-    @property
-    def prefix(self) -> int:
-        """Length of the prefix of each network of the underlay."""
-        return NETWORKS[self.ipv6][1]
-
     def hosts(self, more: int = 0) -> int:
         """Largest packet that hosts send."""
         return self.host_mtu or min(HOST_MTU, self.room(more))
@@ -176,61 +163,137 @@ _FIX = "Write it like vxlan,key=42,mtu=1500,delay=20ms"
 
 
 @dataclass(frozen=True)
-class TunnelEnd:
-    """An end of a tunnel at a switch."""
+class Line:
+    """A way between the two switches: a tunnel over an underlay of its own, or a cable without one."""
 
-    tunnel: Tunnel
-    local: str
-    remote: str
-    interface: str = UNDERLAY
-    """Of the switch's namespace, towards the other end."""
+    tunnel: Tunnel | None
+    name: str = ""
+    """Where there are several; empty: it is the only one."""
+    number: int = 0
+    path: str | dict[str, Any] | None = None
+    """How it treats packets; None: a plain cable."""
+    mtu: int = HOST_MTU
+    """Largest packet on it, bytes."""
+
+    @staticmethod
+    def only(tunnel: Tunnel) -> Line:
+        """That of a tunnel which is the only one."""
+        return Line(tunnel, path=tunnel.path, mtu=tunnel.mtu)
+
+    @property
+    def port(self) -> str:
+        """The name that rules have for its port at either switch."""
+        return self.name or PORT
+
+    @property
+    def interface(self) -> str:
+        """Of each switch's namespace, towards the other end."""
+        return f"wan-{self.name}" if self.name else UNDERLAY
+
+    @property
+    def device(self) -> str:
+        """The switch's own name of its port."""
+        if self.tunnel is None:
+            return self.interface
+        return f"tun-{self.name}" if self.name else PORT
+
+    @property
+    def bridge(self) -> str:
+        """Of the underlay."""
+        return f"br-{self.name}" if self.name else UNDER
+
+    @property
+    def gateways(self) -> tuple[str, str]:
+        """Hosts at both ends that encrypt it."""
+        client, server = GATEWAYS
+        return (f"{client}_{self.name}", f"{server}_{self.name}") if self.name else GATEWAYS
+
+    def hosts(self, more: int = 0) -> int:
+        """Largest packet that hosts send over it, if frames have so many more bytes of headers."""
+        return self.tunnel.hosts(more) if self.tunnel else min(HOST_MTU, self.mtu - more)
+
+    def address(self, network: int, host: int) -> str:
+        """Of a host of a network of its underlay."""
+        ipv6 = self.tunnel is not None and self.tunnel.ipv6
+        number = 4 * self.number + network
+        return f"{NETWORKS[ipv6][0].format(f'{number:x}' if ipv6 else number)}{f'{host:x}' if ipv6 else host}"
+
+    def lan(self, side: int) -> str:
+        """The network of a gateway and its switch."""
+        return f"{ip_interface(f'{self.address(1 + side, 1)}/{self.prefix}').network}"
+
+    def wan(self, side: int) -> str:
+        """The address of a gateway towards the other."""
+        return self.address(3, 1 + side)
+
+    @property
+    def prefix(self) -> int:
+        """Length of the prefix of each network of the underlay."""
+        return NETWORKS[self.tunnel is not None and self.tunnel.ipv6][1]
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in (self.name, str(self.tunnel or "")) if part)
+
+
+@dataclass(frozen=True)
+class LineEnd:
+    """An end of a line at a switch."""
+
+    line: Line
+    local: str = ""
+    """Address of the endpoint of its tunnel; empty: it has none."""
+    remote: str = ""
     gateway: str = ""
     """Address by which the other end is reached; empty: it is in the same network."""
     network: str = ""
     """Of the other end, if there is a gateway."""
 
     @staticmethod
-    def of(tunnel: Tunnel, host: str) -> TunnelEnd:
+    def of(line: Line, host: str) -> LineEnd:
         """That of the client's or the server's switch."""
-        other = REMOTE if host == SWITCH else SWITCH
-        if not tunnel.wireguard:
-            here, there = (tunnel.address(0, 1 + (one == REMOTE)) for one in (host, other))
-            return TunnelEnd(tunnel, here, there)
-        near, far = (1, 2) if host == SWITCH else (2, 1)
-        local, remote, gateway = (tunnel.address(*one) for one in ((near, 1), (far, 1), (near, 254)))
-        return TunnelEnd(tunnel, local, remote, gateway=gateway, network=tunnel.lan(GATEWAYS[far - 1]))
+        if line.tunnel is None:
+            return LineEnd(line)
+        side = SIDES.index(host)
+        if not line.tunnel.wireguard:
+            return LineEnd(line, line.address(0, 1 + side), line.address(0, 2 - side))
+        local, remote, gateway = (
+            line.address(*one) for one in ((1 + side, 1), (2 - side, 1), (1 + side, 254))
+        )
+        return LineEnd(line, local, remote, gateway=gateway, network=line.lan(1 - side))
 
     def options(self) -> dict[str, str]:
-        """Options of Open vSwitch's port."""
-        return {"remote_ip": self.remote, "local_ip": self.local, "key": str(self.tunnel.key)}
+        """Options of Open vSwitch's port; none: it has no tunnel."""
+        if self.line.tunnel is None:
+            return {}
+        return {"remote_ip": self.remote, "local_ip": self.local, "key": str(self.line.tunnel.key)}
 
 
-def underlay(tunnel: Tunnel) -> tuple[dict[str, Host], list[Link]]:
+def underlay(line: Line) -> tuple[dict[str, Host], list[Link]]:
     """Hosts and links between both switches."""
     off = {"tx": False, "tso": False, "gso": False, "gro": False}
-    if not tunnel.wireguard:
-        a, b = (End(host=host, name=UNDERLAY, offloads=off) for host in (SWITCH, REMOTE))
-        return {}, [Link(a=a, b=b, mtu=tunnel.mtu, impair=tunnel.path)]
+    if line.tunnel is None or not line.tunnel.wireguard:
+        a, b = (End(host=host, name=line.interface, offloads=off) for host in SIDES)
+        return {}, [Link(a=a, b=b, mtu=line.mtu, impair=line.path)]
     links = [
         Link(
-            a=End(host=switch, name=UNDERLAY, offloads=off),
+            a=End(host=switch, name=line.interface, offloads=off),
             b=End(
                 host=gateway,
                 name=LAN,
-                addresses=[f"{tunnel.address(number, 254)}/{tunnel.prefix}"],
+                addresses=[f"{line.address(number, 254)}/{line.prefix}"],
                 offloads=off,
             ),
-            mtu=tunnel.mtu,
+            mtu=line.mtu,
         )
-        for number, (switch, gateway) in enumerate(zip((SWITCH, REMOTE), GATEWAYS, strict=True), 1)
+        for number, (switch, gateway) in enumerate(zip(SIDES, line.gateways, strict=True), 1)
     ]
     a, b = (
-        End(host=one, name=WAN, addresses=[f"{tunnel.wan(one)}/{tunnel.prefix}"], offloads=off)
-        for one in GATEWAYS
+        End(host=one, name=WAN, addresses=[f"{line.wan(side)}/{line.prefix}"], offloads=off)
+        for side, one in enumerate(line.gateways)
     )
-    links.append(Link(a=a, b=b, mtu=tunnel.mtu, impair=tunnel.path))
-    forwarding = "net.ipv6.conf.all.forwarding" if tunnel.ipv6 else "net.ipv4.ip_forward"
-    return {one: Host(sysctl={forwarding: 1}) for one in GATEWAYS}, links
+    links.append(Link(a=a, b=b, mtu=line.mtu, impair=line.path))
+    forwarding = "net.ipv6.conf.all.forwarding" if line.tunnel.ipv6 else "net.ipv4.ip_forward"
+    return {one: Host(sysctl={forwarding: 1}) for one in line.gateways}, links
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from netdyno import files
 from netdyno.errors import Error
 from netdyno.switch.driver.ovs_daemon import listens
-from netdyno.switch.tunnel import GATEWAYS, WAN, WIREGUARD_PORT, Tunnel
+from netdyno.switch.tunnel import WAN, WIREGUARD_PORT, Line, Tunnel
 from netdyno.system import namespace
 from netdyno.system.journal import Journal
 from netdyno.system.process import Process, find
@@ -29,12 +29,14 @@ PATIENCE = 20.0
 class WireGuard:
     """Both gateways: each encrypts what goes to the network of the other."""
 
-    def __init__(self, tunnel: Tunnel, space: Callable[[str], str], folder: Path, notes: Journal) -> None:
-        self.tunnel, self.folder, self.notes = tunnel, folder, notes
+    def __init__(self, line: Line, space: Callable[[str], str], folder: Path, notes: Journal) -> None:
+        assert line.tunnel is not None, "a tunnel is encrypted"
+        self.tunnel: Tunnel = line.tunnel
+        self.line, self.folder, self.notes = line, folder, notes
         self._space = space
         token = secrets.token_hex(4)
         # the sockets of all namespaces are in one folder
-        self._names = {host: f"nd-{token}{number}" for number, host in enumerate(GATEWAYS)}
+        self._names = {host: f"nd-{token}{number}" for number, host in enumerate(line.gateways)}
         self._public: dict[str, str] = {}
         self._entries: list[int] = []
         self._processes: dict[str, Process] = {}
@@ -57,19 +59,19 @@ class WireGuard:
             self._wg(host, "private-key", key, "listen-port", str(WIREGUARD_PORT))
             self.connect(host)
             self._ip(host, "link", "set", name, "mtu", str(self.tunnel.wire_mtu), "up")
-            self._ip(host, "route", "add", self.tunnel.lan(_other(host)), "dev", name)
+            self._ip(host, "route", "add", self.line.lan(self._side(self._other(host))), "dev", name)
 
     def connect(self, host: str) -> None:
         """Let a gateway exchange packets with the other."""
-        other = _other(host)
-        address = self.tunnel.wan(other)
+        other = self._other(host)
+        address = self.line.wan(self._side(other))
         endpoint = f"[{address}]" if self.tunnel.ipv6 else address
-        self._wg(host, "peer", self._public[other], "allowed-ips", self.tunnel.lan(other), "endpoint",
-                 f"{endpoint}:{WIREGUARD_PORT}")  # fmt: skip
+        allowed = ("allowed-ips", self.line.lan(self._side(other)))
+        self._wg(host, "peer", self._public[other], *allowed, "endpoint", f"{endpoint}:{WIREGUARD_PORT}")
 
     def forget(self, host: str) -> None:
         """Have a gateway know no other, for a test of faults."""
-        self._wg(host, "peer", self._public[_other(host)], "remove")
+        self._wg(host, "peer", self._public[self._other(host)], "remove")
 
     def peers(self, host: str) -> int:
         """How many gateways one knows."""
@@ -96,6 +98,12 @@ class WireGuard:
             every.callback(self.notes.undo, *entries)
             for one in processes.values():
                 every.callback(one.stop)
+
+    def _side(self, host: str) -> int:
+        return self.line.gateways.index(host)
+
+    def _other(self, host: str) -> str:
+        return self.line.gateways[1 - self._side(host)]
 
     def _wg(self, host: str, *words: str) -> None:
         _run(self._space(host), find("wg", "wireguard-tools"), "set", self._names[host], *words)
@@ -158,10 +166,6 @@ def is_wireguard(frame: bytes) -> bool | None:
     if port not in (frame[at : at + 2], frame[at + 2 : at + 4]) or not 1 <= frame[at + 8] <= 4:
         return None
     return frame[at + 8] == 4
-
-
-def _other(host: str) -> str:
-    return GATEWAYS[1 - GATEWAYS.index(host)]
 
 
 def _run(space: str | None, *command: str, text: str | None = None) -> str:

@@ -22,7 +22,7 @@ from netdyno.switch.chain.sight import TUNNEL
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.tunnel import Outer, TunnelEnd, unwrapped
+from netdyno.switch.tunnel import Line, LineEnd, Outer, unwrapped
 from netdyno.switch.wireguard import SOCKETS, is_wireguard
 
 from ..conftest import root
@@ -184,16 +184,17 @@ def test_messages_of_wireguard_are_told(over: Callable[[int, bytes], bytes]) -> 
 def test_gateways_of_an_encrypted_tunnel() -> None:
     made = tunnel.checked("vxlan,wireguard=true")
     assert (made.hosts(), made.headers, str(made)) == (1390, 110, "VXLAN 42 over WireGuard")
-    ends = [TunnelEnd.of(made, host) for host in ("switch", "switch_remote")]
+    line = Line.only(made)
+    ends = [LineEnd.of(line, host) for host in ("switch", "switch_remote")]
     assert [(one.local, one.remote, one.gateway, one.network) for one in ends] == [
         ("198.19.1.1", "198.19.2.1", "198.19.1.254", "198.19.2.0/24"),
         ("198.19.2.1", "198.19.1.1", "198.19.2.254", "198.19.1.0/24"),
     ]
-    over = TunnelEnd.of(tunnel.checked("vxlan,wireguard=true,ipv6=true"), "switch_remote")
+    over = LineEnd.of(Line.only(tunnel.checked("vxlan,wireguard=true,ipv6=true")), "switch_remote")
     assert (over.local, over.gateway, over.network) == (
         "2001:2:0:ff02::1", "2001:2:0:ff02::fe", "2001:2:0:ff01::/64",
     )  # fmt: skip
-    hosts, links = tunnel.underlay(made)
+    hosts, links = tunnel.underlay(line)
     assert list(hosts) == ["gateway", "gateway_remote"] and len(links) == 3
     assert [one.impair for one in links] == [None, None, made.path]
 
@@ -302,18 +303,16 @@ def test_an_encrypted_tunnel_is_proved_and_its_faults_are_named(needs_ovs: None,
         assert sum("WireGuard" in one for one in names) == 2
         assert verify(lab).good
         # packets that pass beside WireGuard are told
-        of = lab.chain.tunnel
-        assert lab.gateways and of
-        for host in tunnel.GATEWAYS:
-            other = tunnel.GATEWAYS[1 - tunnel.GATEWAYS.index(host)]
-            lab._ip(host, "route", "replace", of.lan(other), "via", of.wan(other))
+        (line,), (gateways,) = lab.chain.lines(), lab.gateways.values()
+        for side, host in enumerate(tunnel.GATEWAYS):
+            lab._ip(host, "route", "replace", line.lan(1 - side), "via", line.wan(1 - side))
         told = verify(lab, 1)
         assert told.tunnel and "unencrypted" in str(told.tunnel.fault)
-        victim = lab.gateways._processes["gateway"]
+        victim = gateways._processes["gateway"]
         victim.send_all(signal.SIGKILL)
         victim.wait(30.0)
         assert "WireGuard at gateway" in lab.dead()
-    assert not any((SOCKETS / f"{name}.sock").exists() for name in lab.gateways._names.values())
+    assert not any((SOCKETS / f"{name}.sock").exists() for name in gateways._names.values())
 
 
 @root

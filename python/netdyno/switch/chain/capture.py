@@ -8,13 +8,13 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from netdyno.switch.chain.sight import Key, Sighting, encapsulation, key, server_port
 from netdyno.switch.chain.steering import Port
-from netdyno.switch.tunnel import UNDERLAY, unwrapped
+from netdyno.switch.tunnel import unwrapped
 from netdyno.system import namespace
 
 SO_TIMESTAMPNS = 35
@@ -31,7 +31,9 @@ MOST = 200_000
 class Captures:
     """A socket at every port, from its making to its closing."""
 
-    def __init__(self, ports: Sequence[Port], space: Callable[[str], str]) -> None:
+    def __init__(
+        self, ports: Sequence[Port], space: Callable[[str], str], tunnelled: Collection[Port] = ()
+    ) -> None:
         self.seen: dict[Key, list[Sighting]] = defaultdict(list)
         self.senders: dict[Key, tuple[int, str, tuple[int, int, int] | None]] = {}
         """Of each packet, when and by which host it was sent first, and its protocol and ports there."""
@@ -40,6 +42,7 @@ class Captures:
         self.last = time.monotonic()
         self.lock = threading.Lock()
         self._count = 0
+        self._tunnelled = frozenset(tunnelled)
         self._sockets: dict[int, tuple[socket.socket, Port]] = {}
         self._poll = select.epoll()
         self._stop, self._stopped = socket.socketpair()
@@ -118,7 +121,7 @@ class Captures:
                 # the kernel has taken the tag off
                 frame = frame[:12] + struct.pack("!HH", 0x8100, tci) + frame[12:]
             outer, inner = "", frame
-            if port.interface == UNDERLAY:
+            if port in self._tunnelled:
                 if (found := unwrapped(frame)) is None:
                     continue
                 outer, inner = str(found[0]), found[1]
@@ -126,7 +129,7 @@ class Captures:
             if known is None:
                 continue
             stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
-            at = _nanoseconds(stamp) if stamp else time.time_ns()
+            at = nanoseconds(stamp) if stamp else time.time_ns()
             sends = about[2] == socket.PACKET_OUTGOING
             with self.lock:
                 if self._count >= MOST:
@@ -167,6 +170,7 @@ def _vlan(data: bytes) -> int | None:
     return int(struct.unpack_from("H", data, 16)[0])
 
 
-def _nanoseconds(data: bytes) -> int:
+def nanoseconds(data: bytes) -> int:
+    """A time stamp of the kernel."""
     seconds, rest = struct.unpack("ll", data[: struct.calcsize("ll")])
     return int(seconds * 1_000_000_000 + rest)

@@ -17,9 +17,9 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.liveness import LivenessEvent, Monitor
 from netdyno.switch.chain.measure import proven
-from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
-from netdyno.switch.chain.talk import free_port
+from netdyno.switch.chain.talk import port_of, set_dscp
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.chain.vnf.base import IN
 from netdyno.system import namespace
@@ -150,23 +150,32 @@ def _repair(lab: ChainLab, host: str, how: How) -> bool:
 
 
 class NumberedDatagrams:
-    """Senders of numbered datagrams that are echoed. They wait for no echo: what is lost stops none."""
+    """Senders of numbered datagrams that are echoed. They wait for no echo: what is lost stops none.
 
-    def __init__(self, lab: ChainLab) -> None:
+    They are of one class of traffic; `late` is for how long echoes may be on their way, seconds.
+    """
+
+    def __init__(
+        self, lab: ChainLab, traffic: str = REST, flows: int = FLOWS, late: float = UNDISTURBED / 4
+    ) -> None:
         known = layout.addresses(lab.chain)
-        to = (known.server, free_port(lab.chain))
-        self._stop = threading.Event()
-        self._sent: list[list[float]] = [[] for _ in range(FLOWS)]
-        self._back: list[set[int]] = [set() for _ in range(FLOWS)]
+        to = (known.server, port_of(lab.chain, traffic))
+        self._late = late
+        self._stop, self._ended = threading.Event(), threading.Event()
+        self._sent: list[list[float]] = [[] for _ in range(flows)]
+        self._back: list[set[int]] = [set() for _ in range(flows)]
         # replicas share datagrams by addresses
-        sources = [(known.more[at] if known.more else "", 0) for at in range(FLOWS)]
+        sources = [(known.more[at] if known.more else "", 0) for at in range(flows)]
         self._server = namespace.inside(lab.network.namespace(SERVER), lambda: _bound(("", to[1])))
         self._clients = [
             namespace.inside(lab.network.namespace(CLIENT), lambda source=source: _bound(source))  # type: ignore[misc]
             for source in sources
         ]
+        dscp = lab.chain.classes[traffic].match.dscp if traffic in lab.chain.classes else None
         for one in self._clients:
             one.connect(to)
+        for one in (*self._clients, self._server):
+            set_dscp(one, dscp or 0)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._echo, self._talk)]
         for thread in self._threads:
             thread.start()
@@ -185,7 +194,7 @@ class NumberedDatagrams:
         longest: float | None = 0.0
         for times, back in zip(self._sent, self._back, strict=True):
             came = [times[number] for number in sorted(back)]
-            if not came or times[-1] - came[-1] > UNDISTURBED / 2:
+            if not came or times[-1] - came[-1] > max(UNDISTURBED / 2, self._late):
                 longest = None
             elif longest is not None:
                 gaps = [b - a for a, b in pairwise(came)]
@@ -194,7 +203,7 @@ class NumberedDatagrams:
 
     def _echo(self) -> None:
         self._server.settimeout(0.1)
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             with contextlib.suppress(OSError):
                 data, sender = self._server.recvfrom(64)
                 self._server.sendto(data, sender)
@@ -207,10 +216,11 @@ class NumberedDatagrams:
                     self._sent[at].append(time.monotonic())
             self._receive()
         # echoes that are on their way
-        until = time.monotonic() + UNDISTURBED / 4
+        until = time.monotonic() + self._late
         while time.monotonic() < until:
             self._receive()
             time.sleep(GAP)
+        self._ended.set()
 
     def _receive(self) -> None:
         for at, made in enumerate(self._clients):

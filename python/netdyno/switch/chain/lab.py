@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -27,7 +28,7 @@ from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.openflow.action import renamed
-from netdyno.switch.tunnel import SWITCH, TunnelEnd
+from netdyno.switch.tunnel import SWITCH, LineEnd
 from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
@@ -52,12 +53,14 @@ class ChainLab:
     """Flows beside the rules: they drop what is sent to probe functions."""
     failed: frozenset[str] = frozenset()
     """Hosts of functions that the rules do without."""
+    by: Mapping[str, str] = field(default_factory=dict)
+    """Of each class, the line between the switches that it takes now."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _network: Network | None = None
     switches: dict[str, Switch] = field(default_factory=dict)
     """By their hosts: one, or two with a tunnel between them."""
-    gateways: WireGuard | None = None
-    """Between both switches, if their tunnel is encrypted."""
+    gateways: dict[str, WireGuard] = field(default_factory=dict)
+    """Of each line between both switches that is encrypted, by its name."""
     controllers: dict[str, Controller] = field(default_factory=dict)
     """Of each switch."""
 
@@ -106,13 +109,15 @@ class ChainLab:
             stack.callback(self.notes.undo, self.notes.write("path", path=str(folder)))
             folder.mkdir(mode=0o700)
             self.folder = folder
-        made = layout.topology(self.chain, self.paths)
-        network = Network(made, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
+        topology = layout.topology(self.chain, self.paths)
+        network = Network(topology, f"c{secrets.token_hex(3)}", self.notes, self.folder / "links.jsonl")
         self._network = stack.enter_context(network)
-        if self.chain.tunnel and self.chain.tunnel.wireguard:
-            self.gateways = WireGuard(self.chain.tunnel, network.namespace, self.folder, self.notes)
-            stack.callback(self.gateways.teardown)
-            self.gateways.setup()
+        for line in self.chain.lines():
+            if line.tunnel and line.tunnel.wireguard:
+                made = WireGuard(line, network.namespace, self.folder, self.notes)
+                stack.callback(made.teardown)
+                made.setup()
+                self.gateways[line.name] = made
         known = [layout.addresses(self.chain, version) for version in self.chain.versions()]
         for host, name in self.chain.hosts().items():
             one = self.chain.vnfs[name]
@@ -137,20 +142,30 @@ class ChainLab:
             switch.await_joined()
         for host, switch in self.switches.items():
             self._controller(stack, host, switch)
-        self.rules = steering.rules(self.chain)
-        self.program(self.rules)
+        self.take(steering.choices(self.chain)[0])
         stack.enter_context(published(self.chain, network.namespace))
 
     def program(self, rules: Iterable[Rule]) -> None:
         """Replace the flows of the switches by these."""
         ports, every = layout.rule_ports(self.chain), list(rules)
-        for host, controller in self.controllers.items():
+
+        def write(host: str) -> None:
             flows = [
                 replace(one.flow, in_port=ports[one.flow.in_port], actions=renamed(one.flow.actions, ports))
                 for one in every
                 if one.switch == host
             ]
-            controller.program([*self.guards, *flows])
+            self.controllers[host].program([*self.guards, *self._probes(host, ports), *flows])
+
+        # each waits until packets meet its flows
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(write, self.controllers))
+
+    def _probes(self, host: str, ports: Mapping[str, str]) -> list[Flow]:
+        return [
+            replace(one, in_port=ports[one.in_port], actions=renamed(one.actions, ports))
+            for one in steering.probe_flows(self.chain, host)
+        ]
 
     def flow_packets(self) -> dict[int, int]:
         """Packets that matched each rule, by its number."""
@@ -161,12 +176,13 @@ class ChainLab:
         return found
 
     def flow_cookies(self) -> list[int]:
-        """Cookies of all flows of the switches."""
-        return sorted(
+        """Cookies of all flows of the switches, without those for probes of paths."""
+        every = (
             self.controllers[host].number(cookie)
             for host, one in self.switches.items()
             for cookie in one.flow_cookies()
         )
+        return sorted(one for one in every if one < steering.PROBES)
 
     def counters(self) -> dict[str, float]:
         """Of the ports of all switches."""
@@ -182,9 +198,15 @@ class ChainLab:
 
     def without(self, failed: frozenset[str]) -> None:
         """Have the switch do without these hosts of functions."""
-        rules = steering.rules(self.chain, failed)
+        rules = steering.rules(self.chain, failed, self.by)
         self.program(rules)
         self.failed, self.rules = failed, rules
+
+    def take(self, by: Mapping[str, str]) -> None:
+        """Have classes take these lines between the switches."""
+        rules = steering.rules(self.chain, self.failed, by)
+        self.program(rules)
+        self.by, self.rules = dict(by), rules
 
     def _switch(self, stack: ExitStack, host: str) -> None:
         assert self.folder is not None
@@ -196,8 +218,8 @@ class ChainLab:
         stack.callback(made.teardown)
         made.setup()
         self.switches[host] = made
-        if chain.tunnel:
-            made.join(TunnelEnd.of(chain.tunnel, host))
+        for line in chain.lines():
+            made.join(LineEnd.of(line, host))
 
     def _controller(self, stack: ExitStack, host: str, switch: Switch) -> None:
         assert self.folder is not None
@@ -214,7 +236,7 @@ class ChainLab:
         """Of the ends; and addresses of neighbours, so that each class is seen by itself, and not through
         ARP, which is of the default class."""
         for host in (CLIENT, SERVER):
-            if self.chain.tunnel:
+            if self.chain.lines():
                 self.set_mtu(host, layout.host_mtu(self.chain))
             for to, by in known.routes[host].items():
                 self._ip(host, "route", "replace", to, "via", by)
@@ -267,8 +289,9 @@ class ChainLab:
         for switch in self.switches.values():
             if not switch.alive():
                 return f"the switch {self.chain.switch}: {switch.death()}"
-        if self.gateways and (why := self.gateways.dead()):
-            return why
+        for gateways in self.gateways.values():
+            if why := gateways.dead():
+                return why
         for controller in self.controllers.values():
             if why := controller.dead():
                 return why

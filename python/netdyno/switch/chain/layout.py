@@ -10,7 +10,7 @@ from typing import Any
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.switch.chain.spec import Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, port_names
-from netdyno.switch.tunnel import PORT, underlay
+from netdyno.switch.tunnel import PROBER, SWITCH, underlay
 
 FRAMES = {"tx": False, "tso": False, "gso": False, "gro": False}
 """Frames of the MTU with checksums: what a switch in user space can carry."""
@@ -102,16 +102,21 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
         )
         for number, port in enumerate(port_names(chain))
     ]
-    if chain.tunnel:
-        gateways, between = underlay(chain.tunnel)
+    for line in chain.lines():
+        gateways, between = underlay(line)
         hosts |= gateways
         links += between
+    if chain.wan:
+        hosts[PROBER] = Host()
+        links.append(
+            Link(a=End(host=PROBER, offloads=FRAMES), b=End(host=SWITCH, name=PROBER, offloads=FRAMES))
+        )
     return Topology(hosts=hosts, links=links)
 
 
 def host_mtu(chain: Chain) -> int:
     """Largest packet that client and server send."""
-    return chain.tunnel.hosts(more_headers(chain)) if chain.tunnel else MTU
+    return min((one.hosts(more_headers(chain)) for one in chain.lines()), default=MTU)
 
 
 def more_headers(chain: Chain) -> int:
@@ -121,16 +126,17 @@ def more_headers(chain: Chain) -> int:
 
 def switch_ports(chain: Chain, host: str | None = None) -> dict[str, str]:
     """Interfaces of the switches, or of one, by the names that rules have for their ports."""
-    return {
+    found = {
         port.name: f"p{number}"
         for number, port in enumerate(port_names(chain))
         if host in (None, chain.switch_of(port.host))
     }
+    return found | ({PROBER: PROBER} if chain.wan and host in (None, SWITCH) else {})
 
 
 def rule_ports(chain: Chain) -> dict[str, str]:
-    """Ports of the switches by the names that rules have for them: interfaces and tunnels."""
-    ends = {Port(host, PORT).name: PORT for host in chain.switches()} if chain.tunnel else {}
+    """Ports of the switches by the names that rules have for them: interfaces and lines."""
+    ends = {Port(host, one.port).name: one.device for host in chain.switches() for one in chain.lines()}
     return switch_ports(chain) | ends
 
 

@@ -21,14 +21,15 @@ from typing import Literal
 from netdyno.lab.counters import devices
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.steering import PROBE_TYPE
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.tunnel import SWITCH
 from netdyno.system import namespace
 
 PROBE_MAC = "02:6e:64:00:01:00"
-PROBE_TYPE, PROBE_PROTOCOL = 0x88B5, 253
-"""Ethernet type and IP protocol for experiments: IEEE 802, RFC 3692."""
+PROBE_PROTOCOL = 253
+"""IP protocol for experiments (RFC 3692)."""
 GUARD = (1 << 33) + 1
 """Cookie of the first flow that keeps probes from going on."""
 _RTMGRP_LINK = 1

@@ -20,7 +20,7 @@ from netdyno.switch.chain.bench import bench_of, lengths, passed_functions
 from netdyno.switch.chain.hops import CPU, added, hops, internals
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.prediction import Prediction, parts, predict
-from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.compare import finding, trial_document
 from netdyno.switch.driver import DRIVERS
@@ -152,6 +152,8 @@ def _predictions(
 def bench_label(bench: Spec, name: str, chain: Chain) -> str:
     """What a chain is measured by, in a line."""
     said = bench.label.replace("through a switch", f"through the chain {name}")
+    if chain.wan:
+        return f"{said.rpartition(', ')[0]}, the path {chain.order(REST)[0]}, MTU {layout.host_mtu(chain):,}"
     if chain.tunnel is None:
         return said
     path = chain.tunnel.path

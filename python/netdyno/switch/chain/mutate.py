@@ -11,8 +11,7 @@ from netdyno.switch.chain.spec import Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, Rule
 from netdyno.switch.chain.vnf.base import IN, OUT
 from netdyno.switch.openflow.action import Action, DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
-from netdyno.switch.tunnel import PORT as TUNNEL
-from netdyno.switch.tunnel import SWITCH
+from netdyno.switch.tunnel import SIDES, SWITCH, Line
 
 OTHER = 4000
 """An identifier of no path."""
@@ -29,9 +28,14 @@ class Mutant:
     take different replicas, those of the other direction are among them."""
 
 
-def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
-    """Every one. None sends a packet in a circle: what is misdirected goes to an end."""
+def mutants(rules: Sequence[Rule], lines: Sequence[Line] = ()) -> Iterator[Mutant]:
+    """Every one of rules that packets meet. None sends a packet in a circle: what is misdirected goes to
+    an end.
+
+    `lines` are all between the switches."""
     for place, rule in enumerate(rules):
+        if rule.standby:
+            continue
         others = [one for one in rules if one is not rule]
         if not any(_covers(one, rule) for one in others):
             yield Mutant(f"delete {rule}", others, frozenset({rule.flow.cookie}))
@@ -46,6 +50,11 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
                 # where nothing comes back, any replica is right
                 if pair := _pair(rules, rule):
                     yield _with(rules, place, [*actions[:at], turned], f"turn group of {rule}", pair)
+        for line in lines:
+            if rule.line and line.name != rule.line.name:
+                other = Port(rule.switch, line.port).name
+                yield _with(rules, place, [*actions[:-1], other], f"by the path {line.name} {rule}")
+                yield _with(rules, place, [*actions, other], f"by the path {line.name}, too, {rule}")
         wrong = _elsewhere(rules, rule)
         if wrong is None:
             continue
@@ -69,7 +78,7 @@ def _elsewhere(rules: Sequence[Rule], rule: Rule) -> str | None:
     if len(there) < len(ends):
         way = IN if rule.switch == SWITCH else OUT
         there += sorted((one for one in here if one.interface == way), key=str)
-        there += [one for one in here if one.interface == TUNNEL]
+        there += sorted((one for one in here if one.host in SIDES), key=str)
     for one in there:
         if one.host not in (rule.targets[0].host if rule.targets else "", rule.source.host):
             return one.name
@@ -123,7 +132,8 @@ def _reordered(rules: Sequence[Rule]) -> Iterator[Mutant]:
     """Two neighbours of a path in the wrong order: to the second first, from it to the first, and on."""
     triples: dict[tuple[int, ...], tuple[Rule, Rule, Rule]] = {}
     for version in get_args(Version):
-        same = [(at, one) for at, one in enumerate(rules) if one.version in (None, version)]
+        same = [(at, one) for at, one in enumerate(rules)
+                if one.version in (None, version) and not one.standby]  # fmt: skip
         for three in zip(same, same[1:], same[2:], strict=False):
             triples[tuple(at for at, _ in three)] = (three[0][1], three[1][1], three[2][1])
     for places, (a, b, c) in triples.items():

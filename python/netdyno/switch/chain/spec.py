@@ -15,12 +15,15 @@ from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.experiment.validation import Finding
 from netdyno.switch.chain.vnf import KINDS
+from netdyno.switch.chain.wan import Wan
+from netdyno.switch.controller.embedded import Embedded
 from netdyno.switch.controller.kinds import parse
+from netdyno.switch.controller.static import Static
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.tunnel import GATEWAYS, IPV6_MTU, REMOTE, SWITCH, ChainTunnel
+from netdyno.switch.tunnel import GATEWAYS, IPV6_MTU, PROBER, REMOTE, SWITCH, ChainTunnel, Line
 from netdyno.units import TIME
 
-ENDS = ("client", "server", SWITCH, REMOTE, *GATEWAYS)
+ENDS = ("client", "server", SWITCH, REMOTE, PROBER)
 MOST_VNFS, MOST_CLASSES = 128, 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 Version = Literal[4, 6]
@@ -75,12 +78,22 @@ class Liveness(Config):
 
 
 class Match(Config):
-    """Which packets are in a class: by protocol and the server's port."""
+    """Which packets are in a class: by protocol and the server's port, by DSCP, or by all of them."""
 
-    protocol: Literal["tcp", "udp"]
-    """Protocol over IPv4, and over IPv6 in a chain with `ipv6`."""
-    port: int = Field(ge=1, le=65535)
-    """Port of the server."""
+    protocol: Literal["tcp", "udp"] | None = None
+    """Protocol over IPv4, and over IPv6 in a chain with `ipv6`; default: any."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Port of the server; default: any."""
+    dscp: int | None = Field(default=None, ge=0, le=63)
+    """Differentiated services code point (RFC 2474), such as 46 of voice; default: any."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Match:
+        if self.port is not None and self.protocol is None:
+            raise ValueError("a port needs its protocol")
+        if self.port is None and self.dscp is None:
+            raise ValueError("give `protocol` and `port`, or `dscp`")
+        return self
 
 
 class TrafficClass(Config):
@@ -92,6 +105,8 @@ class TrafficClass(Config):
     """Functions that it passes, in order."""
     blocked_by: str | None = None
     """The function that is to let none of it pass."""
+    paths: list[str] = Field(default_factory=list)
+    """Paths of `wan` that it may take, the best first; default: all, in their order there."""
 
 
 class Chain(Config):
@@ -119,6 +134,8 @@ class Chain(Config):
     """Of the driver."""
     tunnel: ChainTunnel | None = None
     """The tunnel between the client's switch and the server's; default: both are on one switch."""
+    wan: Wan | None = None
+    """Several paths between the client's switch and the server's, and a policy that chooses between them."""
     controller: str = "static"
     """Who programs the switch: `static`, `embedded`, `embedded:N` for N of which one is master, `faucet`,
     `opendaylight`, or `onos,url=http://HOST:8181`; both take `url`, `openflow`, `user` and `password`."""
@@ -147,7 +164,7 @@ class Chain(Config):
                 f"there can be {MOST_VNFS} functions with replicas and {MOST_CLASSES} classes at most"
             )
         for name in (*self.vnfs, *self.classes):
-            if not _NAME.fullmatch(name) or name in (*ENDS, REST):
+            if not _NAME.fullmatch(name) or name in (*ENDS, REST) or name.startswith(GATEWAYS[0]):
                 raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
         self._functions()
         self._sides()
@@ -161,9 +178,9 @@ class Chain(Config):
             if self.routed(chain) != routed:
                 what = f"the class {name} does not pass the routers and NATs of the rest in their order"
                 raise ValueError(f"{what}: addresses could not be the same")
-        seen: dict[tuple[str, int], str] = {}
+        seen: dict[tuple[object, ...], str] = {}
         for name, one in self.classes.items():
-            key = one.match.protocol, one.match.port
+            key = one.match.protocol, one.match.port, one.match.dscp
             if key in seen:
                 raise ValueError(f"the classes {seen[key]} and {name} match the same packets")
             seen[key] = name
@@ -198,22 +215,63 @@ class Chain(Config):
             raise ValueError(f"a replica and another function have the name {twice[0]}")
 
     def _sides(self) -> None:
-        if self.tunnel is None:
+        self._ways()
+        lines = self.lines()
+        if not lines:
             return
         if not DRIVERS[self.switch].tunnels:
             raise ValueError(f"the switch {self.switch} has no tunnels; use ovs-netdev")
-        for name in self.tunnel.server_side:
+        for name in self.server_side:
             if name not in self.vnfs:
                 raise ValueError(f"server_side names {name[:80]!r}, which is not in vnfs")
             if self.vnfs[name].on_failure:
                 raise ValueError(f"{name} is at the server's switch, where failures are not watched")
-        if self.ipv6 and (self.tunnel.host_mtu or self.tunnel.mtu - 100 - 40 * self.tunnel.ipv6) < IPV6_MTU:
+        if (
+            self.ipv6
+            and min(
+                one.tunnel.host_mtu or one.mtu - 100 - 40 * one.tunnel.ipv6 if one.tunnel else one.mtu - 22
+                for one in lines
+            )
+            < IPV6_MTU
+        ):
             raise ValueError(f"IPv6 needs packets of {IPV6_MTU} bytes, which the tunnel does not carry")
         for name, chain in self.paths().items():
-            sides = [one in self.tunnel.server_side for one in chain]
+            sides = [one in self.server_side for one in chain]
             if sides != sorted(sides):
                 what = f"the chain of {name} passes the tunnel more than once"
                 raise ValueError(f"{what}: functions of server_side must come last")
+
+    def _ways(self) -> None:
+        """That classes name paths which are there."""
+        there = list(self.wan.paths) if self.wan else []
+        for name, one in self.classes.items():
+            if unknown := next((path for path in one.paths if path not in there), None):
+                raise ValueError(f"the class {name} names the path {unknown[:80]!r}, which is not in wan")
+            if len(set(one.paths)) < len(one.paths):
+                raise ValueError(f"the class {name} names a path twice")
+        if self.wan and self.tunnel:
+            raise ValueError("there is `tunnel` or `wan`: each path of wan can have its own tunnel")
+        by_dscp = any(one.match.dscp is not None for one in self.classes.values())
+        if (self.wan or by_dscp) and parse(self.controller).kind not in (Static, Embedded):
+            what = "`wan`" if self.wan else "a class by DSCP"
+            raise ValueError(f"{what} needs the controller static or embedded")
+
+    @property
+    def server_side(self) -> list[str]:
+        """Functions at the server's switch, if there is one."""
+        chosen = self.tunnel or self.wan
+        return chosen.server_side if chosen else []
+
+    def lines(self) -> list[Line]:
+        """Ways between both switches; none: there is one switch."""
+        if self.wan:
+            return self.wan.lines()
+        return [Line.only(self.tunnel)] if self.tunnel else []
+
+    def order(self, traffic: str) -> list[str]:
+        """Names of the lines that a class may take, the best first."""
+        own = self.classes[traffic].paths if traffic in self.classes else []
+        return own or [one.name for one in self.lines()]
 
     def versions(self) -> tuple[Version, ...]:
         """Versions of IP that it carries."""
@@ -221,13 +279,13 @@ class Chain(Config):
 
     def switches(self) -> tuple[str, ...]:
         """Hosts of its switches: one, or two with a tunnel between them."""
-        return (SWITCH, REMOTE) if self.tunnel else (SWITCH,)
+        return (SWITCH, REMOTE) if self.tunnel or self.wan else (SWITCH,)
 
     def switch_of(self, host: str) -> str:
         """The host of the switch at which the client, the server or a host of a function is."""
-        if self.tunnel is None:
+        if len(self.switches()) == 1:
             return SWITCH
-        far = host in ("server", REMOTE) or self.hosts().get(host) in self.tunnel.server_side
+        far = host in ("server", REMOTE) or self.hosts().get(host) in self.server_side
         return REMOTE if far else SWITCH
 
     def instances(self, name: str) -> list[str]:

@@ -15,6 +15,7 @@ from netdyno.switch.openflow.action import (
     FORWARD_MAC,
     REVERSE_MAC,
     Action,
+    Back,
     DecapNsh,
     EncapNsh,
     PopVlan,
@@ -22,19 +23,25 @@ from netdyno.switch.openflow.action import (
     Select,
     SetNsh,
 )
-from netdyno.switch.tunnel import PORT, REMOTE, SWITCH, UNDERLAY, Outer, TunnelEnd
+from netdyno.switch.tunnel import PROBER, REMOTE, SIDES, SWITCH, Line, LineEnd, Outer
 
 CLIENT, SERVER = "client", "server"
 Direction = Literal["forward", "reverse"]
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "reverse")
 FIRST_VLAN, FIRST_INDEX = 101, 255
+PROBE_TYPE = 0x88B5
+"""Ethernet type for experiments (IEEE 802)."""
+PROBES, PROBE_PRIORITY = (1 << 33) + 16, 64_000
+"""Cookie of the first flow for probes of paths, and the priority of all."""
+_PORT_FIELDS: Mapping[Direction, str] = {"forward": "tp_dst", "reverse": "tp_src"}
+_IP_FIELDS: Mapping[Version, str] = {4: "ip", 6: "ipv6"}
 TAGGED = 2000
 """Priority of rules for encapsulated frames: any other rule of a port might match them, too."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a host: of a function, of the client or server, or a switch's end of a tunnel."""
+    """A port of a host: of a function, of the client or server, or a switch's end of a line."""
 
     host: str
     interface: str
@@ -77,8 +84,12 @@ class Rule:
     """That packets have when they arrive."""
     switch: str = SWITCH
     """Host of the switch whose rule it is."""
+    line: Line | None = None
+    """The line to the other switch that it sends packets to."""
     outer: Outer | None = None
-    """Headers of the tunnel that it sends packets into."""
+    """Headers of the tunnel of that line, if it has one."""
+    standby: bool = False
+    """Whether it is for packets of a line that its class does not take now."""
     version: Version | None = None
     """Version of IP that it matches; None: any."""
 
@@ -104,6 +115,8 @@ class Step:
     """Its encapsulation in words; empty: none."""
     outer: str = ""
     """The headers of its tunnel in words; empty: it is in none."""
+    line: str = ""
+    """The line between the switches in words; empty: it is on none."""
 
     def __str__(self) -> str:
         return f"{self.port} {'sends' if self.sends else 'receives'}"
@@ -119,17 +132,36 @@ def port_names(chain: Chain) -> list[Port]:
 
 def underlay_ports(chain: Chain) -> list[Port]:
     """Interfaces of the switches towards each other."""
-    return [Port(host, UNDERLAY) for host in chain.switches()] if chain.tunnel else []
+    return [Port(host, one.interface) for host in chain.switches() for one in chain.lines()]
 
 
-def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
-    """All flows. Those of classes come before the rest, by priority.
+def tunnelled(chain: Chain) -> list[Port]:
+    """Those of them on which packets are in a tunnel."""
+    return [Port(host, one.interface) for host in chain.switches() for one in chain.lines() if one.tunnel]
+
+
+def choices(chain: Chain) -> list[dict[str, str]]:
+    """Lines by class: the first choice of all, then the second, …; a class with fewer keeps its last."""
+    orders = {name: chain.order(name) for name in chain.paths()}
+    most = max((len(one) for one in orders.values()), default=0)
+    return [{name: one[min(at, len(one) - 1)] for name, one in orders.items()} for at in range(max(1, most))
+            if all(orders.values())] or [{}]  # fmt: skip
+
+
+def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | None = None) -> list[Rule]:
+    """All flows. Those of classes come before the rest, by priority. `by` are names of the lines that classes
+    take between the switches; default: the first of their orders.
+
+    What arrives by another line is let in, too, so that nothing is lost while a class moves.
 
     `failed` are hosts of functions: replicas that live take the flows of those that failed. A function
     without any is left out, or ends the path if it is to fail closed.
     """
     made: list[Rule] = []
+    chosen = {**choices(chain)[0], **(by or {})}
+    lines = {one.name: one for one in chain.lines()}
     for place, (name, members) in enumerate(chain.paths().items()):
+        line = lines.get(chosen.get(name, ""))
         match = chain.classes[name].match if name != REST else None
         blocked = chain.classes[name].blocked_by if match is not None else None
         # a class that is named first counts first
@@ -142,8 +174,10 @@ def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
                     break
                 before = _tag(chain, 2 * place + way, edge.begins)
                 after = _tag(chain, 2 * place + way, edge.ends)
-                for source, part, had in _parts(chain, edge, before, after):
+                for source, part, had in _parts(chain, edge, before, after, line):
                     here = chain.switch_of(source.host)
+                    leaves = bool(part.targets) and part.targets[0].host in SIDES
+                    standby = line is not None and source.host in SIDES and source.interface != line.port
                     for version, fields in _matches(chain, match, had, direction):
                         flow = Flow(
                             cookie=len(made) + 1, in_port=source.name,
@@ -152,7 +186,8 @@ def rules(chain: Chain, failed: Collection[str] = ()) -> list[Rule]:
                         )  # fmt: skip
                         made.append(
                             Rule(flow, name, direction, source, part.targets, part.copies, after, here,
-                                 _outer(chain, here, part), version)
+                                 line if leaves else None, _outer(line, here) if leaves else None, standby,
+                                 version)
                         )  # fmt: skip
     return made
 
@@ -169,19 +204,19 @@ def expected(
     found: list[Step] = []
     source, tag = Port(CLIENT if direction == "forward" else SERVER, "eth0"), ""
     while (rule := ways.get(source)) is not None:
-        if source.interface != PORT:
+        if source.host not in SIDES:
             found.append(Step(source, sends=True, tag=tag))
         found += [Step(one, False, rule, copy=True) for one in rule.mirrors]
         if not rule.targets:
             break
         to = next((one for one in rule.targets if one.host in replicas), rule.targets[0])
         tag = str(rule.tag or "")
-        if rule.outer:
+        if rule.line:
             far = REMOTE if to.host == SWITCH else SWITCH
-            outer = str(rule.outer)
-            found.append(Step(Port(to.host, UNDERLAY), True, rule, tag=tag, outer=outer))
-            found.append(Step(Port(far, UNDERLAY), False, tag=tag, outer=outer))
-            source = Port(far, PORT)
+            left = Step(Port(to.host, rule.line.interface), True, rule, False, tag,
+                        str(rule.outer or ""), str(rule.line))  # fmt: skip
+            found += [left, replace(left, port=Port(far, rule.line.interface), sends=False, rule=None)]
+            source = Port(far, rule.line.port)
             continue
         found.append(Step(to, False, rule, tag=tag))
         source = Port(to.host, {IN: OUT, OUT: IN}.get(to.interface, to.interface))
@@ -240,32 +275,33 @@ def _edges(
 
 
 def _parts(
-    chain: Chain, edge: _Edge, before: Tag | None, after: Tag | None
+    chain: Chain, edge: _Edge, before: Tag | None, after: Tag | None, line: Line | None
 ) -> Iterator[tuple[Port, _Edge, Tag | None]]:
     """Sources of an edge with what the rule of each does, and the encapsulation that frames have there.
 
-    An edge from one switch to the other has a rule of each source that leads into the tunnel, and one rule
-    where it ends. Copies are taken at the switch of their mirror.
+    An edge from one switch to the other has a rule of each source that leads to a line, and a rule where each
+    line ends. Copies are taken at the switch of their mirror.
     """
     here = chain.switch_of(edge.sources[0].host)
     last = (edge.targets or edge.copies)[-1:]
     there = chain.switch_of(last[0].host) if last else here
-    if there == here:
+    if there == here or line is None:
         yield from ((source, edge, before) for source in edge.sources)
         return
     copies = {
         host: tuple(one for one in edge.copies if chain.switch_of(one.host) == host) for host in (here, there)
     }
     for source in edge.sources:
-        yield source, replace(edge, targets=(Port(here, PORT),), copies=copies[here]), before
-    yield Port(there, PORT), replace(edge, copies=copies[there]), after
+        yield source, replace(edge, targets=(Port(here, line.port),), copies=copies[here]), before
+    for one in chain.lines():
+        yield Port(there, one.port), replace(edge, copies=copies[there]), after
 
 
-def _outer(chain: Chain, switch: str, edge: _Edge) -> Outer | None:
-    if chain.tunnel is None or not edge.targets or edge.targets[0].interface != PORT:
+def _outer(line: Line | None, switch: str) -> Outer | None:
+    if line is None or line.tunnel is None:
         return None
-    end = TunnelEnd.of(chain.tunnel, switch)
-    return Outer(chain.tunnel.kind, chain.tunnel.key, end.local, end.remote)
+    end = LineEnd.of(line, switch)
+    return Outer(line.tunnel.kind, line.tunnel.key, end.local, end.remote)
 
 
 def _alive(chain: Chain, name: str, failed: Collection[str]) -> list[str]:
@@ -338,9 +374,33 @@ def _matches(
     elif match is None:
         yield None, {}
     else:
-        port = {"tp_dst" if direction == "forward" else "tp_src": str(match.port)}
+        more = {} if match.port is None else {_PORT_FIELDS[direction]: str(match.port)}
+        if match.dscp is not None:
+            more["ip_dscp"] = str(match.dscp)
         for version in chain.versions():
-            yield version, {f"{match.protocol}{'6' if version == 6 else ''}": "", **port}
+            of = f"{match.protocol}{'6' if version == 6 else ''}" if match.protocol else _IP_FIELDS[version]
+            yield version, {of: "", **more}
+
+
+def probe_flows(chain: Chain, host: str) -> list[Flow]:
+    """Flows of a switch for the probes of paths: out by the line that their address names, back from the far
+    switch, and to the host that sent them."""
+    if chain.wan is None:
+        return []
+    made: list[tuple[str, list[Action], dict[str, str]]] = []
+    for one in chain.lines():
+        port = Port(host, one.port).name
+        made.append((port, [PROBER if host == SWITCH else Back()], {}))
+        if host == SWITCH:
+            made.append((PROBER, [port], {"dl_dst": probe_address(one)}))
+    kind = {"dl_type": f"{PROBE_TYPE:#06x}"}
+    return [Flow(PROBES + at, port, actions, {**kind, **more}, PROBE_PRIORITY)
+            for at, (port, actions, more) in enumerate(made)]  # fmt: skip
+
+
+def probe_address(line: Line) -> str:
+    """The Ethernet address of probes that go by a line."""
+    return f"02:6e:64:00:02:{line.number:02x}"
 
 
 def of_version(every: Sequence[Rule], version: Version) -> list[Rule]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import secrets
 import socket
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
@@ -37,6 +38,8 @@ class Talk:
     ) -> None:
         self.protocol, self.port, self.count, self.answered = protocol, port, flows, answered
         self.version = version
+        self.dscp = 0
+        """That both ends mark their packets with."""
         self.mark = b"netdyno-chain " + secrets.token_hex(8).encode()
         self._clients: dict[int, int] = {}
         """Ports of the client by those that the server sees: a NAT may change them."""
@@ -157,7 +160,16 @@ class Talk:
         made = socket.socket(FAMILIES[self.version], kind)
         made.settimeout(ANSWER)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        set_dscp(made, self.dscp)
         return made
+
+
+def set_dscp(made: socket.socket, dscp: int) -> None:
+    """Have all packets of a socket carry this DSCP."""
+    if made.family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
+    else:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
 
 
 def _http(address: str) -> tuple[bytes, bytes]:
@@ -256,8 +268,11 @@ def conversations(lab: ChainLab, traffic: str) -> list[Talk]:
     for version in lab.chain.versions():
         if traffic != REST:
             one = lab.chain.classes[traffic]
-            match, answered = one.match, one.blocked_by is None
-            found.append(Talk(match.protocol, match.port, flows or 1, answered=answered, version=version))
+            for protocol in [one.match.protocol] if one.match.protocol else PROTOCOLS:
+                talk = Talk(protocol, port_of(lab.chain, traffic), flows or 1,
+                            answered=one.blocked_by is None, version=version)  # fmt: skip
+                talk.dscp = one.match.dscp or 0
+                found.append(talk)
             continue
         port = free_port(lab.chain)
         found += [
@@ -282,9 +297,21 @@ def _http_ports(chain: Chain) -> list[int]:
 
 def free_port(chain: Chain) -> int:
     """A port of the server that is in no class: its traffic is of the default class."""
+    return next(_free_ports(chain))
+
+
+def port_of(chain: Chain, traffic: str) -> int:
+    """The port of the server that packets of a class go to; of one for any port, one that no other has."""
+    if traffic in chain.classes and (port := chain.classes[traffic].match.port) is not None:
+        return port
+    any_port = [REST, *(name for name, one in chain.classes.items() if one.match.port is None)]
+    return next(itertools.islice(_free_ports(chain), any_port.index(traffic), None))
+
+
+def _free_ports(chain: Chain) -> Iterator[int]:
     taken = {one.match.port for one in chain.classes.values()}
     taken |= {port for name in chain.vnfs for port in chain.http(name)}
-    return next(number for number in range(FREE, 65_536) if number not in taken)
+    return (number for number in range(FREE, 65_536) if number not in taken)
 
 
 def _next(chain: Chain, version: Version) -> str:

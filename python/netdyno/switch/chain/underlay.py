@@ -12,16 +12,16 @@ from typing import Any
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import TUNNEL, Fault
+from netdyno.switch.chain.spec import REST
 from netdyno.switch.chain.steering import CLIENT, DIRECTIONS, SERVER, Direction
 from netdyno.switch.tunnel import (
-    GATEWAYS,
     HOST_MTU,
     IP_MTU_DISCOVER,
     LEAST_MTU,
-    PORT,
     PROBE,
-    UNDERLAY,
-    TunnelEnd,
+    SIDES,
+    Line,
+    LineEnd,
 )
 from netdyno.system import namespace
 
@@ -61,21 +61,25 @@ class TunnelReport:
 
 
 def report(
-    lab: ChainLab, port: int, through: bool, on_wire: tuple[int | None, int | None] = (None, None)
+    lab: ChainLab,
+    line: Line,
+    port: int,
+    through: bool,
+    on_wire: tuple[int | None, int | None] = (None, None),
 ) -> TunnelReport:
-    """The tunnel of a running chain. `through`: packets pass it both ways, so that it can be measured.
+    """The tunnel of a line. `through`: packets pass it both ways, so that it can be measured.
 
     `on_wire`: packets between gateways that were encrypted, and that were not.
     """
-    tunnel = lab.chain.tunnel
-    assert tunnel is not None, "the chain has one"
+    tunnel = line.tunnel
+    assert tunnel is not None, "the line has one"
     more = layout.more_headers(lab.chain)
     hosts = layout.host_mtu(lab.chain)
     sizes: dict[Direction, int | None] = dict.fromkeys(DIRECTIONS)
     if through:
         with _Probe(lab, port) as probe:
             sizes = {way: probe.largest(way, min(HOST_MTU, tunnel.room(more)), hosts) for way in DIRECTIONS}
-    found = TunnelReport(str(tunnel), tunnel.headers + more, tunnel.mtu, hosts, sizes, *on_wire)
+    found = TunnelReport(str(line), tunnel.headers + more, tunnel.mtu, hosts, sizes, *on_wire)
     return replace(found, fault=_tunnel_fault(found))
 
 
@@ -101,53 +105,57 @@ def explained(lab: ChainLab, fault: Fault) -> Fault:
     Packets show that something is wrong there; settings of the ends show why.
     """
     rule = fault.rule
-    beside = rule.outer or rule.source.interface == PORT if rule else fault.host in (*lab.switches, TUNNEL)
-    if not beside or lab.chain.tunnel is None:
+    beside = rule.line or rule.source.host in SIDES if rule else fault.host in (*lab.switches, TUNNEL)
+    if not beside:
         return fault
-    for host, switch in lab.switches.items():
-        if not lab.network.nodes[host].carries(UNDERLAY):
-            return replace(
-                fault, what=f"{fault.what}; the underlay of {host} is down", rule=None, host=TUNNEL
-            )
-        now = switch.tunnel_options()
-        for name, wanted in TunnelEnd.of(lab.chain.tunnel, host).options().items():
+    every = [(line, host, switch) for line in lab.chain.lines() for host, switch in lab.switches.items()]
+    for line, host, switch in every:
+        if not lab.network.nodes[host].carries(line.interface):
+            which = f"the path {line.name}" if line.name else "the underlay"
+            return replace(fault, what=f"{fault.what}; {which} is down at {host}", rule=None, host=TUNNEL)
+        right = LineEnd.of(line, host).options()
+        now = switch.tunnel_options(line) if right else {}
+        for name, wanted in right.items():
             if now.get(name) != wanted:
                 what = f"{fault.what}; the end at {host} has {name} {now.get(name)}, and not {wanted}"
                 return replace(fault, what=what, rule=None, host=TUNNEL)
     if rule:
         return fault
-    gone = [host for host in GATEWAYS if lab.gateways and not lab.gateways.peers(host)]
+    gone = [host for one in lab.gateways.values() for host in one.line.gateways if not one.peers(host)]
     why = f"; WireGuard at {gone[0]} has no peer" if gone else ""
     return replace(fault, what=f"{fault.what}{why}", host=TUNNEL)
 
 
 def mutants(lab: ChainLab) -> Iterator[str]:
-    """Faults of the tunnel, each in effect while its name is out: keys, endpoints and MTU at either end."""
-    tunnel = lab.chain.tunnel
-    if tunnel is None:
+    """Faults of the tunnel that the default class takes, each in effect while its name is out: keys,
+    endpoints and MTU at either end."""
+    line = next((one for one in lab.chain.lines() if one.name == lab.by[REST]), None)
+    if line is None or line.tunnel is None:
         return
+    tunnel, of = line.tunnel, f" of {line.name}" if line.name else ""
     for host, switch in lab.switches.items():
-        right = TunnelEnd.of(tunnel, host).options()
-        wrong = {"key": str(tunnel.key ^ 1), "remote_ip": tunnel.address(0, NOBODY)}
+        right = LineEnd.of(line, host).options()
+        wrong = {"key": str(tunnel.key ^ 1), "remote_ip": line.address(0, NOBODY)}
         for name, value in wrong.items():
-            switch.change_tunnel({name: value})
+            switch.change_tunnel(line, {name: value})
             try:
-                yield f"{name} {value} at the tunnel's end at {host}"
+                yield f"{name} {value} at the tunnel's end{of} at {host}"
             finally:
-                switch.change_tunnel({name: right[name]})
-        small = layout.host_mtu(lab.chain) + tunnel.own_headers - 1
-        lab.set_mtu(host, small, UNDERLAY)
+                switch.change_tunnel(line, {name: right[name]})
+        small = layout.host_mtu(lab.chain) + layout.more_headers(lab.chain) + tunnel.own_headers - 1
+        lab.set_mtu(host, small, line.interface)
         try:
-            yield f"underlay MTU {small} at {host}"
+            yield f"underlay MTU {small}{of} at {host}"
         finally:
-            lab.set_mtu(host, tunnel.mtu, UNDERLAY)
-    for host in GATEWAYS if lab.gateways else ():
-        assert lab.gateways is not None, "the tunnel is encrypted"
-        lab.gateways.forget(host)
+            lab.set_mtu(host, tunnel.mtu, line.interface)
+    gateways = lab.gateways.get(line.name)
+    for host in line.gateways if gateways else ():
+        assert gateways is not None, "the tunnel is encrypted"
+        gateways.forget(host)
         try:
             yield f"no WireGuard peer at {host}"
         finally:
-            lab.gateways.connect(host)
+            gateways.connect(host)
             # WireGuard asks for a handshake once in 5 s
             lab.switch.await_joined()
 

@@ -27,11 +27,11 @@ from netdyno.switch.chain.steering import (
     of_version,
     port_names,
     sections,
+    tunnelled,
     underlay_ports,
 )
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
 from netdyno.switch.chain.underlay import TunnelReport
-from netdyno.switch.tunnel import GATEWAYS
 from netdyno.switch.wireguard import WanCapture
 from netdyno.system import namespace
 
@@ -130,10 +130,14 @@ def verify(
 ) -> Verification:
     """Send packets of each class through the chain, and follow them."""
     began = time.monotonic()
-    captures = Captures([*port_names(lab.chain), *underlay_ports(lab.chain)], lab.network.namespace)
+    ports = [*port_names(lab.chain), *underlay_ports(lab.chain)]
+    captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain))
     found: list[DirectionResult] = []
     before = lab.flow_packets()
-    wire = WanCapture(lab.network.namespace(GATEWAYS[0])) if lab.gateways else None
+    # the tunnel of the default class is measured
+    line = next((one for one in lab.chain.lines() if one.name == lab.by[REST] and one.tunnel), None)
+    encrypted = line is not None and line.name in lab.gateways
+    wire = WanCapture(lab.network.namespace(line.gateways[0])) if line and encrypted else None
     try:
         for traffic in lab.chain.paths():
             for talk in conversations(lab, traffic):
@@ -152,10 +156,10 @@ def verify(
     after = lab.flow_packets()
     moved = {cookie: count - before.get(cookie, 0) for cookie, count in after.items()}
     tunnel = None
-    if lab.chain.tunnel:
+    if line:
         through = all(one.good for one in found if one.traffic == REST and one.protocol == "udp")
         on_wire = wire.read() if wire else (None, None)
-        tunnel = underlay.report(lab, free_port(lab.chain), through, on_wire)
+        tunnel = underlay.report(lab, line, free_port(lab.chain), through, on_wire)
     return Verification(found, time.monotonic() - began, moved, tunnel)
 
 
@@ -308,7 +312,7 @@ def _fault(
     found = judge(steps, seen, sent)
     if found and found.excess:
         return _located(lab, captures, one, steps, found, suspect)
-    return underlay.explained(lab, found) if found and lab.chain.tunnel else found
+    return underlay.explained(lab, found) if found and lab.chain.lines() else found
 
 
 def _located(

@@ -20,8 +20,7 @@ from netdyno.lab.counters import devices
 from netdyno.lab.dut.base import Dut, DutSite, Settings
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
-from netdyno.switch.tunnel import PORT as TUNNEL
-from netdyno.switch.tunnel import TunnelEnd
+from netdyno.switch.tunnel import Line, LineEnd
 from netdyno.system import namespace
 from netdyno.system.process import Process, find
 
@@ -79,8 +78,8 @@ class Switch(Dut):
         super().__init__(place, options)
         self.ports: Sequence[str] = ()
         """Interfaces that it joins, once it is set up."""
-        self.tunnel: TunnelEnd | None = None
-        """Its end of a tunnel, once it has one; then it has a port `tunnel`."""
+        self.ends: Sequence[LineEnd] = ()
+        """Its ends of lines to another switch; each is a further port."""
 
     @property
     def segments(self) -> bool:
@@ -109,11 +108,11 @@ class Switch(Dut):
     @property
     def numbers(self) -> Mapping[str, int]:
         """OpenFlow's number of each port."""
-        every = (*self.ports, *[TUNNEL] * (self.tunnel is not None))
+        every = (*self.ports, *(end.line.device for end in self.ends))
         return {port: number for number, port in enumerate(every, 1)}
 
-    def join(self, end: TunnelEnd) -> None:
-        """Have an end of a tunnel to another switch as a further port. Raises Error."""
+    def join(self, end: LineEnd) -> None:
+        """Have an end of a line to another switch as a further port. Raises Error."""
         raise Error(
             "ND-104-80",
             f"{self.driver} has no tunnels",
@@ -122,14 +121,14 @@ class Switch(Dut):
         )
 
     def await_joined(self) -> None:
-        """Wait until the other end of its tunnel answers over the underlay. Raises Error."""
+        """Wait until the other ends of its tunnels answer over their underlays. Raises Error."""
 
-    def tunnel_options(self) -> dict[str, str]:
-        """Settings that its end of the tunnel has now, by name."""
+    def tunnel_options(self, line: Line) -> dict[str, str]:
+        """Settings that its end of a tunnel has now, by name."""
         return {}
 
-    def change_tunnel(self, options: Mapping[str, str]) -> None:
-        """Give its end of the tunnel other settings, for a test of faults."""
+    def change_tunnel(self, line: Line, options: Mapping[str, str]) -> None:
+        """Give its end of a tunnel other settings, for a test of faults."""
 
     def check_ports(self, flow: Flow) -> None:
         """Raises if a flow names a port that it does not have."""

@@ -20,7 +20,7 @@ from netdyno.switch.driver.base import Flow, PortSettings, Switch, remove_interf
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
 from netdyno.switch.openflow import action
 from netdyno.switch.openflow.action import Action
-from netdyno.switch.tunnel import TunnelEnd
+from netdyno.switch.tunnel import Line, LineEnd
 from netdyno.system import namespace, python
 from netdyno.system.process import Process
 
@@ -151,22 +151,24 @@ class Ovs(Switch):
                 what = f"the port {port} cannot be opened: {error or made.words() or 'no reason is known'}"
                 raise Error("ND-92-60", what, at=self.place.at, fix=PORT_FIX)
 
-    def join(self, end: TunnelEnd) -> None:
+    def join(self, end: LineEnd) -> None:
         if self.segments:
             fix = "Leave out --segments and the option tso"
             raise Error("ND-104-80", "tunnels carry no segments beyond the MTU", at=self.place.at, fix=fix)
-        ovs_tunnel.join(self._running(), BRIDGE, self.datapath, end, len(self.ports) + 1)
-        self.tunnel = end
+        number = len(self.ports) + len(self.ends) + 1
+        ovs_tunnel.join(self._running(), BRIDGE, self.datapath, end, number)
+        self.ends = (*self.ends, end)
 
     def await_joined(self) -> None:
-        if self.tunnel:
-            ovs_tunnel.await_other(self._running(), self.tunnel)
+        for end in self.ends:
+            if end.line.tunnel:
+                ovs_tunnel.await_other(self._running(), end)
 
-    def tunnel_options(self) -> dict[str, str]:
-        return ovs_tunnel.options(self._running())
+    def tunnel_options(self, line: Line) -> dict[str, str]:
+        return ovs_tunnel.options(self._running(), line.device)
 
-    def change_tunnel(self, options: Mapping[str, str]) -> None:
-        ovs_tunnel.change(self._running(), dict(options))
+    def change_tunnel(self, line: Line, options: Mapping[str, str]) -> None:
+        ovs_tunnel.change(self._running(), line.device, dict(options))
         self.settle()
 
     def program(self, flows: Sequence[Flow]) -> None:
@@ -282,14 +284,15 @@ class Ovs(Switch):
     def teardown(self) -> None:
         daemon, self._daemon = self._daemon, None
         controller, self._controller = self._controller, None
-        self.process, self.tunnel = None, None
+        self.process = None
+        ends, self.ends = self.ends, ()
         try:
             if controller:
                 controller.stop()
             if daemon:
                 daemon.stop()
                 # its taps are made to stay: one that was killed has left them
-                left = (BRIDGE, f"ovs-{self.datapath}", ovs_tunnel.UNDER)
+                left = (BRIDGE, f"ovs-{self.datapath}", *(end.line.bridge for end in ends))
                 with contextlib.suppress(OSError):
                     namespace.inside(daemon.namespace, lambda: remove_interfaces(*left))
         finally:
@@ -351,7 +354,7 @@ class OvsKernel(Ovs):
     datapath: ClassVar[str] = "system"
     tunnels: ClassVar[bool] = False
 
-    def join(self, end: TunnelEnd) -> None:
+    def join(self, end: LineEnd) -> None:
         # the tunnels of its datapath are other modules of the kernel, and have no underlay bridge
         Switch.join(self, end)
 

@@ -12,33 +12,33 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.lab.node import add_address
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
-from netdyno.switch.tunnel import PORT, TunnelEnd
+from netdyno.switch.tunnel import LineEnd
 from netdyno.system import namespace
 
-UNDER = "under0"
-"""The bridge of the underlay. Its interface has the endpoint's address: the datapath finds the way by it."""
 DISCARD = 9
 PATIENCE = 30.0
 """Seconds in which the other end must answer."""
 
 
-def join(made: OvsDaemon, bridge: str, datapath: str, end: TunnelEnd, number: int) -> None:
+def join(made: OvsDaemon, bridge: str, datapath: str, end: LineEnd, number: int) -> None:
     """Make it, with this OpenFlow port number. Raises Error."""
-    options = [f"options:{key}={value}" for key, value in end.options().items()]
-    made.vsctl("add-br", UNDER, "--", "set", "bridge", UNDER, f"datapath_type={datapath}",
-               "--", "add-port", UNDER, end.interface)  # fmt: skip
-    namespace.inside(made.namespace, lambda: _up(end))
-    made.vsctl("add-port", bridge, PORT, "--", "set", "interface", PORT, f"type={end.tunnel.kind}",
-               f"ofport_request={number}", *options)  # fmt: skip
+    line, columns = end.line, [f"ofport_request={number}"]
+    if line.tunnel:
+        made.vsctl("add-br", line.bridge, "--", "set", "bridge", line.bridge, f"datapath_type={datapath}",
+                   "--", "add-port", line.bridge, line.interface)  # fmt: skip
+        namespace.inside(made.namespace, lambda: _up(end))
+        columns.append(f"type={line.tunnel.kind}")
+        columns += [f"options:{key}={value}" for key, value in end.options().items()]
+    made.vsctl("add-port", bridge, line.device, "--", "set", "interface", line.device, *columns)
     seen = made.interfaces()
-    for name in (end.interface, PORT):
+    for name in dict.fromkeys((line.interface, line.device)):
         of, error = seen.get(name, (None, "it is not there"))
-        if error or (name == PORT and of != number):
+        if error or (name == line.device and of != number):
             why = error or made.words() or "no reason is known"
-            raise Error("ND-92-63", f"the tunnel {end.tunnel} cannot be made: {name}: {why}", at=made.at)
+            raise Error("ND-92-63", f"the tunnel {line} cannot be made: {name}: {why}", at=made.at)
 
 
-def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
+def await_other(made: OvsDaemon, end: LineEnd) -> None:
     """Wait until the other end answers over the underlay, and the switch knows its Ethernet address.
 
     Raises Error that says what is missing.
@@ -52,7 +52,7 @@ def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
         if answered:
             time.sleep(0.02)
             # the switch learns from answers, and a kernel that was asked first does not ask itself
-            namespace.inside(made.namespace, lambda: _asked_again(end.gateway or end.remote))
+            namespace.inside(made.namespace, lambda: _asked_again(end.line.bridge, end.gateway or end.remote))
     what = (
         f"the other end of the tunnel, {end.remote}, does not answer over the underlay within {PATIENCE:g} s"
     )
@@ -61,18 +61,18 @@ def await_other(made: OvsDaemon, end: TunnelEnd) -> None:
     raise Error("ND-92-63", what, at=made.at, fix="See the underlay's `path`: it may lose all packets")
 
 
-def options(made: OvsDaemon) -> dict[str, str]:
-    """Options that the tunnel's port has now."""
-    said = made.vsctl("get", "interface", PORT, "options")
+def options(made: OvsDaemon, device: str) -> dict[str, str]:
+    """Options that a tunnel's port has now."""
+    said = made.vsctl("get", "interface", device, "options")
     return dict(re.findall(r'(\w+)="?([^",}]+)"?', said))
 
 
-def change(made: OvsDaemon, wanted: dict[str, str]) -> None:
-    """Give the tunnel's port other options."""
-    made.vsctl("set", "interface", PORT, *(f"options:{key}={value}" for key, value in wanted.items()))
+def change(made: OvsDaemon, device: str, wanted: dict[str, str]) -> None:
+    """Give a tunnel's port other options."""
+    made.vsctl("set", "interface", device, *(f"options:{key}={value}" for key, value in wanted.items()))
 
 
-def _up(end: TunnelEnd) -> None:
+def _up(end: LineEnd) -> None:
     from ipaddress import ip_interface
 
     # a large library, of which most commands need nothing
@@ -80,21 +80,21 @@ def _up(end: TunnelEnd) -> None:
 
     with IPRoute() as ip:
         work: Any = ip
-        index = work.link_lookup(ifname=UNDER)[0]
-        add_address(work, index, ip_interface(f"{end.local}/{end.tunnel.prefix}"))
+        index = work.link_lookup(ifname=end.line.bridge)[0]
+        add_address(work, index, ip_interface(f"{end.local}/{end.line.prefix}"))
         work.link("set", index=index, state="up")
         if end.gateway:
             work.route("add", dst=end.network, gateway=end.gateway)
 
 
-def _asked_again(neighbour: str) -> None:
+def _asked_again(bridge: str, neighbour: str) -> None:
     """Have the kernel forget a neighbour, and ask for its address."""
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 
     with IPRoute() as ip:
         work: Any = ip
-        index = work.link_lookup(ifname=UNDER)[0]
+        index = work.link_lookup(ifname=bridge)[0]
         with contextlib.suppress(NetlinkError):
             work.neigh("del", dst=neighbour, ifindex=index)
     _answers(neighbour)

@@ -147,7 +147,20 @@ class Group:
         return f"group_id={self.number},type=select,{buckets}"
 
 
-Action = str | int | PushVlan | PopVlan | EncapNsh | SetNsh | DecapNsh | Select
+@dataclass(frozen=True)
+class Back:
+    """Send it out by the port that it came in by."""
+
+    def text(self) -> str:
+        """As ovs-ofctl takes it."""
+        return "in_port"
+
+    def wire(self) -> bytes:
+        """As OpenFlow 1.3 has it: the reserved port OFPP_IN_PORT."""
+        return struct.pack("!HHIH6x", OUTPUT, 16, 0xFFFFFFF8, 0)
+
+
+Action = Back | str | int | PushVlan | PopVlan | EncapNsh | SetNsh | DecapNsh | Select
 """A name or number is that of the port to output to."""
 
 

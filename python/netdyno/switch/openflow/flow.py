@@ -32,8 +32,8 @@ _PROTOCOLS: Mapping[str, Mapping[str, int]] = {
 }
 _FIELDS = {
     "in_port": (0, 4), "eth_dst": (3, 6), "eth_src": (4, 6), "eth_type": (5, 2), "vlan_vid": (6, 2),
-    "ip_proto": (10, 1), "ipv4_src": (11, 4), "ipv4_dst": (12, 4), "tcp_src": (13, 2), "tcp_dst": (14, 2),
-    "udp_src": (15, 2), "udp_dst": (16, 2),
+    "ip_dscp": (8, 1), "ip_proto": (10, 1), "ipv4_src": (11, 4), "ipv4_dst": (12, 4), "tcp_src": (13, 2),
+    "tcp_dst": (14, 2), "udp_src": (15, 2), "udp_dst": (16, 2),
 }  # fmt: skip
 _NAMES = {"dl_src": "eth_src", "dl_dst": "eth_dst", "dl_type": "eth_type", "nw_proto": "ip_proto",
           "nw_src": "ipv4_src", "nw_dst": "ipv4_dst", "dl_vlan": "vlan_vid"}  # fmt: skip

@@ -19,6 +19,7 @@ CHAIN_VERBS = {
     "search": ".chain_search:search",
     "takeover": ".chain_takeover:takeover",
     "failover": ".chain_failover:failover",
+    "reroute": ".chain_reroute:reroute",
 }
 
 app = typer.Typer(

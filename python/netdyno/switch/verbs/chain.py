@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -60,9 +61,9 @@ def loaded(file: Path, controller: str | None, tunnel: str | None = None, *, ipv
     chain = load(file)
     if controller is not None:
         parse(controller, "--controller")
-        chain = chain.model_copy(update={"controller": controller})
+        chain = checked({**chain.model_dump(), "controller": controller}, "--controller")
     if tunnel is not None:
-        sides = chain.tunnel.server_side if chain.tunnel else []
+        sides = chain.server_side
         wanted = {**reading.read(tunnel), "server_side": sides}
         chain = checked({**chain.model_dump(), "tunnel": wanted}, "--tunnel")
     if ipv6:
@@ -171,9 +172,15 @@ def verify(
         console.note(f"{mutant}: {'named' if right else 'NOT named'} ({places})")
 
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
-        found = verifying.verify(lab, rounds)
-        if mutate and found.good:
-            for one in mutants(lab.rules):
+        every: list[tuple[Mapping[str, str], Verification]] = []
+        for by in steering.choices(chain):
+            if by != lab.by:
+                lab.take(by)
+            found = verifying.verify(lab, rounds)
+            every.append((by, found))
+            if not found.good or not mutate:
+                continue
+            for one in mutants(lab.rules, chain.lines()):
                 lab.program(one.rules)
                 seen = verifying.verify(lab, 1)
                 note(one.name, seen, bool(seen.named) and seen.named <= one.changed)
@@ -181,24 +188,36 @@ def verify(
             for name in underlay.mutants(lab):
                 seen = verifying.verify(lab, 1)
                 note(name, seen, not seen.named and any(one.host == TUNNEL for one in seen.faults))
+    wrong = next((one.first_fault for _, one in every if not one.good), "")
     if as_json:
+        first, *others = (({"paths": dict(by)} if chain.wan else {}) | _document(one) for by, one in every)
         console.document({
-            "good": found.good and not missed, "seconds": found.seconds,
-            "directions": [one.document() for one in found.directions],
-            "flows": {str(k): v for k, v in found.flows.items()}, "mutants": broken,
-            "tunnel": found.tunnel.document() if found.tunnel else None,
+            **first, "good": not wrong and not missed, "mutants": broken,
+            **({"other_paths": others} if chain.wan else {}),
         })  # fmt: skip
     else:
-        report(found)
+        for taken, proof in every:
+            if chain.wan:
+                console.line(f"by the paths {', '.join(f'{path} ({name})' for name, path in taken.items())}:")
+            report(proof)
         for name, vnf in lab.vnfs.items():
             if said := vnf.report():
                 console.line(f"{name}: {said}")
-        if mutate and found.good:
+        if mutate and not wrong:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
-    if not found.good:
-        raise Error("ND-99-40", found.first_fault, at=str(file))
+    if wrong:
+        raise Error("ND-99-40", wrong, at=str(file))
     if missed:
         raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
+
+
+def _document(found: Verification) -> dict[str, object]:
+    return {
+        "good": found.good, "seconds": found.seconds,
+        "directions": [one.document() for one in found.directions],
+        "flows": {str(k): v for k, v in found.flows.items()},
+        "tunnel": found.tunnel.document() if found.tunnel else None,
+    }  # fmt: skip
 
 
 def report(found: Verification) -> None:
@@ -237,9 +256,9 @@ def hops(one: DirectionResult) -> str:
     """`client → firewall → nat → server`, as far as packets were seen."""
     seen: list[str] = []
     for step in one.steps:
-        if step.outer and not step.sends:
+        if step.line and not step.sends:
             continue
-        host = f"[{' '.join(step.outer.split()[:2])}]" if step.outer else step.port.host
+        host = f"[{step.line}]" if step.line else step.port.host
         host += " (copy)" if step.copy else ""
         if one.counts.get(str(step)) and (not seen or seen[-1] != host):
             seen.append(host)
