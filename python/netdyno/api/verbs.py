@@ -197,8 +197,10 @@ def search(
     """Search for the load that a DUT bears, as `netdyno bench` does.
 
     `how` is what to look for, from `netdyno.search.rfc2544`: `throughput(loss=0.0)`, `mlrsearch()`, `loss()`,
-    `back_to_back()`, `latency()`, `recovery()`, `reset()`, `rate()`. The load of the profile is the highest
-    that is tried. `topology` is a file with topology, duts and targets; `duration` is that of each trial.
+    `back_to_back()`, `latency()`, `recovery()`, `reset()`, `rate()`; or from `netdyno.search.rfc9411`:
+    `connections()`, `concurrent()`, `transactions()`, `object_throughput()`, `transaction_latency()`. The
+    load of the profile is the highest that is tried. `topology` is a file with topology, duts and targets;
+    `duration` is that of each trial.
     `resume` takes over the valid trials of a search that ended early. `fleet` and `tolerate`: as for `run`.
     """
     from netdyno.search import rfc2544

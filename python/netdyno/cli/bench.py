@@ -40,6 +40,8 @@ PARAMETERS = {
         parameter("at", options.At),
         parameter("resolution", options.Resolution, 0.005),
         parameter("sizes", options.Sizes),
+        parameter("objects", options.Objects),
+        parameter("per_connection", options.PerConnection),
         parameter("strategy", options.Strategy, "binary"),
         parameter("duration", options.Duration),
         parameter("repeat", options.Repeat),
@@ -171,4 +173,81 @@ _add(
         words={"rate": "URLs: the highest rate to try, over all devices, like 10k/s."},
     ),
     resolution=0.02,
+)
+
+_RATE = "URLs: the highest rate to try, like 10k/s: {} per second."
+_POOL = "URLs: connections at a time at most. Default: as many as --rate opens in a second, 200 to 20,000."
+
+
+def _application(kind: str, names: str, about: str, rate: str, devices: str = _POOL) -> None:
+    """Add the verb of a search of an application."""
+    said = {"rate": rate, "devices": devices}
+    urls = url_options(before="json", searched=True, words=said)
+    _add(kind, f"threshold resolution repeat {names}", about, WhatOrUrl, urls, resolution=0.02)
+
+
+_application(
+    "connections",
+    "objects",
+    """Find how many connections can be opened in a second, each for one transaction (RFC 9411 §7.2, 7.6).
+
+    A load is carried if less than 0.001 % of its transactions fail, and less than 0.001 % of its connections
+    are reset. The first load is a tenth of the highest; it is doubled until one fails. Of an experiment with
+    several legs, these are measured in turns and stand beside each other.
+
+        netdyno bench connections http://10.0.0.2/1024 --rate 20k/s --duration 60s
+        netdyno bench connections https://10.0.0.2/1024 --rate 5k/s --objects rfc9411-connections -k
+        netdyno bench connections examples/http-through-nat.yaml --duration 10s
+    """,
+    _RATE.format("connections"),
+)
+_application(
+    "concurrent",
+    "objects",
+    """Find how many connections can be open at a time, each of them in use (RFC 9411 §7.5, 7.9).
+
+    All connect during the warm-up and stay; each asks again while it is measured. A load is carried if its
+    transactions succeed and every connection was kept, but for less than 0.001 %.
+
+        netdyno bench concurrent http://10.0.0.2/1024 --devices 100000 --duration 60s
+    """,
+    "Refused here: --devices is the highest load.",
+    "URLs: the most connections to try.",
+)
+_application(
+    "transactions",
+    "objects per_connection",
+    """Find how many transactions a second carries, one on each connection and ten (RFC 9411 §7.3).
+
+    Connections are opened at the rate that this takes, and closed after their last transaction.
+
+        netdyno bench transactions http://10.0.0.2/1024 --rate 100k/s --duration 60s
+        netdyno bench transactions http://10.0.0.2/ --rate 100k/s --per-connection 1,10,100
+    """,
+    _RATE.format("transactions"),
+)
+_application(
+    "object-throughput",
+    "objects per_connection",
+    """Find the throughput by size of what is asked for (RFC 9411 §7.3, 7.7).
+
+    The number at the end of the path is the size in bytes, as `netdyno serve http` and the driver nginx take
+    it; {object} stands for it elsewhere in a path. Default: 1, 16, 64 and 256 KiB and a mix of ten sizes.
+
+        netdyno bench object-throughput http://10.0.0.2/1024 --rate 50k/s --duration 60s
+        netdyno bench object-throughput http://10.0.0.2/1024 --rate 50k/s --objects 2KiB,8KiB,1MiB
+    """,
+    _RATE.format("transactions"),
+)
+_application(
+    "transaction-latency",
+    "at objects per_connection",
+    """Time to the first and to the last byte at half of the highest load (RFC 9411 §7.4, 7.8).
+
+    The highest load is found first, by trials of a quarter of the length; `--at 50%` takes half of the load
+    that is given in place of it.
+
+        netdyno bench transaction-latency http://10.0.0.2/1024 --rate 50k/s --duration 60s
+    """,
+    _RATE.format("transactions"),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 
 from netdyno import quantities
-from netdyno.cli import console
+from netdyno.cli import bench_application, console
 from netdyno.core.result import Result
-from netdyno.core.search import SearchFinding, SearchPart, SearchReport
+from netdyno.core.search import SearchFinding, SearchPart, SearchReport, figure_unit
 from netdyno.search import words
 from netdyno.search.strategies import STRATEGIES
 from netdyno.stats.pauses import PAUSED
@@ -35,12 +35,21 @@ def show(result: Result, search: SearchReport) -> None:
     console.out().print(title)
     rows = [row(search, part, one) for part in search.parts for one in part.findings]
     if rows:
-        heads = ("frame", "goal", "found", "bit/s", "of line", "between", "limit", "trials")
-        sized = len(search.parts) > 1 or any(part.frame for part in search.parts)
+        heads = (
+            bench_application.head(search.kind),
+            "goal",
+            "found",
+            "bit/s",
+            "of line",
+            "between",
+            "limit",
+            "trials",
+        )
+        sized = len(search.parts) > 1 or any(part.frame or part.object for part in search.parts)
         # what no finding has does not apply
         kept = [
             i for i, head in enumerate(heads)
-            if (head != "frame" or sized)
+            if (i or sized)
             and (head not in ("bit/s", "of line") or any(cells[i] != "–" for cells in rows))
         ]  # fmt: skip
         console.table(
@@ -49,12 +58,14 @@ def show(result: Result, search: SearchReport) -> None:
             right=("found", "bit/s", "of line"),
             spare=("limit", "bit/s"),
         )
+    bench_application.show(search)
     if any(part.held for part in search.parts):
         _delay_table(search)
     for part in search.parts:
         if search.kind == "loss":
             _curve(search, part)
-        _figures(part)
+        if part.per_connection is None:
+            _figures(part)
         _paused(part)
         for one in part.findings:
             for note in one.notes:
@@ -100,12 +111,9 @@ LIMITS = {
 
 def _figures(part: SearchPart) -> None:
     for name, value in part.figures.items():
-        if name.endswith("_time") or name.endswith("_time.max"):
-            shown = quantities.delay(value * 1e9)
-        elif name in ("trials", "load"):
+        if name in ("trials", "load"):
             continue
-        else:
-            shown = quantities.delay(value)
+        shown = quantities.number(value, figure_unit(name))
         console.out().print(Text(f"  {part.name}: {NAMES.get(name, name)} {shown}"))
 
 
@@ -136,7 +144,17 @@ def _delay_table(search: SearchReport) -> None:
         for one in part.held
         for name, delay in one.delays.items()
     ]
-    heads = ("frame", "at", "load", "delay", "median", "p99", "p99.9", "max", "loss")
+    heads = (
+        bench_application.head(search.kind),
+        "at",
+        "load",
+        "delay",
+        "median",
+        "p99",
+        "p99.9",
+        "max",
+        "loss",
+    )
     title = "latency at shares of what was found"
     console.table(heads, rows, title, right=("at", "load", *heads[4:]), spare=("delay",))
     if any(one.late for part in search.parts for one in part.held):
@@ -178,15 +196,27 @@ def _goal_table(search: SearchReport) -> None:
         [size or "–", words.load(rate, search.unit)] + [found.get((size, leg), "–") for leg in legs]
         for size, rate in line.items()
     ]
-    console.table(("frame", "line rate", *legs), rows, "legs beside each other", right=("line rate", *legs))
+    heads = (bench_application.head(search.kind), "line rate", *legs)
+    if not any(line.values()):
+        heads, rows = (heads[0], *legs), [[row[0], *row[2:]] for row in rows]
+    console.table(heads, rows, "legs beside each other", right=heads[1:])
 
 
 def _plot(search: SearchReport) -> None:
     """The first goal over the parts."""
-    found = [(part.name, part.findings[0].load or 0.0) for part in search.parts if part.findings]
+    kept = [(part.name, part.findings[0]) for part in search.parts if part.findings]
+    bits = len({part.object for part in search.parts}) > 1
+    found = [(name, (one.bits if bits else one.load) or 0.0) for name, one in kept]
     most = max((load for _, load in found), default=0.0) or 1.0
     console.table(
-        ("frame", "", ""),
-        [[name, "█" * round(BAR * load / most), words.load(load, search.unit)] for name, load in found],
-        f"{search.kind} over frame size",
+        (bench_application.head(search.kind), "", ""),
+        [
+            [
+                name,
+                "█" * round(BAR * load / most),
+                quantities.si(load, "bit/s") if bits else words.load(load, search.unit),
+            ]
+            for name, load in found
+        ],
+        f"{search.kind} over {bench_application.head(search.kind)} size",
     )

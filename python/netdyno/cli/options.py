@@ -122,6 +122,22 @@ Sizes = Annotated[
         metavar="LIST",
     ),
 ]
+Objects = Annotated[
+    str | None,
+    typer.Option(
+        help="Sizes of what is asked for, in place of the number in a path like /1024: 1KiB,64KiB, mixed, "
+        "rfc9411, rfc9411-connections. Default: as the path has it; object-throughput rfc9411.",
+        metavar="LIST",
+    ),
+]
+PerConnection = Annotated[
+    str | None,
+    typer.Option(
+        help="Transactions of each connection, like 10; a list: a search for each. Default: 1,10; "
+        "object-throughput 10.",
+        metavar="LIST",
+    ),
+]
 Strategy = Annotated[
     str,
     typer.Option(

@@ -29,7 +29,7 @@ class SearchTrial(Model):
     met: list[str] = Field(default_factory=list)
     """Goals that it met."""
     broken: list[str] = Field(default_factory=list)
-    """Thresholds of the profile that did not hold."""
+    """Thresholds of the profile, and criteria of RFC 9411 in words, that did not hold."""
     counts: bool = True
     """Whether it is evidence."""
     why: str = ""
@@ -48,7 +48,7 @@ class SearchFinding(Model):
     load: float | None
     """The highest load that met the goal in every trial, with none failing below; None: there is none."""
     bits: float | None = None
-    """The same in bits per second of frames with FCS."""
+    """The same in bits per second of frames with FCS; of applications, of payload that was received."""
     line: float | None = None
     """The same as a share of what the link carries, where its speed is known."""
     interval: tuple[float, float] | None = None
@@ -106,6 +106,10 @@ class SearchPart(Model):
     """The frame size as it was asked for; empty where none was."""
     frame: float | None = None
     """Mean bytes of its frames, with FCS."""
+    object: float | None = None
+    """Mean bytes of the objects that are asked for, where these are named."""
+    per_connection: int | None = None
+    """Transactions of each connection, of an application; 0: connections are kept."""
     most: float
     """The highest load that was to be tried."""
     line: float | None = None
@@ -113,7 +117,8 @@ class SearchPart(Model):
     findings: list[SearchFinding] = Field(default_factory=list)
     """By goal."""
     figures: dict[str, float] = Field(default_factory=dict)
-    """What else was found, by name: delays in nanoseconds, times in seconds."""
+    """What else was found, by name: delays in nanoseconds, `…_time` in seconds, `…_rate` per second, `…_bits`
+    in bits per second, `…_share` and `rate_deviation` as shares, `concurrent_…` connections."""
     held: list[SearchLoadShare] = Field(default_factory=list)
     """What was measured at shares of the load that was found, where such were asked for."""
     trials: list[SearchTrial] = Field(default_factory=list)
@@ -126,17 +131,31 @@ UNITS = {"back-to-back": "frames", "tear-down": "sessions/s"}
 """Of findings whose load is in another unit than what was tried, by goal."""
 
 
+FIGURES = {"_rate": "/s", "_bits": "bit/s", "_share": "ratio", "_deviation": "ratio"}
+"""Units of figures by how their names end."""
+
+
+def figure_unit(name: str) -> str:
+    """The unit of a figure of a part: `ns` of delays."""
+    if name.startswith("concurrent_"):
+        return "count"
+    if name.endswith(("_time", "_time.max")):
+        return "s"
+    return next((unit for end, unit in FIGURES.items() if name.endswith(end)), "ns")
+
+
 class SearchReport(Model):
     """A search and what it found."""
 
     kind: str
-    """throughput, loss, back-to-back, latency, recovery, reset, rate, capacity or teardown."""
+    """throughput, loss, back-to-back, latency, recovery, reset, rate, connections, concurrent, transactions,
+    object-throughput, transaction-latency, capacity or teardown."""
     strategy: str
     """How loads were chosen: `binary`, `mlr`, `exponential`, `steps` of a curve, or `none` where the load was
     given."""
     unit: str
-    """Of loads: `frames/s`, `frames` (of a burst), `flows/s`, `devices`, `sessions`, `x` (times the
-    profile's load)."""
+    """Of loads: `frames/s`, `frames` (of a burst), `flows/s`, `devices`, `sessions`,
+    `connections/s`, `connections`, `transactions/s`, `x` (times the profile's load)."""
     resolution: float
     """How far apart bounds were to be, as a share."""
     confidence: float

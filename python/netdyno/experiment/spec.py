@@ -188,6 +188,15 @@ def is_experiment(data: Any) -> bool:
     return isinstance(data, dict) and ("legs" in data or data.get("format") == FORMAT)
 
 
+def without_thresholds(experiment: Experiment) -> Experiment:
+    """The experiment with nothing that its profiles are to keep."""
+    legs = [
+        leg.model_copy(update={"profile": {k: v for k, v in table(leg.profile).items() if k != "thresholds"}})
+        for leg in experiment.legs
+    ]
+    return experiment.model_copy(update={"legs": legs})
+
+
 def is_name(text: str) -> bool:
     """Whether an experiment or a leg can be called so."""
     return re.fullmatch(_NAME.strip("^$"), text) is not None

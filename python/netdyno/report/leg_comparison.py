@@ -21,6 +21,11 @@ def legs(search: SearchReport) -> list[str]:
     return list(dict.fromkeys(part.leg for part in search.parts if part.leg))
 
 
+def size_head(search: SearchReport) -> Msg:
+    """What the sizes of its parts are of."""
+    return M("Object") if any(part.per_connection is not None for part in search.parts) else M("Frame size")
+
+
 def table(search: SearchReport, unit: str) -> Table:
     """Of each frame size what each leg carries, by the first goal."""
     names = legs(search)
@@ -29,7 +34,7 @@ def table(search: SearchReport, unit: str) -> Table:
     made = Table(
         M("Legs beside each other"),
         [
-            Column(M("Frame size"), numeric=False),
+            Column(size_head(search), numeric=False),
             *([Column(M("Line rate"))] if line_rate else []),
             *(Column(Data(name)) for name in names),
         ],

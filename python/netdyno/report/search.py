@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.core.result import Result
-from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial
+from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial, figure_unit
 from netdyno.report import latency_at_load, leg_comparison, units
 from netdyno.report.points import chart, points
 from netdyno.report.table import Cell, Column, Table, data, number
@@ -21,7 +21,10 @@ LIMITS: Mapping[str, Msg] = {
     "lowest": M("fails at the lowest load"),
     "lost": M("the DUT was lost"),
 }
-UNITS = {"frames/s": "/s", "flows/s": "/s", "messages/s": "/s", "sessions/s": "/s"}
+UNITS = {"frames/s": "/s", "flows/s": "/s", "messages/s": "/s", "sessions/s": "/s"} | {
+    "connections/s": "/s",
+    "transactions/s": "/s",
+}
 """Of loads, as charts and tables write them; others are counts."""
 OWN = {"back-to-back", "capacity", "tear-down"}
 """Findings that are no goals of trials."""
@@ -73,7 +76,7 @@ def _findings_table(search: SearchReport) -> Table:
     table = Table(
         M("What was found"),
         [
-            Column(M("Frame size"), numeric=False),
+            Column(leg_comparison.size_head(search), numeric=False),
             Column(M("Goal"), numeric=False),
             *map(Column, heads),
             Column(M("Bounded by"), numeric=False),
@@ -90,7 +93,7 @@ def _findings_table(search: SearchReport) -> Table:
 
 def _sized(search: SearchReport) -> bool:
     """Whether parts differ in their frames, or are of several legs: elsewhere their names say nothing."""
-    return len(search.parts) > 1 or any(part.frame for part in search.parts)
+    return len(search.parts) > 1 or any(part.frame or part.object for part in search.parts)
 
 
 def _row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[Cell]:
@@ -122,16 +125,23 @@ def _row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[Cel
 def _figures(search: SearchReport) -> Table:
     table = Table(
         M("What was measured there"),
-        [Column(M("Frame size"), numeric=False), Column(M("Figure"), numeric=False), Column(M("Value"))],
+        [
+            Column(leg_comparison.size_head(search), numeric=False),
+            Column(M("Figure"), numeric=False),
+            Column(M("Value")),
+        ],
     )
     for part in search.parts:
         for name, value in part.figures.items():
             if name in ("trials", "load"):
                 continue
-            is_time = "_time" in name
-            shown = units.duration(value * 1e9 if is_time else value)
-            table.add(data(part.name), data(name), number(shown, value))
+            table.add(data(part.name), data(name), number(_figure(name, value), value))
     return table.keep(_sized(search), True, True)
+
+
+def _figure(name: str, value: float) -> str:
+    unit = figure_unit(name)
+    return units.duration(value * 1e9) if unit == "s" else units.show(value, unit)
 
 
 def _trials(search: SearchReport) -> Table:
@@ -140,7 +150,7 @@ def _trials(search: SearchReport) -> Table:
         M("Trials of the search"),
         [
             Column(M("Trial")),
-            Column(M("Frame size"), numeric=False),
+            Column(leg_comparison.size_head(search), numeric=False),
             Column(M("Load")),
             Column(M("Sent")),
             Column(M("Lost")),
@@ -192,6 +202,8 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
             made.append(plot)
     elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
         made.append(_over_size(search, unit))
+    if len({part.object for part in search.parts if part.object}) > 1:
+        made.append(_over_objects(search))
     if plot := latency_at_load.plot(search):
         made.append(plot)
     views = [
@@ -213,6 +225,25 @@ def _kind(part: SearchPart, one: SearchTrial) -> str:
         return "out"
     wanted = {found.goal for found in part.findings} - OWN
     return "met" if one.met and wanted <= set(one.met) else "failed"
+
+
+def _over_objects(search: SearchReport) -> dict[str, Any]:
+    """Throughput over the size of objects, of each leg and number of transactions of a connection."""
+    shown = [
+        (part.object, one.bits, _line(part))
+        for part in search.parts
+        for one in part.findings
+        if part.object and one.bits is not None
+    ]
+    names = list(dict.fromkeys(name for *_, name in shown))
+    kinds = {name: (Data(name), place) for place, name in enumerate(names)}
+    view = points(M("Object size"), M("Object size"), "bytes", sorted(shown), kinds, joined=names)
+    return chart("over-objects", M("Throughput over object size"), "bit/s", [view])
+
+
+def _line(part: SearchPart) -> str:
+    """What a part belongs to, but for its object."""
+    return ", ".join(filter(None, (part.leg, f"{part.per_connection} × /connection")))
 
 
 def _over_size(search: SearchReport, unit: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +10,16 @@ from netdyno import units
 from netdyno.core import defaults
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
-from netdyno.search import sizes as frames
+from netdyno.search.axes import Fits, every
 from netdyno.search.gate import repeat_budget, repeat_disturbed
 from netdyno.search.kind import KINDS
-from netdyno.search.load import Axis, axis
+from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.options import check
 from netdyno.search.ratio import Ratio
 from netdyno.search.request import Kind, PartSearch, SearchRequest
 from netdyno.search.schedule import Search
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.sizes import Size
 from netdyno.search.trial import Space, TrialRequest, run
 
 TYPICAL = 0.613
@@ -30,6 +29,9 @@ AROUND = 2.0
 """Seconds that a trial takes besides its phases: daemon, topology and DUTs are set up for each."""
 LONG = 60.0
 """Least length of a trial of the throughput (RFC 2544 §24)."""
+
+SUSTAINED = 300.0
+"""Least length of a sustain phase (RFC 9411 §4.3.4)."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,9 @@ def prepare(
     experiment: Experiment,
     base: Path,
     ratios: Sequence[Ratio] = (),
-    fits: Fits = lambda leg, label, size: True,
+    fits: Fits = every,
 ) -> tuple[Search, Estimate]:
     """A search of a kind over the legs of an experiment, at each frame size."""
-    sizes = [] if request.sizes is None else frames.read(request.sizes)
     check(request)
     kind = KINDS[request.kind]
     legs = legs_to_search(experiment, base, several=kind.several)
@@ -58,7 +59,7 @@ def prepare(
         fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
         raise Error("ND-104-07", what, at="thresholds", fix=fix)
     parts, whole, length = [], 0, 0.0
-    for label, member, one in axes(legs, sizes, fits, request.messages):
+    for label, member, one in kind.parts(legs, request, fits):
         space, unit = kind.space(one, request)
         asked = planned_trials(kind, one, space, request)
         # what is said to come is a search in which no trial is disturbed
@@ -76,30 +77,6 @@ def prepare(
         raise Error("ND-104-07", what, at="--sizes", fix="Name sizes that a leg's ports have room for")
     search = Search(kind, request, parts, notes(kind, request), experiment.seed, ratios)
     return search, Estimate(whole, length)
-
-
-Fits = Callable[[str, str, Size], bool]
-"""Whether a leg can be measured at a frame size, which has a name."""
-
-
-def axes(
-    legs: Sequence[LegSpec],
-    sizes: Sequence[tuple[str, Size]],
-    fits: Fits = lambda leg, label, size: True,
-    messages: bool = False,
-) -> Iterator[tuple[str, str, Axis]]:
-    """The parts: name, leg where there are several, and axis. The legs at one size stand together."""
-    if len(legs) == 1:
-        (leg,) = legs
-        yield from ((label, "", axis(leg, size)) for label, size in sizes if fits(leg.name, label, size))
-        if not sizes:
-            yield leg.name, "", axis(leg, messages=messages)
-        return
-    for label, size in sizes:
-        members = [leg for leg in legs if fits(leg.name, label, size)]
-        yield from ((f"{leg.name},{label}", leg.name, axis(leg, size)) for leg in members)
-    if not sizes:
-        yield from ((leg.name, leg.name, axis(leg)) for leg in legs)
 
 
 def multi_leg_kinds() -> Iterator[str]:
@@ -144,6 +121,11 @@ def trial_time(kind: Kind, one: Axis, ask: TrialRequest, request: SearchRequest)
 def notes(kind: Kind, request: SearchRequest) -> list[str]:
     """What differs from the standards, with its reason."""
     found = []
+    if kind.rfc.startswith("RFC 9411") and request.seconds < SUSTAINED:
+        found.append(
+            f"sustain phases of {request.seconds:g} s; RFC 9411 §4.3.4 asks for {SUSTAINED:g} s or more: "
+            f"--duration {SUSTAINED:g}s"
+        )
     if kind.rfc.startswith("RFC 2544") and request.seconds < LONG:
         found.append(
             f"trials of {request.seconds:g} s; RFC 2544 §24 asks for {LONG:g} s or more: --duration {LONG:g}s"

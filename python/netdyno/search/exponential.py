@@ -13,9 +13,9 @@ SLOWEST = 0.5
 """Of the rate at which the last load passed: a load that fails even at this one is too much."""
 
 
-def exponential(goal: Goal, space: Space) -> Strategy:
-    """From the lowest load up, each twice the one before, then halves down to the resolution."""
-    low, load = 0.0, space.round(space.bottom)
+def exponential(goal: Goal, space: Space, first: float = 0.0) -> Strategy:
+    """From the lowest load up, or from `first`, each twice the one before; then halves, to the resolution."""
+    low, load = 0.0, space.round(first or space.bottom)
     while goal.passed((yield TrialRequest(load, space.seconds))):
         if load >= space.most:
             return "resolution"

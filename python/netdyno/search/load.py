@@ -18,6 +18,7 @@ from netdyno import units
 from netdyno.core import models
 from netdyno.errors import Error
 from netdyno.experiment.spec import LegSpec, groups, table
+from netdyno.search.objects import Workload
 from netdyno.search.sizes import HEADERS, WIRE, Size, mean
 
 DEFAULT_RATE = 1000.0
@@ -45,6 +46,8 @@ class Axis:
     """Frames per second that the link carries, where its speed is known."""
     shares: tuple[float, ...] = ()
     """Of each group, where frames are the unit."""
+    workload: Workload | None = None
+    """Of applications: what connections are used for."""
 
     def at(self, load: float, seconds: float, phases: Mapping[str, str] | None = None) -> LegSpec:
         """The leg that offers a load for a time; `phases` changes others than the measure phase."""

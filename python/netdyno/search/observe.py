@@ -10,7 +10,7 @@ from netdyno.core.result import Repetition
 from netdyno.core.wire import Distribution, GroupResult
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
-from netdyno.search import overrun
+from netdyno.search import criteria, overrun
 from netdyno.search.load import is_scheduled, loading
 from netdyno.search.lost_dut import came, silent
 from netdyno.search.paused import excused
@@ -98,6 +98,7 @@ def observed(
         heard=any(group.total.messages_delivered or came(group) for group, *_ in judged),
         number=number,
         shape=ask.shape,
+        counts=criteria.counted(repetition, load),
     )
     enough = goals and not exact and not broken and all(goal.met(trial) for goal in goals)
     if short and not (enough and _missed_only(repetition)):
@@ -189,6 +190,9 @@ def _lost(group: GroupResult, received: bool) -> tuple[int, int | None]:
     counts = group.measured
     if group.loss is None and counts.messages_sent and not received:
         return counts.messages_sent, None
+    if not counts.messages_intended and counts.flows_completed:
+        # it only connects
+        return counts.flows_started, max(0, counts.flows_started - counts.flows_completed)
     lost = counts.messages_sent - counts.messages_delivered - counts.receive_drops
     # nothing was sent of a group that failed before it could
     return max(counts.messages_sent, counts.messages_intended and 1), max(

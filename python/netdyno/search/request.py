@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from netdyno.core.result import Repetition
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
+from netdyno.search.axes import Fits
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
@@ -37,6 +38,10 @@ class SearchRequest:
     """Latency, recovery and reset: the load as a share of the highest, in place of a search for it."""
     messages: bool = False
     """Rate: loads are messages per second of devices that send at an interval, and not their number."""
+    objects: str | None = None
+    """Of applications: sizes of what is asked for, `1KiB,mixed` or `rfc9411`; none: as the profile has it."""
+    per_connection: tuple[int, ...] = ()
+    """Of applications: transactions of each connection, one search for each; none: the kind's own."""
     shares: tuple[float, ...] = ()
     """Latency: shares of the load that was found, at which it is measured; none: at that load itself."""
 
@@ -84,6 +89,11 @@ class Kind(Protocol):
     """Whether delays are taken from its trials of full length."""
     several: bool
     """Whether it is made over several legs: whether a DUT is after it as it was."""
+
+    def parts(
+        self, legs: Sequence[LegSpec], request: SearchRequest, fits: Fits
+    ) -> Iterator[tuple[str, str, Axis]]:
+        """What is searched: name, leg where there are several, and axis."""
 
     def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """Where it looks, and the unit of its loads."""

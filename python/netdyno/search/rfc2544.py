@@ -12,17 +12,17 @@ from netdyno.core import defaults
 from netdyno.errors import Error
 from netdyno.experiment import spec, validation
 from netdyno.experiment.choose import ChosenExperiment, adjust
-from netdyno.experiment.spec import Experiment
+from netdyno.experiment.spec import Experiment, LegSpec
 from netdyno.search import bench
 from netdyno.search.bench import Estimate
 from netdyno.search.options import trial_length
 from netdyno.search.request import SearchRequest
 from netdyno.search.schedule import Search
-from netdyno.search.trial import Goal, loss_goal, threshold_goal
+from netdyno.search.trial import Goal, TrialRequest, loss_goal, threshold_goal
 
 NEAR, AT_LOAD = 12, 3
 """Default number of trials: near the edge, and at a fixed load."""
-FIXED_LOAD = ("latency", "recovery", "reset")
+FIXED_LOAD = ("latency", "recovery", "reset", "transaction-latency")
 """Kinds that measure at a fixed load once they have found it."""
 
 OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at")
@@ -106,11 +106,23 @@ def prepare(
         experiment = placed(experiment, topology)
     seconds = _measure(experiment, chosen.folder) if duration is None else duration
     try:
-        return experiment, *bench.prepare(replace(request, seconds=seconds), experiment, chosen.folder)
+        search, estimate = bench.prepare(replace(request, seconds=seconds), experiment, chosen.folder)
+        return as_offered(experiment, search), search, estimate
     except (ArithmeticError, LookupError, TypeError, ValueError):
         # of a wrong profile the core says what is wrong
         validation.refuse(experiment, chosen.folder, place=chosen.place)
         raise
+
+
+def as_offered(experiment: Experiment, search: Search) -> Experiment:
+    """The experiment with the legs of applications as they are offered, which is what can be checked."""
+    shaped = dict[str, LegSpec]()
+    for part in search.parts:
+        if part.axis.workload is not None:
+            most = TrialRequest(part.space.most, part.space.seconds)
+            shaped.setdefault(part.axis.leg.name, search.kind.leg(part.axis, most, search.request))
+    legs = [shaped.get(leg.name, leg) for leg in experiment.legs]
+    return experiment.model_copy(update={"legs": legs})
 
 
 def placed(experiment: Experiment, path: Path) -> Experiment:

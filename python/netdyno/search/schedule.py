@@ -18,13 +18,15 @@ from netdyno.search.lost_dut import WHY, Watch, error
 from netdyno.search.observe import observed
 from netdyno.search.ratio import Ratio, ratio_lines
 from netdyno.search.request import Kind, PartSearch, SearchRequest
-from netdyno.search.trial import LoadTrial, TrialRequest
+from netdyno.search.trial import LoadTrial, TrialRequest, broken
 
 SHORT = {False: "our generator did not offer the load", True: "our receiver did not take all that reached it"}
 """Why an end of ours bounds a trial, by whether it was the receiver."""
 CHECK = {"counts": False, "why": "a check whether the DUT still answers"}
 """Of trials that no strategy asked for."""
-STRATEGIES = {"loss": "steps", "capacity": "exponential", "teardown": "none"}
+STRATEGIES = {"loss": "steps", "capacity": "exponential", "teardown": "none"} | dict.fromkeys(
+    ("connections", "concurrent", "transactions", "object-throughput", "transaction-latency"), "exponential"
+)
 """Of kinds that have one of their own."""
 
 
@@ -183,6 +185,8 @@ class Search:
             leg=part.leg,
             size=part.size,
             frame=part.axis.frame,
+            object=part.axis.workload.objects.mean if part.axis.workload else None,
+            per_connection=part.axis.workload.per_connection if part.axis.workload else None,
             most=part.space.most,
             line=part.axis.line,
             findings=list(findings),
@@ -203,7 +207,7 @@ class Search:
             lost=one.lost,
             loss=one.loss,
             met=[goal.name for goal in self.request.goals if goal.met(one)],
-            broken=list(one.broken),
+            broken=[*one.broken, *broken(self.request.goals, one)],
             counts=not why,
             why=why,
         )

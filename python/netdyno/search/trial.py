@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netdyno.errors import Error
+from netdyno.search.criteria import TransactionCounts
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class LoadTrial:
     """Its place in the order in which all ran, from 1."""
     shape: str = ""
     """As it was asked for."""
+    counts: TransactionCounts | None = None
+    """Of transactions and connections."""
 
     @property
     def loss(self) -> float:
@@ -90,6 +93,8 @@ class Goal:
     """What it means, in words that continue "the highest load …"."""
     ratio: float | None = None
     """The loss ratio that it allows; none where it is of another kind."""
+    why: Callable[[LoadTrial], tuple[str, ...]] = field(default=lambda _: (), compare=False)
+    """Which of several criteria a trial did not keep, in words."""
 
     def passed(self, trial: LoadTrial) -> bool:
         """Whether a trial met it; a load that our side could not offer is none to search at."""
@@ -108,6 +113,25 @@ def loss_goal(name: str, ratio: float, at: str = "loss") -> Goal:
 def threshold_goal() -> Goal:
     """The highest load at which every threshold of the profile holds."""
     return Goal("thresholds", lambda seen: not seen.broken, "that keeps the thresholds")
+
+
+def rfc9411_goal(*, held: bool = False) -> Goal:
+    """The highest load of which fewer than one transaction in 100,000 fails, and fewer than one connection in
+    100,000 is reset (RFC 9411 §7); `held`: and of whose connections as few were lost."""
+
+    def broken(seen: LoadTrial) -> tuple[str, ...]:
+        if seen.counts is None:
+            return ("loss",) if seen.lost else ()
+        return seen.counts.broken(held=held)
+
+    words = "with less than 0.001 % of transactions failed and of connections reset"
+    words += ", all connections kept" if held else ""
+    return Goal("rfc9411", lambda seen: not seen.broken and not broken(seen), words, why=broken)
+
+
+def broken(goals: Sequence[Goal], trial: LoadTrial) -> list[str]:
+    """The criteria of goals that a trial did not keep, in words."""
+    return list(dict.fromkeys(said for goal in goals for said in goal.why(trial)))
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ def load(value: float | None, unit: str) -> str:
         return "–"
     if unit == "frames/s":
         return quantities.si(value, "pps")
-    if unit in ("devices", "frames", "sessions"):
+    if unit in ("devices", "frames", "sessions", "connections"):
         count = f"{value:,.0f}"
         return f"{count} {unit.removesuffix('s') if count == '1' else unit}"
     if unit == "sessions/s":
         return quantities.si(value, unit)
+    if unit in ("connections/s", "transactions/s"):
+        return f"{value:,.0f} {unit}"
     if unit == "x":
         return f"{value:.4g} × the profile's load"
     return f"{value:,.5g} {unit}"

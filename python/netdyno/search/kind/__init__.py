@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdyno.lazy import Lazy
+from netdyno.search.kind.application import (
+    Concurrent,
+    Connections,
+    ObjectThroughput,
+    TransactionLatency,
+    Transactions,
+)
 from netdyno.search.kind.back_to_back import BackToBack
 from netdyno.search.kind.latency import Latency
 from netdyno.search.kind.loss import Loss
@@ -25,6 +32,11 @@ KINDS: Mapping[str, Kind] = Lazy(
             Recovery(),
             Reset(),
             Rate(),
+            Connections(),
+            Concurrent(),
+            Transactions(),
+            ObjectThroughput(),
+            TransactionLatency(),
         )
     },
     named("searches"),

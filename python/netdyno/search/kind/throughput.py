@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
-from netdyno.search import strategies, words
+from netdyno.search import sizes, strategies, words
+from netdyno.search.axes import Fits, axes
 from netdyno.search.finding import finding
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
@@ -24,6 +25,12 @@ class Throughput:
     by_loss = True
     timed = False
     several = True
+
+    def parts(
+        self, legs: Sequence[LegSpec], request: SearchRequest, fits: Fits
+    ) -> Iterator[tuple[str, str, Axis]]:
+        """The legs at each frame size."""
+        return axes(legs, [] if request.sizes is None else sizes.read(request.sizes), fits, request.messages)
 
     def space(self, axis: Axis, request: SearchRequest) -> tuple[Space, str]:
         """Up to the load of the profile."""
