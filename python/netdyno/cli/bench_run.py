@@ -132,7 +132,12 @@ def _plan(search: Search, estimate: bench.Estimate, as_json: bool) -> None:
         return
     console.line(_summary(search, estimate))
     framed = any(part.axis.frame for part in search.parts)
-    heads = ["frame" if framed else bench_application.head(search.kind.name, "leg"), "highest load", *["of line"] * framed, "trials"]
+    heads = [
+        "frame" if framed else bench_application.head(search.kind.name, "leg"),
+        "highest load",
+        *["of line"] * framed,
+        "trials",
+    ]
     rows = [
         [
             part.name,
