@@ -26,6 +26,7 @@ DOCS = {
     "sysctl-net": "https://docs.kernel.org/admin-guide/sysctl/net.html",
     "nf_conntrack-sysctl": "https://docs.kernel.org/networking/nf_conntrack-sysctl.html",
     "scaling": "https://docs.kernel.org/networking/scaling.html",
+    "mptcp-sysctl": "https://docs.kernel.org/networking/mptcp-sysctl.html",
     "napi": "https://docs.kernel.org/networking/napi.html",
     "ethtool-netlink": "https://docs.kernel.org/networking/ethtool-netlink.html",
     "segmentation-offloads": "https://docs.kernel.org/networking/segmentation-offloads.html",

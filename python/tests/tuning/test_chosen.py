@@ -88,7 +88,7 @@ def test_a_comparison_proposes_its_second_setting() -> None:
 
 
 def test_the_effect_is_enough_unless_its_counters_contradict_it() -> None:
-    """40 of 133 parameters have no counter: real winners were refused for that."""
+    """A third of all parameters have no counter: real winners were refused for that."""
     for mechanism in ("observed", "not observable"):
         study = search(proof("rate", 8192, comparison={"pairs": 9, "counters": [], "mechanism": mechanism}))
         assert study_setting.winner(study).proven
