@@ -126,12 +126,16 @@ def test_studies_of_sip_and_switches_become_tables(tmp_path: Path) -> None:
 def test_the_mixed_load_becomes_a_row_for_each_group(tmp_path: Path) -> None:
     counts = Counts.model_validate({"messages_intended": 4, "messages_delivered": 4})
     group = GroupSummary(name="web", protocol="http", devices=2, measured=counts)
-    leg = Leg(name="mixed", summary=Summary(groups=[group]))
-    result = Result(id="r", name="n", started="now", legs=[leg]).model_dump(mode="json")
+    legs = [
+        Leg(name=transport, transport=transport, summary=Summary(groups=[group]))
+        for transport in ("sockets", "dpdk")
+    ]
+    result = Result(id="r", name="n", started="now", legs=legs).model_dump(mode="json")
     part = next(one for one in iot.parts(True) if one.name == "figure-5")
     assert part.summary
     found = part.summary(result, tmp_path)
-    assert found.rows[0][0] == "web (http)" and "4 of 4" in found.finding
+    assert [row[:2] for row in found.rows] == [("kernel sockets", "web (http)"), ("DPDK ports", "web (http)")]
+    assert "4 of 4" in found.finding
     with pytest.raises(ValueError):
         part.summary(Result(id="r", name="n", started="now").model_dump(mode="json"), tmp_path)
 
