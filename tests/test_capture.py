@@ -162,3 +162,29 @@ def test_without_being_asked_nothing_is_captured(lab: Lab, cable: Wire) -> None:
     assert done.folder
     assert not list(done.folder.glob("*.pcapng"))
     assert done.result.files.capture is None
+
+
+def test_the_interface_of_a_port_that_carries_devices_shows_both_directions(lab: Lab) -> None:
+    load = {"open": {"rate": "5/s"}}
+    http = group("web", "http://10.92.0.2", {"http": {"path": "/64", "requests": 1}}, devices=5, load=load)
+    device = "af_packet:gen0,qdisc_bypass=0"
+    made = profile(http, capture={"interface": "gen0", "filter": "tcp port 80"})
+    made["transport"] = {"dpdk": {"ports": [{"name": "a", "device": device, "ip": "10.92.0.1/24"}]}}
+    document = experiment(made, web="nginx")
+    near, far = (document["legs"][0]["topology"]["links"][0][end] for end in "ab")
+    # the address is the port's, and what the kernel sends has whole checksums
+    near["addresses"], far["offloads"] = [], {"tx": False}
+    done = lab.run("run", lab.write("e.json", document))
+    assert done.folder, done.text
+    (web,) = done.trial.groups
+    count = web.total.messages_delivered
+    assert count and not web.total.failures, done.text
+    file = done.folder / "capture.pcapng"
+    asked, answered = (tshark(file, shown, "ip.src") for shown in ("http.request", "http.response"))
+    assert asked == [["10.92.0.1"]] * count and answered == [["10.92.0.2"]] * count
+    # each connection from its SYN to both FINs, and nothing that is not TCP as it should be
+    begun = "tcp.flags.syn == 1 && tcp.flags.ack == 0 && !tcp.analysis.retransmission"
+    assert len(tshark(file, begun, "ip.src")) == count
+    assert len(tshark(file, "tcp.flags.fin == 1 && !tcp.analysis.retransmission", "ip.src")) == 2 * count
+    assert tshark(file, "_ws.malformed", "frame.number") == []
+    lab.clean()
