@@ -43,8 +43,8 @@ def demo(
 
     A Mosquitto broker, an nginx and our reflector start in a separate network namespace. 2,000 MQTT
     devices, HTTP, PING and a UDP stream load them over kernel sockets; then streams and pings run over DPDK
-    ports, to our reflector and to a host's kernel, and MQTT and HTTP devices to the same servers. Needs root. Everything is removed at the end; the result
-    stays under `runs/`.
+    ports, to our reflector and to a host's kernel, and MQTT and HTTP devices to the same servers. Needs root.
+    Everything is removed at the end; the result stays under `runs/`.
     """
     if what is not None:
         if json_stream:
