@@ -36,6 +36,8 @@ pub struct Counters {
     pub calls_acknowledged: u64,
     /// 200 to INVITE without ACK in 64 T1.
     pub calls_unacknowledged: u64,
+    /// Of these, calls that were ended by a BYE of ours.
+    pub calls_hung_up: u64,
     /// Calls ended by BYE.
     pub calls_ended: u64,
     /// Calls answered with audio, which goes back.

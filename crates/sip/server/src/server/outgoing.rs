@@ -97,6 +97,13 @@ impl Server {
         self.start(branch, message, next, Some(key.clone()));
     }
 
+    /// A request of our own.
+    pub(super) fn send_new(&mut self, mut request: Message, to: Peer) {
+        let branch = address::branch();
+        self.add_via(&mut request, to, &branch);
+        self.start(branch, request, to, None);
+    }
+
     fn start(&mut self, branch: String, request: Message, to: Peer, parent: Option<Key>) {
         let reliable = to.transport.reliable();
         let machine = if request.method() == Some(&Method::Invite) {

@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// The connection that a URI is reached over, or an address.
-    fn destination(&self, uri: &Uri) -> Option<Peer> {
+    pub(super) fn destination(&self, uri: &Uri) -> Option<Peer> {
         self.flows.to(uri).or_else(|| address::destination(uri))
     }
 

@@ -324,3 +324,48 @@ fn a_call_that_ends_while_it_rings_is_terminated() {
         assert!(bye[0].starts_with("SIP/2.0 481"), "{bye:?}");
     }
 }
+
+#[test]
+fn a_call_whose_200_is_never_acknowledged_is_ended_by_a_bye() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let more = "Contact: <sip:bob@192.0.2.7:5070>\r\nRecord-Route: <sip:192.0.2.3;lr>\r\nRecord-Route: <sip:192.0.2.4;lr>\r\n";
+    let said = text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", more), 0));
+    let field = |text: &str, name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+    };
+    let (mut repeated, mut byes) = (0, Vec::new());
+    while let Some(at) = server.deadline() {
+        for (to, bytes) in server.on_timer(at) {
+            let text = String::from_utf8(bytes).expect("text");
+            match text.split(' ').next() {
+                Some("BYE") => byes.push((at, to, text)),
+                _ => repeated += 1,
+            }
+        }
+    }
+    let (at, to, bye) = &byes[0];
+    assert_eq!((*at, *to, repeated), (32_000 * MS, peer("192.0.2.3:5060"), 10), "64 T1");
+    assert!(bye.starts_with("BYE sip:bob@192.0.2.7:5070 SIP/2.0\r\n"), "{bye}");
+    assert_eq!(bye.matches("Route: <").count(), 2, "{bye}");
+    assert_eq!(field(bye, "From: "), field(&said[1], "To: "), "the tag is ours");
+    assert_eq!(
+        (field(bye, "To: "), field(bye, "CSeq: ")),
+        ("<sip:bob@example.net>;tag=1".into(), "1 BYE".into())
+    );
+    assert_eq!(field(bye, "Call-ID: "), "ci");
+    assert_eq!(byes.len(), 11, "Timer E, until Timer F");
+    let counters = server.counters();
+    assert_eq!((counters.calls_unacknowledged, counters.calls_hung_up), (1, 1));
+}
+
+#[test]
+fn a_call_that_its_caller_ended_gets_no_bye() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let said = text(&server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), 0));
+    server.receive(peer(UAC), &within("BYE", "b", &said[1]), MS);
+    while let Some(at) = server.deadline() {
+        let out = text(&server.on_timer(at));
+        assert!(out.iter().all(|one| one.starts_with("SIP/2.0 200")), "{out:?}");
+    }
+    assert_eq!(server.counters().calls_hung_up, 0);
+}

@@ -18,6 +18,8 @@ pub(super) type Call = (Dialog, u32);
 pub(super) struct Answered {
     bytes: Vec<u8>,
     to: Peer,
+    /// The BYE that ends the call where no ACK comes.
+    bye: Option<Message>,
     gap: u64,
     end: u64,
 }
@@ -112,6 +114,7 @@ impl Server {
         let answered = Answered {
             bytes: response.to_bytes(),
             to,
+            bye: bye(&one.request, &response),
             gap: self.timers.t1,
             end: self.now + self.timers.limit(),
         };
@@ -148,10 +151,15 @@ impl Server {
     pub(super) fn ack_due(&mut self, call: &Call) {
         let Some(one) = self.awaiting.get_mut(call) else { return };
         if self.now >= one.end {
+            // a call that the caller ended, or a further INVITE of one that is up
+            let over = !self.dialogs.has(&call.0);
+            let one = self.awaiting.remove(call);
+            self.counters.calls_unacknowledged += 1;
+            if let Some((bye, to)) = one.filter(|_| !over).and_then(|one| Some((one.bye?, one.to))) {
+                self.hang_up(bye, to);
+            }
             self.echo.end(&call.0);
             self.dialogs.end(&call.0);
-            self.awaiting.remove(call);
-            self.counters.calls_unacknowledged += 1;
             return;
         }
         self.out.push((one.to, one.bytes.clone()));
@@ -161,6 +169,15 @@ impl Server {
         self.at(when, Due::Ack(call.clone()));
     }
 
+    /// Section 13.3.1.4: a call whose 200 nobody acknowledged is over. `caller`: where its responses went.
+    fn hang_up(&mut self, bye: Message, caller: Peer) {
+        let next = address::route(&bye).map_or_else(|| bye.uri(), |route| Some(route.uri));
+        // a name is not looked up
+        let to = next.and_then(|uri| self.destination(&uri)).unwrap_or(caller);
+        self.counters.calls_hung_up += 1;
+        self.send_new(bye, to);
+    }
+
     pub(super) fn call_acknowledged(&mut self, ack: &Message) {
         let call = ack.cseq().ok().map(|cseq| (dialog(ack, ""), cseq.number));
         match call.and_then(|call| self.awaiting.remove(&call)) {
@@ -168,6 +185,31 @@ impl Server {
             None => self.counters.unrelated += 1,
         }
     }
+}
+
+/// The BYE of the dialog that a response to an INVITE made (sections 12.1.1, 12.2.1.1).
+fn bye(invite: &Message, response: &Message) -> Option<Message> {
+    let contacts = invite.contacts().ok()?;
+    let caller = contacts.first().and_then(|contact| contact.address()).map(|contact| contact.uri.clone());
+    let from = invite.from().ok()?;
+    let mut bye = Message::request(Method::Bye, caller.as_ref().unwrap_or(&from.uri))
+        .with(Name::From, response.to().ok()?)
+        .with(Name::To, &from)
+        .with(Name::CallId, invite.call_id().ok()?)
+        .with(Name::CSeq, "1 BYE")
+        .with(Name::MaxForwards, 70);
+    let routes = invite.all::<NameAddr>(Name::RecordRoute).ok()?;
+    match routes.split_first() {
+        // section 12.2.1.1: a strict router has the next hop in the Request-URI
+        Some((first, rest)) if !first.uri.sip().is_some_and(sip_core::uri::SipUri::loose_router) => {
+            let mut routes = rest.to_vec();
+            routes.push(NameAddr::new(bye.uri()?));
+            address::set_routes(&mut bye, &routes);
+            address::set_uri(&mut bye, &first.uri.to_string());
+        }
+        _ => address::set_routes(&mut bye, &routes),
+    }
+    Some(bye)
 }
 
 /// The dialog of a request from the caller; `ours`: our tag, where the request has none yet.
