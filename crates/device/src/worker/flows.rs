@@ -16,8 +16,10 @@ use std::time::Duration;
 const TIMERS_PER_TURN: usize = 64;
 /// Devices told to end between two polls of the sockets.
 const RETIRE_PER_TURN: u32 = 256;
-/// A flow that failed rests at least this long, so that a dead server is not hammered.
+/// A device whose flow failed rests at least this long, and twice as long after each further one, up to the longest: a dead server
+/// is not hammered, and one that comes back is soon loaded again.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_millis(1600);
 /// Until a device looks again whether a message is left for it: those under way may yet send them all.
 const NO_ROOM: Duration = Duration::from_millis(10);
 /// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
@@ -159,11 +161,13 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         group.retiring -= u32::from(retires);
         match end {
             FlowEnd::Completed => {
+                slot.failures_in_a_row = 0;
                 group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
                 slot.tally.flows.1 += 1;
                 group.learn_flow_length(slot.tally.sent, slot.tally.flows.0);
             }
             FlowEnd::Failed => {
+                slot.failures_in_a_row = slot.failures_in_a_row.saturating_add(1);
                 group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
             }
         }
@@ -181,6 +185,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     slot.wake_set_at = self.now;
                     self.timers.set(
                         i,
+                        // the load says when, however many flows failed before
                         if end == FlowEnd::Failed { self.now + REST_AFTER_FAILURE } else { self.now },
                     );
                 }
@@ -196,7 +201,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         } else {
             let rest = match end {
                 FlowEnd::Completed => group.flow_interval,
-                FlowEnd::Failed => group.flow_interval.max(REST_AFTER_FAILURE),
+                FlowEnd::Failed => {
+                    let doublings = u32::from(slot.failures_in_a_row.min(8)) - 1;
+                    group.flow_interval.max((REST_AFTER_FAILURE * (1 << doublings)).min(LONGEST_REST))
+                }
             };
             self.rest(i, self.now + rest);
         }

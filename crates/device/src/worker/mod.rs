@@ -84,6 +84,8 @@ struct Slot<C, D> {
     /// Index of the target address in use, and a bit for each that failed since one worked.
     address: u8,
     tried: u64,
+    /// Flows that failed since one was completed.
+    failures_in_a_row: u8,
     /// How long it has been waiting for an answer.
     wait: Wait,
     /// A model timer that is due, and waits until the socket takes datagrams again.
@@ -181,6 +183,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     connect_by: Time::NEVER,
                     address: 0,
                     tried: 0,
+                    failures_in_a_row: 0,
                     wait: Wait::none(),
                     blocked_timer: None,
                     tally: DeviceTally::default(),
