@@ -234,6 +234,20 @@ def test_a_server_that_lies_never_passes(
     assert said in done.text, done.text
 
 
+def test_a_dead_server_gets_the_load_and_no_more(lab: Lab, cable: Wire) -> None:
+    document = profile.call(options(f"sip:{Wire.FAR};transport=tcp", users=30))
+    document["validity"] = PATIENT
+    done = lab.run("run", lab.write("sip.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near))
+    assert done.code == 99, done.text
+    callers, callees = group(done, "callers"), group(done, "callees")
+    assert callers.unit.name == "calls" and callers.rates["intended"] == callers.rates["flows_intended"] > 10
+    # each call once, and registrations at 0, 0.1, 0.3, 0.7, 1.5 and 3.1 s
+    assert callers.total.flows_started <= callers.total.flows_intended
+    assert 30 <= callees.total.flows_started <= 7 * 30, done.text
+    # what is wrong is said once for both
+    assert done.out.count("refused at") == 1 and "callees, callers: " in done.out, done.out
+
+
 def test_the_command_line_makes_the_same(lab: Lab, cable: Wire) -> None:
     with server(cable, lying("right")) as uri:
         done = lab.run(

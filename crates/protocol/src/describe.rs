@@ -107,6 +107,39 @@ impl Index {
     }
 }
 
+/// What the load of a group is counted in: what was asked for, begun and brought to its end, each by the name of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LoadUnit {
+    /// In the plural: `messages`, `calls`.
+    pub name: &'static str,
+    /// Counter of those that the load asks for; null: the other side asks for them.
+    pub intended: Option<&'static str>,
+    /// Counter of those that were begun.
+    pub offered: &'static str,
+    /// Counter of those of them that ended well.
+    pub delivered: &'static str,
+}
+
+impl LoadUnit {
+    /// Messages, each for itself.
+    pub const MESSAGES: Self = Self {
+        name: "messages",
+        intended: Some("messages_intended"),
+        offered: "messages_sent",
+        delivered: "messages_delivered",
+    };
+
+    /// Flows of so many messages, by a name of their own.
+    pub const fn flows(name: &'static str) -> Self {
+        Self {
+            name,
+            intended: Some("flows_intended"),
+            offered: "flows_started",
+            delivered: "flows_completed",
+        }
+    }
+}
+
 /// The unit of a count or an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -331,6 +364,11 @@ pub trait ModelParams {
     /// Whether every message is to be confirmed, so that silence is loss. As [`Description::confirmed`] says.
     fn confirmed(&self) -> bool {
         !matches!(self.about().confirmed, Confirmed::Never)
+    }
+
+    /// What the load is counted in.
+    fn load_unit(&self) -> LoadUnit {
+        LoadUnit::MESSAGES
     }
 
     /// Whether devices wait for answers, or for connections.

@@ -6,13 +6,14 @@ use crate::distribution::Distribution;
 use crate::plan::GroupPlan;
 use crate::reordering;
 use crate::result::{
-    CauseCount, FailureCount, GroupResult, Rates, SlowdownResult, StallResult, TargetAddress, counts, indices,
+    CauseCount, FailureCount, GroupResult, Rates, SlowdownResult, StallResult, TargetAddress, count, counts,
+    indices,
 };
 use crate::sample::AddressTally;
 use crate::stalls::Stalls;
 use hdrhistogram::Histogram;
 use protocol::cause::{CAUSES_MAX, Cause, Causes};
-use protocol::describe::Delay;
+use protocol::describe::{Delay, LoadUnit};
 use protocol::meter::{Counts, Failure, Tally};
 use protocol::target::Carrier;
 use protocol::time::Time;
@@ -173,6 +174,10 @@ impl GroupSum {
         let measured = &self.measured.counts;
         let per_second = |n: u64| if measured_ns == 0 { 0.0 } else { n as f64 * 1e9 / measured_ns as f64 };
         let happened = &self.happened;
+        let unit = plan.unit;
+        // by when they were due: a call is over long after it began
+        let due = |name: &str| per_second(count(measured, &self.measured.own, plan.about, name));
+        let is_messages = unit == LoadUnit::MESSAGES;
         GroupResult {
             name: plan.name.clone(),
             protocol: plan.about.name,
@@ -190,7 +195,15 @@ impl GroupSum {
                 messages_delivered: per_second(happened.messages_delivered),
                 bits_sent: per_second(happened.bytes_sent) * 8.0,
                 bits_received: per_second(happened.bytes_received) * 8.0,
+                intended: unit.intended.map_or(0.0, due),
+                offered: if is_messages { per_second(happened.messages_sent) } else { due(unit.offered) },
+                delivered: if is_messages {
+                    per_second(happened.messages_delivered)
+                } else {
+                    due(unit.delivered)
+                },
             },
+            unit,
             loss: loss(measured, plan.confirmed),
             verified: plan.verified,
             delays: full(plan.about.delays, &self.measured),

@@ -7,7 +7,7 @@ use crate::{interfaces, tls};
 use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
 use protocol::data::Data;
-use protocol::describe::{Description, Identity};
+use protocol::describe::{Description, Identity, LoadUnit};
 use protocol::rate_timeline::RateTimeline;
 use protocol::shared_socket::SharedSocket;
 use protocol::target::{self, Carrier, Scheme};
@@ -75,6 +75,8 @@ pub struct GroupPlan {
     pub model: models::Config,
     /// Whether every message is to be confirmed, so that silence is loss.
     pub confirmed: bool,
+    /// What its load is counted in.
+    pub unit: LoadUnit,
     /// Whether devices wait for answers at all, or for connections.
     pub waits: bool,
     /// Whether devices keep their connection from one flow to the next.
@@ -266,6 +268,7 @@ impl GroupPlan {
             name: group.name.clone(),
             about: group.model.about(),
             confirmed: group.model.confirmed(),
+            unit: group.model.load_unit(),
             waits: group.model.awaits_answers(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
             has_media: group.model.has_media(),

@@ -8,7 +8,7 @@ use crate::plan::ReplyCheck;
 use crate::rates::RateChange;
 use crate::sample::ElementCounts;
 use protocol::cause::Causes;
-use protocol::describe::Description;
+use protocol::describe::{Description, LoadUnit};
 use protocol::meter::{Counts, Failure, Phase};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,13 +42,14 @@ pub fn by_kind(causes: &Causes) -> BTreeMap<&'static str, BTreeMap<String, u64>>
 
 /// The model's indices by name; null where one is not defined: nothing was counted that it is a share of.
 pub fn indices(c: &Counts, own: &[u64], model: &'static Description) -> BTreeMap<&'static str, Option<f64>> {
-    let fixed = c.named_counters();
-    let count = |name: &str| {
-        let of_all = fixed.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        let at = || model.counters.iter().position(|counter| counter.name == name);
-        of_all.or_else(|| own.get(at()?).copied()).unwrap_or(0)
-    };
-    model.indices.iter().map(|index| (index.name, index.of(count))).collect()
+    model.indices.iter().map(|index| (index.name, index.of(|name| count(c, own, model, name)))).collect()
+}
+
+/// A counter by its name: one that every group has, or one of the model's own.
+pub(crate) fn count(c: &Counts, own: &[u64], model: &Description, name: &str) -> u64 {
+    let of_all = c.named_counters().iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let at = || model.counters.iter().position(|counter| counter.name == name);
+    of_all.or_else(|| own.get(at()?).copied()).unwrap_or(0)
 }
 
 /// One point of the series; counts are of the interval that ends at `t`.
@@ -153,6 +154,12 @@ pub struct Rates {
     pub bits_sent: f64,
     /// Payload bits received.
     pub bits_received: f64,
+    /// The load in the group's `unit`: what was asked for.
+    pub intended: f64,
+    /// What was begun of it; of another unit than messages by when it was due.
+    pub offered: f64,
+    /// What of that ended well; likewise.
+    pub delivered: f64,
 }
 
 /// Reordered messages (RFC 4737, RFC 5236).
@@ -309,6 +316,9 @@ pub struct GroupResult {
     /// Per second of the measure phase.
     #[schemars(with = "BTreeMap<String, f64>")]
     pub rates: Rates,
+    /// What its load is counted in; null in older results: messages.
+    #[schemars(extend("default" = null))]
+    pub unit: LoadUnit,
     /// Share of sent messages that were not delivered, without those that our own receive queue dropped; null when none was sent,
     /// or none is ever confirmed.
     pub loss: Option<f64>,

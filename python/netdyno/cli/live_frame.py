@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group as Stack
 from rich.text import Text
 
-from netdyno.core import causes
+from netdyno.core import causes, load_unit
 from netdyno.report import units
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ WANTED = (
 def _groups(state: State, width: int, most: int) -> list[Text]:
     columns = _columns(state.run_state not in ("done", "failed"))
     groups = list(state.groups.values())
-    names = {g.name: f"{g.name} {g.protocol}".rstrip() if g.protocol != g.name else g.name for g in groups}
-    if width < 100:
-        names = {g.name: g.name for g in groups}
+    of = {g.name: f" {g.protocol}" if g.protocol not in ("", g.name) and width >= 100 else "" for g in groups}
+    in_units = {g.name: "" if load_unit.is_messages(g.unit) else f", {g.unit.name}" for g in groups}
+    names = {g.name: f"{g.name}{of[g.name]}{in_units[g.name]}" for g in groups}
     room = min(24 if width >= 80 else 10, max([cell_len(n) for n in names.values()], default=0))
     first, sizes, chosen = width, {title: size for title, size, _ in columns}, set()
     for title in WANTED:

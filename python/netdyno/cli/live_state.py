@@ -6,8 +6,8 @@ import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from netdyno.core import models, totals
-from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint, WorkerUsage
+from netdyno.core import load_unit, models, totals
+from netdyno.core.wire import Counts, GroupPoint, LoadUnit, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.experiment.view import SHORT, Plan
 from netdyno.report import doubts
 from netdyno.report.series import by_samples
@@ -27,6 +27,8 @@ class Group:
 
     name: str
     protocol: str = ""
+    unit: LoadUnit = field(default_factory=lambda: load_unit.MESSAGES)
+    """What its load is counted in."""
     devices: int = 0
     active: int = 0
     intended: float = 0
@@ -54,7 +56,7 @@ class Group:
     @property
     def open(self) -> float | None:
         """Share of what was sent that is not confirmed: in flight or lost; once all is drained, lost."""
-        if not self.sent or not (self.confirmed or self.delivered):
+        if not self.sent or not (self.confirmed or self.delivered) or self.unit.intended is None:
             return None
         return max(0, self.sent - self.delivered) / self.sent
 
@@ -122,7 +124,8 @@ def begin(plan: Plan, logs: deque[str]) -> State:
     for g in plan.get("groups") or []:
         name = str(g.get("name", ""))
         protocol, devices = str(g.get("protocol", "")), int(g.get("devices") or 0)
-        state.groups[name] = Group(name, protocol, devices, confirmed=g.get("confirmed", True))
+        unit, confirmed = load_unit.read(g.get("unit")), g.get("confirmed", True)
+        state.groups[name] = Group(name, protocol, unit, devices, confirmed=confirmed)
     return state
 
 
@@ -135,8 +138,8 @@ def take(state: State, sample: SeriesPoint) -> None:
     for name, point in sample.groups.items():
         group, c = state.groups.setdefault(name, Group(name)), point.counts
         group.active, group.waiting = point.devices_active, point.waiting or 0
-        group.sent += c.messages_sent
-        group.delivered += c.messages_delivered
+        group.sent += load_unit.count(c, group.unit.offered)
+        group.delivered += load_unit.count(c, group.unit.delivered)
         group.failures.update(c.failures)
         for kind, causes in point.causes.items():
             of = group.causes.setdefault(kind, Counter())
@@ -156,8 +159,10 @@ def _rates(state: State, sample: SeriesPoint, dt: float) -> None:
     worst: tuple[float, str] | None = None
     for name, point in sample.groups.items():
         group, c = state.groups[name], point.counts
-        group.intended, group.offered = c.messages_intended / dt, c.messages_sent / dt
-        group.delivered_rate = c.messages_delivered / dt
+        group.offered = load_unit.count(c, group.unit.offered) / dt
+        group.delivered_rate = load_unit.count(c, group.unit.delivered) / dt
+        asked = load_unit.intended(group.unit, c)
+        group.intended = group.offered if asked is None else asked / dt
         delays = by_samples({d: q.count for d, q in point.delays.items()})
         group.delay_of = delays[0] if delays else group.delay_of
         group.delay = point.delays[delays[0]] if delays else None

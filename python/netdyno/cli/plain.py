@@ -7,7 +7,8 @@ from typing import IO, Any
 
 from netdyno import escape
 from netdyno.cli.console import main_delay
-from netdyno.core import causes, models
+from netdyno.core import causes, load_unit, models
+from netdyno.core.wire import LoadUnit
 from netdyno.experiment.view import SHORT, NullView, Plan
 from netdyno.quantities import delay
 
@@ -20,6 +21,7 @@ class PlainLines(NullView):
         self._cpu: dict[str, float] = {}
         self._order: list[str] = []
         self._unwanted: dict[str, list[str]] = {}
+        self._units: dict[str, LoadUnit] = {}
         self._interval = 0.0
 
     def start(self, plan: Plan) -> None:
@@ -28,6 +30,7 @@ class PlainLines(NullView):
         self._interval = 0.0
         self._order = [str(g["name"]) for g in plan.get("groups", [])]
         self._unwanted = {str(g["name"]): _unwanted(str(g["protocol"])) for g in plan.get("groups", [])}
+        self._units = {str(g["name"]): load_unit.read(g.get("unit")) for g in plan.get("groups", [])}
         groups = ", ".join(f"{g['devices']} × {g['name']} ({g['protocol']})" for g in plan.get("groups", []))
         length = f"{plan.get('duration', 0):.0f} s"
         if said := plan.get("description"):
@@ -43,10 +46,11 @@ class PlainLines(NullView):
         groups = sample.get("groups", {})
         lines = []
         for name in sorted(groups, key=lambda n: self._order.index(n) if n in self._order else len(groups)):
-            shown = _group(groups[name], dt, short)
+            unit = self._units.get(name, load_unit.MESSAGES)
+            shown = _group(groups[name], dt, short, unit)
             counts = groups[name]["counts"]
             shown += [f"{counts[key]} {key}" for key in self._unwanted.get(name, []) if counts.get(key)]
-            if shown and (sample.get("phase") != "drain" or _moved(groups[name]["counts"])):
+            if shown and (sample.get("phase") != "drain" or _moved(groups[name]["counts"], unit)):
                 lines.append(f"{sample['t']:6.1f} s {sample.get('phase', ''):8} {name}: {', '.join(shown)}")
         for line in lines:
             self.log(line)
@@ -75,20 +79,20 @@ def _unwanted(protocol: str) -> list[str]:
     return [counter.name for counter in models.find(protocol).counters if counter.better == "less"]
 
 
-def _moved(counts: dict[str, Any]) -> bool:
-    keys = ("messages_intended", "messages_sent", "messages_delivered")
-    return any(counts[key] for key in keys) or any(counts.get("failures", {}).values())
+def _moved(counts: dict[str, Any], unit: LoadUnit) -> bool:
+    keys = (unit.intended, unit.offered, unit.delivered)
+    return any(counts.get(key) for key in keys if key) or any(counts.get("failures", {}).values())
 
 
-def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
+def _group(group: dict[str, Any], dt: float, short: bool, unit: LoadUnit) -> list[str]:
     counts = group["counts"]
     shown = []
     if not short:
-        shown = [
-            f"{counts['messages_intended'] / dt:,.0f}/s intended",
-            f"{counts['messages_sent'] / dt:,.0f}/s offered",
-            f"{counts['messages_delivered'] / dt:,.0f}/s delivered",
-        ]
+        said = [(unit.intended, "intended"), (unit.offered, "offered")]
+        said.append((unit.delivered, load_unit.completed(unit)))
+        rates = [(counts.get(key, 0) / dt, word) for key, word in said if key]
+        first = "" if load_unit.is_messages(unit) else f" {unit.name}"
+        shown = [f"{n:,.0f}{'' if i else first}/s {word}" for i, (n, word) in enumerate(rates)]
         delays = group.get("delays", {})
         main = main_delay({name: one["count"] for name, one in delays.items()})
         if main:

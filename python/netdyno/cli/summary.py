@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.text import Text
 
 from netdyno import quantities
-from netdyno.cli import bench_view, console
-from netdyno.core import causes, models
-from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Repetition, Result
+from netdyno.cli import bench_view, console, indices
+from netdyno.core import causes, load_unit, models, totals
+from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result
 from netdyno.core.wire import TargetAddress
 from netdyno.errors import Error
 from netdyno.stats import backlog, percentile, remedy
@@ -37,7 +37,9 @@ def show(result: Result, folder: Path | None = None) -> None:
     for check in result.checks:
         if not check.passed:
             where = f"{check.leg} " if len(result.legs) > 1 else ""
-            out.print(Text(f"  {where}{check.group}: {check.what}", style="red"), soft_wrap=True)
+            # what failed and why is said below, once
+            what = check.what.partition("; in that time")[0] if check.check == "delivery" else check.what
+            out.print(Text(f"  {where}{check.group}: {what}", style="red"), soft_wrap=True)
     for reason in result.reasons:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
@@ -50,13 +52,15 @@ def show(result: Result, folder: Path | None = None) -> None:
         doubts = {one.metric: one for one in result.warnings if one.leg == leg.name}
         if leg.summary.groups:
             out.print()
+            messages = [load_unit.is_messages(load_unit.of(group)) for group in leg.summary.groups]
+            done = "delivered/s" if any(messages) else "completed/s"
             title = f"{leg.name} ({leg.transport}, {leg.summary.n} trial{'s' * (leg.summary.n != 1)})"
             console.table(
                 (
                     "group",
                     "devices",
                     "offered/s",
-                    "delivered/s",
+                    done,
                     "loss",
                     "delay",
                     *map(percentile.display_name, SHOWN),
@@ -66,11 +70,13 @@ def show(result: Result, folder: Path | None = None) -> None:
                 ),
                 [_row(group, doubts) for group in leg.summary.groups],
                 title,
-                right=("devices", "offered/s", "delivered/s", "loss", *SHOWN, "max", "late p99"),
+                right=("devices", "offered/s", done, "loss", *SHOWN, "max", "late p99"),
                 spare=("devices", "p90", "late p99", "max", "delay"),
             )
         if doubt := lateness(leg.summary.groups, doubts):
             out.print(Text(f"  ! {doubt}", style="yellow"), soft_wrap=True)
+        for line in failures(leg):
+            out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
         for group in leg.summary.groups:
             if said := addresses(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
@@ -78,8 +84,6 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {moved}"), soft_wrap=True)
             if said := silence(leg.repetitions, group.name):
                 out.print(Text(f"  {said}", style="yellow"), soft_wrap=True)
-            for line in failures(group, last_answer_time(leg.repetitions, group.name)):
-                out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
             if hidden := backlog.words(group):
                 out.print(Text(f"  {hidden}", style="yellow"), soft_wrap=True)
             if waited := stalls(group):
@@ -96,6 +100,7 @@ def show(result: Result, folder: Path | None = None) -> None:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
                 out.print(f"  {mark}: {witness.what} {witness.theirs:,.0f}, we sent {witness.ours:,.0f}")
+        indices.show(leg, [t for t in result.thresholds if t.leg in ("", leg.name)])
     if result.thresholds:
         out.print()
         console.table(
@@ -153,9 +158,22 @@ def _estimate(of: Estimate | None, unit: str) -> str:
     return quantities.number(of.mean, unit) + spread
 
 
-def failures(group: GroupSummary, until: str = "") -> list[str]:
-    """Whose failures they are, why, what to check, and what the first one looked like."""
-    return causes.lines(group.name, group.target, causes.measured(group.errors, group.measured), until)
+def failures(leg: Leg) -> list[str]:
+    """Whose failures they are, why, what to check, and an example: once for all groups that failed alike."""
+    alike: dict[tuple[str, ...], list[GroupSummary]] = {}
+    for group in leg.summary.groups:
+        failed = causes.measured(group.errors, group.measured)
+        key = (
+            group.target,
+            *(f"{one.kind} {sorted(c.cause for c in one.causes if c.count)}" for one in failed),
+        )
+        alike.setdefault(key, []).append(group)
+    lines = []
+    for groups in alike.values():
+        errors = totals.failures([e for g in groups for e in causes.measured(g.errors, g.measured)])
+        until = max(last_answer_time(leg.repetitions, g.name) for g in groups)
+        lines += causes.lines(", ".join(g.name for g in groups), groups[0].target, errors, until)
+    return lines
 
 
 def addresses(group: GroupSummary) -> str:
@@ -283,7 +301,12 @@ def own(group: GroupSummary) -> str:
     counted = group.measured.own
     unwanted = [one.name for one in model.counters if one.better == "less" and counted.get(one.name)]
     said = [f"{name} {counted[name]:,}" for name in unwanted]
-    said += [f"{name} {quantities.number(value, 'ratio')}" for name, value in group.indices.items() if value]
+    # those of calls and registrations have a table
+    said += (
+        []
+        if indices.has_table(group)
+        else [f"{name} {quantities.number(value, 'ratio')}" for name, value in group.indices.items() if value]
+    )
     return f"{group.name}: {', '.join(said)}" if said else ""
 
 
@@ -307,12 +330,14 @@ def _headline(result: Result) -> Text:
 
 def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
     counts = group.measured
-    rates = group.rates
     name = _shown_delay(group)
     delay = group.delays.get(name)
 
-    def rate(key: str) -> str:
-        return quantities.number(rates[key].mean, "/s") if key in rates else "–"
+    unit, lost = load_unit.of(group), load_unit.loss(group)
+
+    def rate(which: str, of: str = "") -> str:
+        found = load_unit.rate(group, which)
+        return "–" if found is None else f"{quantities.number(found, '/s').removesuffix('/s')}{of}/s"
 
     def quantile(stat: str) -> str:
         mark = " !" if f"{group.name}.delay.{name}.{stat}" in doubts else ""
@@ -321,9 +346,9 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
     return [
         group.name,
         str(group.devices),
-        rate("messages_sent"),
-        "–" if is_unconfirmed(group) else rate("messages_delivered"),
-        quantities.number(group.loss.mean, "ratio") if group.loss else "–",
+        rate("offered", "" if load_unit.is_messages(unit) else f" {unit.name}"),
+        "–" if is_unconfirmed(group) else rate("delivered"),
+        "–" if lost is None else quantities.number(lost, "ratio"),
         name,
         *map(quantile, SHOWN),
         quantities.delay(delay.max) if delay else "–",

@@ -15,6 +15,7 @@ from netdyno.core.wire import (
     Counts,
     Distribution,
     FailureCount,
+    LoadUnit,
     LossPattern,
     Pauses,
     Reason,
@@ -218,6 +219,8 @@ class GroupSummary(Model):
     """Of the counters added up, by the names that the [model](models.md) gives them."""
     rates: dict[str, Estimate] = Field(default_factory=dict)
     """Averaged, per second."""
+    unit: LoadUnit | None = None
+    """What its load is counted in; none in older results: messages."""
     loss: Estimate | None = None
     """Averaged."""
     delays: dict[str, Distribution] = Field(default_factory=dict)

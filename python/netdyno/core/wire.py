@@ -312,6 +312,20 @@ class TargetAddress(Model):
     """Why, the last time."""
 
 
+class LoadUnit(Model):
+    """What the load of a group is counted in: what was asked for, begun and brought to its end, each by the
+    name of a counter."""
+
+    name: str
+    """In the plural: `messages`, `calls`."""
+    intended: str | None = None
+    """Counter of those that the load asks for; null: the other side asks for them."""
+    offered: str = ""
+    """Counter of those that were begun."""
+    delivered: str = ""
+    """Counter of those of them that ended well."""
+
+
 class ReorderDensity(Model):
     """Reorder density and reorder buffer-occupancy density (RFC 5236), as frequencies."""
 
@@ -413,6 +427,8 @@ class GroupResult(Model):
     nothing was counted that one is a share of."""
     rates: dict[str, float] = Field(default_factory=dict)
     """Per second of the measure phase."""
+    unit: LoadUnit | None = None
+    """What its load is counted in; null in older results: messages."""
     loss: float | None = None
     """Share of sent messages that were not delivered, without those that our own receive queue dropped; null
     when none was sent, or none is ever confirmed."""

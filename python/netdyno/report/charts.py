@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from netdyno.core import load_unit
 from netdyno.core.result import Repetition
-from netdyno.core.wire import GroupPoint, Quantiles, SeriesPoint
-from netdyno.report import percentiles
+from netdyno.core.wire import GroupPoint, LoadUnit, Quantiles, SeriesPoint
+from netdyno.report import load_names, percentiles
 from netdyno.report.series import (
     by_samples,
     coarsen,
@@ -62,12 +63,12 @@ def frame(repetition: Repetition, samples: Sequence[SeriesPoint]) -> dict[str, A
 
 def trial(repetition: Repetition) -> dict[str, Any]:
     """Everything the page draws of one trial."""
-    samples = samples_of(repetition)
+    samples, units = samples_of(repetition), load_names.units(repetition)
     charts = [
-        load(samples),
+        load(samples, units),
         latency(samples),
         percentile_curve(repetition),
-        outstanding(samples),
+        outstanding(samples, units),
         waiting(samples),
         errors(samples),
         cpu(samples, repetition),
@@ -96,20 +97,44 @@ def _choices(samples: Sequence[SeriesPoint]) -> list[tuple[Msg | Data, str | Non
     return [(M("All groups"), None), *each] if len(groups) > 1 else each
 
 
-def load(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
+Units = Mapping[str, LoadUnit]
+"""What the load of each group is counted in; a group that is not named counts messages."""
+
+
+def _counted(samples: Sequence[SeriesPoint], units: Units) -> list[tuple[Msg | Data, str | None, LoadUnit]]:
+    """What a chart of the load shows: all groups together where all count messages, and each by itself."""
+    if all(map(load_unit.is_messages, units.values())):
+        return [(text, group, load_unit.MESSAGES) for text, group in _choices(samples)]
+    found: list[tuple[Msg | Data, str | None, LoadUnit]] = []
+    for group in _groups(samples):
+        unit = units.get(group, load_unit.MESSAGES)
+        found.append((M("{group}: {unit}", group=Data(group), unit=load_names.name(unit)), group, unit))
+    return sorted(found, key=lambda one: one[2].intended is None)
+
+
+def _counter(name: str, group: GroupPoint) -> float:
+    return load_unit.count(group.counts, name)
+
+
+def load(samples: Sequence[SeriesPoint], units: Units | None = None) -> dict[str, Any]:
     """Intended, offered and delivered: three numbers, never one."""
-    views = [
-        view(
-            name,
-            [
-                line(M("Intended"), per_second(samples, lambda g: g.counts.messages_intended, group), 3, 1),
-                line(M("Offered"), per_second(samples, lambda g: g.counts.messages_sent, group), 1, 2),
-                line(M("Delivered"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
-            ],
-        )
-        for name, group in _choices(samples)
-    ]
-    return chart("load", M("Messages per second"), "/s", views)
+    units = units or {}
+    views = []
+    for name, group, unit in _counted(samples, units):
+        done = M("Delivered") if load_unit.is_messages(unit) else M("Completed")
+        shown = [
+            (M("Intended"), unit.intended, 3, 1),
+            (M("Offered"), unit.offered, 1, 2),
+            (done, unit.delivered, 0, 0),
+        ]
+        lines = [
+            line(text, per_second(samples, partial(_counter, counter), group), color, dash)
+            for text, counter, color, dash in shown
+            if counter
+        ]
+        views.append(view(name, lines))
+    messages = all(map(load_unit.is_messages, units.values()))
+    return chart("load", M("Messages per second") if messages else M("Load per second"), "/s", views)
 
 
 def latency(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
@@ -157,15 +182,20 @@ def percentile_curve(repetition: Repetition) -> dict[str, Any]:
     return chart("percentiles", M("Latency by percentile"), "ns", views, log=True, x=x)
 
 
-def outstanding(samples: Sequence[SeriesPoint]) -> dict[str, Any]:
+def outstanding(samples: Sequence[SeriesPoint], units: Units | None = None) -> dict[str, Any]:
     """Sent but not confirmed: in flight while the load is on, lost when the run is over."""
+    units = units or {}
     views = []
-    for name, group in _choices(samples):
-        sent = running(samples, lambda g: g.counts.messages_sent, group)
-        delivered = running(samples, lambda g: g.counts.messages_delivered, group)
+    for name, group, unit in _counted(samples, units):
+        if unit.intended is None:
+            continue
+        sent = running(samples, partial(_counter, unit.offered), group)
+        delivered = running(samples, partial(_counter, unit.delivered), group)
         gap = [max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
         views.append(view(name, [line(M("In flight or lost"), gap, 4, fill=True)]))
-    return chart("outstanding", M("Messages sent but not yet confirmed"), "count", views)
+    messages = all(map(load_unit.is_messages, units.values()))
+    title = M("Messages sent but not yet confirmed") if messages else M("Begun but not yet completed")
+    return chart("outstanding", title, "count", views)
 
 
 def waiting(samples: Sequence[SeriesPoint]) -> dict[str, Any]:

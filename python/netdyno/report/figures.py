@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from netdyno.core import load_unit
 from netdyno.core.result import GroupSummary, Leg, Repetition, ThresholdResult
 from netdyno.errors import Error
-from netdyno.report import units
+from netdyno.report import load_names, units
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.thresholds import limit
 from netdyno.report.verdict import STATS, stat_name
@@ -65,36 +66,53 @@ def _limits(judged: Sequence[_Judged], alone: bool) -> tuple[Msg | None, str]:
     return M("{group}: {value}, limit {limit}", group=Data(metric.group), value=value, limit=limit(t)), mark
 
 
-def _total(groups: Sequence[GroupSummary], rate: str) -> float | None:
-    """Per second over several groups, averaged over repetitions."""
-    found = [g.rates[rate].mean for g in groups if rate in g.rates]
+def _sum(rates: Iterable[float | None]) -> float | None:
+    """Per second over several groups."""
+    found = [rate for rate in rates if rate is not None]
     return sum(found) if found else None
 
 
 def _throughput(leg: Leg, mine: Sequence[_Judged], alone: bool) -> Figure:
     """Delivered per second; of messages that nobody confirms, sent per second."""
-    groups = leg.summary.groups
+    groups = load_names.asked(leg.summary.groups)
     told = [g for g in groups if not is_unconfirmed(g)]
     judged = [(t, m) for t, m in mine if (m.name, m.stat) == ("messages_delivered", "rate")]
     if groups and not told:
-        sent = _total(groups, "messages_sent")
+        sent = _sum(load_unit.rate(g, "offered") for g in groups)
         return Figure(M("Throughput"), units.rate(sent), sent, M("sent; delivery is not confirmed"))
-    rate, intended = _total(told, "messages_delivered"), _total(told, "messages_intended")
+    rate, intended = (_sum(load_unit.rate(g, which) for g in told) for which in ("delivered", "intended"))
     note = None
     if rate is not None and intended:
         note = M("{share} of the intended load", share=units.percent(rate / intended))
+        if (name := _unit(told)) is not None:
+            note = M("{unit}; {share} of the intended load", unit=name, share=units.percent(rate / intended))
     return Figure(M("Throughput"), units.rate(rate), rate, note, *_limits(judged, alone))
 
 
+def _unit(groups: Sequence[GroupSummary]) -> Msg | Data | None:
+    """What these count, if it is one thing and no messages."""
+    found = {load_unit.of(g).name: load_unit.of(g) for g in groups}
+    unit = next(iter(found.values()), load_unit.MESSAGES)
+    return None if len(found) != 1 or load_unit.is_messages(unit) else load_names.name(unit)
+
+
 def _loss(leg: Leg, mine: Sequence[_Judged], alone: bool) -> Figure:
-    """Of all messages whose delivery is known."""
-    told = [(g.loss.mean, g.measured.messages_sent) for g in leg.summary.groups if g.loss is not None]
-    if not told and any(is_unconfirmed(g) for g in leg.summary.groups):
+    """Of all whose delivery is known."""
+    groups = load_names.asked(leg.summary.groups)
+    told = [
+        (share, load_unit.count(g.measured, load_unit.of(g).offered))
+        for g in groups
+        if (share := load_unit.loss(g)) is not None
+    ]
+    if not told and any(is_unconfirmed(g) for g in groups):
         return Figure(M("Loss"), units.NONE, None, _unconfirmed(leg))
     sent = sum(n for _, n in told)
     lost = sum(loss * n for loss, n in told)
     loss = lost / sent if sent else None
-    note = M("{lost} of {sent} messages", lost=units.count(round(lost)), sent=units.count(sent))
+    counts = {"lost": units.count(round(lost)), "sent": units.count(sent)}
+    note = M("{lost} of {sent} messages", **counts)
+    if (name := _unit(groups)) is not None:
+        note = M("{lost} of {sent} {unit}", **counts, unit=name)
     judged = [(t, m) for t, m in mine if m.kind == "loss"]
     return Figure(M("Loss"), units.percent(loss), loss, note if sent else None, *_limits(judged, alone))
 

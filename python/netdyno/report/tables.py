@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from netdyno.core import causes
+from netdyno.core import causes, load_unit
 from netdyno.core.result import Repetition
 from netdyno.core.wire import CauseCount, Distribution, FailureCount, GroupResult, Pauses, StallResult
-from netdyno.report import model_table, portwork, rates, units
+from netdyno.report import load_names, model_table, portwork, rates, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
@@ -16,18 +16,23 @@ from netdyno.stats.summary import is_unconfirmed
 
 
 def groups(rep: Repetition) -> Table:
-    """Counts of the messages meant for the measure phase, and the rates they make."""
+    """Counts of what was meant for the measure phase, and the rates they make."""
+    own = any(not load_unit.is_messages(load_unit.of(g)) for g in rep.groups)
+    note = M("Messages scheduled in the measurement window, whenever the reply came.")
+    if own:
+        note = M("What fell due in the measurement window, whenever it was completed.")
     table = Table(
         M("Groups"),
         [
             Column(M("Group"), numeric=False),
             Column(M("Devices")),
+            Column(M("Counted in"), numeric=False),
             Column(M("Flows done")),
             Column(M("Flows failed")),
             Column(M("Intended")),
             Column(M("Offered")),
-            Column(M("Delivered")),
-            Column(M("Delivered per second")),
+            Column(M("Completed") if own else M("Delivered")),
+            Column(M("Completed per second") if own else M("Delivered per second")),
             Column(M("Loss")),
             Column(M("Duplicates")),
             Column(M("Out of order")),
@@ -37,19 +42,22 @@ def groups(rep: Repetition) -> Table:
             Column(M("Sent, bit/s")),
             Column(M("Received, bit/s")),
         ],
-        note=M("Messages scheduled in the measurement window, whenever the reply came."),
+        note=note,
     )
     for g in rep.groups:
-        m, rate = g.measured, g.rates.get
+        m, rate, unit = g.measured, g.rates.get, load_unit.of(g)
+        asked, loss = load_unit.intended(unit, m), load_unit.loss(g)
+        offered, done = (load_unit.count(m, name) for name in (unit.offered, unit.delivered))
         table.add(
             data(g.name, " ".join(filter(None, (g.protocol, g.target)))),
             number(units.count(g.devices), g.devices),
+            Cell(load_names.name(unit)),
             number(units.count(m.flows_completed), m.flows_completed),
             number(units.count(m.flows_failed), m.flows_failed),
-            number(units.count(m.messages_intended), m.messages_intended),
-            number(units.count(m.messages_sent), m.messages_sent),
-            *_delivered(g, m.messages_delivered, rate("messages_delivered")),
-            number(units.percent(g.loss), g.loss),
+            number(units.count(asked), asked),
+            number(units.count(offered), offered),
+            *_delivered(g, done, rate("delivered", rate("messages_delivered"))),
+            number(units.percent(loss), loss),
             number(units.count(m.duplicates), m.duplicates),
             number(units.count(m.reordered), m.reordered),
             number(units.count(m.corrupted), m.corrupted),
@@ -58,7 +66,9 @@ def groups(rep: Repetition) -> Table:
             number(units.scaled(rate("bits_received"), "bit/s"), rate("bits_received")),
         )
     return table.keep(
-        *[True] * 9,
+        *[True] * 2,
+        own,
+        *[True] * 7,
         any(g.measured.duplicates for g in rep.groups),
         any(g.measured.reordered for g in rep.groups),
         any(g.measured.corrupted for g in rep.groups),

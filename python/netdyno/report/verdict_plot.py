@@ -9,7 +9,7 @@ from typing import Any
 from netdyno.core.result import CheckResult, Leg, Repetition, Result, ThresholdResult
 from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint
 from netdyno.errors import Error
-from netdyno.report import charts, units
+from netdyno.report import charts, load_names, units
 from netdyno.report.points import Trial, points
 from netdyno.report.points import chart as point_chart
 from netdyno.report.series import by_samples, per_second, quantile, rounded, running
@@ -187,5 +187,5 @@ def _unasked(result: Result, check: CheckResult) -> list[dict[str, Any]]:
         return []
     rep = leg.repetitions[-1]
     samples = charts.samples_of(rep)
-    made = charts.waiting(samples) if check.check == "stalls" else charts.load(samples)
+    made = charts.waiting(samples) if check.check == "stalls" else charts.load(samples, load_names.units(rep))
     return [made | {"id": "judged", "trial": charts.frame(rep, samples)}] if made["views"] else []

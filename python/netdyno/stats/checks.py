@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno.core import causes, defaults, models
+from netdyno.core import causes, defaults, load_unit, models
 from netdyno.core.result import CheckResult
 from netdyno.core.wire import GroupResult, TrialResult
 from netdyno.stats.metric import GroupMetric
@@ -71,7 +71,9 @@ def _delivery(
     elif not came:
         why = causes.brief(causes.measured(worst.errors, counts))
         # failures count in the phase in which they happen, whenever their message was sent
-        what = f"nothing was delivered of {counts.messages_sent:,} messages; in that time {failed:,} failures"
+        unit = load_unit.of(worst)
+        sent, done = load_unit.count(counts, unit.offered), load_unit.completed(unit)
+        what = f"nothing was {done} of {sent:,} {unit.name}; in that time {failed:,} failures"
         what += f": {why}" if why else ""
     return [
         CheckResult(

@@ -55,6 +55,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         rates={
             name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates
         },
+        unit=first.unit,
         loss=estimate(losses, confidence) if losses else None,
         delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
         values={name: hdr.merge(p.values[name] for p in parts if name in p.values) for name in values},

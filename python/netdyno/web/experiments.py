@@ -147,7 +147,9 @@ def so_far(result: Result) -> list[dict[str, Any]]:
             "groups": [
                 {
                     "name": group.name,
-                    "delivered": _estimate(group.rates.get("messages_delivered")),
+                    "delivered": _estimate(
+                        group.rates.get("delivered") or group.rates.get("messages_delivered")
+                    ),
                     "loss": _estimate(group.loss),
                     "delay": next(
                         ({"of": name, "p99": one.p99} for name, one in group.delays.items() if one.count),

@@ -154,7 +154,11 @@ class Follower:
         live_state.take(self.state, point)
         self.points.append(point)
         sums = {
-            name: GroupPoint(counts=Counts(messages_sent=group.sent, messages_delivered=group.delivered))
+            name: GroupPoint(
+                counts=Counts.model_validate(
+                    {group.unit.offered: group.sent, group.unit.delivered: group.delivered}
+                )
+            )
             for name, group in self.state.groups.items()
         }
         self._totals.append(SeriesPoint(t=point.t, dt=point.dt, phase=point.phase, groups=sums))
@@ -169,10 +173,11 @@ class Follower:
         # what is in flight is counted since the beginning: the first of these points has all before it
         sums = coarsen([self._totals[kept[0]], *(self.points[i] for i in kept[1:])])
         repetition = self._repetition(points)
+        units = {name: group.unit for name, group in self.state.groups.items()}
         found = [
-            charts.load(points),
+            charts.load(points, units),
             charts.latency(points),
-            charts.outstanding(sums),
+            charts.outstanding(sums, units),
             charts.waiting(points),
             charts.errors(points),
             charts.cpu(points, repetition),
@@ -209,6 +214,7 @@ def _group(group: live_state.Group) -> dict[str, Any]:
     return {
         "name": group.name,
         "protocol": group.protocol,
+        "unit": group.unit.name,
         "devices": group.devices,
         "active": group.active,
         "intended": group.intended,

@@ -41,7 +41,7 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
         .iter()
         .map(|g| {
             json!({
-                "name": g.name, "protocol": g.about.name, "target": g.target, "devices": g.devices,
+                "name": g.name, "protocol": g.about.name, "target": g.target, "devices": g.devices, "unit": g.unit,
                 "delays": g.about.delays.iter().map(|delay| delay.name).collect::<Vec<_>>(), "confirmed": g.confirmed
             })
         })

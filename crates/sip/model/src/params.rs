@@ -5,9 +5,9 @@ use crate::config::{Config, Resource};
 use crate::description::{DESCRIPTION, is_websocket};
 use crate::media::Media;
 use crate::method::Method;
-use crate::scenario::{self, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
+use crate::scenario::{self, Alternative, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
-use protocol::describe::{Description, Identity, ModelKind, ModelParams};
+use protocol::describe::{Description, Identity, LoadUnit, ModelKind, ModelParams};
 use protocol::problem::Problem;
 use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Target};
@@ -133,6 +133,35 @@ fn registers_first(ops: &[Op]) -> bool {
     let (first, call) = (ops.iter().position(registers), ops.iter().position(calls));
     first.zip(call).is_some_and(|(first, call)| first < call)
 }
+
+/// What a scenario's load is counted in, by what it does first besides registering. Who is called does not ask for the calls, and who
+/// registers again and again does so in one flow.
+fn load_unit(ops: &[Op]) -> LoadUnit {
+    let repeats = ops.iter().any(|op| matches!(op, Op::Again { .. }));
+    let accepts = ops.iter().any(|op| matches!(op, Op::Answer(one) if (200..300).contains(&one.status)));
+    let sends = ops.iter().filter(|op| matches!(op, Op::Send(_))).count();
+    let is_called = |all: &[Alternative]| all.iter().any(|one| one.message.is_request(Method::Invite));
+    let first = ops.iter().find_map(|op| match op {
+        Op::Send(one) if one.method == Method::Register => None,
+        Op::Send(one) if one.method == Method::Invite => Some(LoadUnit::flows("calls")),
+        Op::Send(_) if sends == 1 && !repeats => Some(LoadUnit::flows("requests")),
+        Op::Send(_) => Some(LoadUnit::flows("flows")),
+        Op::Expect(all) if is_called(all) && accepts => Some(CALLS_TAKEN),
+        Op::Expect(all) if is_called(all) => Some(LoadUnit { delivered: CALLS_TAKEN.offered, ..CALLS_TAKEN }),
+        _ => None,
+    });
+    let registers = || if repeats { REGISTRATIONS } else { LoadUnit::flows("registrations") };
+    first.unwrap_or_else(|| if sends > 0 { registers() } else { LoadUnit::flows("flows") })
+}
+
+const CALLS_TAKEN: LoadUnit =
+    LoadUnit { name: "calls", intended: None, offered: "calls_received", delivered: "answers_acknowledged" };
+const REGISTRATIONS: LoadUnit = LoadUnit {
+    name: "registrations",
+    intended: None,
+    offered: "registrations",
+    delivered: "registrations_accepted",
+};
 
 /// Largest session description: what a datagram holds beside the header.
 const SDP_MAX: Size = Size(60_000);
@@ -295,6 +324,10 @@ impl ModelParams for Params {
         Ok(())
     }
 
+    fn load_unit(&self) -> LoadUnit {
+        self.ops().map_or(LoadUnit::MESSAGES, |compiled| load_unit(&compiled.ops))
+    }
+
     fn keeps_connection(&self) -> bool {
         true
     }
@@ -328,5 +361,37 @@ impl ModelParams for Params {
         self.media = protocol::describe::bit(choice, 5).then(Media::default);
         *scheme = crate::description::SCHEMES[[0, 1, 3, 1][usize::from(choice >> 3 & 3)]];
         sip_core::message::MAX_HEAD + sip_core::message::MAX_BODY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Preset;
+
+    #[test]
+    fn a_load_is_counted_in_what_was_asked_for() {
+        let unit = |scenario: Scenario| Params { scenario, ..Params::default() }.load_unit();
+        let of = |preset| unit(Scenario::Preset(preset));
+        for preset in [Preset::Call, Preset::HeldCall, Preset::Cancel, Preset::Redirect, Preset::EarlyMedia] {
+            assert_eq!(of(preset), LoadUnit::flows("calls"), "{preset:?}");
+        }
+        for preset in [Preset::Register, Preset::Reregister, Preset::Unregister] {
+            assert_eq!(of(preset), LoadUnit::flows("registrations"), "{preset:?}");
+        }
+        assert_eq!(of(Preset::StayRegistered), REGISTRATIONS, "one flow, and many of them");
+        assert_eq!(of(Preset::Options), LoadUnit::flows("requests"));
+        for preset in [Preset::Answer, Preset::Uas, Preset::AnswerEarlyMedia] {
+            assert_eq!(of(preset), CALLS_TAKEN, "{preset:?}");
+        }
+        assert_eq!(of(Preset::Busy).delivered, "calls_received", "none is to be acknowledged");
+        let names: Vec<_> = DESCRIPTION.counters.iter().map(|counter| counter.name).collect();
+        let own = [CALLS_TAKEN, REGISTRATIONS].map(|unit| [unit.offered, unit.delivered]).concat();
+        assert!(own.iter().all(|name| names.contains(name)), "{own:?}");
+        let all = protocol::meter::COUNTERS.map(|counter| counter.name);
+        for unit in [LoadUnit::MESSAGES, LoadUnit::flows("calls")] {
+            let named = [unit.intended.unwrap_or_default(), unit.offered, unit.delivered];
+            assert!(named.iter().all(|name| all.contains(name)), "{named:?}");
+        }
     }
 }

@@ -9,6 +9,9 @@ import { figure } from "./figure.js";
 import { Charts } from "./charts.js";
 import { badge, failure, mark, name, say, shown, titled, when } from "./parts.js";
 
+/** What a load is counted in, where it is not messages. @type {Record<string, {t: string}>} */
+const UNITS = { calls: { t: "calls" }, registrations: { t: "registrations" }, requests: { t: "requests" }, flows: { t: "flows" } };
+
 /** @param {HTMLElement} root @param {{user: any, name: string, expired: () => void}} context */
 export function open(root, context) {
   const id = context.name;
@@ -214,7 +217,7 @@ export function open(root, context) {
           </tr></thead>
           <tbody>${now.groups.map(
             (/** @type {any} */ one) => html`<tr>
-              <th scope="row">${name(one.name)}<small>${name(one.protocol)} · ${tr({ t: "{n} of {total} devices", a: { n: String(one.active), total: String(one.devices) } })}</small></th>
+              <th scope="row">${name(one.name)}<small>${name(one.protocol)}${UNITS[one.unit] ? html`, ${tr(UNITS[one.unit])}` : nothing} · ${tr({ t: "{n} of {total} devices", a: { n: String(one.active), total: String(one.devices) } })}</small></th>
               <td class="n">${rate(one.intended)}</td><td class="n">${rate(one.offered)}</td><td class="n">${rate(one.delivered)}</td>
               <td class="n">${one.delay ? show(one.delay.p50, "ns") : NONE}</td><td class="n">${one.delay ? show(one.delay.p99, "ns") : NONE}${one.delay ? html`<small>${name(one.delay.of)}</small>` : nothing}</td>
               <td class="n">${one.open === null ? NONE : show(one.open, "ratio")}</td>
