@@ -16,9 +16,12 @@ BEHIND = "10.92.1.2"
 
 
 def patient(document: dict[str, Any]) -> dict[str, Any]:
-    """The profile without limits on delays: a busy machine may answer slowly, and that is no fault."""
+    """The profile without limits on delays and on what was heard in time: a busy machine may be slow, and that is no fault."""
     document["validity"] = PATIENT
-    document["thresholds"] = [one for one in document["thresholds"] if ".delay." not in one["metric"]]
+    own = (".delay.", ".value.")
+    document["thresholds"] = [
+        one for one in document["thresholds"] if not any(kind in one["metric"] for kind in own)
+    ]
     return document
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Done, Lab, Wire, experiment, root
+from lab import PATIENT, Done, Lab, Wire, experiment, root
 from sip_lab import patient
 from test_impair import FAR, Wan
 
@@ -400,3 +400,21 @@ def test_an_impaired_path_gives_the_mos_of_the_formula(
     assert abs(share - percent) < 5 * spread + 0.5, (share, percent, total)
     # the median: calls that the end of the run cut short say little
     assert abs(callers.values["mos_listening"].p50 / 1000 - mos(rating(share))) < within, total
+
+
+def test_lost_audio_alone_fails_the_run_and_the_limit_can_be_lifted(lab: Lab, tmp_path: Path) -> None:
+    wan = Wan(lab, "--spec", lab.write("path.json", json.dumps({"b_to_a": {"loss": {"independent": "20%"}}})))
+    with sipp(wan.far, FAR, tmp_path, "-rtp_echo") as uri:
+        chosen = options(uri, callee="service", users=30)
+        document = profile.call(chosen)
+        document["thresholds"] = [one for one in document["thresholds"] if ".value." in one["metric"]]
+        assert len(document["thresholds"]) == 2
+        path = lab.write("sip.json", json.dumps(document | {"validity": PATIENT}))
+        done = lab.run("run", path, "--quiet", prefix=("ip", "netns", "exec", wan.near))
+    assert done.code == 99, done.text
+    assert group(done).measured.own["one_way_audio_calls"] == 0, "each was heard by both"
+    failed = {one.metric: one.value for one in done.result.thresholds if not one.passed}
+    assert failed.keys() == {"callers.value.mos_listening.p5", "callers.value.heard.min"}, done.text
+    assert failed["callers.value.heard.min"] < 0.9 and failed["callers.value.mos_listening.p5"] < 2
+    lifted = profile.call(options(uri, callee="service", min_mos=0.0, min_heard=0.0))
+    assert not any(".value." in one["metric"] for one in lifted["thresholds"])

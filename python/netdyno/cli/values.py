@@ -73,6 +73,26 @@ def share(option: str) -> Callable[[str], float]:
     return read
 
 
+def limit(option: str, least: float, most: float) -> Callable[[str], float]:
+    """A limit between two numbers, a share of it in percent; `off` is 0."""
+    wanted = f"a number from {least:g} to {most:g}, or off"
+
+    def read(text: str) -> float:
+        text = str(text).strip()
+        if text in ("off", "0", "0.0"):
+            return 0.0
+        number, percent = (text[:-1].strip(), 0.01) if text.endswith("%") else (text, 1.0)
+        try:
+            value = float(number) * percent
+        except ValueError:
+            raise refused(text, wanted, option) from None
+        if not least <= value <= most:
+            raise refused(text, wanted, option, "ND-104-05")
+        return value
+
+    return read
+
+
 def one_of(option: str, *choices: str) -> Callable[[str], str]:
     """One of several words."""
 

@@ -48,6 +48,22 @@ SRTP = ("srtp_unauthenticated", "srtp_wrong_key_calls")
 """Packets that are not authentic, and calls in which none was."""
 
 
+MOS, HEARD = 3.6, 0.9
+"""Least MOS that 95 % of calls are to have, and least share of the audio that each is to hear both ways.
+
+A MOS of 3.6 is R 70, below which many users are dissatisfied (ITU-T G.109). A call that heard less than nine
+tenths of the audio is rated far below: it fails by itself, however few such calls there are.
+"""
+LONG_ENOUGH = 1.0
+"""Seconds of a call whose audio is judged, as the model `sip` has it."""
+
+
+def quality(group: str, mos: float, heard: float) -> list[dict[str, str]]:
+    """Thresholds of a profile for what a group hears; 0: none."""
+    limits = [("mos_listening.p5", mos), ("heard.min", heard)]
+    return [{"metric": f"{group}.value.{metric}", "min": f"{least:g}"} for metric, least in limits if least]
+
+
 def audio(group: str, media: Mapping[str, Any] | None) -> list[dict[str, str]]:
     """Thresholds of a profile for the audio of a group, where its calls have any: each call is heard."""
     if media is None:

@@ -64,6 +64,9 @@ class Options:
     """Audio of calls, as the model `sip` has it."""
     callee_media: Mapping[str, Any] | None = None
     """The same of callees; none: as callers."""
+    min_mos: float = limits.MOS
+    min_heard: float = limits.HEARD
+    """What each side is to hear of calls that are long enough; 0: no limit."""
     headers: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
@@ -107,9 +110,10 @@ def call(options: Options) -> dict[str, Any]:
             *([{"metric": f"{CALLERS}.errors", "max": "0"}] if options.info_keys else []),
             *_delays(options, CALLERS, [limits.SESSION_REQUEST, limits.SESSION_DISCONNECT]),
             *limits.audio(CALLERS, options.media),
+            *_quality(options, False),
         ],
     )
-    warmup = options.warmup
+    warmup, description = options.warmup, ""
     if options.callee is None:
         callees = _group(CALLEES, options, scenarios[1], users, CALLEES)
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
@@ -117,11 +121,30 @@ def call(options: Options) -> dict[str, Any]:
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
         if options.info_keys:
             thresholds.append({"metric": f"{CALLEES}.errors", "max": "0"})
-        thresholds += limits.audio(CALLEES, _media(options, True))
+        thresholds += limits.audio(CALLEES, _media(options, True)) + _quality(options, True)
         warmup += register + SETTLE
+        description = (
+            f"{users} callees register in {register:g} s, and calls begin {SETTLE:g} s later: "
+            f"with {options.warmup:g} s to warm up, {warmup:g} s are not counted"
+        )
     else:
         callers["load"] = _open(options, 0.0)
-    return _profile("sip-call", options, warmup, groups, thresholds)
+    profile = _profile("sip-call", options, warmup, groups, thresholds)
+    return profile | ({"description": description} if description else {})
+
+
+def _quality(options: Options, is_callee: bool) -> list[dict[str, str]]:
+    """The limits of what one side hears, where its calls are long enough and the other side is to speak."""
+    own, other = (_media(options, side) for side in (is_callee, not is_callee))
+    if own is None or options.hold < limits.LONG_ENOUGH:
+        return []
+    listens = own.get("mode") != "send-only"
+    # what other phones do is up to them: silence is one-way audio
+    speaks = options.callee is not None or other is None or other.get("mode") != "receive-only"
+    echoes = own.get("mode") == "echo" and other is not None and other.get("mode") == "echo"
+    if not (listens and speaks) or echoes:
+        return []
+    return limits.quality(CALLEES if is_callee else CALLERS, options.min_mos, options.min_heard)
 
 
 def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, Any]:

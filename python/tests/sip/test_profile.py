@@ -216,6 +216,43 @@ def test_calls_with_audio_must_be_heard() -> None:
     assert not any("audio" in one["metric"] for one in profile.call(options())["thresholds"])
 
 
+QUALITY = {"value.mos_listening.p5": "3.6", "value.heard.min": "0.9"}
+
+
+@pytest.mark.parametrize(
+    ("more", "callers", "callees"),
+    [
+        ({}, QUALITY, QUALITY),
+        ({"hold": 0.9}, {}, {}),
+        ({"media": None}, {}, {}),
+        ({"min_mos": 0.0, "min_heard": 0.5}, {"value.heard.min": "0.5"}, {"value.heard.min": "0.5"}),
+        ({"callee": "1000"}, QUALITY, {}),
+        # who is not to hear is not asked what was heard
+        ({"media": {"mode": "send-only"}, "callee_media": {}}, {}, QUALITY),
+        ({"callee_media": {"mode": "receive-only"}}, {}, QUALITY),
+        ({"callee_media": {"mode": "echo"}}, QUALITY, QUALITY),
+        ({"media": {"mode": "echo"}}, {}, {}),
+    ],
+)
+def test_what_calls_are_to_hear(
+    more: dict[str, object], callers: dict[str, str], callees: dict[str, str]
+) -> None:
+    made = profile.call(options(**({"media": {}, "hold": 2.0} | more)))  # type: ignore[arg-type]
+    limits = {one["metric"]: one["min"] for one in made["thresholds"] if ".value." in one["metric"]}
+    assert limits == {f"callers.{m}": v for m, v in callers.items()} | {
+        f"callees.{m}": v for m, v in callees.items()
+    }
+
+
+def test_what_is_not_counted_before_the_measurement_is_said() -> None:
+    made = profile.call(options(users=1000, warmup=1.0))
+    assert made["description"] == (
+        "1000 callees register in 2 s, and calls begin 0.5 s later: with 1 s to warm up, 3.5 s are not counted"
+    )
+    assert made["phases"]["warmup"] == "3500ms"
+    assert "description" not in profile.register(options())
+
+
 @pytest.mark.parametrize("kind", ["register", "call", "options", "redirect"])
 def test_init_writes_what_the_load_verb_runs(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

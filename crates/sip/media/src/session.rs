@@ -248,6 +248,11 @@ impl Session {
         }
     }
 
+    /// How late a packet may come to be played.
+    pub fn buffer(&self) -> Duration {
+        self.config.buffer
+    }
+
     fn ptime(&self) -> Duration {
         self.agreed.map_or(PTIME, |agreed| agreed.ptime)
     }

@@ -5,15 +5,16 @@
 //! their callees from here; a lock is taken as a callee registers and as a call fails, and not otherwise.
 
 use crate::message::fingerprint;
+use crate::per_run::{self, Runs, locked};
 use protocol::time::Time;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 /// Name of the cause of calls that came too early.
 pub(crate) const CALLED_EARLY: &str = "called before its registration";
 
 /// Callees of the runs under way, by the number of the run.
-static RUNS: Mutex<Vec<(u64, Weak<Callees>)>> = Mutex::new(Vec::new());
+static RUNS: Runs<Callees> = Mutex::new(Vec::new());
 
 /// When each callee of a run registered, by its address of record; [`Time::NEVER`]: it has yet to.
 #[derive(Debug, Default)]
@@ -22,14 +23,7 @@ pub(crate) struct Callees(Mutex<HashMap<u64, Time>>);
 impl Callees {
     /// Those of run number `trial`.
     pub fn of(trial: u64) -> Arc<Self> {
-        let mut runs = locked(&RUNS);
-        runs.retain(|(_, run)| run.strong_count() > 0);
-        if let Some(known) = runs.iter().find(|(run, _)| *run == trial).and_then(|(_, run)| run.upgrade()) {
-            return known;
-        }
-        let new = Arc::new(Self::default());
-        runs.push((trial, Arc::downgrade(&new)));
-        new
+        per_run::of(&RUNS, trial)
     }
 
     /// The callee at this address of record is going to register.
@@ -57,11 +51,6 @@ impl Callees {
     pub fn is_early(&self, address: &[u8], due: Time) -> bool {
         locked(&self.0).get(&fingerprint(address)).is_some_and(|since| *since > due)
     }
-}
-
-/// What is in it: no change leaves it half done.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What is the same for all user agents of a group.
 
 use crate::callees::Callees;
+use crate::late_audio::LateAudio;
 use crate::media::MediaConfig;
 use crate::scenario::{Header, Op};
 use protocol::target::Scheme;
@@ -50,6 +51,8 @@ pub struct Config {
     /// The run's callees, where these call or are called by number: those that are called register themselves first.
     pub(crate) callees: Option<Arc<Callees>>,
     pub(crate) is_callee: bool,
+    /// When the run's user agents were late with audio.
+    pub(crate) late_audio: Arc<LateAudio>,
 }
 
 impl Config {

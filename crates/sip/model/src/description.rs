@@ -89,6 +89,7 @@ pub(crate) mod value {
     pub const R: usize = 1;
     pub const MOS_LISTENING: usize = 2;
     pub const R_LISTENING: usize = 3;
+    pub const HEARD: usize = 4;
 }
 
 const VALUES: &[Value] = &[
@@ -110,6 +111,11 @@ const VALUES: &[Value] = &[
     Value {
         name: "r_listening",
         about: "rating factor R of listening alone; of the same calls",
+        better: Better::More,
+    },
+    Value {
+        name: "heard",
+        about: "share of the audio that was heard, from 0 to 1, in the direction in which less of it was: lost and late packets taken off, at the other side as its reports say; of judged calls",
         better: Better::More,
     },
 ];
@@ -179,6 +185,7 @@ pub(crate) mod counter {
     pub const SRTCP_UNAUTHENTICATED: usize = 60;
     pub const REQUESTS_MOVED: usize = 61;
     pub const CALLS_DROPPED: usize = 62;
+    pub const AUDIO_DISTURBED_CALLS: usize = 63;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -424,6 +431,12 @@ const COUNTERS: &[Counter] = &[
         "Calls that were up when their server failed: the server that took their BYE did not know them (481).",
         Better::Less,
     ),
+    counts(
+        "audio_disturbed_calls",
+        Unit::Sessions,
+        "Calls in which the generator itself sent audio over half a playout buffer late: they are not rated.",
+        Better::Neither,
+    ),
 ];
 
 const fn ratio(
@@ -543,7 +556,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::CALLS_DROPPED + 1);
+        assert_eq!(COUNTERS.len(), counter::AUDIO_DISTURBED_CALLS + 1);
         assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");

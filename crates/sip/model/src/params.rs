@@ -3,6 +3,7 @@
 use crate::callees::Callees;
 use crate::config::{Config, Resource};
 use crate::description::{DESCRIPTION, is_websocket};
+use crate::late_audio::LateAudio;
 use crate::media::Media;
 use crate::method::Method;
 use crate::scenario::{self, Alternative, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
@@ -16,6 +17,7 @@ use protocol::unit::{Interval, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Parameters of the `sip` model: one device is one user agent.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -262,6 +264,7 @@ impl ModelKind for Params {
             run: self.run,
             callees: (self.trial != 0).then(|| Callees::of(self.trial)),
             is_callee,
+            late_audio: if self.trial == 0 { Arc::default() } else { LateAudio::of(self.trial) },
         })
     }
 

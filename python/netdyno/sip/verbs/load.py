@@ -97,7 +97,8 @@ def call(
     Callees register first. Then calls begin at the rate given: INVITE, 180, 200, ACK, BYE, 200. The run
     passes when every call succeeds, and for 95 % of them the session request delay (INVITE to 180) is at most
     1,500 ms, and answer-signal (200 to ACK) and session disconnect delay (BYE to 200) at most 500 ms each.
-    With --media calls have audio (G.711 over RTP), and each call of a second or longer must be heard by both.
+    With --media calls have audio (G.711 over RTP), and each call of a second or longer must be heard by both:
+    at least 90 % of the audio (--min-heard), and with a MOS of at least 3.6 in 95 % of calls (--min-mos).
 
         netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
         netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
@@ -121,6 +122,8 @@ def call(
         info_keys=in_info,
         media=audio,
         callee_media=callee_audio,
+        min_mos=given["min_mos"],
+        min_heard=given["min_heard"],
         hold=options.seconds(hold, "--hold"),
         ring=options.seconds(ring, "--ring"),
         early_media=early_media,

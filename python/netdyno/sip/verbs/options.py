@@ -13,7 +13,7 @@ from netdyno import units
 from netdyno.cli import values
 from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
-from netdyno.sip import info_keys, profile, uri
+from netdyno.sip import info_keys, limits, profile, uri
 from netdyno.sip.manual.sending import header_fields
 from netdyno.sip.verbs import targets
 
@@ -26,6 +26,8 @@ SRTP_SUITES = (
     "AEAD_AES_256_GCM",
     "AEAD_AES_128_GCM",
 )
+QUALITY = ("min_mos", "min_heard")
+"""Options of what calls are to hear, which give them no audio by themselves."""
 MEDIA_MODES = ("send-receive", "echo", "send-only", "receive-only")
 
 Rate = Annotated[
@@ -49,7 +51,12 @@ Duration = Annotated[
     str, typer.Option(help="Length of the measure phase.", metavar="TIME", parser=values.time("--duration"))
 ]
 Warmup = Annotated[
-    str, typer.Option(help="Length of the warm-up.", metavar="TIME", parser=values.time("--warmup"))
+    str,
+    typer.Option(
+        help="Length of the warm-up; of calls, after callees have registered.",
+        metavar="TIME",
+        parser=values.time("--warmup"),
+    ),
 ]
 Arrival = Annotated[
     str,
@@ -314,6 +321,30 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         ],
         "rfc4733",
     ),
+    "min_mos": (
+        Annotated[
+            float,
+            typer.Option(
+                help="Least MOS of listening that 95 % of calls of a second or longer are to have, or off.",
+                metavar="MOS",
+                parser=values.limit("--min-mos", 1, 4.5),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        limits.MOS,
+    ),
+    "min_heard": (
+        Annotated[
+            float,
+            typer.Option(
+                help="Least share of the audio that each such call is to hear, in both directions, or off.",
+                metavar="SHARE",
+                parser=values.limit("--min-heard", 0, 1),
+                rich_help_panel=AUDIO,
+            ),
+        ],
+        limits.HEARD,
+    ),
     "playout_buffer": (
         Annotated[
             str | None,
@@ -341,7 +372,8 @@ def media(given: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, An
     """Audio of callers, and of callees where theirs is another; None: calls have none."""
     keys = checked_keys(given.get("keys"))
     in_audio = keys if given.get("dtmf_mode") != "info" else None
-    if not in_audio and not any(given.get(name) for name in _MEDIA if name not in ("keys", "dtmf_mode")):
+    silent = ("keys", "dtmf_mode", *QUALITY)
+    if not in_audio and not any(given.get(name) for name in _MEDIA if name not in silent):
         return None, None
     found: dict[str, Any] = {key: given[key] for key in ("codec", "playout_buffer") if given[key] is not None}
     if (audio := given["audio"]) is not None:

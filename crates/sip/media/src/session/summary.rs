@@ -62,6 +62,10 @@ pub struct Summary {
     pub speaks: bool,
     /// Whether audio came with the codec agreed on.
     pub heard: bool,
+    /// Share of the audio that was heard, in the direction in which less of it was: there as the peer reports.
+    pub heard_share: Option<f64>,
+    /// From the answer to the end.
+    pub span: (Time, Time),
     /// Whether it was silence only.
     pub silent: bool,
     /// What the peer heard.
@@ -117,6 +121,14 @@ impl Session {
         }
     }
 
+    /// Share of the packets that the peer has heard, by its last report; those in flight then are no loss.
+    fn heard_there(&self) -> Option<f64> {
+        let report = self.reports.peer.filter(|_| self.sent > 0)?;
+        // more came than were sent: some twice (RFC 3550 section 6.4.1)
+        let lost = if report.lost > 0x7f_ffff { 0 } else { report.lost };
+        Some((1.0 - f64::from(lost) / self.sent as f64).max(0.0))
+    }
+
     /// Sum up; none where there was no audio to be.
     pub fn summary(&self, now: Time) -> Option<Summary> {
         let (agreed, began) = (self.agreed?, self.began?);
@@ -137,6 +149,8 @@ impl Session {
         let round_trip = self.reports.round_trip.or(self.returned);
         let jitters: Vec<f64> = valid().filter_map(|source| source.stream.mean_jitter()).collect();
         let refused = self.srtp.as_ref().map_or(Refused::default(), |srtp| srtp.refused);
+        let heard_here = (agreed.receive && heard).then(|| 1.0 - pattern.percent() / 100.0);
+        let heard_there = self.heard_there().filter(|_| agreed.send);
         let refused = Refused { early: self.early + self.waiting.len() as u64, ..refused };
         Some(Summary {
             sent: self.sent,
@@ -152,6 +166,8 @@ impl Session {
             listens: agreed.receive,
             speaks: agreed.send,
             heard,
+            heard_share: heard_here.into_iter().chain(heard_there).reduce(f64::min),
+            span: (began, ended),
             silent: heard && !valid().any(|source| source.loud),
             peer: self.peer(ended, began),
             first_audio: self.first_audio.filter(|_| heard).map(|at| at.since(began)),

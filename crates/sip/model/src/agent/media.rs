@@ -53,8 +53,12 @@ impl UserAgent {
     pub(super) fn send_media(&mut self, cx: &mut Cx<'_>) {
         let Some(media) = self.media.as_mut().filter(|media| media.session.due() <= cx.now) else { return };
         let (phases, window, now) = (&mut *cx.meter, cx.window, cx.now);
+        let (late, excuse) = (&self.config.late_audio, media.session.buffer() / 2);
         media.session.send(now, &mut cx.out.media, |due| {
             record(&mut phases[window.phase(due) as usize].lateness, now.since(due));
+            if now > due + excuse {
+                late.note(due, now);
+            }
         });
     }
 
@@ -216,7 +220,15 @@ impl UserAgent {
         self.stale = call.session.source();
         self.offered = None;
         if let Some(summary) = call.session.summary(cx.now) {
+            // its last packets may have left late, and are on their way
+            let (began, ended) = summary.span;
+            let disturbed = self.config.late_audio.during(began, ended);
             count(cx, call.asked, call.called, &summary);
+            if disturbed {
+                cx.count(call.asked, counter::AUDIO_DISTURBED_CALLS);
+            } else {
+                rate(cx, call.asked, &summary);
+            }
             self.count_keys(cx, call.asked, &summary);
         }
     }
@@ -304,18 +316,6 @@ fn count(cx: &mut Cx<'_>, asked: Time, called: bool, audio: &Summary) {
             }
         }
     }
-    if let Some(quality) = audio.quality {
-        let mut rate = |[mos, r]: [usize; 2], rating: f64| {
-            // thousandths; a rating below 0 is the worst there is
-            let thousandths = |value: f64| (value.max(0.0) * 1000.0).round() as u64;
-            record(&mut tally.values[mos], thousandths(e_model::mos(rating)));
-            record(&mut tally.values[r], thousandths(rating));
-        };
-        rate([value::MOS_LISTENING, value::R_LISTENING], quality.listening);
-        if let Some(rating) = quality.conversational {
-            rate([value::MOS, value::R], rating);
-        }
-    }
     let mut time = |delay: usize, ns: u64| record(&mut tally.delays[delay], ns);
     if let Some(ns) = audio.first_audio {
         time(delay::FIRST_AUDIO, ns);
@@ -325,5 +325,24 @@ fn count(cx: &mut Cx<'_>, asked: Time, called: bool, audio: &Summary) {
     }
     if let Some(ns) = audio.round_trip {
         time(delay::RTP_ROUND_TRIP, ns);
+    }
+}
+
+/// Rate what was heard of a call.
+fn rate(cx: &mut Cx<'_>, asked: Time, audio: &Summary) {
+    let tally = cx.at(asked);
+    // thousandths; a rating below 0 is the worst there is
+    let mut keep = |value: usize, number: f64| {
+        record(&mut tally.values[value], (number.max(0.0) * 1000.0).round() as u64);
+    };
+    if let Some(share) = audio.heard_share.filter(|_| audio.judged) {
+        keep(value::HEARD, share);
+    }
+    let Some(quality) = audio.quality else { return };
+    keep(value::MOS_LISTENING, e_model::mos(quality.listening));
+    keep(value::R_LISTENING, quality.listening);
+    if let Some(rating) = quality.conversational {
+        keep(value::MOS, e_model::mos(rating));
+        keep(value::R, rating);
     }
 }
