@@ -138,7 +138,7 @@ class Ovs(Switch):
             for at in range(0, len(every), AT_ONCE):
                 rules = [f"priority=100,ip,nw_dst={ipaddress.IPv4Address(one)},actions=NORMAL"
                          for one in every[at : at + AT_ONCE]]  # fmt: skip
-                made.ofctl("add-flows", BRIDGE, "-", text="\n".join(rules) + "\n", bundle=False)
+                made.ofctl("add-flows", BRIDGE, "-", text="\n".join(rules) + "\n")
 
     def begin(self) -> None:
         """What is to be noted before the daemon starts."""

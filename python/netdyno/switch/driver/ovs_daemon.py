@@ -73,10 +73,10 @@ class OvsDaemon:
         command = [find("ovs-vsctl", "openvswitch-switch"), f"--db=unix:{self._database}"]
         return self._call([*command, f"--timeout={PATIENCE:.0f}", *words])
 
-    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None, bundle: bool = True) -> str:
-        """`ovs-ofctl` over OpenFlow 1.3; `text`: what it reads where a word is `-`, in one bundle or not."""
+    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None) -> str:
+        """`ovs-ofctl` over OpenFlow 1.3; `text`: what it reads where a word is `-`, in one bundle."""
         command = [find("ovs-ofctl", "openvswitch-switch"), "--protocols=OpenFlow13"]
-        command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (bundle and text is not None)]
+        command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (text is not None)]
         return self._call([*command, verb, f"unix:{self.folder / f'{bridge}.mgmt'}", *words], text)
 
     def appctl(self, *words: str) -> str:
