@@ -90,7 +90,7 @@ def takeover(
         fix = f"Use --controllers {kills + 1} or more"
         raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
     chain = loaded(file, f"embedded:{controllers}", tunnel)
-    if side == "server" and chain.tunnel is None:
+    if side == "server" and len(chain.switches()) == 1:
         what = "client and server are at one switch"
         raise Error("ND-104-83", what, at="--switch", fix="Give the chain a tunnel, or leave --switch out")
     need_root()
