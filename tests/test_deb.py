@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -113,3 +114,50 @@ def test_an_empty_root_runs_the_demo_and_is_as_before_after_a_purge(empty: Root,
 def test_two_builds_are_the_same(package: Path, tmp_path: Path) -> None:
     again = built(tmp_path, PYTHONHASHSEED="1")
     assert again.read_bytes() == package.read_bytes()
+
+
+def test_the_image_runs_a_load_without_root(empty: Root, package: Path, tmp_path: Path) -> None:
+    podman, runc = shutil.which("podman"), shutil.which("runc", path="/usr/bin:/usr/sbin")
+    if not podman or not runc:
+        pytest.skip("an image is built by podman and run by runc")
+    # images of its own: a base of this name may be there, and be another; this path is at most 50 letters long
+    short = Path(tempfile.mkdtemp(prefix="nd-image-"))
+    store = [podman, "--root", tmp_path / "images", "--runroot", short, "--runtime", runc]
+    base = subprocess.Popen(
+        ["tar", "-C", empty.folder, "--one-file-system", "-c", "."], stdout=subprocess.PIPE
+    )
+    subprocess.run(
+        [*store, "import", "-q", "-", "docker.io/library/debian:12-slim"], stdin=base.stdout, check=True
+    )
+    assert base.wait() == 0
+    build = ["build", "--isolation", "chroot", "--network", "host", "--pull=never", "--tag", "netdyno"]
+    file = ["--file", ROOT / "packaging/Containerfile", "--build-arg", f"DEB={package.name}", package.parent]
+    done = subprocess.run([*store, *build, *file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    # within what a machine without more rights may allow
+    limits = ["--ulimit", "nofile=10000:10000", "--ulimit", "nproc=10000:10000"]
+    serve = "netdyno serve http --listen 127.0.0.1:8080 & until netdyno run http://127.0.0.1:8080/ -n 1 -q; do sleep 1; done"
+    load = "netdyno run http://127.0.0.1:8080/ -n 20 -q --json; id -u"
+    words = [
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        *limits,
+        "--entrypoint",
+        "timeout",
+        "netdyno",
+        "120",
+        "sh",
+        "-c",
+    ]
+    done = subprocess.run(
+        [*store, *words, f"({serve}) >&2; {load}"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said, _, user = done.stdout.rstrip().rpartition("\n")
+    assert user != "0"
+    (group,) = Result.model_validate_json(said).legs[0].repetitions[0].groups
+    assert group.measured.messages_delivered == 20
+    subprocess.run([*store, "rmi", "--all", "--force"], capture_output=True, check=False)
+    shutil.rmtree(short)
