@@ -20,6 +20,8 @@ SHOW = (
     "ethtool -c t0",
     "tc -d qdisc show",
     "ip -d link show",
+    "ip -4 route show",
+    "ip -6 route show",
 )
 
 
@@ -31,6 +33,7 @@ def made(name: str) -> Iterator[str]:
         f"ip -n {name} link add v0 numrxqueues 2 numtxqueues 2 type veth peer name v1",
         f"ip -n {name} link set v0 up", f"ip -n {name} link set v1 up",
         f"ip -n {name} tuntap add t0 mode tap",
+        f"ip -n {name} addr add 10.99.0.1/24 dev v0", f"ip -n {name} addr add fd99::1/64 dev v0 nodad",
         # only then it is polled
         f"ip netns exec {name} ethtool -K v0 gro on",
     ]  # fmt: skip

@@ -32,7 +32,7 @@ class Scale(StrEnum):
 class Access:
     """How a value is read and written."""
 
-    kind: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc"]
+    kind: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq"]
     path: str
     """`net.core.somaxconn`; a file below the device in sysfs; a group and key of ethtool: `ring rx`."""
     part: int | None = None
@@ -75,8 +75,8 @@ class Tunable:
     """Why it changes nothing, where it does not."""
     counters: tuple[str, ...] = ()
     """What moves while it is what limits: `TcpExtListenOverflows`."""
-    values: Literal["number", "choice", "mask"] = "number"
-    """What a value is; a mask is one of CPUs, in hexadecimal."""
+    values: Literal["number", "choice", "mask", "ports"] = "number"
+    """What a value is; a mask is one of CPUs, in hexadecimal; ports are listed, like 8080,9000-9100."""
 
 
 NOT_TAKEN = "refused: "

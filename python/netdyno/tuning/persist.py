@@ -24,6 +24,10 @@ def check(plan: Plan, etc: Path = ETC) -> None:
     if plan.where is not None:
         what = f"the namespace {plan.where} does not outlive a boot, and no file is read for it"
         raise Error("ND-104-07", what, at="--keep", fix="Leave out --keep, or --where")
+    if route := next((step for step in plan.steps if step.target.kind == "route"), None):
+        what = "routes are made after their device has appeared, by another program than udev"
+        fix = "Set it where your routes are made, or apply it without --keep"
+        raise Error("ND-104-07", what, at=f"dev.{route.target.device}.{route.target.path}", fix=fix)
     for name in (SYSCTL, UDEV):
         if (etc / name).exists():
             what = "a setting is kept already"
@@ -92,6 +96,10 @@ def _actions(kind: str, path: str, values: Mapping[str, Value]) -> Iterator[str]
         yield f'RUN+="/sbin/ip link set dev %k {word} {values[""]}"'
     elif kind == "qdisc":
         yield f'RUN+="/sbin/tc qdisc replace dev %k root {values[""]}"'
+    elif kind == "irq":
+        each = "/sys/class/net/%k/device/msi_irqs/* /sys/class/net/%k/device/../msi_irqs/*"
+        write = f"echo {values['']} > /proc/irq/$${{i##*/}}/smp_affinity"
+        yield f"RUN+=\"/bin/sh -c 'for i in {each}; do {write}; done'\""
     elif path == "feature":
         words = " ".join(f"{name} {value}" for key, value in values.items() for name in key.split())
         yield f'RUN+="/sbin/ethtool -K %k {words}"'

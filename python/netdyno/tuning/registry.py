@@ -33,6 +33,8 @@ DOCS = {
     "checksum-offloads": "https://docs.kernel.org/networking/checksum-offloads.html",
     "sysfs-class-net": "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net",
     "tc": "https://man7.org/linux/man-pages/man8/tc.8.html",
+    "irq-affinity": "https://docs.kernel.org/core-api/irq/irq-affinity.html",
+    "ip-route": "https://man7.org/linux/man-pages/man8/ip-route.8.html",
 }
 _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
     "bytes": (SIZES, 1.0),
@@ -60,10 +62,10 @@ class Entry(config.Config):
 
     summary: str
     doc: str
-    access: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc"] = "sysctl"
+    access: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq"] = "sysctl"
     path: str = ""
     part: int | None = None
-    values: Literal["number", "choice", "mask"] = "number"
+    values: Literal["number", "choice", "mask", "ports"] = "number"
     low: int | None = None
     high: int | Bound | None = None
     choices: tuple[int | str, ...] = ()
@@ -182,6 +184,8 @@ def check(tunable: Tunable, name: str, value: Any) -> Value:
             what = f"{value!r} is not a mask of CPUs"
             raise Error("ND-104-04", what, at=name, fix="Write it in hexadecimal: 3 is CPU 0 and 1")
         return canonical(str(value))
+    if tunable.values == "ports":
+        return _ports(name, str(value).replace(" ", ""))
     if tunable.values == "choice":
         text = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
         if tunable.choices and text not in tunable.choices:
@@ -199,6 +203,21 @@ def check(tunable: Tunable, name: str, value: Any) -> Value:
         why = ", which is as much of this machine's memory as it may cost" if tunable.unit == "bytes" else ""
         raise Error("ND-104-05", what, at=name, fix=f"Stay within these bounds{why}")
     return number
+
+
+def _ports(name: str, text: str) -> str:
+    """A list of ports and ranges; an empty one is no port."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        ends = [first, last or first]
+        if (
+            not all(one.isascii() and one.isdigit() for one in ends)
+            or not 1 <= int(first) <= int(ends[1]) <= 65535
+        ):
+            raise Error(
+                "ND-104-04", f"{part[:40]!r} is no port or range", at=name, fix="Write 8080,9000-9100"
+            )
+    return text
 
 
 def _number(tunable: Tunable, name: str, value: Any) -> int:

@@ -95,7 +95,7 @@ def traced(where, name, changes=lambda *_: True):
 
 # every line of the journal, and every call that changes the kernel
 traced(journal.Journal, "_append")
-traced(files, "_tell")
+traced(files, "tell")
 traced(link.Link, "write")
 traced(link, "_tc", lambda *words: "show" not in words)
 sets = {ethtool.SFEATURES, *(group.set for group in ethtool.GROUPS.values())}

@@ -1,7 +1,9 @@
 """The registry against this kernel: everything in it reads, takes its bounds, and is put back."""
 
 import os
+import re
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from netdyno import paths
 from netdyno.errors import Error
 from netdyno.system import sysctl
 from netdyno.tuning import access, host_state, service
-from netdyno.tuning.access import ethtool
+from netdyno.tuning.access import ethtool, files, irq
+from netdyno.tuning.access.route import Route
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import check, device_of, load, registry
 
@@ -91,6 +94,8 @@ def test_memory_bounds_buffers() -> None:
         ({"net.ipv4.tcp_rmem": "1 2"}, "ND-104-04", "3 numbers"),
         ({"net.core.default_qdisc": "htb"}, "ND-104-05", "none of"),
         ({"dev.eth0.rps_cpus": "cpu0"}, "ND-104-04", "mask"),
+        ({"net.ipv4.ip_local_reserved_ports": "80,http"}, "ND-104-04", "'http'"),
+        ({"net.ipv4.ip_local_reserved_ports": "9-8"}, "ND-104-04", "'9-8'"),
         ({"dev.eth0.tso": "perhaps"}, "ND-104-05", "on, off"),
     ],
 )
@@ -186,6 +191,8 @@ def _ends(one: Tunable, found: host_state.HostState) -> list[int | str]:
         return list(one.choices)
     if one.values == "mask":
         return ["1", "3", "0"]
+    if one.values == "ports":
+        return ["8080,9000-9010", ""]
     assert found.low is not None and found.high is not None
     return [found.low, found.high]
 
@@ -271,6 +278,104 @@ def test_namespaces_are_looked_into(space: str) -> None:
     sysctl.write(space, "net.core.somaxconn", "77")
     assert host_state.read_states(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
     assert host_state.read_states(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
+
+
+@root
+def test_windows_are_set_on_every_route_and_each_gets_its_own_back(space: str) -> None:
+    def ip(*words: str) -> str:
+        return subprocess.run(["ip", "-n", space, *words], check=True, capture_output=True, text=True).stdout
+
+    ip(
+        "route",
+        "add",
+        "default",
+        "via",
+        "10.99.0.2",
+        "dev",
+        "v0",
+        "initcwnd",
+        "33",
+        "mtu",
+        "1400",
+        "metric",
+        "7",
+    )
+    ip("-6", "route", "add", "2001:db8::/32", "via", "fd99::2", "dev", "v0")
+    ip("-6", "route", "add", "2001:db9::/32", "via", "fd99::2", "dev", "v0", "expires", "1000")
+    ip("route", "add", "10.98.0.0/24", "nexthop", "via", "10.99.0.2", "nexthop", "via", "10.99.0.3")
+    before = ip("route", "show"), ip("-6", "route", "show")
+
+    def work() -> None:
+        way, target = Route(), access.Target("route", "initcwnd", "v0")
+        assert way.read(target) == {"": "33 10"}
+        saved = way.save(target, {""})
+        assert sorted(saved.values()) == [0, 0, 0, 33]
+        way.write(target, {"": 50})
+        assert way.read(target) == {"": 50}
+        shown = ip("route", "show") + ip("-6", "route", "show")
+        assert shown.count("initcwnd 50") == 4
+        assert "default via 10.99.0.2 dev v0 metric 7 mtu 1400 initcwnd 50" in " ".join(shown.split())
+        # a second window beside the first; each is put back by itself
+        beside = access.Target("route", "initrwnd", "v0")
+        other = way.save(beside, {""})
+        way.write(beside, {"": 60})
+        ip("route", "del", "default")
+        assert way.put(target, saved) is True
+        assert (way.read(target), way.read(beside)) == ({"": 10}, {"": 60})
+        assert way.put(beside, other) is True
+        assert way.put(beside, other) is False
+        ip(
+            "route",
+            "add",
+            "default",
+            "via",
+            "10.99.0.2",
+            "dev",
+            "v0",
+            "initcwnd",
+            "33",
+            "mtu",
+            "1400",
+            "metric",
+            "7",
+        )
+
+    def plain(text: str) -> list[str]:
+        return sorted(re.sub(r"expires \d+sec", "", line).strip() for line in text.splitlines())
+
+    access.within(space, work)
+    after = ip("route", "show"), ip("-6", "route", "show")
+    assert [plain(one) for one in after] == [plain(one) for one in before]
+    with pytest.raises(OSError, match="it has no route"):
+        access.within(space, lambda: Route().read(access.Target("route", "initcwnd", "t0")))
+
+
+def test_interrupts_go_to_other_processors_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices, irqs = tmp_path / "net", tmp_path / "irq"
+    monkeypatch.setattr(files, "DEVICES", devices)
+    monkeypatch.setattr(irq, "IRQS", irqs)
+    # the kernel takes each write for the whole value
+    monkeypatch.setattr(files, "tell", lambda path, text: path.write_text(text + "\n"))
+    (devices / "eth9").mkdir(parents=True)
+    # a virtio device, whose interrupts are those of the PCI function above it; one has no file of its own
+    (devices / "pci/virtio0").mkdir(parents=True)
+    (devices / "eth9/device").symlink_to(devices / "pci/virtio0")
+    for number, mask in (("24", "00000003"), ("25", "00000001"), ("26", None)):
+        (devices / "pci/msi_irqs").mkdir(exist_ok=True)
+        (devices / f"pci/msi_irqs/{number}").write_text("msix")
+        if mask:
+            (irqs / number).mkdir(parents=True)
+            (irqs / number / "smp_affinity").write_text(mask + "\n")
+    way, target = irq.Irq(), access.Target("irq", "smp_affinity", "eth9")
+    assert way.read(target) == {"": "3 1"}
+    saved = way.save(target, {""})
+    way.write(target, {"": "2"})
+    assert way.read(target) == {"": "2"}
+    assert way.put(target, saved) is True
+    assert way.put(target, saved) is False
+    assert way.read(target) == {"": "3 1"}
+    with pytest.raises(FileNotFoundError):
+        way.read(access.Target("irq", "smp_affinity", "eth8"))
 
 
 def test_rings_and_interrupts_of_a_nic_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from netdyno.tuning.access.base import Kind, Saved, Target, Values, at, within
 from netdyno.tuning.access.ethtool import Ethtool
 from netdyno.tuning.access.files import Sysctl, Sysfs
+from netdyno.tuning.access.irq import Irq
 from netdyno.tuning.access.link import Link, Qdisc
+from netdyno.tuning.access.route import Route
 from netdyno.tuning.model import Access
 
 __all__ = ["KINDS", "Saved", "Target", "Values", "at", "kind", "target", "within"]
@@ -19,6 +21,8 @@ KINDS: dict[str, Kind] = {
     "link": Link(),
     "ethtool": Ethtool(),
     "qdisc": Qdisc(),
+    "route": Route(),
+    "irq": Irq(),
 }
 
 

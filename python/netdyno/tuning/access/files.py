@@ -41,7 +41,7 @@ class Sysctl:
     def write(self, target: Target, values: Values) -> None:
         """All numbers of the file at once."""
         new = {**self.read(target), **values} if "" not in values else values
-        _tell(_sysctl(target), "\t".join(str(new[key]) for key in sorted(new)))
+        tell(_sysctl(target), "\t".join(str(new[key]) for key in sorted(new)))
 
     def now(self, target: Target, saved: Saved) -> Saved:
         """The values of the keys."""
@@ -64,7 +64,7 @@ class Sysfs:
 
     def read(self, target: Target) -> dict[str, Value]:
         """The value, or that of every queue where they differ."""
-        texts = [_number(path.read_text()) for path in _files(target)]
+        texts = [plain_number(path.read_text()) for path in _files(target)]
         return {"": value(" ".join(dict.fromkeys(texts)))}
 
     def limits(self, target: Target) -> dict[str, tuple[int, int]]:
@@ -83,7 +83,7 @@ class Sysfs:
     def write(self, target: Target, values: Values) -> None:
         """The same into every queue."""
         for path in _files(target):
-            _tell(path, str(values[""]))
+            tell(path, str(values[""]))
 
     def now(self, target: Target, saved: Saved) -> Saved:
         """The text of each file that is still there."""
@@ -102,7 +102,7 @@ def put_files(base: Path, texts: dict[str, str]) -> bool:
         path = base / name
         try:
             if path.read_text().strip() != old:
-                _tell(path, old)
+                tell(path, old)
                 done = True
         except FileNotFoundError:
             continue
@@ -132,14 +132,15 @@ def _readable(path: Path) -> bool:
     return True
 
 
-def _number(text: str) -> str:
+def plain_number(text: str) -> str:
     """A mask without leading zeros, or the number that it is."""
     plain = text.strip()
     bare = plain.replace(",", "").lstrip("0")
     return bare or "0" if set(plain) <= set("0123456789abcdef,") else plain
 
 
-def _tell(path: Path, text: str) -> None:
+def tell(path: Path, text: str) -> None:
+    """Write a value into a file of the kernel."""
     # one write: the kernel takes a value at once
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -101,7 +101,7 @@ def parameter_range(one: HostState) -> str:
     if tunable.choices:
         return " ".join(map(str, tunable.choices))
     if one.low is None:
-        return "mask of CPUs"
+        return "ports and ranges" if tunable.values == "ports" else "mask of CPUs"
     return f"{one.low} to {one.high} {tunable.unit}".rstrip()
 
 
