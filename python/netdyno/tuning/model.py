@@ -32,7 +32,7 @@ class Scale(StrEnum):
 class Access:
     """How a value is read and written."""
 
-    kind: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq"]
+    kind: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq", "rss"]
     path: str
     """`net.core.somaxconn`; a file below the device in sysfs; a group and key of ethtool: `ring rx`."""
     part: int | None = None

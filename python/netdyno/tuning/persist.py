@@ -100,6 +100,8 @@ def _actions(kind: str, path: str, values: Mapping[str, Value]) -> Iterator[str]
         each = "/sys/class/net/%k/device/msi_irqs/* /sys/class/net/%k/device/../msi_irqs/*"
         write = f"echo {values['']} > /proc/irq/$${{i##*/}}/smp_affinity"
         yield f"RUN+=\"/bin/sh -c 'for i in {each}; do {write}; done'\""
+    elif kind == "rss":
+        yield f'RUN+="/sbin/ethtool -X %k equal {values[""]}"'
     elif path == "feature":
         words = " ".join(f"{name} {value}" for key, value in values.items() for name in key.split())
         yield f'RUN+="/sbin/ethtool -K %k {words}"'

@@ -62,7 +62,7 @@ class Entry(config.Config):
 
     summary: str
     doc: str
-    access: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq"] = "sysctl"
+    access: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq", "rss"] = "sysctl"
     path: str = ""
     part: int | None = None
     values: Literal["number", "choice", "mask", "ports"] = "number"

@@ -99,7 +99,7 @@ traced(files, "tell")
 traced(link.Link, "write")
 traced(link, "_tc", lambda *words: "show" not in words)
 sets = {ethtool.SFEATURES, *(group.set for group in ethtool.GROUPS.values())}
-traced(ethtool, "_call", lambda _, data: int.from_bytes(data[:4], sys.byteorder) in sets)
+traced(ethtool, "call", lambda _, data: int.from_bytes(data[:4], sys.byteorder) in sets)
 
 def forked(number, work):
     global at, seen

@@ -13,7 +13,7 @@ from netdyno import paths
 from netdyno.errors import Error
 from netdyno.system import sysctl
 from netdyno.tuning import access, host_state, service
-from netdyno.tuning.access import ethtool, files, irq
+from netdyno.tuning.access import ethtool, files, irq, rss
 from netdyno.tuning.access.route import Route
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import check, device_of, load, registry
@@ -378,6 +378,35 @@ def test_interrupts_go_to_other_processors_and_back(tmp_path: Path, monkeypatch:
         way.read(access.Target("irq", "smp_affinity", "eth8"))
 
 
+def test_queues_take_turns_by_the_table_of_a_nic_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = [0, 1, 2, 3, 0, 1, 2, 3]
+
+    def call(device: str, data: bytearray) -> None:
+        command, size = struct.unpack_from("=II", data)
+        if command == 0x2D:
+            struct.pack_into("=Q", data, 8, 4)
+        elif command == 0x39:
+            table[:] = struct.unpack_from(f"={size}I", data, 8)
+        elif size:
+            struct.pack_into(f"={size}I", data, 8, *table)
+        else:
+            struct.pack_into("=I", data, 4, len(table))
+
+    monkeypatch.setattr(ethtool, "call", call)
+    way, target = rss.Rss(), access.Target("rss", "indirection", "eth9")
+    assert way.read(target) == {"": 4}
+    assert way.limits(target) == {"": (1, 4)}
+    saved = way.save(target, {""})
+    way.write(target, {"": 3})
+    assert table == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert way.read(target) == {"": 3}
+    table[0] = 2
+    assert way.read(target) == {"": "queues 0 1 2"}
+    assert way.put(target, saved) is True
+    assert way.put(target, saved) is False
+    assert table == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
 def test_rings_and_interrupts_of_a_nic_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A NIC by the kernel's own structures (linux/ethtool.h): the largest first, then what is set."""
     rings = [0, 4096, 0, 0, 4096, 256, 0, 0, 256]
@@ -395,7 +424,7 @@ def test_rings_and_interrupts_of_a_nic_that_has_them(monkeypatch: pytest.MonkeyP
             assert numbers[0] in (0x10, 0x0E)
         data[:] = struct.pack(f"={len(nic)}I", *nic)
 
-    monkeypatch.setattr(ethtool, "_call", call)
+    monkeypatch.setattr(ethtool, "call", call)
     way, ring = ethtool.Ethtool(), access.Target("ethtool", "ring", "eth9")
     assert way.read(ring) == {"rx": 256, "tx": 256}
     assert way.limits(ring) == {"rx": (1, 4096), "tx": (1, 4096)}

@@ -11,6 +11,7 @@ from netdyno.tuning.access.files import Sysctl, Sysfs
 from netdyno.tuning.access.irq import Irq
 from netdyno.tuning.access.link import Link, Qdisc
 from netdyno.tuning.access.route import Route
+from netdyno.tuning.access.rss import Rss
 from netdyno.tuning.model import Access
 
 __all__ = ["KINDS", "Saved", "Target", "Values", "at", "kind", "target", "within"]
@@ -23,6 +24,7 @@ KINDS: dict[str, Kind] = {
     "qdisc": Qdisc(),
     "route": Route(),
     "irq": Irq(),
+    "rss": Rss(),
 }
 
 

@@ -114,7 +114,7 @@ class Ethtool:
         for key, new in values.items():
             numbers[group.keys[key]] = int(new == "on") if key in group.switches else int(new)
         numbers[0] = group.set
-        _call(target.device, bytearray(struct.pack(f"={group.size}I", *numbers)))
+        call(target.device, bytearray(struct.pack(f"={group.size}I", *numbers)))
 
     def now(self, target: Target, saved: Saved) -> Saved:
         """The values, without what is set of queues: that comes and goes with them."""
@@ -151,7 +151,7 @@ class Ethtool:
 
 def _numbers(device: str, group: Group) -> list[int]:
     data = bytearray(struct.pack(f"={group.size}I", group.get, *[0] * (group.size - 1)))
-    _call(device, data)
+    call(device, data)
     return list(struct.unpack(f"={group.size}I", data))
 
 
@@ -160,7 +160,7 @@ def _features(device: str) -> tuple[set[str], set[str], set[str]]:
     names = _feature_names()
     blocks = (len(names) + 31) // 32
     data = bytearray(struct.pack("=II", GFEATURES, blocks) + bytes(16 * blocks))
-    _call(device, data)
+    call(device, data)
     wanted, on, free = set[str](), set[str](), set[str]()
     for i, name in enumerate(names):
         available, requested, active_bits, _ = struct.unpack_from("=4I", data, 8 + 16 * (i // 32))
@@ -183,22 +183,22 @@ def _set_features(device: str, chosen: dict[str, bool]) -> None:
     if not any(valid):
         raise OSError(errno.EOPNOTSUPP, "the device does not let it be changed", device)
     body = b"".join(struct.pack("=II", v, r) for v, r in zip(valid, requested, strict=True))
-    _call(device, bytearray(struct.pack("=II", SFEATURES, blocks) + body))
+    call(device, bytearray(struct.pack("=II", SFEATURES, blocks) + body))
 
 
 @cache
 def _feature_names() -> tuple[str, ...]:
     """What the kernel calls its features, in their order; the same for all devices."""
     info = bytearray(struct.pack("=IIQI", GSSET_INFO, 0, 1 << SS_FEATURES, 0))
-    _call("lo", info)
+    call("lo", info)
     count = struct.unpack_from("=I", info, 16)[0]
     data = bytearray(struct.pack("=III", GSTRINGS, SS_FEATURES, count) + bytes(STRING * count))
-    _call("lo", data)
+    call("lo", data)
     texts = [data[12 + STRING * i : 12 + STRING * (i + 1)] for i in range(count)]
     return tuple(bytes(text).split(b"\0")[0].decode() for text in texts)
 
 
-def _call(device: str, data: bytearray) -> None:
+def call(device: str, data: bytearray) -> None:
     """One call about a device; the kernel's answer is in `data` after it."""
     held = (ctypes.c_char * len(data)).from_buffer(data)
     request = struct.pack("@16sP", device.encode()[:15], ctypes.addressof(held)).ljust(40, b"\0")
