@@ -137,7 +137,7 @@ def test_a_redirect_is_said_not_to_be_followed() -> None:
 
 def test_statuses_are_told_apart_with_the_first_example() -> None:
     summary = summarise([Repetition(run="r", groups=[group(rejected())])])
-    said = failures(summary.groups[0])
+    said = failures(Leg(name="a", summary=summary))
     assert said[0] == "web: 120 × rejected at http://h/x: 404 × 118, 503 × 2"
     assert said[1].startswith("  404: ") and "path" in said[1] and "credentials" not in said[1]
     assert said[2].startswith("  503: ") and "overloaded" in said[2]
@@ -197,6 +197,6 @@ def test_the_live_view_and_plain_lines_tell_them_apart(capsys: pytest.CaptureFix
 
 def test_a_result_of_a_former_version_is_read() -> None:
     old = GroupSummary(name="g", target="t", measured=Counts(failures={"rejected": 3}))
-    assert failures(old) == [f"g: 3 × rejected at t; {causes.KINDS['rejected']}"]
+    assert failures(Leg(name="a", summary=Summary(groups=[old]))) == [f"g: 3 × rejected at t; {causes.KINDS['rejected']}"]
     assert Summary(groups=[old]).groups[0].errors == []
     assert CheckResult(group="g", check="delivery", value=0, limit=1, passed=False).what == ""

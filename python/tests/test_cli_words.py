@@ -16,7 +16,7 @@ from netdyno import config
 from netdyno.cli import app, console, values
 from netdyno.cli.summary import disorder, failures
 from netdyno.core import causes
-from netdyno.core.result import GroupSummary
+from netdyno.core.result import GroupSummary, Leg, Summary
 from netdyno.core.wire import Counts, Distribution, Reordering
 from netdyno.errors import Error
 from netdyno.experiment import presets, quick
@@ -329,7 +329,7 @@ def test_a_date_is_text() -> None:
 def test_failures_name_their_target_and_what_to_check() -> None:
     counts = Counts(failures={"refused": 100, "timeout": 0, "tls": 1})
     group = GroupSummary(name="sensors", target="mqtt://10.0.0.2", measured=counts)
-    refused, tls = failures(group)
+    refused, tls = failures(Leg(name="a", summary=Summary(groups=[group])))
     assert refused.startswith("sensors: 100 × refused at mqtt://10.0.0.2; nothing listens there")
     assert "TLS failed: see the server's log and its TLS settings" in tls
 

@@ -34,7 +34,7 @@ def parts(quick: bool) -> Sequence[Part]:
               "--repeat", "5"]
     )  # fmt: skip
     mixed = ["run", str(folder / "mixed.yaml"), "--json"]
-    mixed += ["--duration", "5s", "--warmup", "2s", "--repeat", "1"] if quick else []
+    mixed += ["--duration", "2s", "--warmup", "1s", "--repeat", "1"] if quick else []
     sizes = ["run", str(folder / "tcp-by-packet-size.yaml"), "--json"]
     sizes += ["--duration", "500ms", "--warmup", "300ms", "--repeat", "1"] if quick else []
     return (
@@ -50,7 +50,7 @@ def parts(quick: bool) -> Sequence[Part]:
         ),
         Part(
             "figure-5", "MQTT, PING and HTTP at once on Mosquitto and nginx", MIXED_PAPER, mixed, _mixed,
-            60 if quick else 480, ("once over kernel sockets, once over DPDK ports on the same veth pairs",),
+            30 if quick else 480, ("once over kernel sockets, once over DPDK ports on the same veth pairs",),
             needs.root() or needs.programs("mosquitto", "nginx"),
         ),
         Part(

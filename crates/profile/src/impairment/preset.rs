@@ -22,6 +22,12 @@ pub const PRESETS: &[Preset] = &[
         spec: metro,
     },
     Preset {
+        name: "daejeon-seoul",
+        about: "between two cities of Korea, an assumption: 170 km of fibre at 5 µs/km (ITU-T G.114), and equipment at \
+                both ends: 1.2 ms one way",
+        spec: daejeon_seoul,
+    },
+    Preset {
         name: "cross-country",
         about: "New York to Los Angeles, 3940 km: 40 ms one way, by the rule that the Internet takes 2.1 times the \
                 straight line at the speed of light in fibre (Bozkurt and others, arXiv 1811.10737)",
@@ -56,6 +62,10 @@ fn microseconds(us: u64) -> Interval {
 
 fn metro() -> LinkSpec {
     symmetric(Impairment { delay: Delay::Constant(microseconds(500)), ..Impairment::default() })
+}
+
+fn daejeon_seoul() -> LinkSpec {
+    symmetric(Impairment { delay: Delay::Constant(microseconds(1200)), ..Impairment::default() })
 }
 
 fn cross_country() -> LinkSpec {
