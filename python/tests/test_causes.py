@@ -197,6 +197,8 @@ def test_the_live_view_and_plain_lines_tell_them_apart(capsys: pytest.CaptureFix
 
 def test_a_result_of_a_former_version_is_read() -> None:
     old = GroupSummary(name="g", target="t", measured=Counts(failures={"rejected": 3}))
-    assert failures(Leg(name="a", summary=Summary(groups=[old]))) == [f"g: 3 × rejected at t; {causes.KINDS['rejected']}"]
+    assert failures(Leg(name="a", summary=Summary(groups=[old]))) == [
+        f"g: 3 × rejected at t; {causes.KINDS['rejected']}"
+    ]
     assert Summary(groups=[old]).groups[0].errors == []
     assert CheckResult(group="g", check="delivery", value=0, limit=1, passed=False).what == ""

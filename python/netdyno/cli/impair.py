@@ -101,7 +101,9 @@ def impair(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Start from a preset: metro, daejeon-seoul, cross-country, lte, geo.", metavar="NAME"),
+        typer.Option(
+            help="Start from a preset: metro, daejeon-seoul, cross-country, lte, geo.", metavar="NAME"
+        ),
     ] = None,
     spec: Annotated[
         Path | None,
