@@ -55,7 +55,7 @@ def test_a_healthy_server_carries_all_connections_that_are_offered(lab: Lab, ver
         for one in leg.repetitions:
             (web,) = one.groups
             # each transaction on a connection of its own
-            assert web.measured.flows_started == web.measured.messages_sent
+            assert web.total.flows_started == web.total.messages_sent
             # nginx counted as many as were opened
             opened = one.dut["web"].counters_after["accepts"] - one.dut["web"].counters_before["accepts"]
             assert opened == sum(address.opened for address in web.addresses)
