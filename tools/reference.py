@@ -369,8 +369,8 @@ def files() -> dict[str, Callable[[], str]]:
             "Impaired link",
             "How a link treats packets: in a topology of an [experiment](experiment.md), for `netdyno impair "
             "--spec FILE`, and in the [RPC](rpc.md). In place of all this a name will do: `metro`, "
-            "`daejeon-seoul`, `cross-country`, `lte` or `geo`. The schema is [schema/impair.json](../../schema/impair.json); "
-            "[how to](../howto/impair.md) has examples.",
+            "`daejeon-seoul`, `cross-country`, `lte` or `geo`. The schema is "
+            "[schema/impair.json](../../schema/impair.json); [how to](../howto/impair.md) has examples.",
             impair,
             "Impaired link",
         ),
