@@ -414,6 +414,7 @@ def test_a_comparison_ends_in_a_conclusion_and_with_an_invalid_run_in_90(
 ) -> None:
     assert app.call(["run", str(profile), "--repeat", "2", "-q"]) == 0
     good = result(tmp_path)[0].id
+    capsys.readouterr()
     assert app.call(["compare", good, good, "--metric", "echo.loss"]) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("echo.loss"))
