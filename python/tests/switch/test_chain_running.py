@@ -12,6 +12,7 @@ from netdyno.switch import dashboard
 from netdyno.switch.chain import running
 from netdyno.switch.chain.running import Passed
 from netdyno.switch.chain.spec import checked
+from netdyno.system.journal import journal
 
 CHAIN = {
     "vnfs": {"wall": {"kind": "firewall"}, "inspect": {"kind": "dpi"}, "nat": {"kind": "nat"}},
@@ -26,7 +27,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_chain_is_found_while_it_runs_and_drawn_with_its_branches() -> None:
-    with running.published(checked(CHAIN, "x"), lambda host: f"ns-{host}"):
+    with running.published(checked(CHAIN, "x"), lambda host: f"ns-{host}", journal()):
         (one,) = running.running()
         assert one.hosts == {name: [f"ns-{name}"] for name in ("client", "wall", "inspect", "nat", "server")}
         edges = {edge.key: edge for edge in one.diagram().edges}
@@ -43,8 +44,8 @@ def test_a_chain_is_found_while_it_runs_and_drawn_with_its_branches() -> None:
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    with running.published(checked(CHAIN, "x"), str):
-        (path,) = tmp_path.iterdir()
+    with running.published(checked(CHAIN, "x"), str, journal()):
+        (path,) = tmp_path.glob("*.json")
         left = json.loads(path.read_text()) | {"start": 1}
     (tmp_path / "1-1.json").write_text(json.dumps(left))
     (tmp_path / "odd.json").write_text("[]")

@@ -143,7 +143,7 @@ class ChainLab:
         for host, switch in self.switches.items():
             self._controller(stack, host, switch)
         self.take(steering.choices(self.chain)[0])
-        stack.enter_context(published(self.chain, network.namespace))
+        stack.enter_context(published(self.chain, network.namespace, self.notes))
 
     def program(self, rules: Iterable[Rule]) -> None:
         """Replace the flows of the switches by these."""

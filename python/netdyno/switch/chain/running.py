@@ -17,6 +17,7 @@ from netdyno.report.diagram import Box, Diagram, Edge
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
 from netdyno.system import namespace, proc
+from netdyno.system.journal import Journal
 
 DROPS = ("rx_dropped", "tx_dropped")
 PORTS = ("in", "out", "eth0")
@@ -83,7 +84,7 @@ def folder() -> Path:
 
 
 @contextlib.contextmanager
-def published(chain: Chain, space: Callable[[str], str | None]) -> Iterator[None]:
+def published(chain: Chain, space: Callable[[str], str | None], notes: Journal) -> Iterator[None]:
     """Have a chain found by others while it runs; `space`: from a host to its namespace."""
     every = chain.hosts()
     inner = {name: [space(host) for host, of in every.items() if of == name] for name in chain.vnfs}
@@ -101,12 +102,13 @@ def published(chain: Chain, space: Callable[[str], str | None]) -> Iterator[None
         "hosts": {CLIENT: [space(CLIENT)], **inner, SERVER: [space(SERVER)]},
         "pid": os.getpid(), "start": proc.start_time(os.getpid()),
     }  # fmt: skip
-    file = folder() / f"{os.getpid()}-{time.monotonic_ns()}.json"
-    files.write(file, json.dumps(about))
+    file = folder() / f"nd-{os.getpid()}-{time.monotonic_ns()}.json"
+    noted = notes.write("path", path=str(file))
     try:
+        files.write(file, json.dumps(about))
         yield
     finally:
-        file.unlink(missing_ok=True)
+        notes.undo(noted)
 
 
 def running() -> list[RunningChain]:
