@@ -12,10 +12,12 @@ import pytest
 
 from netdyno import config
 from netdyno.cli import app, init
+from netdyno.cli.compare import conclusion
 from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
 from netdyno.experiment import presets, quick, validation
 from netdyno.experiment.resume import EarlierRun
+from netdyno.stats.unpaired import Difference
 from netdyno.store import Store
 from netdyno.units import bound
 
@@ -407,6 +409,15 @@ def test_a_refused_profile_is_no_run(tmp_path: Path, fake: Path, capsys: pytest.
     assert not (tmp_path / "runs").exists()
     assert app.call(["runs", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_metrics_of_one_trial_leave_the_others_their_conclusion() -> None:
+    alone = Difference("a", 1, 2, 1.0)
+    worse = Difference("b", 1, 2, 1.0, significant=True, better=False, interval=(0.5, 1.5))
+    same = Difference("c", 1, 1, 0.0, interval=(-1, 1))
+    assert conclusion([alone, worse, same]) == "B is worse in b; no difference shown in the other 1"
+    assert conclusion([same]) == "no difference shown"
+    assert conclusion([alone]).startswith("no claim: one trial")
 
 
 def test_a_comparison_ends_in_a_conclusion_and_with_an_invalid_run_in_90(

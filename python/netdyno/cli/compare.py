@@ -137,15 +137,16 @@ def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
 
 def conclusion(rows: Sequence[unpaired.Difference]) -> str:
     """What the repetitions show of all metrics of a leg."""
-    if any(c.interval is None for c in rows):
+    known = [c for c in rows if c.interval is not None]
+    if not known:
         return "no claim: one trial on a side does not show how trials vary; use --repeat 5 on both sides"
     groups = {True: "B is better in", False: "B is worse in", None: "B differs in"}
     shown = [
         f"{words} {', '.join(named)}"
         for better, words in groups.items()
-        if (named := [c.metric for c in rows if c.significant and c.better is better])
+        if (named := [c.metric for c in known if c.significant and c.better is better])
     ]
-    if same := sum(not c.significant for c in rows):
+    if same := sum(not c.significant for c in known):
         rest = "no difference shown" if not shown else f"no difference shown in the other {same}"
         shown.append(rest)
     return "; ".join(shown)
