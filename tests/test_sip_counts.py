@@ -13,7 +13,7 @@ from lab import Lab, root, tshark, until
 from ports import free_port
 from test_sipp_import import built_in, counted, load, sipp
 
-pytestmark = pytest.mark.skipif(not shutil.which("sipp"), reason="SIPp is part of the set-up")
+pytestmark = pytest.mark.skipif(not shutil.which("sipp"), reason="sipp is not installed")
 CALLS = 6000
 PACE = 300
 """Calls a second."""

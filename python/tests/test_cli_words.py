@@ -302,6 +302,14 @@ def test_for_what_is_no_command_the_line_that_does_it_is_suggested(
     assert f"`{line}`" in capsys.readouterr().err
 
 
+def test_a_file_of_another_kind_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.json").write_text('{"name": "x", "groups": [], "thresholds": []}')
+    assert app.call(["chain", "show", str(tmp_path / "p.json")]) == 104
+    said = capsys.readouterr().err
+    assert said.count("ND-104-82") == 1
+    assert "it is a profile" in said and "vnfs" in said
+
+
 def test_each_suggested_line_names_a_verb_and_none_hides_one() -> None:
     for verb, line in app.SUGGESTIONS.items():
         assert verb not in app.verbs()

@@ -73,7 +73,8 @@ def _delivery(
         # failures count in the phase in which they happen, whenever their message was sent
         unit = load_unit.of(worst)
         sent, done = load_unit.count(counts, unit.offered), load_unit.completed(unit)
-        what = f"nothing was {done} of {sent:,} {unit.name}; in that time {failed:,} failures"
+        said = f"nothing was {done} of {sent:,} {unit.name}" if sent else f"no {unit.name} could be sent"
+        what = f"{said}; in that time {failed:,} failures"
         what += f": {why}" if why else ""
     return [
         CheckResult(
