@@ -19,8 +19,9 @@ from typing import Any
 from failing.behaviour import Behaviour
 from failing.dialects import Dialect
 
-PAUSE = 0.05
-"""Before each answer over TCP: many loops that only wait for answers run beside each other."""
+PAUSE = 0.2
+"""Before each answer over TCP: hundreds of loops that only wait for answers run beside each other in one program,
+and where they ask for more than it can do, the last to be heard may have waited for longer than a run."""
 CLONE_NEWNET = 0x40000000
 SO_RCVBUFFORCE = 33
 
