@@ -127,3 +127,18 @@ def test_a_time_that_is_too_short_for_the_requests_is_no_result(lab: Lab) -> Non
     assert "of 100 messages sent before the time was over" in done.text
     refused = lab.run("run", f"http://127.0.0.1:{port}", "-n", "5", "--warmup", "1s", "-q")
     assert refused.code == 104 and "--warmup" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "at"),
+    [
+        (("http://nowhere.invalid/",), "http://nowhere.invalid/"),
+        (("http://127.0.0.1:1/", "--source", "192.0.2.9"), "--source"),
+    ],
+)
+def test_what_only_a_trial_finds_is_told_where_it_was_typed(
+    lab: Lab, typed: tuple[str, ...], at: str
+) -> None:
+    done = lab.run("run", *typed, "--duration", "1s")
+    assert done.code == 92
+    assert f"\n  at  {at}\n" in done.err, done.err

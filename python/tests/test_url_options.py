@@ -95,6 +95,12 @@ def test_options_of_other_tools(
     assert f"Did you mean {meant}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("typed", ["http://192.0.2.1:80/", "./load.yaml"])
+def test_a_url_or_a_file_without_a_verb_gets_the_verb(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([typed]) == 104
+    assert f"Did you mean `netdyno run {typed}`?" in capsys.readouterr().err
+
+
 def test_a_certificate_that_is_not_there_is_named_by_its_option(tmp_path: Path) -> None:
     with pytest.raises(Error) as caught:
         quick.profile(["https://192.0.2.1"], UrlOptions(cacert=str(tmp_path / "nofile")))

@@ -67,6 +67,9 @@ class Verbs(TyperGroup):
             meant = repr(synonym) if synonym in self.commands else None
             if line := self.suggestions.get(word):
                 meant = f"`{line}`"
+            elif "run" in self.commands and ("://" in word or word.endswith((".yaml", ".yml"))):
+                # a URL or a file where a verb belongs
+                meant = f"`{ctx.command_path} run {word}`"
             if meant:
                 fix = f"`{ctx.command_path} --help` shows what there is"
                 raise Error("ND-104-22", f"No such command {word!r}. Did you mean {meant}?", fix=fix)
