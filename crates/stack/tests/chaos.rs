@@ -1,44 +1,21 @@
 //! Segments that make no sense: no panic, bounded memory, and a connection that a stranger cannot end.
 
-use crate::link::{Frames, MS, config, ip};
-use packet::ethernet::{Ethernet, LEN as ETHERNET, kind};
-use packet::ipv4::{self, Ipv4};
-use packet::layers::protocol;
+use crate::lockstep;
+use crate::wire::{Frames, MS, config, ip, mac, segment};
+use packet::Layers;
 use packet::tcp::{Header, Options, flag};
-use packet::{Layers, checksum};
 use proptest::prelude::*;
 use stack::{Stack, State, TcpConfig};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-
-const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
-
-fn v4(side: u8) -> Ipv4Addr {
-    match ip(side, false) {
-        IpAddr::V4(ip) => ip,
-        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-    }
-}
+use std::net::SocketAddr;
 
 fn frame(header: &Header, payload: usize) -> Vec<u8> {
-    let segment = header.size() + payload;
-    let mut frame = vec![0xa5; ETHERNET + ipv4::LEN + segment];
-    let ethernet = Ethernet { destination: [2, 0, 0, 0, 0, 1], source: PEER, kind: kind::IPV4 };
-    ethernet.emit(frame.first_chunk_mut().expect("room"));
-    let (source, destination, protocol) = (v4(1), v4(0), protocol::TCP);
-    let ip = Ipv4 { source, destination, protocol, ttl: 64, dscp: 0, payload: segment as u16 };
-    ip.emit(frame[ETHERNET..].first_chunk_mut().expect("room"));
-    let at = ETHERNET + ipv4::LEN;
-    assert!(header.emit(&mut frame[at..]));
-    let pseudo = checksum::pseudo_header(&frame[at - 8..at], protocol, segment as u32);
-    let sum = pseudo.plus(checksum::Sum::ZERO.bytes(&frame[at..])).checksum();
-    frame[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
-    frame
+    segment(0, false, header, &vec![0xa5; payload])
 }
 
 /// A stack with one connection, established; its handle, and a header as the peer would send next.
 fn established() -> (Stack, stack::Handle, Header, u64) {
     let tcp = TcpConfig { receive_buffer: 20_000, send_buffer: 20_000, ..TcpConfig::default() };
-    let mut stack = Stack::new(stack::Config { peer: Some(PEER), ..config(0, tcp) });
+    let mut stack = Stack::new(stack::Config { peer: Some(mac(1)), ..config(0, tcp) });
     stack.listen(80, 10);
     let now = 5_000 * MS;
     let remote = SocketAddr::new(ip(1, false), 80);
@@ -117,6 +94,12 @@ proptest! {
             let held = stack.status(handle).map_or(0, |status| status.held);
             prop_assert!(held <= 20_000, "{}", held);
         }
+    }
+
+    /// The same that the fuzz target `tcp` does.
+    #[test]
+    fn whatever_the_path_does_a_simple_reference_agrees(input in proptest::collection::vec(any::<u8>(), 0..3_000)) {
+        lockstep::play(&input);
     }
 
     #[test]

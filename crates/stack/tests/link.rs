@@ -1,13 +1,11 @@
 //! Simulated link between two stacks: delay, loss, reordering and duplication from a seed, in simulated time.
 
-use packet::ethernet::Tags;
+use crate::wire::{Frames, MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Config, Handle, Network, Received, Share, Stack, TcpConfig, Transmit};
+use stack::{Handle, Received, Stack, TcpConfig};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-
-pub const MS: u64 = 1_000_000;
+use std::net::SocketAddr;
 
 /// What becomes of frames.
 #[derive(Debug, Clone, Copy)]
@@ -23,46 +21,6 @@ pub struct Path {
 
 impl Path {
     pub const CLEAN: Self = Self { delay: MS, jitter: 0, loss: 0, twice: 0 };
-}
-
-/// Takes all frames.
-#[derive(Default)]
-pub struct Frames(pub Vec<Vec<u8>>);
-
-impl Transmit for Frames {
-    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.0.push(vec![0; len]);
-        self.0.last_mut().map(Vec::as_mut_slice)
-    }
-}
-
-/// Address of side 0 or 1.
-pub fn ip(side: u8, v6: bool) -> IpAddr {
-    if v6 {
-        IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(side) + 1])
-    } else {
-        IpAddr::from([10, 0, 0, side + 1])
-    }
-}
-
-pub fn config(side: u8, tcp: TcpConfig) -> Config {
-    let addresses = vec![ip(side, false), ip(side, true)];
-    let network = |address, prefix| Network { address, prefix };
-    Config {
-        mac: [2, 0, 0, 0, 0, side + 1],
-        tags: Tags::NONE,
-        networks: vec![network(addresses[0], 24), network(addresses[1], 64)],
-        addresses,
-        gateways: Vec::new(),
-        peer: None,
-        mtu: 1500,
-        ports: 40_000..=40_099,
-        connections: 200,
-        sockets: 100,
-        share: Share::ALL,
-        secret: [7 + u64::from(side), 11],
-        tcp,
-    }
 }
 
 /// Two stacks and what is on its way between them.

@@ -1,6 +1,6 @@
 //! Against the TCP of Linux, over a tap in a network namespace: byte for byte, both ways, with loss and reordering and without.
 
-use crate::link::{Frames, MS, config, ip};
+use crate::wire::{Frames, MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use stack::{Counters, Drop, Handle, Received, Stack, TcpConfig};

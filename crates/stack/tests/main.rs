@@ -4,6 +4,8 @@ mod chaos;
 mod datagrams;
 mod link;
 mod linux;
+mod lockstep;
 mod scenarios;
 mod shared;
 mod transfer;
+mod wire;

@@ -1,19 +1,13 @@
 //! Scenarios as text: segments in and out of one connection, for each state and rule. See `scenarios/README.md`.
 
-use crate::link::{Frames, MS, config};
-use packet::ethernet::{Ethernet, LEN as ETHERNET, kind};
-use packet::ipv4::{self, Ipv4};
-use packet::layers::protocol;
+use crate::wire::{Frames, MS, config, ip, mac, segment};
+use packet::Layers;
 use packet::tcp::{Header, Options, flag};
-use packet::{Layers, checksum};
 use stack::{Handle, Received, Stack, TcpConfig};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
-const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The peer's initial sequence number.
 const PEER_ISS: u32 = 1_000_000;
 const FLAGS: [(&str, u8); 6] = [
@@ -66,7 +60,7 @@ fn blocks(words: &[&str]) -> Vec<(u32, u32)> {
 impl Script {
     fn new(words: &[&str]) -> Self {
         let mut config = config(0, tcp(words));
-        config.peer = Some(PEER);
+        config.peer = Some(mac(1));
         let (stack, now) = (Stack::new(config), 10_000 * MS);
         Self { stack, now, handle: None, iss: 0, port: 40_000, out: VecDeque::new(), given: 0 }
     }
@@ -116,24 +110,7 @@ impl Script {
             options,
         };
         let len = number(words, "len").unwrap_or(0) as usize;
-        let segment = header.size() + len;
-        let mut frame = vec![0; ETHERNET + ipv4::LEN + segment];
-        let ethernet = Ethernet { destination: [2, 0, 0, 0, 0, 1], source: PEER, kind: kind::IPV4 };
-        ethernet.emit(frame.first_chunk_mut().expect("room"));
-        let ip = Ipv4 {
-            source: THEIRS,
-            destination: OURS,
-            protocol: protocol::TCP,
-            ttl: 64,
-            dscp: 0,
-            payload: segment as u16,
-        };
-        ip.emit(frame[ETHERNET..].first_chunk_mut().expect("room"));
-        let at = ETHERNET + ipv4::LEN;
-        assert!(header.emit(&mut frame[at..]));
-        let pseudo = checksum::pseudo_header(&frame[at - 8..at], protocol::TCP, segment as u32);
-        let sum = pseudo.plus(checksum::Sum::ZERO.bytes(&frame[at..])).checksum();
-        frame[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
+        let frame = segment(0, false, &header, &vec![0; len]);
         self.stack.receive(&frame, self.now);
     }
 
@@ -194,9 +171,9 @@ impl Script {
                 self.stack.listen(80, 10);
             }
             "connect" => {
-                let remote = SocketAddr::from((THEIRS, 80));
+                let remote = SocketAddr::new(ip(1, false), 80);
                 self.handle =
-                    Some(self.stack.connect(OURS.into(), remote, 1, self.now).map_err(|e| e.to_string())?);
+                    Some(self.stack.connect(ip(0, false), remote, 1, self.now).map_err(|e| e.to_string())?);
             }
             "write" => {
                 let (n, handle) = (amount()?, handle()?);

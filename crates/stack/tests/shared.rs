@@ -1,6 +1,6 @@
 //! A port whose flows two stacks share: whichever receives a frame, its owner gets it, and nobody else answers.
 
-use crate::link::{Frames, MS, config, ip};
+use crate::wire::{Frames, MS, config, ip};
 use stack::{
     Arrival, Handle, Received, Recipient, SendOutcome, Share, SocketHandle, SocketKind, Stack, TcpConfig,
 };

@@ -1,6 +1,7 @@
 //! Transfers both ways over paths that lose, reorder and repeat frames: every byte arrives, once and in order.
 
-use crate::link::{MS, Pair, Path};
+use crate::link::{Pair, Path};
+use crate::wire::MS;
 use proptest::prelude::*;
 use stack::TcpConfig;
 
