@@ -363,7 +363,10 @@ impl Connection {
             return false;
         }
         if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
-            // the peer has said before that it sends no more
+            // the peer has said before that it sends no more; a FIN is acknowledged once more
+            if fin && self.state == State::TimeWait {
+                self.set(flag::ACK_NOW);
+            }
             return false;
         }
         let sequence = Seq(header.sequence);

@@ -555,7 +555,11 @@ impl Stack {
         }
         let Some(index) = found else {
             self.counters.drop(Drop::NoConnection);
-            return self.reply_reset(&tuple, header, payload.len(), from);
+            // who listens ignores what neither begins nor acknowledges anything (RFC 9293 section 3.10.7.2)
+            if header.has(control::ACK) || !self.listeners.contains_key(&tuple.local_port) {
+                self.reply_reset(&tuple, header, payload.len(), from);
+            }
+            return;
         };
         let conn = &mut self.connections[index as usize];
         let (pool, counters) = (&mut self.pool, &mut self.counters);

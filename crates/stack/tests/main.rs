@@ -5,6 +5,7 @@ mod datagrams;
 mod link;
 mod linux;
 mod lockstep;
+mod packetdrill;
 mod scenarios;
 mod shared;
 mod transfer;
