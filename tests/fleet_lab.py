@@ -164,14 +164,15 @@ class FleetLab:
             for host in HOSTS
         ]
 
-    def write(self, hosts: list[str]) -> None:
-        """Write hosts.yaml."""
-        lines = ["format: netdyno-fleet/1", f"name: {self.name}", "hosts:", *(f"- {one}" for one in hosts)]
+    def write(self, hosts: list[str], *more: str) -> None:
+        """Write hosts.yaml; `more`: other keys of it."""
+        lines = ["format: netdyno-fleet/1", f"name: {self.name}", *more]
+        lines += ["hosts:", *(f"- {one}" for one in hosts)]
         self.file = self.lab.write("hosts.yaml", "\n".join(lines) + "\n")
 
-    def up(self, hosts: list[str]) -> None:
+    def up(self, hosts: list[str], *more: str) -> None:
         """Bring the fleet up."""
-        self.write(hosts)
+        self.write(hosts, *more)
         done = self.run("fleet", "up", self.file)
         assert done.code == 0, done.text
         self.noted = self.agents()

@@ -96,10 +96,14 @@ class Client:
     process = 0
     """The daemon's process; 0 where it is not of this machine."""
 
-    def __init__(self, address: Address | Path | str, timeout: float = 30.0) -> None:
+    def __init__(
+        self, address: Address | Path | str, timeout: float = 30.0, silence: float | None = None
+    ) -> None:
+        """`silence`: seconds without an answer to a heartbeat that end the connection; default: none do."""
         self.address = address if isinstance(address, Address) else Address.of(address)
         self.path = str(self.address)
         self.timeout = timeout
+        self._silence = silence
         try:
             self._socket = self.address.connect()
         except OSError as e:
@@ -126,6 +130,8 @@ class Client:
         self._waiting: dict[int, queue.Queue[dict[str, Any] | Error]] = {}
         self._subscriptions: list[Subscription] = []
         self._lost: Error | None = None
+        self._why = ""
+        """Why we have ended it."""
         self._closed = threading.Event()
         self._heart: threading.Thread | None = None
         self._resting = threading.Event()
@@ -244,13 +250,17 @@ class Client:
     def _beat(self) -> None:
         while not self._resting.wait(HEARTBEAT):
             try:
-                self.call("control.heartbeat", timeout=5.0)
+                self.call("control.heartbeat", timeout=self._silence or 5.0)
             except Error:
                 if self._lost or self._closed.is_set():
                     return
+                if self._silence:
+                    self._why = f"nothing was heard for {self._silence:g} s"
+                    with contextlib.suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
-        why = "it closed the connection"
+        why = ""
         try:
             with self._socket.makefile("rb") as lines:
                 while line := lines.readline(LONGEST):
@@ -263,7 +273,7 @@ class Client:
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as e:
             why = str(e)
         with self._sending:
-            self._lost = self._loss(why)
+            self._lost = self._loss(self._why or why or "it closed the connection")
         for answer in list(self._waiting.values()):
             answer.put(self._lost)
         if not self._closed.is_set():

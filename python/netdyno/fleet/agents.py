@@ -15,7 +15,7 @@ from netdyno import config, files, paths, reading
 from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.errors import Error
-from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.hosts import PER_RELAY, HostSpec
 from netdyno.system.journal import Journal
 
 FORMAT = "netdyno-fleet-state/1"
@@ -114,6 +114,8 @@ class Fleet:
 
     name: str
     agents: tuple[Agent, ...]
+    agents_per_relay: int = PER_RELAY
+    """A fleet of more is reached through relays."""
 
 
 def folder() -> Path:
@@ -129,7 +131,12 @@ def state_file(name: str) -> Path:
 def save(fleet: Fleet) -> None:
     """Note that a fleet is up."""
     files.own_folder(folder())
-    plain = {"format": FORMAT, "name": fleet.name, "agents": [one.as_dict() for one in fleet.agents]}
+    plain = {
+        "format": FORMAT,
+        "name": fleet.name,
+        "agents_per_relay": fleet.agents_per_relay,
+        "agents": [one.as_dict() for one in fleet.agents],
+    }
     files.write(state_file(fleet.name), json.dumps(plain, indent=2) + "\n")
 
 
@@ -158,7 +165,8 @@ def load(name: str) -> Fleet:
     path = state_file(name)
     try:
         plain = reading.record(path)
-        return Fleet(str(plain["name"]), tuple(Agent.of(one) for one in plain["agents"]))
+        most = int(plain.get("agents_per_relay", PER_RELAY))
+        return Fleet(str(plain["name"]), tuple(Agent.of(one) for one in plain["agents"]), most)
     except (ValueError, LookupError, TypeError) as e:
         fix = "Remove the file, then run `netdyno restore`"
         raise Error(

@@ -18,7 +18,8 @@ from netdyno.errors import Error
 FORMAT = "netdyno-fleet/1"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 """It is in the names of sockets and files."""
-MOST_HOSTS = 250
+MOST_HOSTS = 10_000
+PER_RELAY = 250
 """Each has a connection, and its samples are added up by one process."""
 CERTIFICATES = "certificates"
 """The folder of certificates beside hosts.yaml, where it names no other."""
@@ -107,6 +108,8 @@ class FleetSpec(Config):
     """Name of the fleet; default that of the file."""
     hosts: list[HostSpec] = Field(min_length=1, max_length=MOST_HOSTS)
     """The hosts, in the order in which results list them."""
+    agents_per_relay: int = Field(default=PER_RELAY, ge=1, le=PER_RELAY)
+    """A fleet of more agents is reached through relays, each of which speaks with as many at most."""
 
     @field_validator("hosts")
     @classmethod
@@ -122,6 +125,7 @@ class HostsFile:
 
     name: str
     hosts: tuple[HostSpec, ...]
+    agents_per_relay: int = PER_RELAY
 
 
 def read(path: Path) -> HostsFile:
@@ -139,7 +143,8 @@ def read(path: Path) -> HostsFile:
     if not re.fullmatch(NAME, name):
         fix = "Add `name:` with letters, digits, - and _"
         raise Error(WRONG, f"{name[:80]!r} cannot name a fleet", at=str(path), fix=fix)
-    return HostsFile(name, tuple(_located(host, path.parent) for host in spec.hosts))
+    located = tuple(_located(host, path.parent) for host in spec.hosts)
+    return HostsFile(name, located, spec.agents_per_relay)
 
 
 def _located(host: HostSpec, folder: Path) -> HostSpec:

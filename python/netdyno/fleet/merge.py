@@ -7,6 +7,7 @@ from its buckets, those of lateness there are the worst host's, as points have n
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,8 @@ WORST = ("failed", "lease", "stopped")
 def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: str) -> TrialResult:
     """One trial of all hosts, which are the keys; `profile`: what was asked of all together.
 
-    Each worker and each reason why the trial is invalid names its host, and each interface is `HOST:NAME`.
+    Each worker and each reason why the trial is invalid names its host, and each interface is `HOST:NAME`;
+    parts that were merged before have these names, and keep them.
     """
     found = list(parts.values())
     first = found[0]
@@ -66,6 +68,8 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
 
 
 def _reason(host: str, reason: Reason) -> Reason:
+    if (reason.model_extra or {}).get("host"):
+        return reason
     return Reason.model_validate(reason.model_dump() | {"what": f"host {host}: {reason.what}", "host": host})
 
 
@@ -140,13 +144,18 @@ def _workers(parts: Mapping[str, Sequence[WorkerUsage]]) -> list[WorkerUsage]:
     """Workers of all hosts, numbered through."""
     every = [(host, worker) for host, workers in parts.items() for worker in workers]
     return [
-        WorkerUsage.model_validate(worker.model_dump() | {"worker": number, "host": host})
+        WorkerUsage.model_validate({"host": host} | worker.model_dump() | {"worker": number})
         for number, (host, worker) in enumerate(every)
     ]
 
 
 def _interfaces(parts: Mapping[str, Mapping[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    return {f"{host}:{name}": counts for host, there in parts.items() for name, counts in there.items()}
+    # no interface has a colon in its name
+    return {
+        name if ":" in name else f"{host}:{name}": counts
+        for host, there in parts.items()
+        for name, counts in there.items()
+    }
 
 
 def begin(point: SeriesPoint) -> int:
@@ -180,6 +189,21 @@ def point(parts: Mapping[str, SeriesPoint]) -> SeriesPoint:
         workers=_workers({host: one.workers for host, one in parts.items()}),
         interfaces=_interfaces({host: one.interfaces for host, one in parts.items()}),
     )
+
+
+def thinned(one: SeriesPoint, relay: str) -> SeriesPoint:
+    """A point as a relay tells it: of workers the busiest and the most starved, of interfaces the sum."""
+    told = {
+        id(worker): worker
+        for key in ("cpu", "starved")
+        for worker in [max(one.workers, key=lambda w: float(getattr(w, key)), default=None)]
+        if worker is not None
+    }
+    sums: Counter[str] = Counter()
+    for counts in one.interfaces.values():
+        sums.update(counts)
+    interfaces = {f"{relay}:all": dict(sums)} if one.interfaces else {}
+    return one.model_copy(update={"workers": list(told.values()), "interfaces": interfaces})
 
 
 def _group_point(parts: Sequence[GroupPoint]) -> GroupPoint:

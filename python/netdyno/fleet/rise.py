@@ -9,28 +9,28 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.fleet import agents
 from netdyno.fleet.agents import Agent, Fleet
-from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.hosts import PER_RELAY, HostSpec
 from netdyno.fleet.launchers import launcher
 from netdyno.system import journal
 from netdyno.system.journal import Journal, run_journal
 
 
-def up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
+def up(name: str, hosts: Sequence[HostSpec], agents_per_relay: int = PER_RELAY) -> Fleet:
     """Start an agent on each host; an error ends those that were started.
 
     Raises `ND-104-90` where a fleet of this name is up, or coming up.
     """
     with agents.coming_up(name):
-        return _up(name, hosts)
+        return _up(name, hosts, agents_per_relay)
 
 
-def _up(name: str, hosts: Sequence[HostSpec]) -> Fleet:
+def _up(name: str, hosts: Sequence[HostSpec], agents_per_relay: int) -> Fleet:
     if name in agents.names():
         fix = f"Run `netdyno fleet down {name}` before, or give the file another `name:`"
         raise Error("ND-104-90", f"a fleet {name!r} is up", at=name, fix=fix)
     with run_journal() as notes:
         try:
-            made = Fleet(name, tuple(_started(name, hosts, notes)))
+            made = Fleet(name, tuple(_started(name, hosts, notes)), agents_per_relay)
             started = notes.numbers
             notes.write(
                 "fleet",

@@ -53,24 +53,22 @@ class SteeringSocket:
     def _serve(self, one: socket.socket) -> None:
         with contextlib.suppress(OSError), one, one.makefile("rwb") as stream:
             while line := stream.readline(LONGEST):
-                stream.write(json.dumps(self._answer(line)).encode() + b"\n")
+                stream.write(json.dumps(answer(self._methods, line)).encode() + b"\n")
                 stream.flush()
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        number = None
-        try:
-            asked = json.loads(line)
-            number, name = asked.get("id"), str(asked["method"])
-            if name not in self._methods:
-                fix = f"It has {', '.join(sorted(self._methods))}"
-                raise Error("ND-104-28", "a fleet has no such method", at=name, fix=fix)
-            return {
-                "jsonrpc": "2.0",
-                "id": number,
-                "result": self._methods[name](**asked.get("params") or {}),
-            }
-        except Error as e:
-            error = {"code": -32000, "message": e.what, "data": e.as_dict()}
-        except (ValueError, LookupError, TypeError, AttributeError) as e:
-            error = {"code": -32600, "message": f"no request that is understood: {e!r}"}
-        return {"jsonrpc": "2.0", "id": number, "error": error}
+
+def answer(methods: Methods, line: bytes) -> dict[str, Any]:
+    """What is answered to a request."""
+    number = None
+    try:
+        asked = json.loads(line)
+        number, name = asked.get("id"), str(asked["method"])
+        if name not in methods:
+            fix = f"It has {', '.join(sorted(methods))}"
+            raise Error("ND-104-28", "a fleet has no such method", at=name, fix=fix)
+        return {"jsonrpc": "2.0", "id": number, "result": methods[name](**asked.get("params") or {})}
+    except Error as e:
+        error = {"code": -32000, "message": e.what, "data": e.as_dict()}
+    except (ValueError, LookupError, TypeError, AttributeError) as e:
+        error = {"code": -32600, "message": f"no request that is understood: {e!r}"}
+    return {"jsonrpc": "2.0", "id": number, "error": error}

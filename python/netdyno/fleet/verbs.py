@@ -51,7 +51,7 @@ def up(file: HostsFile) -> None:
         netdyno run http://10.0.0.2/ --fleet hosts
     """
     read = hosts.read(file)
-    made = begin(read.name, read.hosts)
+    made = begin(read.name, read.hosts, read.agents_per_relay)
     console.line(f"fleet {made.name} is up: {', '.join(one.host.name for one in made.agents)}")
     console.line(f"use it with `netdyno run … --fleet {made.name}`")
 

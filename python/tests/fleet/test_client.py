@@ -14,6 +14,7 @@ from netdyno.core.client import Event, Subscription
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet import client as module
+from netdyno.fleet import link
 from netdyno.fleet.agents import Agent, Fleet, Offset
 from netdyno.fleet.client import FleetClient
 from netdyno.fleet.hosts import HostSpec
@@ -45,7 +46,7 @@ class Agents:
         offset = Offset(self.offsets.get(name, 0.0), 0.001)
         return SimpleNamespace(address=Path(name), offset=lambda _: offset, close=lambda: None)
 
-    def client(self, socket: Path) -> Any:
+    def client(self, socket: Path, silence: float | None = None) -> Any:
         name = str(socket)
 
         def call(method: str, *, timeout: float | None = None, **params: Any) -> Any:
@@ -88,8 +89,8 @@ def agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Agents]:
         opened.append(SteeringSocket(tmp_path / path.name, methods))
         return opened[-1]
 
-    monkeypatch.setattr(module, "launcher", lambda host: made)
-    monkeypatch.setattr(module, "Client", made.client)
+    monkeypatch.setattr(link, "launcher", lambda host: made)
+    monkeypatch.setattr(link, "Client", made.client)
     monkeypatch.setattr(module, "SteeringSocket", kept)
     yield made
     for one in opened:
@@ -213,7 +214,7 @@ def test_the_fleet_is_as_far_as_the_host_that_is_least_so(agents: Agents) -> Non
 def test_a_run_that_is_over_is_not_told_to_stop(agents: Agents) -> None:
     one, _ = running(agents)
     agents.tell("a", "done")
-    while not next(host for host in one._hosts if host.name == "a").status.ended:
+    while not next(link for link in one._links.links if link.name == "a").status.ended:
         threading.Event().wait(0.01)
     one.call("run.stop")
     assert sorted(name for name, method, _ in agents.asked if method == "run.stop") == ["b", "c"]

@@ -1,0 +1,128 @@
+"""One connection of a fleet and the hosts behind it: an agent, or a relay that speaks with several."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from netdyno.core.client import Client
+from netdyno.core.wire import Status, TrialResult
+from netdyno.errors import Error
+from netdyno.fleet.agents import Agent, Connection
+from netdyno.fleet.host import Host, lost, named
+from netdyno.fleet.launchers import launcher
+from netdyno.system.journal import Journal
+
+SILENCE = 10.0
+"""Seconds without an answer to a heartbeat after which a host is lost: its own lease has ended by then."""
+Rates = Mapping[str, Mapping[str, Any]]
+"""Rates that are asked for, by group."""
+
+
+class Link(Protocol):
+    """What a run asks of a connection."""
+
+    client: Client
+    status: Status
+    lost: Error | None
+    elapsed: float
+    """Seconds of the run that it has told."""
+
+    @property
+    def name(self) -> str:
+        """The agent's host, or the relay."""
+
+    @property
+    def hosts(self) -> Sequence[Host]:
+        """Those behind it."""
+
+    def load(self, **more: Any) -> dict[str, Any]:
+        """Give each host its shard."""
+
+    def start(self, at: float) -> None:
+        """Begin at this time of our clock, by each host's own."""
+
+    def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
+        """Ask each host for its share of other rates; the changes."""
+
+    def result(self) -> TrialResult:
+        """What its hosts measured, with a report of each under `hosts`."""
+
+    def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
+        """That it does not answer any more: in one sentence, and by host."""
+
+    def named(self, error: Error) -> Error:
+        """An error that came over it, with the host's name."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class AgentLink:
+    """A connection to an agent."""
+
+    def __init__(self, client: Client, connection: Connection, host: Host) -> None:
+        self.client = client
+        self.hosts: Sequence[Host] = (host,)
+        self.status = Status()
+        self.lost: Error | None = None
+        self.elapsed = 0.0
+        self._connection = connection
+
+    @property
+    def name(self) -> str:
+        """That of its host."""
+        return self.hosts[0].name
+
+    def load(self, **more: Any) -> dict[str, Any]:
+        """Its shard is a profile."""
+        loaded: dict[str, Any] = self.client.call("run.load", profile=self.hosts[0].shard.profile, **more)
+        return loaded
+
+    def start(self, at: float) -> None:
+        """Its clock is that much ahead of ours."""
+        self.client.call("run.start", at=at + self.hosts[0].offset.seconds)
+
+    def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
+        """Its share."""
+        told = self.client.call("run.rate", timeout=timeout, groups=shares[self.name])
+        changes: list[dict[str, Any]] = told["rates"]
+        return changes
+
+    def result(self) -> TrialResult:
+        """Its own; one that heard nothing from us is lost, too."""
+        found = self.client.result()
+        if found.stopped == "lease" and found.error is None:
+            why = lost(self.name, "for more than 3 s: its agent heard nothing from us, and stopped")
+            found.error = why.as_dict()
+        report = self.hosts[0].report(found)
+        return TrialResult.model_validate(found.model_dump() | {"hosts": [report]})
+
+    def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
+        """The host's."""
+        error = lost(self.name, f"after {self.elapsed:.1f} s of the run: {why.what}")
+        return error, {self.name: error}
+
+    def named(self, error: Error) -> Error:
+        """By its host."""
+        return named(self.name, error)
+
+    def close(self) -> None:
+        """Hang up, and end the way there."""
+        for one in (self.client, self._connection):
+            with contextlib.suppress(Error, OSError):
+                one.close()
+
+
+def connect(agent: Agent, token: str, notes: Journal) -> AgentLink:
+    """A connection to an agent, with its clock measured. Raises where it does not answer."""
+    with ExitStack() as undo:
+        way = launcher(agent.host).connect(agent, token, notes)
+        undo.callback(way.close)
+        client = Client(way.address, silence=SILENCE)
+        undo.callback(client.close)
+        host = Host(agent.host, client.call("core.describe"), way.offset(client))
+        undo.pop_all()
+    return AgentLink(client, way, host)
