@@ -8,14 +8,10 @@ serves mutual TLS on a port instead, by certificates that are made for it alone.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
-import select
-import shlex
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,21 +20,14 @@ from netdyno import paths
 from netdyno.core import daemon
 from netdyno.core.address import Address
 from netdyno.core.client import Client
-from netdyno.errors import Error
 from netdyno.fleet import certificates
 from netdyno.fleet.address import Secure
 from netdyno.fleet.agents import Agent, Connection, Offset, measured
 from netdyno.fleet.hosts import HostSpec
-from netdyno.system import proc
+from netdyno.system import ssh
 from netdyno.system.journal import Journal
-from netdyno.system.process import find
+from netdyno.system.ssh import CONNECT, START, SshHost
 
-CONNECT = 10
-"""Seconds in which a host must answer."""
-START = 60.0
-"""Seconds for copying the daemon and starting it."""
-ALIVE, MISSED = 1, 3
-"""A host that is silent for so many intervals, in seconds, is lost."""
 FOLDER = "/tmp/nd-fleet-"
 
 _START = """
@@ -73,65 +62,24 @@ cd /tmp && df -Pk . | tail -n 1 | awk '{print $4}'
 """
 
 
-def _command(host: HostSpec, *options: str) -> list[str]:
-    """The beginning of a call of ssh."""
-    command = [
-        find("ssh", "openssh-client"), "-T", "-x",
-        "-o", "BatchMode=yes",
-        "-o", f"ConnectTimeout={CONNECT}",
-        "-o", f"ServerAliveInterval={ALIVE}",
-        "-o", f"ServerAliveCountMax={MISSED}",
-        "-o", "ControlPath=none",
-        *options,
-    ]  # fmt: skip
-    if host.port is not None:
-        command += ["-p", str(host.port)]
-    if host.key is not None:
-        command += ["-i", host.key, "-o", "IdentitiesOnly=yes"]
-    if host.known_hosts is not None:
-        # a list of files with tokens, unless it is quoted
-        named = host.known_hosts.replace("%", "%%")
-        command += ["-o", f'UserKnownHostsFile="{named}"']
-    return [*command, "--", host.address or host.name]
+def _reached(host: HostSpec) -> SshHost:
+    """The way to a host."""
+    return SshHost(host.address or host.name, "ND-92-90", host.port, host.key, host.known_hosts)
 
 
 def _run(host: HostSpec, script: str, stdin: bytes = b"", timeout: float = START) -> str:
-    """Run a shell script on a host; raises `ND-92-90` with its last words where it fails."""
-    try:
-        done = subprocess.run(
-            [*_command(host), f"sh -c {shlex.quote(script)}"],
-            input=stdin,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _failed(host, f"no answer within {timeout:g} s") from None
-    if done.returncode:
-        raise _failed(host, done.stderr.decode(errors="replace"))
-    return done.stdout.decode(errors="replace")
+    return _reached(host).run(script, stdin, timeout)
 
 
 def _hostname(host: HostSpec) -> str:
     """Where TCP reaches a host, as the SSH configuration has it."""
-    asked = subprocess.run([*_command(host, "-G")], capture_output=True, timeout=CONNECT, check=False)
+    way = _reached(host)
+    asked = subprocess.run(way.command("-G"), capture_output=True, timeout=CONNECT, check=False)
     for line in asked.stdout.decode(errors="replace").splitlines():
         key, _, value = line.partition(" ")
         if key == "hostname":
             return value
-    raise _failed(host, asked.stderr.decode(errors="replace"))
-
-
-def _failed(host: HostSpec, said: str) -> Error:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    what, fix = (lines[-1] if lines else "it ended without a word"), f"Try `ssh {host.address or host.name}`"
-    if "shared libraries" in said:
-        fix = "Install what it names on the host (Debian: libdpdk-dev), or name another `program:`"
-    elif "Permission denied" in said:
-        fix = "Let the key in without a password: `ssh-copy-id`, or name it with `key:`"
-    elif "Host key verification" in said:
-        fix = "Accept the host's key once with `ssh`, or name its file with `known_hosts:`"
-    return Error("ND-92-90", what, at=host.address or host.name, fix=fix)
+    raise way.failed(asked.stderr.decode(errors="replace"))
 
 
 class Session:
@@ -139,11 +87,11 @@ class Session:
 
     def __init__(self, agent: Agent, token: str, notes: Journal) -> None:
         """Connect; raises `ND-92-90` where the host does not answer."""
-        self._host = agent.host
         socket = paths.with_folder(paths.runtime() / f"nd-fleet-{token}-{agent.host.name}.agent")
         self.address = Address(socket)
         self._notes = notes
-        self._entries = [self._notes.write("path", path=str(socket))]
+        self._entry = notes.write("path", path=str(socket))
+        self._session: ssh.Session | None = None
         forward = [
             "-o", "ExitOnForwardFailure=yes",
             "-o", "StreamLocalBindMask=0177",
@@ -151,20 +99,7 @@ class Session:
         ]  # fmt: skip
         loop = "while read -r _; do date +%s.%N; done"
         try:
-            self._process = subprocess.Popen(
-                [*_command(agent.host, *forward), f"sh -c {shlex.quote(loop)}"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except BaseException:
-            self._notes.undo(*self._entries)
-            raise
-        pid = self._process.pid
-        try:
-            start = proc.start_time(pid)
-            self._entries.append(self._notes.write("process", pid=pid, start=start, program="ssh"))
+            self._session = ssh.Session(_reached(agent.host), loop, notes, forward)
             # the answer says that the session is open, and with it the forwarding
             self._ask(CONNECT + START)
         except BaseException:
@@ -177,41 +112,22 @@ class Session:
 
     def _ask(self, timeout: float) -> float:
         """The time of the host, in seconds since 1970."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        line = b""
-        with contextlib.suppress(OSError):
-            self._process.stdin.write(b"\n")
-            self._process.stdin.flush()
-        until = time.monotonic() + timeout
-        while not line.endswith(b"\n"):
-            left = until - time.monotonic()
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, left))
-            if not ready:
-                raise _failed(self._host, f"no answer within {timeout:g} s")
-            more = os.read(self._process.stdout.fileno(), 64)
-            if not more:
-                raise _failed(self._host, self._process.stderr.read().decode(errors="replace"))
-            line += more
+        assert self._session is not None, "it is open"
+        self._session.tell()
+        said = self._session.line(timeout)
         try:
-            return float(line)
+            return float(said)
         except ValueError:
-            said = line.decode(errors="replace").strip()
-            raise _failed(self._host, f"its clock says {said[:80]!r}, and no number") from None
+            raise self._session.host.failed(f"its clock says {said[:80]!r}, and no number") from None
 
     def close(self) -> None:
         """End the session and with it the forwarding."""
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError):
-                if pipe:
-                    pipe.close()
+        session, self._session = self._session, None
         try:
-            self._notes.undo(*self._entries)
+            if session:
+                session.close()
         finally:
-            # it was killed by then, unless it cannot be
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5.0)
+            self._notes.undo(self._entry)
 
 
 class Ssh:
