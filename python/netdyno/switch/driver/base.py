@@ -88,7 +88,7 @@ class Switch(Dut):
 
     @property
     def vhost_user(self) -> bool:
-        """Whether its ports are of virtual machines, over vhost-user, in place of interfaces."""
+        """Whether its ports are of other processes, over vhost-user, in place of interfaces."""
         return False
 
     @classmethod
@@ -199,7 +199,8 @@ class Switch(Dut):
             raise Error("ND-92-60", f"{self.driver} cannot run here: {why}", at=self.place.at, fix=LISTED)
         there = {name for _, name in namespace.inside(space, socket.if_nameindex)} - {"lo"}
         self.ports = tuple(self.options.ports or sorted(there, key=_natural))
-        if gone := next((name for name in self.ports if name not in there), None):
+        gone = next((name for name in self.ports if name not in there), None)
+        if gone and not self.vhost_user:
             what = f"the port {gone} is no interface of {space}"
             fix = f"There are: {', '.join(sorted(there, key=_natural)) or 'none'}"
             raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix=fix)

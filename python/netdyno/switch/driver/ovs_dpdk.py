@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -23,9 +24,11 @@ class Options(ovs.Options):
     over: Literal["af_xdp", "af_packet", "system", "vhost-user"] = "af_xdp"
     """How it takes frames of an interface: by DPDK's port over AF_XDP or a packet socket, polled by a thread;
     or by Open vSwitch's own packet socket (`system`), which can have `tso`. `vhost-user`: it shares memory
-    with a virtual machine in place of the interface."""
+    with other processes in place of interfaces, and `ports` names them: a profile reaches each over
+    virtio-user, as `device: dut:NAME.PORT`."""
     sockets: str = Field(default="", max_length=80)
-    """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`."""
+    """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`;
+    default: one of its own, in which the process of the profile listens."""
     tso: bool = False
     """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
     huge_pages: bool = False
@@ -53,6 +56,23 @@ class OvsDpdk(Ovs):
         over: str = self.options.over
         return over == "vhost-user"
 
+    def attached(self) -> dict[str, str]:
+        """Ports of a process that shares memory with it."""
+        if not self.vhost_user:
+            return {}
+        # the switch comes to the process: one that listened would stand still until somebody came
+        return {
+            port: f"net_virtio_user{number},path={self._socket(port)},server=1,queue_size=1024"
+            for number, port in enumerate(self.options.ports)
+        }
+
+    def _socket(self, port: str) -> Path:
+        """Where the process behind a port listens; of a switch that is not set up, an example."""
+        name = f"{port}.vhost"
+        if self.options.sockets:
+            return Path(self.options.sockets) / name
+        return (Path("/run") if self._dpdk is None else self.folder) / name
+
     @classmethod
     def vswitchd(cls) -> Path | None:
         """The build with DPDK."""
@@ -68,10 +88,9 @@ class OvsDpdk(Ovs):
     def config(self) -> dict[str, str]:
         """DPDK's memory and the threads that poll: on the cores that it may use, else on the last."""
         o = self.options
-        if self.vhost_user and not o.sockets:
-            fix = "Compare it with --endpoints vm, or name the folder in sockets"
-            what = "no virtual machine listens for vhost-user"
-            raise Error("ND-104-07", what, at=self._at("over"), fix=fix)
+        if self.vhost_user and not (o.ports or o.sockets):
+            what = f"a switch by {o.over} joins ports of other processes, and none is named"
+            raise Error("ND-104-07", what, at=self._at("ports"), fix="Name them, like ports: [a, b]")
         if o.tso and o.over != "system":
             what = f"a port by {o.over} takes no segments"
             fix = "Use tso with over=system, or leave it out"
@@ -95,12 +114,21 @@ class OvsDpdk(Ovs):
         if self.options.over == "system":
             return port, []
         if self.options.over == "vhost-user":
-            path = json.dumps(f"{self.options.sockets}/{port}.vhost")
+            path = json.dumps(str(self._socket(port)))
             return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
         number = self.ports.index(port)
         # the device is known by a number: names of interfaces may be of other signs
         device = f"net_{self.options.over}{number},iface={port}"
         return f"dpdk{number}", ["type=dpdk", f'options:dpdk-devargs="{device}"']
+
+    def counters(self) -> dict[str, float]:
+        """Over vhost-user also `packets` that met a rule: a port counts none while nobody is behind it."""
+        found = super().counters()
+        if self.vhost_user:
+            self.settle()
+            counted = re.search(r"packet_count=(\d+)", self._running().ofctl("dump-aggregate", ovs.BRIDGE))
+            found["packets"] = float(counted[1]) if counted else 0.0
+        return found
 
     def teardown(self) -> None:
         entry, self._dpdk = self._dpdk, None
