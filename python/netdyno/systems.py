@@ -272,6 +272,7 @@ SWITCH = System(
     verb="switch",
     verbs="netdyno.switch.verbs:app",
     after="graph",
+    changes=(Change("lent_interface", "netdyno.switch.lent:undo"),),
     duts={
         "linux-bridge": "netdyno.switch.driver.bridge:LinuxBridge",
         "ovs-netdev": "netdyno.switch.driver.ovs:OvsNetdev",

@@ -31,10 +31,11 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import guests
+from netdyno.switch import guests, remote
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
-from netdyno.switch.guests import Endpoints, Guest
+from netdyno.switch.guests import Endpoints, Guest, Machines
+from netdyno.switch.remote import EndName, Remote, RemoteHost
 from netdyno.switch.tunnel import REMOTE, SWITCH, Line, LineEnd, Tunnel
 from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
@@ -75,6 +76,8 @@ class Spec(Config):
     """A tunnel between two switches, one at each host; default: both hosts are on one switch."""
     endpoints: Endpoints = "namespace"
     """Whether both hosts are network namespaces or virtual machines in them."""
+    remote: dict[EndName, RemoteHost] = Field(default_factory=dict)
+    """Hosts that are other machines, over SSH."""
 
     @property
     def label(self) -> str:
@@ -82,6 +85,7 @@ class Spec(Config):
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.endpoints == "vm":
             shown.append("between virtual machines")
+        shown += [f"{name} {one}," for name, one in self.remote.items()]
         if self.path:
             shown.append(f"over {self.path if isinstance(self.path, str) else path_words(self.path)}")
         if self.tunnel:
@@ -123,7 +127,9 @@ def workload(spec: Spec) -> Workload:
 
 
 def tell_endpoints(spec: Spec, note: Callable[[str], None]) -> None:
-    """Say how virtual machines run, if they are client and server. Raises Error if they cannot."""
+    """Say how virtual machines run, if they are client and server. Raises Error if they cannot, or other
+    machines cannot be."""
+    remote.check(WORKLOADS[spec.workload], spec.remote, spec.endpoints, spec.segments)
     if spec.endpoints == "vm":
         note(guests.describe(guests.check(WORKLOADS[spec.workload], spec.segments)))
 
@@ -174,6 +180,7 @@ class SwitchBench:
     """Between both switches, if their tunnel is encrypted."""
     machines: dict[bool, tuple[Guest, Guest]] = field(default_factory=dict)
     """Virtual machines that were booted, by whether they share memory with the switch (vhost-user)."""
+    _remote: tuple[Remote | None, Remote | None] = (None, None)
     _macs: Mapping[str, str] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -186,8 +193,11 @@ class SwitchBench:
         """Hosts and links, for as many trials as there are."""
         with ExitStack() as stack:
             if self.folder is None:
-                made = stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-switch-"))
-                self.folder = Path(made)
+                folder = Path(tempfile.gettempdir()) / f"nd-switch-{secrets.token_hex(8)}"
+                # noted before it is made: it goes after `kill -9`, too
+                stack.callback(self.notes.undo, self.notes.write("path", path=str(folder)))
+                folder.mkdir(mode=0o700)
+                self.folder = folder
             token = f"w{secrets.token_hex(3)}"
             network = Network(topology(self.spec), token, self.notes, self.folder / "links.jsonl")
             self.network = stack.enter_context(network)
@@ -198,8 +208,15 @@ class SwitchBench:
                 stack.callback(gateways.teardown)
                 gateways.setup()
                 self.gateways = gateways
-            if self.spec.endpoints == "vm":
-                self._macs = {host: guests.mac(network.namespace(host)) for host in ADDRESSES}
+            self._macs = {host: guests.mac(network.namespace(host)) for host in ADDRESSES}
+            if self.spec.remote:
+                hosts = {
+                    host: (network.namespace(host), f"{address}/24") for host, address in ADDRESSES.items()
+                }
+                self._remote = remote.in_place_of(
+                    self.spec.remote, hosts, self._macs, self.spec.host_mtu, workload(self.spec).programs,
+                    self.notes, stack,
+                )  # fmt: skip
             self._stack = stack.pop_all()
         return self
 
@@ -223,7 +240,7 @@ class SwitchBench:
         started, network = time.time(), self.network
         spaces = {host: network.namespace(host) for host in network.nodes}
         switches = self._switches(stack, setting)
-        both = self._guests(switches[0]) if self.spec.endpoints == "vm" else None
+        both: Machines = self._guests(switches[0]) if self.spec.endpoints == "vm" else self._remote
         namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
         ends = spaces[CLIENT], spaces[SERVER]
         site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both)
@@ -246,7 +263,7 @@ class SwitchBench:
             if e.code != "ND-91-25":
                 raise
             why = str(e)
-            guests.must_answer(both or ())
+            guests.must_answer(both)
         seconds = time.monotonic() - begin
         counters |= sampler.stop()
         if self.gateways and (gone := self.gateways.dead()):
@@ -311,10 +328,10 @@ class SwitchBench:
             switch = self.network.nodes[self.spec.switches()[host]]
             switch.offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
 
-    def _forwards(self, switches: Sequence[Switch], both: tuple[Guest, Guest] | None) -> None:
+    def _forwards(self, switches: Sequence[Switch], both: Machines) -> None:
         """Wait until a packet is answered: it has passed both ways."""
         until = time.monotonic() + PATIENCE
-        tell = partial(_pinged, both) if both else self._answered
+        tell = partial(_pinged, both) if both[0] else partial(self._answered, both)
         if tell(switches, 0, until):
             if not self.spec.tunnel or tell(switches, self.spec.host_mtu, until):
                 return
@@ -330,7 +347,7 @@ class SwitchBench:
         what = f"{name} forwards nothing within {PATIENCE:g} s; its ports count: {counts or 'nothing'}"
         raise Error("ND-92-60", what, at=switches[0].place.at, fix=SEE)
 
-    def _answered(self, switches: Sequence[Switch], size: int, until: float) -> bool:
+    def _answered(self, both: Machines, switches: Sequence[Switch], size: int, until: float) -> bool:
         """Whether a datagram of so many bytes, or a small one, to a port where nobody listens is answered
         while the switches live."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -349,6 +366,7 @@ class SwitchBench:
                     if e.errno == errno.ECONNREFUSED:
                         return True
                     time.sleep(0.05)
+        guests.must_answer(both)
         return False
 
     def _lost(self) -> int:
@@ -362,15 +380,16 @@ class SwitchBench:
         )
 
 
-def _pinged(both: Sequence[Guest], switches: Sequence[Switch], size: int, until: float) -> bool:
-    """Whether a ping of so many bytes, or a small one, from the client's virtual machine is answered."""
+def _pinged(both: Machines, switches: Sequence[Switch], size: int, until: float) -> bool:
+    """Whether a ping of so many bytes, or a small one, from the client's machine is answered."""
+    client = both[0]
+    assert client is not None, "it is a machine"
     if size:
         until = min(until, time.monotonic() + LARGE)
-    command = ["/bin/busybox", "ping", "-c", "1", "-W", "1", "-s", str(max(8, size - 28)), ADDRESSES[SERVER]]
     while time.monotonic() < until and all(one.alive() for one in switches):
-        if both[0].run(command, 5)[0] == 0:
+        if client.ping(ADDRESSES[SERVER], max(8, size - 28)):
             return True
-        if any(one.dead() for one in both):
+        if any(one and one.dead() for one in both):
             break
     guests.must_answer(both)
     return False

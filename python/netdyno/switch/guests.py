@@ -17,16 +17,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Union
 
 from netdyno.errors import Error
 from netdyno.lab.workload import Workload
+from netdyno.lab.workload.base import deaf
+from netdyno.switch.remote import Remote
 from netdyno.system import namespace
 from netdyno.system.journal import Journal
 from netdyno.system.process import Process, find
 from netdyno.system.vm import setup, small
 from netdyno.system.vm.setup import MissingRequirement, Setup
 
+Machine = Union["Guest", Remote]
+"""Client or server that is no namespace."""
+Machines = tuple[Machine | None, Machine | None]
+"""Client and server; None: a namespace."""
 Endpoints = Literal["namespace", "vm"]
 """Client and server of a bench: network namespaces, or virtual machines."""
 AT = "--endpoints"
@@ -172,6 +178,24 @@ class Guest:
         text = rest + self._read(lambda got: len(rest) + len(got) >= size, until)
         return code, text.decode(errors="replace")
 
+    def serve(self, command: Sequence[str], listens: Callable[[str], bool], stack: ExitStack) -> None:
+        """iperf3 as a server in the background until the stack closes. Raises Error if it does not listen."""
+        status, said = self.run([*command, "-D"], 10)
+        stack.callback(self.run, ["/bin/busybox", "killall", Path(command[0]).name], 10)
+        until = time.monotonic() + 20
+        while not status and time.monotonic() < until:
+            if listens(self.run(["/bin/busybox", "cat", "/proc/net/tcp"], 10)[1]):
+                return
+        raise deaf(said.strip() or f"status {status}", f"the {self.name}'s virtual machine")
+
+    def ping(self, address: str, size: int) -> bool:
+        """Whether a ping of so many bytes is answered within a second."""
+        return self.run(["/bin/busybox", "ping", "-c", "1", "-W", "1", "-s", f"{size}", address], 5)[0] == 0
+
+    def must_answer(self) -> None:
+        """Raises Error if it has ended or hangs: then nothing else is to blame."""
+        self.run(["/bin/busybox", "true"], 5)
+
     def _read(self, enough: Callable[[bytes], bool], until: float) -> bytes:
         assert self._port is not None and self.process is not None, "it is ready"
         got = b""
@@ -231,10 +255,11 @@ def in_place_of(
         yield boot(both, made, {name: mac(space) for name, (space, _) in hosts.items()}, stack)
 
 
-def must_answer(both: Iterable[Guest]) -> None:
-    """Raises Error if a virtual machine has ended or hangs: then nothing else is to blame."""
+def must_answer(both: Iterable[Machine | None]) -> None:
+    """Raises Error if a machine is lost: then nothing else is to blame."""
     for one in both:
-        one.run(["/bin/busybox", "true"], 5)
+        if one:
+            one.must_answer()
 
 
 def boot(

@@ -22,6 +22,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
+from netdyno.switch.guests import Guest
 from netdyno.system import namespace, proc
 from netdyno.system.vm import setup
 from netdyno.system.vm.setup import MissingRequirement
@@ -89,8 +90,8 @@ def test_a_chain_is_proved_and_then_measured_between_machines(
         assert found.good, found.first_fault
         with bench_of(lab, VMS) as bench:
             confirmed(bench.measure({"functions": 2}, 1), "p0")
-            assert bench.guests
             client = bench.guests[0]
+            assert isinstance(client, Guest)
             # one that hangs is told, and no part of the chain is blamed
             assert client.process
             client.process.send(signal.SIGSTOP)
@@ -110,6 +111,9 @@ class Answers:
     def run(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         self.asked.append(command)
         return self.answers.pop(0)
+
+    name = "server"
+    serve = Guest.serve
 
 
 def test_programs_run_in_the_machines(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import math
 import resource
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -26,15 +26,20 @@ from netdyno.system.process import Process, find
 
 
 class Guest(Protocol):
-    """A virtual machine in which programs of a workload run."""
+    """A machine on which programs of a workload run: a virtual one, or another over SSH."""
 
     def run(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         """Run a program to its end, at most so long: its exit status and what it printed."""
 
+    def serve(
+        self, command: Sequence[str], listens: Callable[[str], bool], stack: contextlib.ExitStack
+    ) -> None:
+        """A server until the stack closes. `listens` tells it from the machine's /proc/net/tcp."""
+
 
 @dataclass(frozen=True)
 class Site:
-    """Where a workload runs: two namespaces joined by a path, or virtual machines there."""
+    """Where a workload runs: two namespaces joined by a path, or machines in place of them."""
 
     client: str | None
     server: str | None
@@ -46,8 +51,8 @@ class Site:
     notes: Journal = field(default_factory=journal)
     patience: float = math.inf
     """Seconds after which a load generator is ended, whatever its own limit."""
-    guests: tuple[Guest, Guest] | None = None
-    """Virtual machines that are client and server in place of the namespaces."""
+    guests: tuple[Guest | None, Guest | None] = (None, None)
+    """Machines that are client and server in place of the namespaces."""
 
     def site_of(self, name: str) -> DutSite:
         """For a server that is a device under test."""
@@ -79,7 +84,7 @@ class Workload(ABC):
     slos: tuple[Slo, ...] = ()
     """Bounds on metrics that no setting may break."""
     in_guests: ClassVar[bool] = False
-    """Whether its programs run in virtual machines, too."""
+    """Whether its programs run in virtual machines and on other machines, too."""
     programs: ClassVar[Mapping[str, str]] = {}
     """Programs that it needs, and the packages that they come from."""
 
@@ -133,8 +138,8 @@ def start_server(site: Site, command: Sequence[str], name: str, stack: contextli
 def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
     """Run a load generator to its end, at most so long; what it printed."""
     seconds = min(seconds, site.patience)
-    if site.guests:
-        code, text = site.guests[0].run(command, seconds)
+    if guest := site.guests[0]:
+        code, text = guest.run(command, seconds)
         if code:
             raise _failed(command, code, text.strip()[-300:])
         return text
@@ -160,6 +165,11 @@ def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
 
 def _failed(command: Sequence[str], status: int, words: str) -> Error:
     return Error("ND-91-25", f"it ended with status {status}: {words}", at=" ".join(command))
+
+
+def deaf(words: str, at: str) -> Error:
+    """That a server does not come up."""
+    return Error("ND-92-25", f"iperf3 -s does not listen: {words}", at=at)
 
 
 def unreadable(program: str, text: str) -> Error:

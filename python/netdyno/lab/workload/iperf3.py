@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from netdyno.errors import Error
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.base import (
-    Guest,
     Site,
     Workload,
     WorkloadResult,
+    deaf,
     metric_table,
     run_generator,
     start_server,
@@ -67,8 +66,8 @@ class _Iperf3(Workload):
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and wait until it listens."""
         command = [find("iperf3", "iperf3"), "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
-        if site.guests:
-            _serve_in(site.guests[1], command, stack)
+        if guest := site.guests[1]:
+            guest.serve(command, lambda text: listens(text, PORT), stack)
             return
         server = start_server(site, command, "iperf3-server", stack)
         until = time.monotonic() + 10
@@ -77,7 +76,7 @@ class _Iperf3(Workload):
             if listening(site.server, PORT):
                 return
             time.sleep(0.02)
-        raise _deaf(server.tail() or "no log", site.address)
+        raise deaf(server.tail() or "no log", site.address)
 
     def client(self, site: Site, *more: str) -> dict[str, Any]:
         """Run a client; its JSON."""
@@ -88,21 +87,6 @@ class _Iperf3(Workload):
         ]  # fmt: skip
         text = run_generator(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
         return document(text)
-
-
-def _serve_in(guest: Guest, command: list[str], stack: contextlib.ExitStack) -> None:
-    """A server in a virtual machine, in the background until the stack closes."""
-    status, said = guest.run([*command, "-D"], 10)
-    stack.callback(guest.run, ["/bin/busybox", "killall", "iperf3"], 10)
-    until = time.monotonic() + 20
-    while not status and time.monotonic() < until:
-        if listens(guest.run(["/bin/busybox", "cat", "/proc/net/tcp"], 10)[1], PORT):
-            return
-    raise _deaf(said.strip() or f"status {status}", "the server's virtual machine")
-
-
-def _deaf(words: str, at: str) -> Error:
-    return Error("ND-92-25", f"iperf3 -s does not listen: {words}", at=at)
 
 
 class Iperf3Tcp(_Iperf3):

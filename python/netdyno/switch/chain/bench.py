@@ -12,13 +12,13 @@ from netdyno.errors import Error
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import guests
+from netdyno.switch import guests, remote
 from netdyno.switch.bench import Spec, moved, workload
 from netdyno.switch.chain import hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
-from netdyno.switch.guests import Guest
+from netdyno.switch.guests import Machines
 
 
 def lengths(chain: Chain) -> list[int]:
@@ -34,8 +34,8 @@ class ChainBench:
 
     lab: ChainLab
     spec: Spec
-    guests: tuple[Guest, Guest] | None = None
-    """Virtual machines in place of client and server."""
+    guests: Machines = (None, None)
+    """Machines in place of client and server."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -69,7 +69,7 @@ class ChainBench:
                     if e.code != "ND-91-25":
                         raise
                     why = str(e)
-                    guests.must_answer(self.guests or ())
+                    guests.must_answer(self.guests)
                 seconds = time.monotonic() - begin
                 counters |= sampler.stop()
         finally:
@@ -87,14 +87,15 @@ class ChainBench:
 
 @contextlib.contextmanager
 def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
-    """The bench of a chain that was verified. Virtual machines take the place of client and server then."""
-    if spec.endpoints != "vm":
+    """The bench of a chain that was verified. Machines take the place of client and server then."""
+    if spec.endpoints != "vm" and not spec.remote:
         _gather(lab)
         yield ChainBench(lab, spec)
         return
+    at = f"--{next(iter(spec.remote))}" if spec.remote else "--endpoints"
     if lab.chain.servers():
-        what = "a virtual machine has one address, and a load balancer needs several of the server"
-        raise Error("ND-104-82", what, at="--endpoints", fix="Leave --endpoints out")
+        what = "a machine in place of the server has one address, and a load balancer needs several"
+        raise Error("ND-104-82", what, at=at, fix=f"Leave {at} out")
     assert lab.folder is not None, "the lab is set up"
     known = layout.addresses(lab.chain)
     prefix = layout.FORMS[4][2]
@@ -103,8 +104,14 @@ def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
         hosts[host] = lab.network.namespace(host), f"{address}/{prefix}"
         more[host] = [f"$b ip route add {to} via {by}" for to, by in known.routes[host].items()]
     kind, mtu = WORKLOADS[spec.workload], layout.host_mtu(lab.chain)
-    with guests.in_place_of(hosts, kind, mtu, lab.folder, lab.notes, more) as both:
-        yield ChainBench(lab, spec, both)
+    if not spec.remote:
+        with guests.in_place_of(hosts, kind, mtu, lab.folder, lab.notes, more) as both:
+            yield ChainBench(lab, spec, both)
+        return
+    macs = {host: guests.mac(space) for host, (space, _) in hosts.items()}
+    with contextlib.ExitStack() as stack:
+        there = remote.in_place_of(spec.remote, hosts, macs, mtu, kind.programs, lab.notes, stack, more=more)
+        yield ChainBench(lab, spec, there)
 
 
 def passed_functions(chain: Chain, setting: Setting) -> list[str]:

@@ -19,7 +19,16 @@ from netdyno.switch.chain import measure
 from netdyno.switch.chain.measure import ChainRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded, report
 from netdyno.switch.verbs.chain_hops import show_hops
-from netdyno.switch.verbs.compare import EndpointsKind, Progress, assignments, show_arms, way
+from netdyno.switch.verbs.compare import (
+    ClientMachine,
+    EndpointsKind,
+    Progress,
+    ServerMachine,
+    assignments,
+    machines,
+    show_arms,
+    way,
+)
 from netdyno.system.interrupt import Interrupts
 
 
@@ -35,6 +44,8 @@ def run(
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
     ] = None,
     endpoints: EndpointsKind = "namespace",
+    client: ClientMachine = None,
+    server: ServerMachine = None,
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 1, 1000)),
@@ -76,7 +87,13 @@ def run(
         sudo netdyno chain run examples/chain-bridges.yaml --repeat 10 --html chain.html
     """
     given = assignments(options or (), "--set")
-    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints)
+    spec = Spec(
+        workload=workload,
+        options=given,
+        path=way(path),
+        endpoints=endpoints,
+        remote=machines(client, server),
+    )
     wanted = ChainRequest(
         loaded(file, controller, tunnel),
         file.stem,

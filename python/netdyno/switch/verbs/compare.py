@@ -24,10 +24,12 @@ from netdyno.stats.comparison import Finding, Verdict
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
+from netdyno.switch import remote
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.bench import Spec
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.guests import Endpoints
+from netdyno.switch.remote import RemoteHost
 from netdyno.system.interrupt import Interrupts
 
 EndpointsKind = Annotated[
@@ -38,6 +40,27 @@ EndpointsKind = Annotated[
         metavar="namespace|vm",
     ),
 ]
+
+ClientMachine = Annotated[
+    str | None,
+    typer.Option(
+        "--client",
+        help="The client is another machine, reached by SSH: USER@HOST,interface=IF,here=IF with port=22, "
+        "key=FILE, known_hosts=FILE. A cable joins both interfaces, of which nothing else has any. "
+        "Default: as --endpoints says.",
+        metavar="MACHINE",
+    ),
+]
+ServerMachine = Annotated[
+    str | None,
+    typer.Option("--server", help="The server is another machine, as of --client.", metavar="MACHINE"),
+]
+
+
+def machines(client: str | None, server: str | None) -> dict[Any, RemoteHost]:
+    """Those that are client and server."""
+    said = {"client": client, "server": server}
+    return {name: remote.checked(text, f"--{name}") for name, text in said.items() if text is not None}
 
 
 def compare(
@@ -68,6 +91,8 @@ def compare(
         ),
     ] = None,
     endpoints: EndpointsKind = "namespace",
+    client: ClientMachine = None,
+    server: ServerMachine = None,
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each switch.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
@@ -129,6 +154,8 @@ def compare(
 
         sudo netdyno switch compare linux-bridge ovs-dpdk:over=vhost-user --endpoints vm
 
+        sudo netdyno switch compare linux-bridge ovs-netdev --server root@192.0.2.7,interface=eth1,here=eth2
+
         sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
     """
     if not 2 <= len(switches) <= comparing.MOST_ARMS:
@@ -147,6 +174,7 @@ def compare(
             mtu=mtu,
             tunnel=tunnels.checked(tunnel) if tunnel else None,
             endpoints=endpoints,
+            remote=machines(client, server),
         ),
         repeat=repeat, spare=spare, level=level, matters=matters, seed=seed, metrics=metric or (),
         name=name, fresh=fresh,
