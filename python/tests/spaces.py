@@ -10,9 +10,12 @@ from pathlib import Path
 
 from netdyno.system import sysctl
 from netdyno.tuning import access
+from netdyno.tuning.access.napi import Napi
 
 QUEUES = ("tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "queues/*/rps_cpus",
           "queues/*/rps_flow_cnt", "queues/*/xps_cpus")  # fmt: skip
+OF_INSTANCES = ("defer-hard-irqs", "gro-flush-timeout", "irq-suspend-timeout")
+"""Of NAPI."""
 SHOW = (
     "ethtool -k v0",
     "ethtool -l v0",
@@ -70,6 +73,10 @@ def state(name: str) -> dict[str, str]:
             done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
             assert done.stdout, (command, done.stderr)
             found |= {f"{command} {i}": line for i, line in enumerate(done.stdout.splitlines())}
+        for path in OF_INSTANCES:
+            for device in ("v0", "v1"):
+                with contextlib.suppress(OSError):
+                    found[f"{device} {path}"] = str(Napi().read(access.Target("napi", path, device)))
         return found
 
     return access.within(name, work)

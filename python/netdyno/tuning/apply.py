@@ -21,6 +21,7 @@ from netdyno.system import device, namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import access, owners
 from netdyno.tuning.plan import Change, Plan, Step
+from netdyno.tuning.registry import DEVICE
 from netdyno.tuning.watchdog import Watchdog
 
 
@@ -116,7 +117,7 @@ def _about(step: Step) -> dict[str, Any]:
     }
     about = {"words": words, "names": of_keys, "where": step.where, "id": namespace.cookie(step.where),
              "target": target}  # fmt: skip
-    if step.target.device:
+    if step.changes[0].name.startswith(DEVICE):
         known = namespace.inside(step.where, lambda: device.identity(step.target.device))
         about |= {"device": known} if known else {}
     return about

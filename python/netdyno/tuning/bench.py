@@ -1,7 +1,8 @@
 """The real bench: two namespaces and a path between them, a workload over it, one host of which is tuned.
 
 Each trial creates everything again: no trial inherits what the one before left in caches, queues or
-TIME_WAIT. A setting is applied before the servers start, since some values hold for new sockets only.
+TIME_WAIT. A setting is applied before the servers start, since some values hold for new sockets only;
+the part of it that is of processes, after.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import host_state
 from netdyno.tuning.patience import Patience, cut_short
-from netdyno.tuning.trial_setting import applied, is_tunable
+from netdyno.tuning.trial_setting import applied, is_tunable, of_processes, without_processes
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 """Addresses for benchmarks (RFC 2544 appendix C.2.2)."""
@@ -223,12 +224,15 @@ def start_bench(
     spaces = {host: network.namespace(host) for host in ("server", "client")}
     other: HostName = "client" if spec.tuned == "server" else "server"
     hosts = ((spec.machine, spec.tuned), (spec.client, "client"), (spec.server, "server"))
-    for values, host in (*hosts, (setting, spec.tuned)):
-        stack.enter_context(applied(values, spaces[host], allow_global, notes))
+    given = [*hosts, (setting, spec.tuned)]
+    for values, host in given:
+        stack.enter_context(applied(without_processes(values), spaces[host], allow_global, notes))
     site = Site(spaces["client"], spaces["server"], SERVER, folder, notes)
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
+    for values, host in given:
+        stack.enter_context(applied(of_processes(values), spaces[host], allow_global, notes))
     namespace.inside(spaces["client"], add_neighbours)
     places: dict[str, CounterSource] = {
         host: CounterSource(spaces[host], ("eth0",)) for host in (spec.tuned, other)
@@ -241,12 +245,17 @@ def _start_in_place(
     stack: ExitStack, spec: Spec, setting: Setting, folder: Path, allow_global: bool, notes: Journal
 ) -> RunningBench:
     """A bench in a namespace that is there already; values are put back when the stack ends."""
-    for values in (spec.machine, spec.server, setting):
-        stack.enter_context(applied(values, spec.trial_namespace, allow_global, notes, used=True))
+    given = (spec.machine, spec.server, setting)
+    for values in given:
+        wanted = without_processes(values)
+        stack.enter_context(applied(wanted, spec.trial_namespace, allow_global, notes, used=True))
     site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes)
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
+    for values in given:
+        wanted = of_processes(values)
+        stack.enter_context(applied(wanted, spec.trial_namespace, allow_global, notes, used=True))
     devices = tuple(host_state.devices(spec.trial_namespace))
     sampler = stack.enter_context(Sampler({"server": CounterSource(spec.trial_namespace, devices)}))
     return RunningBench(None, site, load, spec.trial_namespace, sampler)

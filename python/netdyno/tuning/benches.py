@@ -21,8 +21,8 @@ from netdyno.tuning import host_state, service
 from netdyno.tuning.bench import HostName, Spec, path, tuned_host, workload
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
-from netdyno.tuning.registry import registry
-from netdyno.tuning.trial_setting import applied
+from netdyno.tuning.registry import PROCESS, registry
+from netdyno.tuning.trial_setting import applied, without_processes
 
 BASELINE = "baseline"
 DEVICE = "eth0"
@@ -98,7 +98,8 @@ def choose(
     lenient = text in service.settings()
     left_out: dict[str, str] = {}
     for name in found:
-        why = _refused(there.get(name), allow_global)
+        # whether a program of that name runs shows once the server has started
+        why = "" if name.startswith(PROCESS) else _refused(there.get(name), allow_global)
         if why and not lenient:
             fix = "Add --global" if "--global" in why else "`netdyno tune params` shows what there is"
             raise Error("ND-104-43", f"{name} {why}", at=text, fix=fix)
@@ -129,7 +130,7 @@ def _refused(one: HostState | None, allow_global: bool) -> str:
 
 def tunables(made: Spec) -> dict[str, HostState]:
     """Everything that the tuned host of a bench has, as it is at the baseline."""
-    values = made.server if made.tuned == "server" else made.client
+    values = without_processes(made.server if made.tuned == "server" else made.client)
     with tuned_host(made, journal(), with_path=False) as space, applied(values, space, False, journal()):
         known = registry()
         return host_state.read_states(known, host_state.names(known, devices(made)), space)

@@ -37,7 +37,9 @@ class Condition:
     def holds(self, now: Callable[[str], Value | None]) -> bool | None:
         """Whether it holds with these values; None when one of them is not to be had here."""
         left = now(self.name)
-        right: Value | None = now(self.other) if self.other.startswith(("net.", "dev.")) else self.other
+        right: Value | None = (
+            now(self.other) if self.other.startswith(("net.", "fs.", "dev.", "process.")) else self.other
+        )
         if left is None or right is None:
             return None
         if self.compared == "in":

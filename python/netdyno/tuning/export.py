@@ -10,7 +10,7 @@ from netdyno.errors import Error
 from netdyno.stats.observation import Setting, Value
 from netdyno.stats.winner import Winner
 from netdyno.tuning import access
-from netdyno.tuning.registry import Registry, device_of
+from netdyno.tuning.registry import Registry, owner_of
 
 Now = Callable[[str], Mapping[str, Value]]
 """The numbers of a kernel parameter that has several, by their places, as they are on this machine."""
@@ -92,11 +92,10 @@ def parameters(known: Registry, setting: Setting, now: Now) -> Exported:
     found: dict[str, dict[str, Value]] = {}
     left_out: dict[str, str] = {}
     for name, value in setting.items():
-        target, key = access.target(known.find(name).access, device_of(name))
+        target, key = access.target(known.find(name).access, owner_of(name))
         if target.kind != "sysctl":
-            left_out[f"{name} = {value}"] = (
-                "it is of a device: `netdyno tune apply --keep` writes rules of udev"
-            )
+            kept = ("it is of a device", "`netdyno tune apply --keep` writes rules of udev")
+            left_out[f"{name} = {value}"] = ": ".join(access.NOT_KEPT.get(target.kind, kept))
             continue
         found.setdefault(target.path, {})[key] = value
     whole = {path: {**(now(path) if "" not in values else {}), **values} for path, values in found.items()}

@@ -12,9 +12,9 @@ from typing import Literal
 from netdyno.stats.observation import Value
 from netdyno.system import namespace, sysctl
 from netdyno.tuning import access
-from netdyno.tuning.access import files
+from netdyno.tuning.access import files, process
 from netdyno.tuning.model import Scope, Tunable
-from netdyno.tuning.registry import Registry, device_of
+from netdyno.tuning.registry import DEVICE, PROCESS, Registry, owner_of
 
 Now = Callable[[str], Value | None]
 """Values by name, None where there is none."""
@@ -41,11 +41,23 @@ def devices(where: str | None) -> list[str]:
     return access.within(where, lambda: sorted(p.name for p in files.DEVICES.iterdir() if _is_device(p.name)))
 
 
-def names(registry: Registry, interfaces: Iterable[str]) -> list[str]:
-    """Every name that a setting could have with these devices."""
+def servers(where: str | None) -> list[str]:
+    """The programs of a namespace that listen for connections, by name."""
+    return access.within(where, process.names)
+
+
+def names(registry: Registry, interfaces: Iterable[str], programs: Iterable[str] = ()) -> list[str]:
+    """Every name that a setting could have with these devices and programs."""
     plain = [name for name in registry.tunables if "*" not in name]
-    of_devices = [name for name in registry.tunables if "*" in name]
-    return [*plain, *(name.replace("*", one) for one in interfaces for name in of_devices)]
+    of = {
+        begin: [name for name in registry.tunables if name.startswith(f"{begin}*")]
+        for begin in (DEVICE, PROCESS)
+    }
+    owned = ((DEVICE, interfaces), (PROCESS, programs))
+    return [
+        *plain,
+        *(name.replace("*", one) for begin, those in owned for one in those for name in of[begin]),
+    ]
 
 
 def read_states(registry: Registry, wanted: Iterable[str], where: str | None = None) -> dict[str, HostState]:
@@ -65,7 +77,7 @@ def reader(registry: Registry, where: str | None) -> Now:
 
     def now(name: str) -> Value | None:
         if name not in known:
-            if name in registry.tunables or name.startswith("dev."):
+            if name in registry.tunables or name.startswith((DEVICE, PROCESS)):
                 known[name] = read_states(registry, [name], where)[name].value
             else:
                 known[name] = sysctl.read(where, name)
@@ -109,7 +121,7 @@ def _of_namespaces() -> frozenset[str] | None:
 
 def _one(registry: Registry, name: str, scope: Scope) -> HostState:
     tunable = registry.find(name)
-    target, key = access.target(tunable.access, device_of(name))
+    target, key = access.target(tunable.access, owner_of(name))
     way = access.kind(target)
     try:
         value = access.at(way.read(target), key)

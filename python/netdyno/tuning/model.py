@@ -8,6 +8,12 @@ from typing import Literal
 
 from netdyno.stats.observation import Value
 
+AccessKind = Literal[
+    "sysctl", "sysfs", "device_napi", "napi", "link", "ethtool", "qdisc", "qdisc_limit", "route", "irq",
+    "rss", "open_files", "cgroup_memory",
+]  # fmt: skip
+"""Ways of reading and writing."""
+
 
 class Scope(StrEnum):
     """What a value holds for."""
@@ -16,6 +22,8 @@ class Scope(StrEnum):
     """One network namespace: others do not notice."""
     DEVICE = "device"
     """One network device, which is in one namespace."""
+    PROCESS = "process"
+    """Running processes of one name."""
     GLOBAL = "global"
     """The whole machine, every namespace of it."""
 
@@ -32,7 +40,7 @@ class Scale(StrEnum):
 class Access:
     """How a value is read and written."""
 
-    kind: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq", "rss"]
+    kind: AccessKind
     path: str
     """`net.core.somaxconn`; a file below the device in sysfs; a group and key of ethtool: `ring rx`."""
     part: int | None = None
@@ -44,7 +52,7 @@ class Tunable:
     """A kernel parameter: what it does, where it holds, and what it may be."""
 
     name: str
-    """As in a setting; that of a device has `*` where the device's name goes: `dev.*.rps_cpus`."""
+    """As in a setting; that of a device or process has `*` where its name goes: `dev.*.rps_cpus`."""
     scope: Scope
     summary: str
     """What it does, in a sentence or two."""

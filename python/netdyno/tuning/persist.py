@@ -14,6 +14,8 @@ from netdyno.tuning.plan import Plan, Step
 
 ETC = Path("/etc")
 SYSCTL = "sysctl.d/netdyno-tune.conf"
+FILES = ("sysfs", "device_napi")
+"""Ways to files of a device."""
 UDEV = "udev/rules.d/netdyno-tune.rules"
 """Letters come after digits: these are read last, so that they hold."""
 _HEAD = "# Written by `netdyno tune apply --keep`; `netdyno tune restore` takes it away again.\n"
@@ -24,10 +26,10 @@ def check(plan: Plan, etc: Path = ETC) -> None:
     if plan.where is not None:
         what = f"the namespace {plan.where} does not outlive a boot, and no file is read for it"
         raise Error("ND-104-07", what, at="--keep", fix="Leave out --keep, or --where")
-    if route := next((step for step in plan.steps if step.target.kind == "route"), None):
-        what = "routes are made after their device has appeared, by another program than udev"
-        fix = "Set it where your routes are made, or apply it without --keep"
-        raise Error("ND-104-07", what, at=f"dev.{route.target.device}.{route.target.path}", fix=fix)
+    if step := next((step for step in plan.steps if step.target.kind in access.NOT_KEPT), None):
+        what, instead = access.NOT_KEPT[step.target.kind]
+        fix = f"{instead}, or apply it without --keep"
+        raise Error("ND-104-07", what, at=step.changes[0].name, fix=fix)
     for name in (SYSCTL, UDEV):
         if (etc / name).exists():
             what = "a setting is kept already"
@@ -86,9 +88,9 @@ def _rules(step: Step) -> Iterator[str]:
 
 
 def _actions(kind: str, path: str, values: Mapping[str, Value]) -> Iterator[str]:
-    if kind == "sysfs" and "*" not in path:
+    if kind in FILES and "*" not in path:
         yield f'ATTR{{{path}}}="{values[""]}"'
-    elif kind == "sysfs":
+    elif kind in FILES:
         # the name of the device is %k, and a dollar sign is written twice
         yield f"RUN+=\"/bin/sh -c 'for f in /sys/class/net/%k/{path}; do echo {values['']} > $$f; done'\""
     elif kind == "link":

@@ -12,10 +12,10 @@ from netdyno.tuning import access, host_state
 from netdyno.tuning.access import Target
 from netdyno.tuning.host_state import HostState, Now
 from netdyno.tuning.model import Scope
-from netdyno.tuning.registry import Registry, device_of, registry, several
+from netdyno.tuning.registry import Registry, owner_of, registry, several
 
-_FIRST = ("channels", "ring", "coalesce", "feature")
-"""What makes a device's queues anew comes before what is set of the queues."""
+_FIRST = ("channels", "ring", "coalesce", "feature", "root")
+"""What makes a device's queues, or the discipline of its root, anew comes before what is set of them."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _refusal(one: HostState, value: Value, allow_global: bool) -> Error | None:
     beyond = isinstance(value, int) and not (one.low or value) <= value <= (one.high or value)
     if not beyond:
         return None
-    what = f"{one.name} = {value} is not from {one.low} to {one.high}, which the device takes"
+    what = f"{one.name} = {value} is not from {one.low} to {one.high}, which is what it takes here"
     return Error("ND-104-05", what, at=one.name, fix="Stay within these bounds")
 
 
@@ -140,7 +140,7 @@ def _steps(
     grouped: dict[tuple[str | None, Target], list[tuple[str, Change]]] = {}
     for change in changes:
         one = found[change.name]
-        target, key = access.target(one.tunable.access, device_of(change.name))
+        target, key = access.target(one.tunable.access, owner_of(change.name))
         at = None if one.scope is Scope.GLOBAL else where
         grouped.setdefault((at, target), []).append((key, change))
     steps = [

@@ -17,8 +17,9 @@ from netdyno import config, paths
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.system import namespace
+from netdyno.tuning.access import process
 from netdyno.tuning.condition import Condition
-from netdyno.tuning.model import Access, Scale, Scope, Tunable
+from netdyno.tuning.model import Access, AccessKind, Scale, Scope, Tunable
 from netdyno.units import SIZES, TIMES
 
 DOCS = {
@@ -34,6 +35,11 @@ DOCS = {
     "sysfs-class-net": "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net",
     "tc": "https://man7.org/linux/man-pages/man8/tc.8.html",
     "irq-affinity": "https://docs.kernel.org/core-api/irq/irq-affinity.html",
+    "fq": "https://man7.org/linux/man-pages/man8/tc-fq.8.html",
+    "sysctl-fs": "https://docs.kernel.org/admin-guide/sysctl/fs.html",
+    "prlimit": "https://man7.org/linux/man-pages/man2/prlimit.2.html",
+    "cgroup-v2": "https://docs.kernel.org/admin-guide/cgroup-v2.html",
+    "netdev-netlink": "https://docs.kernel.org/networking/netlink_spec/netdev.html",
     "ip-route": "https://man7.org/linux/man-pages/man8/ip-route.8.html",
 }
 _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
@@ -43,6 +49,8 @@ _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
     "us": (TIMES, 1e3),
     "ns": (TIMES, 1.0),
 }
+DEVICE, PROCESS = "dev.", "process."
+"""How names of what a device or a process has begin."""
 _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-zA-Zµ%/]*)\s*")
 _MASK = re.compile(r"[0-9a-fA-F]{1,8}(,[0-9a-fA-F]{1,8})*")
 
@@ -62,7 +70,7 @@ class Entry(config.Config):
 
     summary: str
     doc: str
-    access: Literal["sysctl", "sysfs", "link", "ethtool", "qdisc", "route", "irq", "rss"] = "sysctl"
+    access: AccessKind = "sysctl"
     path: str = ""
     part: int | None = None
     values: Literal["number", "choice", "mask", "ports"] = "number"
@@ -97,8 +105,9 @@ class Registry:
     def find(self, name: str) -> Tunable:
         """The tunable that a name in a setting means."""
         found = self.tunables.get(name) or self.tunables.get(template(name))
-        device = device_of(name)
-        if found is None or (device is not None and not namespace.is_interface(device)):
+        owner = owner_of(name)
+        valid = process.is_process if name.startswith(PROCESS) else namespace.is_interface
+        if found is None or (owner is not None and not valid(owner)):
             raise self._unknown(name)
         return found
 
@@ -117,10 +126,10 @@ class Registry:
 
     def conditions(self, name: str) -> Iterator[tuple[str, Condition]]:
         """What a tunable asks of others: `requires`, `conflicts` or `only_if`, and the condition."""
-        tunable, device = self.find(name), device_of(name)
+        tunable, owner = self.find(name), owner_of(name)
         for kind in ("requires", "conflicts", "only_if"):
             for text in getattr(tunable, kind):
-                yield kind, Condition.parse(text.replace("*", device or "*"))
+                yield kind, Condition.parse(text.replace("*", owner or "*"))
 
     def faults(self, name: str, value: Value, holds: Callable[[Condition], bool | None]) -> Iterator[Error]:
         """Why a value cannot be set beside the others; what is switched off asks for nothing."""
@@ -162,19 +171,22 @@ class Registry:
         near = difflib.get_close_matches(template(name), [*self.tunables, *self._multiple], 1)
         fix = "`netdyno tune params` lists them"
         if near and near[0] != name:
-            meant = near[0].replace("*", device_of(name) or "DEVICE")
+            of = "PROCESS" if near[0].startswith(PROCESS) else "DEVICE"
+            meant = near[0].replace("*", owner_of(name) or of)
             fix = f"Did you mean {meant!r}? {fix}"
         return Error("ND-104-40", f"{name!r} is not a kernel parameter that netdyno knows", at=name, fix=fix)
 
 
 def template(name: str) -> str:
     """`dev.eth0.rps_cpus` as it stands in the registry."""
-    return f"dev.*.{name.rpartition('.')[2]}" if name.startswith("dev.") and name.count(".") > 1 else name
+    begin = next((one for one in (DEVICE, PROCESS) if name.startswith(one)), None)
+    return f"{begin}*.{name.rpartition('.')[2]}" if begin and name.count(".") > 1 else name
 
 
-def device_of(name: str) -> str | None:
-    """The device in the name of a tunable; it may hold dots itself."""
-    return name.removeprefix("dev.").rpartition(".")[0] if name.startswith("dev.") else None
+def owner_of(name: str) -> str | None:
+    """The device or process in the name of a tunable; it may hold dots itself."""
+    begin = next((one for one in (DEVICE, PROCESS) if name.startswith(one)), None)
+    return name.removeprefix(begin).rpartition(".")[0] if begin else None
 
 
 def check(tunable: Tunable, name: str, value: Any) -> Value:
@@ -288,8 +300,9 @@ def registry() -> Registry:
 
 
 def _tunable(name: str, scope: Scope, entry: Entry, ram: int, at: str) -> Tunable:
-    if (name.startswith("dev.*.")) != (scope is Scope.DEVICE):
-        raise Error("ND-104-41", "only what is of a device begins with dev.*.", at=at)
+    for begin, of in ((DEVICE, Scope.DEVICE), (PROCESS, Scope.PROCESS)):
+        if name.startswith(f"{begin}*.") != (scope is of):
+            raise Error("ND-104-41", f"what is of a {of}, and only that, begins with {begin}*.", at=at)
     if entry.doc not in DOCS:
         raise Error("ND-104-41", f"{entry.doc!r} is no page that is known", at=at, fix=f"Name one of {DOCS}")
     if entry.values == "number" and entry.low is None:

@@ -14,7 +14,7 @@ from netdyno.tuning import host_state, owners
 from netdyno.tuning.apply import alone, apply
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
-from netdyno.tuning.registry import registry
+from netdyno.tuning.registry import DEVICE, PROCESS, registry
 
 
 @contextmanager
@@ -41,8 +41,21 @@ def applied(
 def is_tunable(name: str) -> bool:
     """Whether the registry knows it, by its name or as one file of several numbers."""
     known = registry().tunables
-    device = name.startswith("dev.")
-    return device or name in known or any(one.access.path == name for one in known.values())
+    return (
+        name.startswith((DEVICE, PROCESS))
+        or name in known
+        or any(one.access.path == name for one in known.values())
+    )
+
+
+def of_processes(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The part of a setting that is of running processes."""
+    return {name: value for name, value in values.items() if name.startswith(PROCESS)}
+
+
+def without_processes(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The part of a setting that can be set before any server runs."""
+    return {name: value for name, value in values.items() if not name.startswith(PROCESS)}
 
 
 def of_machine(name: str) -> bool:

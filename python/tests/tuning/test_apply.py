@@ -17,7 +17,7 @@ from netdyno.errors import Error
 from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import access, owners, persist
-from netdyno.tuning.access import Target
+from netdyno.tuning.access import Target, napi
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 from netdyno.tuning.trial_setting import applied
@@ -46,9 +46,12 @@ SETTING = {
     "dev.v0.gro": "off",
     "dev.v0.gro_flush_timeout": 20000,
     "dev.v0.qdisc": "pfifo",
+    "dev.v1.gro_flush_timeout": 30000,
+    "dev.v1.each_napi_gro_flush_timeout": 40000,
+    "dev.t0.qdisc_limit": 20,
     "dev.t0.coalesce_rx_frames": 32,
 }
-STEPS = 12
+STEPS = 15
 """Of them, as some are written together."""
 
 
@@ -59,7 +62,11 @@ def space() -> Iterator[str]:
         def differ() -> None:
             Path("/sys/class/net/v0/queues/rx-0/rps_cpus").write_text("1")
             Path("/sys/class/net/v0/queues/rx-1/rps_cpus").write_text("2")
+            napi.Napi().write(Target("napi", "gro-flush-timeout", "v1"), {"": 5000})
 
+        for command in (f"tc -n {name} qdisc add dev t0 root handle 7: pfifo limit 50",
+                        f"ip netns exec {name} ethtool -K v1 gro on"):  # fmt: skip
+            subprocess.run(command.split(), check=True)
         access.within(name, differ)
         yield name
 
@@ -70,7 +77,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[4])
 from netdyno.system import journal, undo
 from netdyno.tuning import access
-from netdyno.tuning.access import ethtool, files, link
+from netdyno.tuning.access import ethtool, files, link, napi, qdisc
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 from tests import spaces
@@ -97,7 +104,8 @@ def traced(where, name, changes=lambda *_: True):
 traced(journal.Journal, "_append")
 traced(files, "tell")
 traced(link.Link, "write")
-traced(link, "_tc", lambda *words: "show" not in words)
+traced(qdisc, "_tc", lambda *words: "show" not in words)
+traced(napi, "_set")
 sets = {ethtool.SFEATURES, *(group.set for group in ethtool.GROUPS.values())}
 traced(ethtool, "call", lambda _, data: int.from_bytes(data[:4], sys.byteorder) in sets)
 

@@ -17,6 +17,8 @@ from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
 from netdyno.tuning.verbs import completion, place
 
+HOLDS_FOR = {"global": "the whole machine", "process": "running processes of that name or number"}
+
 
 def params(
     names: Annotated[
@@ -40,7 +42,8 @@ def params(
     """Show kernel parameters of the network: meaning, current value and range.
 
     Remarks name parameters that are read-only or missing here, global (of the whole machine), or inert
-    (without effect in this kernel). Parameters of a network device are shown for each device.
+    (without effect in this kernel). Parameters of a network device are shown for each device, those of a
+    process for each program that listens for connections.
 
         netdyno tune params somaxconn
 
@@ -48,7 +51,7 @@ def params(
     """
     where = place.namespace_of(where)
     known = registry()
-    wanted = host_state.names(known, host_state.devices(where))
+    wanted = host_state.names(known, host_state.devices(where), host_state.servers(where))
     if service_class:
         of_class = service.read(service_class).tunables
         wanted = [n for n in wanted if n in of_class or known.find(n).name in of_class]
@@ -56,6 +59,8 @@ def params(
         wanted = [n for n in wanted if any(part in n for part in names)]
         if not wanted:
             what = f"no kernel parameter has {' or '.join(map(repr, names))} in its name"
+            if any(part in one for part in names for one in known.tunables):
+                what = f"nothing here has {' or '.join(names)}: no device, or no program that listens"
             raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
     found = list(host_state.read_states(known, wanted, where).values())
     if as_json:
@@ -115,14 +120,14 @@ def _describe(one: HostState) -> None:
     rows = {
         "may be": parameter_range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
         "Linux default": "" if tunable.default is None else str(tunable.default),
-        "holds for": {"global": "the whole machine"}.get(one.scope, f"one {one.scope}"),
+        "holds for": HOLDS_FOR.get(one.scope, f"one {one.scope}"),
         "needs": ", ".join(tunable.requires),
         "not with": ", ".join(tunable.conflicts),
         "counts if": ", ".join(tunable.only_if),
         "risk": tunable.risk,
         "kernels": " ".join(filter(None, (f"since {tunable.since}" * bool(tunable.since),
                                           f"until {tunable.until}" * bool(tunable.until)))),
-        "binds when": ", ".join(tunable.counters) + (" move" if tunable.counters else ""),
+        "binds when": ", ".join(tunable.counters) + " move" if tunable.counters else "no counter known",
         "kernel's doc": tunable.doc,
     }  # fmt: skip
     for head, text in rows.items():
