@@ -1,16 +1,18 @@
 """Services with a bottleneck in the kernel, and clients that load them and print what they got.
 
-serve-accept | serve-close | serve-datagrams | serve-bulk | serve-tracked
+serve-accept | serve-close | serve-datagrams | serve-bulk | serve-tracked | serve-hosts
 burst ADDRESS COUNT      connects at once: `answered`, of COUNT
 datagrams ADDRESS COUNT  a burst of datagrams: the share that the server read
 connects ADDRESS SECONDS connections one after the other, each from a new port: how many a second
 bulk ADDRESS SECONDS     what the server sends: Mbit/s
 hold ADDRESS COUNT       connections that stay open together: `answered`, of COUNT
+hosts ADDRESS COUNT      a datagram from each of so many addresses of the server's link: `answered`, of COUNT
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import select
 import socket
@@ -94,6 +96,16 @@ def serve_tracked() -> None:
                 there.pop(number).close()
 
 
+def serve_hosts() -> None:
+    """Answers each datagram; what has no neighbour to go to is lost."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", PORT))
+    while True:
+        data, peer = server.recvfrom(2048)
+        with contextlib.suppress(OSError):
+            server.sendto(data, peer)
+
+
 def replied(connection: socket.socket) -> bool:
     """Whether a connection asked something, and has its answer."""
     try:
@@ -148,7 +160,8 @@ def datagrams(address: str, count: int) -> str:
 
 
 def hold(address: str, count: int) -> str:
-    """How many of so many connections are answered while all stay open: the last of them within four seconds."""
+    """How many of so many connections are answered while all stay open: the last of them within two seconds, in
+    which a SYN that was lost is sent again once."""
     many_files()
     there, poll, answered = {}, select.poll(), 0
     for number in range(count):
@@ -159,7 +172,7 @@ def hold(address: str, count: int) -> str:
         poll.register(one, select.POLLOUT)
         if number % 60 == 59:
             time.sleep(0.02)
-    end, open_ = time.monotonic() + 4, count
+    end, open_ = time.monotonic() + 2, count
     while open_ and (left := end - time.monotonic()) > 0:
         for number, event in poll.poll(left * 1000):
             with contextlib.suppress(OSError):
@@ -173,6 +186,37 @@ def hold(address: str, count: int) -> str:
     for one in there.values():
         one.close()
     return f"answered {answered}"
+
+
+def hosts(address: str, count: int) -> str:
+    """How many of so many hosts have an answer: addresses of ours from .10 on, on the server's link."""
+    net, _, _ = address.rpartition(".")
+    names = [f"{net}.{number}" for number in range(10, 10 + count)]
+    (link,) = re.findall(r" dev (\S+)", run("ip", "route", "get", address))
+    there = run("ip", "-o", "-4", "addr", "show", "dev", link)
+    missing = [f"addr add {one}/24 dev {link}\n" for one in names if f" {one}/" not in there]
+    run("ip", "-batch", "-", text="".join(missing))
+    poll, waiting = select.poll(), {}
+    for name in names:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.bind((name, 0))
+        one.connect((address, PORT))
+        one.send(b"?")
+        waiting[one.fileno()] = one
+        poll.register(one, select.POLLIN)
+        time.sleep(0.002)
+    end, answered = time.monotonic() + 1.5, 0
+    while answered < count and (left := end - time.monotonic()) > 0:
+        for number, _ in poll.poll(left * 1000):
+            with contextlib.suppress(OSError):
+                answered += waiting[number].recv(8) == b"?"
+            poll.unregister(number)
+    return f"answered {answered}"
+
+
+def run(*words: str, text: str = "") -> str:
+    """What a command prints."""
+    return subprocess.run(words, input=text, check=True, capture_output=True, text=True).stdout
 
 
 def connects(address: str, seconds: float) -> str:
@@ -202,9 +246,9 @@ def bulk(address: str, seconds: float) -> str:
 
 SERVERS = {
     "serve-accept": serve_accept, "serve-close": serve_close, "serve-datagrams": serve_datagrams,
-    "serve-bulk": serve_bulk, "serve-tracked": serve_tracked,
+    "serve-bulk": serve_bulk, "serve-tracked": serve_tracked, "serve-hosts": serve_hosts,
 }  # fmt: skip
-COUNTED = {"burst": burst, "datagrams": datagrams, "hold": hold}
+COUNTED = {"burst": burst, "datagrams": datagrams, "hold": hold, "hosts": hosts}
 
 if __name__ == "__main__":
     verb, *rest = sys.argv[1:]
