@@ -120,6 +120,7 @@ CODES: dict[str, str] = {
     "ND-92-61": "A network function of a chain cannot be set up",
     "ND-92-62": "A controller of a switch cannot be set up, or the switch cannot connect to it",
     "ND-92-63": "A tunnel between two switches cannot be made, or its other end does not answer",
+    "ND-92-65": "A path does not treat packets as it is described",
     "ND-92-64": "Another machine cannot be client or server, or its cable cannot be used",
     "ND-92-90": "An agent of a fleet cannot be started",
     "ND-92-91": "Agents of a fleet are of different versions",

@@ -115,6 +115,16 @@ class Network:
         listed = [{"link": one, "a": str(link.a), "b": str(link.b)} for link, one in made if one]
         return {"daemon": str(self.links.daemon.socket), "links": listed}
 
+    def described(self) -> Iterator[tuple[Link, dict[str, Any]]]:
+        """Each impaired link and its description; that of a preset is known to the daemon alone."""
+        for link, cable in self._cables:
+            if isinstance(cable, ImpairedCable) and self.links:
+                if isinstance(link.impair, dict):
+                    yield link, link.impair
+                else:
+                    known = {one["link"]: one["spec"] for one in self.links.client.call("impair.list")}
+                    yield link, dict(known[cable.link])
+
     def missing_part(self, hosts: Iterable[str]) -> str | None:
         """A cable's end that is not there any more, or a host itself; None while all is there."""
         for host in hosts:

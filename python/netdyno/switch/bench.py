@@ -23,7 +23,7 @@ from pydantic import Field
 
 from netdyno.config import Config, parse_text
 from netdyno.errors import Error
-from netdyno.lab import impairment
+from netdyno.lab import effect, impairment
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.dut.base import DutSite
 from netdyno.lab.links import UNASKED
@@ -175,12 +175,16 @@ class SwitchBench:
     notes: Journal = field(default_factory=journal)
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What keeps interrupts off while something is taken down."""
+    note: Callable[[str], None] = lambda _: None
+    """Told what probes of its paths saw."""
     network: Network | None = None
     gateways: WireGuard | None = None
     """Between both switches, if their tunnel is encrypted."""
     machines: dict[bool, tuple[Guest, Guest]] = field(default_factory=dict)
     """Virtual machines that were booted, by whether they share memory with the switch (vhost-user)."""
     _remote: tuple[Remote | None, Remote | None] = (None, None)
+    _probed: str | None = None
+    """What probes of its paths saw; None: they were not probed yet."""
     _macs: Mapping[str, str] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -242,6 +246,7 @@ class SwitchBench:
         switches = self._switches(stack, setting)
         both: Machines = self._guests(switches[0]) if self.spec.endpoints == "vm" else self._remote
         namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
+        self._probe(both)
         ends = spaces[CLIENT], spaces[SERVER]
         site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both)
         load = workload(self.spec)
@@ -368,6 +373,29 @@ class SwitchBench:
                     time.sleep(0.05)
         guests.must_answer(both)
         return False
+
+    def _probe(self, both: Machines) -> None:
+        """Once, before the first load: whether paths do what is described. Raises Error if one does not."""
+        assert self.network is not None
+        if self._probed is not None:
+            return
+        specs = [spec for _, spec in self.network.described()]
+        client, server = both
+        # what probes can be sent from; a round trip is the same from either end
+        host, to = (CLIENT, SERVER) if client is None else (SERVER, CLIENT)
+
+        def probe(wanted: effect.Described) -> effect.Measured:
+            assert self.network is not None
+            if client and server:
+                return guests.pinged(client, ADDRESSES[SERVER])
+            echo = namespace.inside(self.network.namespace(host), lambda: effect.Echo(ADDRESSES[to]))
+            with contextlib.closing(echo):
+                return effect.measure(echo, wanted)
+
+        at = "--path" if self.spec.path else "--tunnel"
+        self._probed = effect.probed("the path", specs, probe, at) if specs else ""
+        if self._probed:
+            self.note(self._probed)
 
     def _lost(self) -> int:
         """Packets that impaired links dropped so far without being asked to."""

@@ -63,7 +63,7 @@ def compare(
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> ComparisonOutcome:
     """Measure, judge and store. Call again to resume after an interrupt."""
-    bench = SwitchBench(request.bench, shield=shield)
+    bench = SwitchBench(request.bench, shield=shield, note=note)
     metrics = {k: m for k, m in bench.metrics.items() if not request.metrics or k in request.metrics}
     if unknown := [one for one in request.metrics if one not in metrics]:
         fix = f"It measures: {', '.join(bench.metrics)}"

@@ -7,6 +7,7 @@ switch over vhost-user, which leaves the link unused. A script in it runs what i
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import select
 import shlex
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Union
 
 from netdyno.errors import Error
+from netdyno.lab import effect
 from netdyno.lab.workload import Workload
 from netdyno.lab.workload.base import deaf
 from netdyno.switch.remote import Remote
@@ -253,6 +255,13 @@ def in_place_of(
     ]
     with ExitStack() as stack:
         yield boot(both, made, {name: mac(space) for name, (space, _) in hosts.items()}, stack)
+
+
+def pinged(one: Machine, address: str, count: int = 5) -> effect.Measured:
+    """Round trips from a machine, one each second."""
+    program = ["/bin/busybox", "ping"] if isinstance(one, Guest) else ["ping"]
+    _, text = one.run([*program, "-c", f"{count}", address], 3 * count)
+    return effect.Measured(count, tuple(float(ms) / 1e3 for ms in re.findall(r"time=([0-9.]+) ms", text)))
 
 
 def must_answer(both: Iterable[Machine | None]) -> None:

@@ -17,6 +17,7 @@ from netdyno.switch.bench import Spec, path_words, tell_endpoints, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import bench_of, lengths, passed_functions
+from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.hops import CPU, added, hops, internals
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.prediction import Prediction, parts, predict
@@ -94,6 +95,7 @@ def measure(
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
+            probe_paths(lab, note, request.name)
             with bench_of(lab, request.bench) as bench:
                 found = arms.measure_blocks(
                     kept.record, bench, every_arm, count, request.seed, progress=progress

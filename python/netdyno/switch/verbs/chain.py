@@ -18,6 +18,7 @@ from netdyno.lab.topology import need_root
 from netdyno.switch import tunnel as reading
 from netdyno.switch.chain import layout, steering, underlay
 from netdyno.switch.chain import verify as verifying
+from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
 from netdyno.switch.chain.sight import TUNNEL
@@ -172,6 +173,7 @@ def verify(
         console.note(f"{mutant}: {'named' if right else 'NOT named'} ({places})")
 
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
+        probe_paths(lab, console.note, str(file))
         every: list[tuple[Mapping[str, str], Verification]] = []
         for by in steering.choices(chain):
             if by != lab.by:
