@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from netdyno.switch.chain.takeover import TakeoverReport
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.base import ControllerSite, entries
 from netdyno.switch.controller.channel import Channel, ChannelError
-from netdyno.switch.controller.embedded import ETCD, Embedded
+from netdyno.switch.controller.embedded import Embedded, members
 from netdyno.switch.controller.etcd import Etcd, EtcdError
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver.base import Flow
@@ -174,6 +175,63 @@ def test_a_master_that_is_cut_off_is_replaced(switch: tuple[OvsNetdev, Network],
 
 
 @root
+@pytest.mark.parametrize("leader", [True, False])
+def test_a_member_of_etcd_that_is_killed_stops_no_election(
+    switch: tuple[OvsNetdev, Network], tmp_path: Path, leader: bool
+) -> None:
+    """With two of three members the next master is elected and flows are programmed; with one, nothing is
+    changed and why is told, while packets pass."""
+    one, net = switch
+    with controlled(one, tmp_path, 3) as made:
+        made.program(FLOWS[:1])
+        gone = made.kill_etcd(leader)
+        assert gone in made._etcd
+        # a master that lost its lease meanwhile has a follower
+        made._await(lambda: any(s["master"] for s in made.states().values()), "x")
+        told = made.kill_master()
+        assert told.killed != told.master and (told.added, told.removed) == (0, 0)
+        made.program(FLOWS)
+        assert len(one.flow_cookies()) == len(FLOWS)
+        assert passes(net, "h0", "h1")
+        made.kill_etcd(False)
+        until = time.monotonic() + 30
+        while not any("etcd" in s["error"] for s in made.states().values()):
+            assert time.monotonic() < until, made.states()
+            time.sleep(0.05)
+        with pytest.raises(Error) as wrong:
+            made.program(FLOWS[:1])
+        assert wrong.value.code == "ND-91-42" and "etcd" in wrong.value.what
+        assert len(one.flow_cookies()) == len(FLOWS)
+        assert passes(net, "h0", "h1")
+
+
+def test_a_member_that_answers_is_asked() -> None:
+    """And asked first after that."""
+    asked: list[str] = []
+
+    class Member(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"health": "true"}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as nobody,
+        http.server.HTTPServer(("127.0.0.1", 0), Member) as server,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        absent = nobody.getsockname()[1]
+        nobody.close()
+        etcd = Etcd(("127.0.0.1", absent), ("127.0.0.1", server.server_port))
+        assert etcd.healthy() and etcd._first == 1 and asked == ["/health"]
+        server.shutdown()
+
+
+@root
 def test_a_run_with_controllers_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     """`kill -9` while the master is cut off; `netdyno restore` ends controllers, etcd, switch and functions."""
     if why := OvsNetdev.missing():
@@ -187,7 +245,7 @@ def test_a_run_with_controllers_that_is_killed_leaves_nothing(tmp_path: Path) ->
         chain = load(Path({str(EXAMPLES / "chain.yaml")!r})).model_copy(update={{"controller": "embedded:2"}})
         with ChainLab(chain) as lab:
             lab.controller.partition_master()
-            nodes = [lab.controller._etcd, *lab.controller._nodes.values(), lab.vnfs["inspect"].process]
+            nodes = [*lab.controller._etcd.values(), *lab.controller._nodes.values(), lab.vnfs["inspect"].process]
             print(*[lab.network.namespace(host) for host in lab.network.nodes])
             print(*[one.pid for one in [*nodes, lab.switch.process]])
             print(lab.folder, lab.switch.folder, flush=True)
@@ -220,7 +278,7 @@ def test_a_master_of_the_past_can_change_nothing(switch: tuple[OvsNetdev, Networ
         made.program(FLOWS)
         witness, before = table(one), made.master()
         space = one.place.namespace
-        etcd = Etcd("127.0.0.1", ETCD)
+        etcd = Etcd(*members())
         key = namespace.inside(space, lambda: etcd.get("/netdyno/chain/master"))
         assert key and before in key.value
         namespace.inside(space, lambda: etcd.revoke(key.lease))
@@ -340,7 +398,7 @@ def test_an_etcd_that_is_absent_or_answers_nonsense() -> None:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Nonsense) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        etcd = Etcd("127.0.0.1", server.server_port)
+        etcd = Etcd(("127.0.0.1", server.server_port))
         assert not etcd.healthy()
         with pytest.raises(EtcdError, match="not JSON"):
             etcd.get("x")

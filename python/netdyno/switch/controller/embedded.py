@@ -15,14 +15,20 @@ from typing import Any, ClassVar
 
 from netdyno.errors import Error
 from netdyno.switch.controller.base import Controller, entries
-from netdyno.switch.controller.etcd import Etcd
+from netdyno.switch.controller.etcd import Etcd, EtcdError
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs_daemon import listens
 from netdyno.system import namespace, python
 from netdyno.system.process import Process, find
 
 OPENFLOW, PEERS, ETCD, ETCD_PEERS = 6653, 7653, 2379, 2380
-"""TCP ports in the switch's namespace; of controllers, those of the first."""
+"""TCP ports in the switch's namespace; of controllers and members of etcd, those of the first."""
+MEMBERS = 3
+"""Of etcd: with one of them gone, the others are a majority."""
+APART = 10
+"""Between the ports of two members."""
+TIMING = ("--heartbeat-interval", "50", "--election-timeout", "500")
+"""Of etcd's members among each other, ms: without their leader they have another before a lease expires."""
 PATIENCE = 30.0
 """Seconds in which processes must answer: a busy machine needs them."""
 PARTITION = "netdyno_partition"
@@ -56,12 +62,18 @@ def _address(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
+def members() -> list[tuple[str, int]]:
+    """Where the members of etcd answer."""
+    return [("127.0.0.1", ETCD + APART * number) for number in range(MEMBERS)]
+
+
 class Embedded(Controller):
     """Our OpenFlow 1.3 controller."""
 
     kind: ClassVar[str] = "embedded"
     about: ClassVar[str] = "our OpenFlow 1.3 controller; with :N, N of them with a master elected by etcd"
-    _etcd: Process | None = None
+    _etcd: Mapping[str, Process] = {}
+    """Members by their names."""
 
     def setup(self) -> None:
         """Start etcd if there are several, then the controllers, and wait until one is master."""
@@ -74,7 +86,12 @@ class Embedded(Controller):
             words = ["--name", name, "--host", _address(number), "--port", str(OPENFLOW + number)]
             words += ["--control", str(self._socket(name))]
             if self.count > 1:
-                words += ["--peers", str(PEERS + number), "--etcd", f"127.0.0.1:{ETCD}"]
+                words += [
+                    "--peers",
+                    str(PEERS + number),
+                    "--etcd",
+                    ",".join(f"{host}:{port}" for host, port in members()),
+                ]
             self._nodes[name] = Process(
                 python.module("netdyno.switch.controller.node", *words),
                 log=site.folder / f"controller-{name}.log", namespace=site.namespace, notes=site.notes,
@@ -183,31 +200,51 @@ class Embedded(Controller):
 
     def teardown(self) -> None:
         """End controllers and etcd."""
-        etcd, self._etcd = self._etcd, None
+        etcd, self._etcd = self._etcd, {}
         nodes, self._nodes = getattr(self, "_nodes", {}), {}
         with contextlib.ExitStack() as every:
-            if etcd:
-                every.callback(etcd.stop)
-            for one in nodes.values():
+            for one in (*etcd.values(), *nodes.values()):
                 every.callback(one.stop)
 
+    def kill_etcd(self, leader: bool) -> str:
+        """End etcd's leader, or a member that follows it, by SIGKILL; its name. Raises Error."""
+        for (name, process), member in zip(self._etcd.items(), members(), strict=True):
+            if process.exited() is None and self._leads(member) == leader:
+                process.send_all(signal.SIGKILL)
+                process.wait(PATIENCE)
+                return name
+        raise self._failed("no member of etcd is of that kind")
+
+    def _leads(self, member: tuple[str, int]) -> bool:
+        made = Etcd(member)
+        try:
+            return namespace.inside(self.site.namespace, made.leads)
+        except EtcdError:
+            return False
+
     def _start_etcd(self) -> None:
-        site = self.site
-        here, peers = f"http://127.0.0.1:{ETCD}", f"http://127.0.0.1:{ETCD_PEERS}"
-        self._etcd = Process(
-            [find("etcd", "etcd-server"), "--name", "etcd1", "--data-dir", str(site.folder / "etcd"),
-             "--listen-client-urls", here, "--advertise-client-urls", here, "--listen-peer-urls", peers,
-             "--initial-advertise-peer-urls", peers, "--initial-cluster", f"etcd1={peers}",
-             "--max-request-bytes", str(64 << 20), "--logger", "zap", "--log-level", "warn"],
-            log=site.folder / "etcd.log", namespace=site.namespace, notes=site.notes,
-        )  # fmt: skip
-        made, until = Etcd("127.0.0.1", ETCD), time.monotonic() + PATIENCE
-        while not namespace.inside(site.namespace, made.healthy):
-            if self._etcd.exited() is not None or time.monotonic() > until:
-                why = self._etcd.ending() or f"it does not answer within {PATIENCE:g} s"
-                what = f"etcd does not start ({why}): {self._etcd.tail(2) or 'no log'}"
-                raise Error("ND-92-62", what, at="controller", fix="Its log is in the run's folder")
-            time.sleep(0.02)
+        site, started = self.site, dict[str, Process]()
+        peers = {f"etcd{n + 1}": f"http://127.0.0.1:{ETCD_PEERS + APART * n}" for n in range(MEMBERS)}
+        cluster = ",".join(f"{name}={peer}" for name, peer in peers.items())
+        for (name, peer), (host, port) in zip(peers.items(), members(), strict=True):
+            here = f"http://{host}:{port}"
+            started[name] = Process(
+                [find("etcd", "etcd-server"), "--name", name, "--data-dir", str(site.folder / name),
+                 "--listen-client-urls", here, "--advertise-client-urls", here, "--listen-peer-urls", peer,
+                 "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster, *TIMING,
+                 "--max-request-bytes", str(64 << 20), "--logger", "zap", "--log-level", "warn"],
+                log=site.folder / f"{name}.log", namespace=site.namespace, notes=site.notes,
+            )  # fmt: skip
+            self._etcd = dict(started)
+        until = time.monotonic() + PATIENCE
+        for process, member in zip(started.values(), members(), strict=True):
+            made = Etcd(member)
+            while not namespace.inside(site.namespace, made.healthy):
+                if process.exited() is not None or time.monotonic() > until:
+                    why = process.ending() or f"it does not answer within {PATIENCE:g} s"
+                    what = f"etcd does not start ({why}): {process.tail(2) or 'no log'}"
+                    raise Error("ND-92-62", what, at="controller", fix="Its log is in the run's folder")
+                time.sleep(0.02)
 
     def _ready(self) -> bool:
         found = self.states()

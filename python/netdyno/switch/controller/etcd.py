@@ -10,9 +10,11 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 TIMEOUT = 5.0
+"""Seconds for an answer, over all members."""
 
 
 class EtcdError(Exception):
@@ -29,10 +31,13 @@ class KeyValue:
 
 
 class Etcd:
-    """One etcd server by address. Calls block; any thread may make them. All raise EtcdError."""
+    """etcd by the addresses of its members, of which one that answers is asked. Calls block; any thread may
+    make them. All raise EtcdError."""
 
-    def __init__(self, host: str, port: int, source: str = "") -> None:
-        self.host, self.port = host, port
+    def __init__(self, *members: tuple[str, int], source: str = "") -> None:
+        self.members = members
+        self._first = 0
+        """The member that answered last."""
         self.source = (source, 0) if source else None
         """Address to connect from, and any port."""
 
@@ -42,6 +47,11 @@ class Etcd:
             return str(self._call("GET", "/health").get("health")) == "true"
         except EtcdError:
             return False
+
+    def leads(self) -> bool:
+        """Whether the member that answers is the leader."""
+        said = self._post("/v3/maintenance/status", {})
+        return bool(said.get("leader") == said.get("header", {}).get("member_id"))
 
     def grant(self, seconds: int) -> int:
         """A lease of so many seconds; etcd may grant a longer one."""
@@ -59,7 +69,9 @@ class Etcd:
 
     def create(self, key: str, value: str, lease: int) -> tuple[bool, KeyValue]:
         """Create a key if it is not there; whether that was done, and the key as it is then."""
-        return self._txn(key, value, lease, compare={"target": "CREATE", "create_revision": 0})
+        done, found = self._txn(key, value, lease, compare={"target": "CREATE", "create_revision": 0})
+        # a member that ended before it answered may have done it
+        return done or found.lease == lease, found
 
     def put_if(self, key: str, value: str, guard: str, created: int) -> bool:
         """Write a key if another was created at a revision and is still there; whether it was written."""
@@ -77,13 +89,19 @@ class Etcd:
 
         Returns what ends the watch.
         """
-        connection = http.client.HTTPConnection(self.host, self.port, source_address=self.source)
-        try:
-            connection.connect()
-            body = {"create_request": {"key": _encode(key), "start_revision": revision}}
-            connection.request("POST", "/v3/watch", json.dumps(body))
-        except OSError as e:
-            raise EtcdError(f"etcd at {self.host}:{self.port}: {e}") from None
+        body = json.dumps({"create_request": {"key": _encode(key), "start_revision": revision}})
+
+        def begin(host: str, port: int) -> http.client.HTTPConnection:
+            made = http.client.HTTPConnection(host, port, source_address=self.source)
+            try:
+                made.connect()
+                made.request("POST", "/v3/watch", body)
+            except OSError as e:
+                made.close()
+                raise EtcdError(f"etcd at {host}:{port}: {e}") from None
+            return made
+
+        connection = self._of_any(begin)
         made = connection.sock
 
         def read() -> None:
@@ -137,10 +155,27 @@ class Etcd:
         return self._call("POST", path, json.dumps(body))
 
     def _call(self, verb: str, path: str, body: str | None = None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(
-            self.host, self.port, timeout=TIMEOUT, source_address=self.source
-        )
-        where = f"etcd at {self.host}:{self.port}"
+        return self._of_any(lambda host, port: self._ask(host, port, verb, path, body))
+
+    def _of_any(self, ask: Callable[[str, int], T]) -> T:
+        """What the first member says that can, beginning with the one that could last."""
+        failed: EtcdError | None = None
+        for place in range(self._first, self._first + len(self.members)):
+            number = place % len(self.members)
+            try:
+                said = ask(*self.members[number])
+            except EtcdError as e:
+                failed = failed or e
+            else:
+                self._first = number
+                return said
+        assert failed is not None, "there are members"
+        raise failed
+
+    def _ask(self, host: str, port: int, verb: str, path: str, body: str | None) -> dict[str, Any]:
+        timeout = TIMEOUT / len(self.members)
+        connection = http.client.HTTPConnection(host, port, timeout=timeout, source_address=self.source)
+        where = f"etcd at {host}:{port}"
         try:
             connection.request(verb, path, body)
             answer = connection.getresponse()

@@ -180,11 +180,13 @@ def main() -> int:
     parser.add_argument("--peers", type=int, default=0, help="TCP port for followers")
     parser.add_argument("--control", type=Path, required=True, help="Unix socket for requests")
     parser.add_argument(
-        "--etcd", default="", help="HOST:PORT of etcd; without it, this is the only controller"
+        "--etcd", default="", help="HOST:PORT of each member of etcd; without it, this is the only controller"
     )
     said = parser.parse_args()
-    host, _, port = said.etcd.rpartition(":")
-    etcd = Etcd(host, int(port), said.host) if port else None
+    members = [
+        (host, int(port)) for host, _, port in (one.rpartition(":") for one in said.etcd.split(",")) if port
+    ]
+    etcd = Etcd(*members, source=said.host) if members else None
     try:
         asyncio.run(serve(said.name, said.host, said.port, said.peers, said.control, etcd))
     except OSError as e:
