@@ -175,7 +175,7 @@ def probed(
     name: str, specs: Sequence[Mapping[str, Any]], probe: Callable[[Described], Measured], at: str
 ) -> str:
     """Probe a path that is described so; what was seen, in a line. Raises Error if it has no effect."""
-    if any(one.get("timeline") for one in specs):
+    if any((one.get("timeline") or {}).get("steps") for one in specs):
         return f"{name} changes with time, and is not probed"
     wanted = Described.of(*specs)
     if not wanted.seen:

@@ -35,7 +35,9 @@ def chain(asked: Mapping[str, str]) -> dict[str, Any]:
         "time": time.monotonic(),
         "passed": one.on_edges(seen),
         "hops": hops,
-        "paths": [{"class": name, "hops": list(path)} for name, path in one.paths.items()],
+        "paths": [
+            {"class": name, "hops": list(path), "by": one.by.get(name)} for name, path in one.paths.items()
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from sampled import points
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
-from netdyno.switch.chain import layout, reroute, steering
+from netdyno.switch.chain import layout, reroute, running, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import Mutant, mutants
 from netdyno.switch.chain.policy import Health, State, choose
@@ -273,8 +274,17 @@ def of(found: RerouteReport, traffic: str) -> reroute.Rerouting:
 @pytest.mark.sampled(1, of="paths")
 def test_a_path_that_is_cut_is_left_and_taken_again(lab: ChainLab) -> None:
     """Only classes that took it move, and one that may take no other stays where nothing arrives."""
-    found = reroute.run(lab, "x", [fault("a:cut", lab.chain)], 0.2)
+    shown: list[str] = []
+
+    def look(_: str) -> None:
+        """What others see of it."""
+        shown.extend(
+            one.by["default"] for one in running.running() if one.id.startswith(f"nd-{os.getpid()}-")
+        )
+
+    found = reroute.run(lab, "x", [fault("a:cut", lab.chain)], 0.2, look)
     assert not found.first_fault
+    assert shown[0] == "a" and "b" in shown
     rest, pinned, voice = of(found, "default"), of(found, "pinned"), of(found, "voice")
     assert (rest.before, rest.during, rest.after, rest.says, rest.moves) == ("a", "b", "a", "moved to b", 1)
     assert rest.decided and rest.confirmed and rest.decided < rest.confirmed and rest.back and rest.back >= 1

@@ -12,6 +12,7 @@ from netdyno.switch import dashboard
 from netdyno.switch.chain import running
 from netdyno.switch.chain.running import Passed
 from netdyno.switch.chain.spec import checked
+from netdyno.switch.verbs.chain_watch import arrows
 from netdyno.system.journal import journal
 
 CHAIN = {
@@ -41,6 +42,25 @@ def test_a_chain_is_found_while_it_runs_and_drawn_with_its_branches() -> None:
             "client wall": 2, "wall nat": None, "nat server": 5, "client nat": None, "wall inspect": 3,
         }  # fmt: skip
     assert running.running() == []
+
+
+def test_the_path_that_a_class_takes_now_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = checked({**CHAIN, "wan": {"paths": {"one": {}, "two": {}}}}, "x")
+    monkeypatch.setattr(running, "_passed", lambda _: Passed(0, 0, 0, 0))
+    with running.published(chain, str, journal()) as tell:
+        tell({"dns": "one", "default": "one"})
+        (before,) = running.running()
+        tell({"dns": "two", "default": "one"})
+        (one,) = running.running()
+        assert (before.by["dns"], one.by["dns"]) == ("one", "two")
+        line = arrows(one)
+        assert "dns by two: client → nat → server" in line and "default by one: client →" in line
+        shown = dashboard.chain({"id": one.id})["paths"]
+        assert {each["class"]: each["by"] for each in shown} == {"dns": "two", "default": "one"}
+    with running.published(checked(CHAIN, "x"), str, journal()) as tell:
+        tell({"dns": "", "default": ""})
+        (plain,) = running.running()
+        assert not plain.by and "by" not in arrows(plain)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

@@ -67,7 +67,9 @@ def test_what_probes_cannot_see_is_said() -> None:
     said = effect.probed("the path", [both({"corrupt": "1%"})], lambda _: pytest.fail("probed"), "x")
     assert "nothing that probes can see" in said
     assert not effect.probed("the path", [{}], lambda _: pytest.fail("probed"), "x")
-    changing = effect.probed("the path", [{**DELAY, "timeline": [{"at": "1s"}]}], lambda _: pytest.fail("probed"), "x")
+    changing = effect.probed(
+        "the path", [{**DELAY, "timeline": {"steps": [{"at": "1s"}]}}], lambda _: pytest.fail("probed"), "x"
+    )
     assert "changes with time" in changing
 
 
@@ -100,13 +102,14 @@ def wan(**more: Any) -> Chain:
 @pytest.mark.drawn
 def test_each_path_of_a_chain_is_probed_and_one_that_was_made_whole_is_named() -> None:
     vxlan = {"kind": "vxlan", "key": 7}
-    paths = {"one": {"path": DELAY, "tunnel": vxlan}, "two": {"path": DELAY}, "three": {}}
+    paths = {"one": {"path": DELAY, "tunnel": vxlan}, "two": {"path": DELAY}, "three": {"path": "geo"}}
     said: list[str] = []
     with ChainLab(wan(wan={"paths": paths}), {"client": LOSS}) as lab:
         probe_paths(lab, said.append, "x")
         assert [one.partition(" does")[0] for one in said] == [
             "the path one",
             "the path two",
+            "the path three",
             "the client's path",
         ]
         links = lab.network.impaired_links()

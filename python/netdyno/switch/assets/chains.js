@@ -66,8 +66,12 @@ export function open(root, page) {
     return table({ t: "Hops" }, heads, rows, "hops");
   }
 
-  const paths = () =>
-    table({ t: "Paths" }, [{ t: "Class" }, { t: "Functions" }], now.paths.map((/** @type {any} */ one) => [name(one.class), name(one.hops.join(" → "))]), "paths");
+  function paths() {
+    const several = now.paths.some((/** @type {any} */ one) => one.by);
+    const heads = [{ t: "Class" }, { t: "Functions" }, ...(several ? [{ t: "Path between switches" }] : [])];
+    const rows = now.paths.map((/** @type {any} */ one) => [name(one.class), name(one.hops.join(" → ")), ...(several ? [name(one.by ?? "–")] : [])]);
+    return table({ t: "Paths" }, heads, rows, "paths");
+  }
 
   const label = () => ({ t: "{n} hops and {edges} edges; the table below has the same", a: { n: String(now.boxes.length), edges: String(now.edges.length) } });
 

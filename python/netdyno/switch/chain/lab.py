@@ -55,6 +55,8 @@ class ChainLab:
     """Hosts of functions that the rules do without."""
     by: Mapping[str, str] = field(default_factory=dict)
     """Of each class, the line between the switches that it takes now."""
+    _tell: Callable[[Mapping[str, str]], None] = lambda _: None
+    """Tells who watches the chain which lines classes take."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _network: Network | None = None
     switches: dict[str, Switch] = field(default_factory=dict)
@@ -142,8 +144,8 @@ class ChainLab:
             switch.await_joined()
         for host, switch in self.switches.items():
             self._controller(stack, host, switch)
+        self._tell = stack.enter_context(published(self.chain, network.namespace, self.notes))
         self.take(steering.choices(self.chain)[0])
-        stack.enter_context(published(self.chain, network.namespace, self.notes))
 
     def program(self, rules: Iterable[Rule]) -> None:
         """Replace the flows of the switches by these."""
@@ -207,6 +209,7 @@ class ChainLab:
         rules = steering.rules(self.chain, self.failed, by)
         self.program(rules)
         self.by, self.rules = dict(by), rules
+        self._tell(self.by)
 
     def _switch(self, stack: ExitStack, host: str) -> None:
         assert self.folder is not None

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,6 +47,8 @@ class RunningChain:
     kinds: Mapping[str, str]
     hosts: Mapping[str, list[str]]
     """Namespaces of each hop, ends included."""
+    by: Mapping[str, str] = field(default_factory=dict)
+    """Of each class, the path between the switches that it takes now; none: there are not several."""
 
     def look(self) -> dict[str, Passed]:
         """Packets of each hop as they are now."""
@@ -84,8 +86,13 @@ def folder() -> Path:
 
 
 @contextlib.contextmanager
-def published(chain: Chain, space: Callable[[str], str | None], notes: Journal) -> Iterator[None]:
-    """Have a chain found by others while it runs; `space`: from a host to its namespace."""
+def published(
+    chain: Chain, space: Callable[[str], str | None], notes: Journal
+) -> Iterator[Callable[[Mapping[str, str]], None]]:
+    """Have a chain found by others while it runs; `space`: from a host to its namespace.
+
+    What it yields is told the path between the switches of each class, when classes move.
+    """
     every = chain.hosts()
     inner = {name: [space(host) for host, of in every.items() if of == name] for name in chain.vnfs}
     copies: dict[str, str] = {}
@@ -104,9 +111,13 @@ def published(chain: Chain, space: Callable[[str], str | None], notes: Journal) 
     }  # fmt: skip
     file = folder() / f"nd-{os.getpid()}-{time.monotonic_ns()}.json"
     noted = notes.write("path", path=str(file))
+
+    def tell(by: Mapping[str, str]) -> None:
+        files.write(file, json.dumps({**about, "by": dict(by) if chain.wan else {}}))
+
     try:
-        files.write(file, json.dumps(about))
-        yield
+        tell({})
+        yield tell
     finally:
         notes.undo(noted)
 

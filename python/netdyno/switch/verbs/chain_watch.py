@@ -44,7 +44,8 @@ def watch(
     view = Live(console=console.out(), auto_refresh=False) if console.out().is_terminal else nullcontext()
     before, then = dict[str, Passed](), 0.0
     with view as live:
-        while any(one.id == chain.id for one in running.running()):
+        while found := next((one for one in running.running() if one.id == chain.id), None):
+            chain = found
             try:
                 now, at = chain.look(), time.monotonic()
             except OSError:
@@ -76,6 +77,12 @@ def picture(chain: RunningChain, now: Mapping[str, Passed], before: Mapping[str,
 
 
 def arrows(chain: RunningChain) -> str:
-    """Its ways in a line: `client → firewall → nat → server`, and those of other classes."""
+    """Its ways in a line: `client → firewall → nat → server`, and those of other classes. Where there are
+    several paths between switches, the way of each class with the path that it takes now."""
+    if chain.by:
+        return "; ".join(
+            f"{name} by {chain.by[name]}: {' → '.join(['client', *path, 'server'])}"
+            for name, path in chain.paths.items()
+        )
     ways = dict.fromkeys(" → ".join(["client", *path, "server"]) for path in chain.paths.values())
     return "; ".join(ways)
