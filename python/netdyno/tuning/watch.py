@@ -33,7 +33,8 @@ NOISE = 6
 BEFORE, AFTER = 8, 3
 """Windows at most that a rate is compared with, and at least those after a step."""
 CHANCE = 0.03
-"""How likely a rate that did not change may pass for one that grew, at each of the windows three to six.
+"""How likely a rate that did not change may pass for one that grew, at each of the windows three to six, and a
+pause between bursts for a counter that stands still.
 Over all of them 0.3 % of rates that vary by 10 % from window to window are so said to have helped, and 5 %
 of those that vary by 30 % (2,000 simulated each)."""
 STEPS = 4
@@ -214,6 +215,8 @@ class _Attempt:
     """The rate before the latest, at its best."""
     before: list[float]
     """The rate before the latest, window by window."""
+    often: float
+    """The share of windows that bound before the first, since one of them did."""
     steps: int = 1
     windows: list[float] = field(default_factory=list)
     """The share that bound since the latest; the first of them is of before and after."""
@@ -345,10 +348,11 @@ class Watcher:
         if self._dry:
             state.punish(sample.time)
             return
-        binding = max(state.seen)
+        binding, since = max(state.seen), list(itertools.dropwhile(lambda one: not one, state.seen))
         state.attempt = _Attempt(
-            now, binding, binding, sample.time, not sample.rate(SLO), max(state.gains), list(state.gains)
-        )
+            now, binding, binding, sample.time, not sample.rate(SLO), max(state.gains), list(state.gains),
+            sum(one > 0 for one in since) / len(since),
+        )  # fmt: skip
         self._expected[rule.tunable] = value
 
     def _check_rule(
@@ -370,7 +374,7 @@ class Watcher:
             # no run of the load that began after the step has ended
             return
         elif verdict == "helped":
-            yield Say(f"{rule.tunable} = {now} helped: {self._proof(rule, attempt)}")
+            yield Say(f"{rule.tunable} = {now} {self._outcome(rule, attempt)}")
             state.wait = WAIT
             state.end(sample.time + (0.0 if rule.gain else REST))
         elif verdict in ("more", "vain"):
@@ -432,11 +436,16 @@ class Watcher:
             return "it got worse"
         return "vain" if rule.patience or min(looked[-LOOK:]) > 0 else "helped"
 
-    def _proof(self, rule: Rule, attempt: _Attempt) -> str:
+    def _outcome(self, rule: Rule, attempt: _Attempt) -> str:
         gain = _named(rule.gain, self._expected[rule.tunable])
         if gain and grown(attempt.before, attempt.gains):
-            return f"{gain} went from {median(attempt.before):.4g} to {median(attempt.gains):.4g}"
-        return f"{_named(rule.counter, self._expected[rule.tunable])} stands still"
+            return f"helped: {gain} went from {median(attempt.before):.4g} to {median(attempt.gains):.4g}"
+        counter, quiet = _named(rule.counter, self._expected[rule.tunable]), len(attempt.windows) - 1
+        if (1 - attempt.often) ** quiet <= CHANCE:
+            return f"helped: {counter} stands still"
+        # bursts that come seldom leave such a pause by themselves
+        often = f"it moved in {attempt.often:.0%} of the windows before"
+        return f"stays: {counter} stands still for {quiet} windows, too few to tell that it helped; {often}"
 
     def _back(self, name: str, rule: Rule, state: _State, attempt: _Attempt, why: str, now: float) -> Revert:
         self._expected[rule.tunable] = attempt.start

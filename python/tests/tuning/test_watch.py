@@ -449,6 +449,10 @@ def test_bursts_that_come_seldom_count_over_the_horizon_of_the_rule() -> None:
     world = World(bursts, value=64, rule=RULE.model_copy(update={"horizon": 60})).run(120)
     assert [action.value for _, action in world.of(Set)] == [128, 256]
     assert world.value == 256
+    # two quiet windows are what there is between bursts in any case
+    said = [action.why for _, action in world.of(Say) if "stands still" in action.why]
+    assert len(said) == 2
+    assert all("too few to tell that it helped; it moved in" in one for one in said)
 
 
 def test_a_step_below_the_least_that_is_allowed_goes_up_to_it() -> None:
