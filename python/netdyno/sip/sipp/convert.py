@@ -39,6 +39,10 @@ DIALOG = "call"
 BODY = re.compile(r"Content-Type:.*", re.IGNORECASE)
 """A regular expression that takes the body with its type: SIPp's points match line breaks."""
 
+STATUS = re.compile(r"[1-6][0-9]{2}")
+MILLISECONDS = re.compile(r"[0-9]{1,8}")
+CHANCE = re.compile(r"0|1|1\.0{1,20}|0?\.[0-9]{1,20}")
+
 Step = dict[str, Any]
 
 
@@ -163,7 +167,9 @@ class _Converter:
         self.codecs = self.codecs or sent.codecs
         for word in strange:
             self._fault(
-                one, f"{word!r} cannot be sent", "Write the text itself, or a keyword that netdyno knows"
+                one,
+                f"{_short(word)!r} cannot be sent",
+                "Write the text itself, or a keyword that netdyno knows",
             )
         self.made.table = self.made.table or f"{{{TABLE}." in str(sent)
         self._people(sent)
@@ -219,7 +225,7 @@ class _Converter:
     def _receive(self, one: Element) -> _Receive:
         response, request = one.get("response"), one.get("request")
         expect: dict[str, Any] = {}
-        if response and response.isdigit():
+        if response and STATUS.fullmatch(response):
             expect["status"] = response
         elif request and (request == ".*" or (request.isupper() and not one.flag("regexp_match"))):
             expect["request"] = "any" if request == ".*" else request
@@ -234,7 +240,7 @@ class _Converter:
         if (optional := one.get("optional")) and optional.lower() == "global":
             self._fault(one, 'optional="global" cannot be played', "Make it optional where it may come")
         if timeout := one.get("timeout"):
-            expect["timeout"] = f"{timeout}ms"
+            expect["timeout"] = self._time(one, timeout)
         if target := one.get("ontimeout"):
             expect["on_timeout"] = _label(target)
         if captures := dict(self._captures(one)):
@@ -324,8 +330,16 @@ class _Converter:
         if one.get("distribution", "variable"):
             fix = "Use milliseconds"
             self._fault(one, "pauses by a distribution or a variable cannot be played", fix)
-        self.made.steps.append({"pause": f"{one.get('milliseconds') or 0}ms"})
+        self.made.steps.append({"pause": self._time(one, one.get("milliseconds") or "0")})
         self._goto(one)
+
+    def _time(self, one: Element, milliseconds: str) -> str:
+        """A time as steps have it."""
+        if not MILLISECONDS.fullmatch(milliseconds):
+            self._fault(
+                one, f"{_short(milliseconds)!r} is no time below 100,000 s", "Use milliseconds, like 500"
+            )
+        return f"{milliseconds}ms"
 
     def _nop(self, one: Element) -> None:
         for action in _actions(one):
@@ -380,10 +394,11 @@ class _Converter:
         if test := one.get("test"):
             jump = {"label": jump, "given": variable(test)}
         elif chance := one.get("chance"):
-            try:
+            if CHANCE.fullmatch(chance):
                 jump = {"label": jump, "chance": float(chance)}
-            except ValueError:
-                self._fault(one, f"chance={chance!r} is no number", 'Like chance="0.25"')
+            else:
+                what = f"chance={_short(chance)!r} is no number from 0 to 1"
+                self._fault(one, what, 'Like chance="0.25"')
         self.made.steps.append({"goto": jump})
 
     def _end_label(self) -> None:
@@ -432,3 +447,8 @@ def _actions(one: Element) -> Iterator[Element]:
 
 def _label(text: str) -> str:
     return f"sipp-{text}"
+
+
+def _short(text: str) -> str:
+    """As much of a text as an error shows."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
