@@ -179,6 +179,6 @@ MAIN = ("publish", "response", "round_trip", "one_way", "flow", "step")
 """Delays of messages, before those of setting up; the first that was measured is the one to show."""
 
 
-def main_delay(counts: Mapping[str, int]) -> str | None:
-    """The delay to show of a group, from how often each was measured."""
-    return next((name for name in (*MAIN, *counts) if counts.get(name)), None)
+def main_delay(counts: Mapping[str, int], order: Iterable[str] = ()) -> str | None:
+    """The delay to show of a group, from how often each was measured; `order`: that of its model."""
+    return next((name for name in (*MAIN, *order, *counts) if counts.get(name)), None)

@@ -26,16 +26,21 @@ def has_table(group: GroupSummary) -> bool:
     return not load_unit.is_messages(load_unit.of(group)) and bool(models.find(group.protocol).indices)
 
 
-def show(leg: Leg, thresholds: Sequence[ThresholdResult]) -> None:
-    """Print the table of a leg; nothing where no group has one."""
-    rows = [row for group in leg.summary.groups if has_table(group) for row in _rows(group, thresholds)]
+def show(leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResult]:
+    """Print the table of a leg, nothing where no group has one; the limits that it shows."""
+    judged: list[ThresholdResult] = []
+    groups = [group for group in leg.summary.groups if has_table(group)]
+    rows = [row for group in groups for row in _rows(group, thresholds, judged)]
     if rows:
         console.out().print()
         heads = ("group", "index", "value", *SHOWN, "limit", "")
         console.table(heads, rows, right=("value", *SHOWN, "limit"), spare=("max",))
+    return judged
 
 
-def _rows(group: GroupSummary, thresholds: Sequence[ThresholdResult]) -> Iterator[_Row]:
+def _rows(
+    group: GroupSummary, thresholds: Sequence[ThresholdResult], judged: list[ThresholdResult]
+) -> Iterator[_Row]:
     model, limits = models.find(group.protocol), _limits(group, thresholds)
     for index in model.indices:
         value = group.indices.get(index.name)
@@ -44,7 +49,13 @@ def _rows(group: GroupSummary, thresholds: Sequence[ThresholdResult]) -> Iterato
         if absent and ("index", index.name) not in limits:
             continue
         shown = quantities.number(value, index.unit) if value is not None else "–"
-        yield [group.name, index.name, shown, *[""] * len(SHOWN), *_judged(limits, "index", index.name)]
+        yield [
+            group.name,
+            index.name,
+            shown,
+            *[""] * len(SHOWN),
+            *_judged(limits, "index", index.name, judged),
+        ]
     for delay in model.delays:
         found = group.delays.get(delay.name)
         has = found is not None and found.count > 0
@@ -53,7 +64,7 @@ def _rows(group: GroupSummary, thresholds: Sequence[ThresholdResult]) -> Iterato
         short = _SHORT.search(delay.about)
         name = f"{delay.name} ({short[1]})" if short else delay.name
         cells = [quantities.delay(percentile.of(found, stat)) if found and has else "–" for stat in SHOWN]
-        yield [group.name, name, "", *cells, *_judged(limits, "delay", delay.name)]
+        yield [group.name, name, "", *cells, *_judged(limits, "delay", delay.name, judged)]
 
 
 def _limits(
@@ -71,13 +82,17 @@ def _limits(
 
 
 def _judged(
-    limits: dict[tuple[str, str], list[tuple[GroupMetric, ThresholdResult]]], kind: str, name: str
+    limits: dict[tuple[str, str], list[tuple[GroupMetric, ThresholdResult]]],
+    kind: str,
+    name: str,
+    judged: list[ThresholdResult],
 ) -> _Row:
     """The limit and whether it holds; the one that does not, where there are several."""
     known = sorted(limits.get((kind, name), []), key=lambda one: one[1].passed)
     if not known:
         return ["", ""]
     metric, threshold = known[0]
+    judged.append(threshold)
     bound = quantities.number(threshold.bound, metric.unit)
     of = f"{metric.stat} " if kind == "delay" else ""
     mark = Text("pass", style="green") if threshold.passed else Text("FAIL", style="bold red")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import IO, Any
 
 from netdyno import escape
@@ -22,6 +23,7 @@ class PlainLines(NullView):
         self._order: list[str] = []
         self._unwanted: dict[str, list[str]] = {}
         self._units: dict[str, LoadUnit] = {}
+        self._delays: dict[str, list[str]] = {}
         self._interval = 0.0
 
     def start(self, plan: Plan) -> None:
@@ -31,6 +33,10 @@ class PlainLines(NullView):
         self._order = [str(g["name"]) for g in plan.get("groups", [])]
         self._unwanted = {str(g["name"]): _unwanted(str(g["protocol"])) for g in plan.get("groups", [])}
         self._units = {str(g["name"]): load_unit.read(g.get("unit")) for g in plan.get("groups", [])}
+        self._delays = {
+            str(g["name"]): [one.name for one in models.find(str(g["protocol"])).delays]
+            for g in plan.get("groups", [])
+        }
         groups = ", ".join(f"{g['devices']} × {g['name']} ({g['protocol']})" for g in plan.get("groups", []))
         length = f"{plan.get('duration', 0):.0f} s"
         if said := plan.get("description"):
@@ -47,7 +53,7 @@ class PlainLines(NullView):
         lines = []
         for name in sorted(groups, key=lambda n: self._order.index(n) if n in self._order else len(groups)):
             unit = self._units.get(name, load_unit.MESSAGES)
-            shown = _group(groups[name], dt, short, unit)
+            shown = _group(groups[name], dt, short, unit, self._delays.get(name, []))
             counts = groups[name]["counts"]
             shown += [f"{counts[key]} {key}" for key in self._unwanted.get(name, []) if counts.get(key)]
             if shown and (sample.get("phase") != "drain" or _moved(groups[name]["counts"], unit)):
@@ -84,7 +90,7 @@ def _moved(counts: dict[str, Any], unit: LoadUnit) -> bool:
     return any(counts.get(key) for key in keys if key) or any(counts.get("failures", {}).values())
 
 
-def _group(group: dict[str, Any], dt: float, short: bool, unit: LoadUnit) -> list[str]:
+def _group(group: dict[str, Any], dt: float, short: bool, unit: LoadUnit, order: Sequence[str]) -> list[str]:
     counts = group["counts"]
     shown = []
     if not short:
@@ -94,7 +100,7 @@ def _group(group: dict[str, Any], dt: float, short: bool, unit: LoadUnit) -> lis
         first = "" if load_unit.is_messages(unit) else f" {unit.name}"
         shown = [f"{n:,.0f}{'' if i else first}/s {word}" for i, (n, word) in enumerate(rates)]
         delays = group.get("delays", {})
-        main = main_delay({name: one["count"] for name, one in delays.items()})
+        main = main_delay({name: one["count"] for name, one in delays.items()}, order)
         if main:
             shown.append(f"{main} p50 {delay(delays[main]['p50'])} p99 {delay(delays[main]['p99'])}")
     if group.get("waiting"):

@@ -10,7 +10,15 @@ from rich.text import Text
 from netdyno import quantities
 from netdyno.cli import bench_view, console, indices
 from netdyno.core import causes, load_unit, models, totals
-from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Leg, Repetition, Result
+from netdyno.core.result import (
+    Estimate,
+    FigureWarning,
+    GroupSummary,
+    Leg,
+    Repetition,
+    Result,
+    ThresholdResult,
+)
 from netdyno.core.wire import TargetAddress
 from netdyno.errors import Error
 from netdyno.stats import backlog, percentile, remedy
@@ -48,6 +56,7 @@ def show(result: Result, folder: Path | None = None) -> None:
         out.print(Text(f"  {found}", style="cyan"), soft_wrap=True)
     if any(leg.summary.metrics for leg in result.legs):
         _measured(result)
+    judged: list[ThresholdResult] = []
     for leg in result.legs:
         doubts = {one.metric: one for one in result.warnings if one.leg == leg.name}
         if leg.summary.groups:
@@ -100,12 +109,14 @@ def show(result: Result, folder: Path | None = None) -> None:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
                 out.print(f"  {mark}: {witness.what} {witness.theirs:,.0f}, we sent {witness.ours:,.0f}")
-        indices.show(leg, [t for t in result.thresholds if t.leg in ("", leg.name)])
-    if result.thresholds:
+        judged += indices.show(leg, [t for t in result.thresholds if t.leg in ("", leg.name)])
+    # a limit is said once: with its index or delay, but for its interval over trials
+    rest = [t for t in result.thresholds if t.interval or not any(t is one for one in judged)]
+    if rest:
         out.print()
         console.table(
             ("threshold", "bound", "value", "interval", ""),
-            [_threshold(result, i) for i in range(len(result.thresholds))],
+            [_threshold(result, t) for t in rest],
             right=("bound", "value"),
             spare=("interval",),
         )
@@ -241,7 +252,8 @@ def lateness(groups: Sequence[GroupSummary], doubts: Mapping[str, FigureWarning]
 
 
 def _shown_delay(group: GroupSummary) -> str:
-    return console.main_delay({name: one.count for name, one in group.delays.items()}) or ""
+    order = (one.name for one in models.find(group.protocol).delays)
+    return console.main_delay({name: one.count for name, one in group.delays.items()}, order) or ""
 
 
 def stalls(group: GroupSummary) -> str:
@@ -357,8 +369,7 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
     ]
 
 
-def _threshold(result: Result, index: int) -> list[str | Text]:
-    t = result.thresholds[index]
+def _threshold(result: Result, t: ThresholdResult) -> list[str | Text]:
     unit = GroupMetric.parse(t.metric).unit
     if t.interval:
         interval = f"{quantities.number(t.interval[0], unit)} … {quantities.number(t.interval[1], unit)}"
