@@ -33,8 +33,8 @@ NOISE = 6
 BEFORE, AFTER = 8, 3
 """Windows at most that a rate is compared with, and at least those after a step."""
 CHANCE = 0.03
-"""How likely a rate that did not change may pass for one that grew, at each of the windows three to six, and a
-pause between bursts for a counter that stands still.
+"""How likely a rate that did not change may pass for one that grew, at each of the windows three to six, and
+a pause between bursts for a counter that stands still.
 Over all of them 0.3 % of rates that vary by 10 % from window to window are so said to have helped, and 5 %
 of those that vary by 30 % (2,000 simulated each)."""
 STEPS = 4

@@ -245,6 +245,17 @@ def test_queues_of_the_kernels_own_below_what_somebody_made_are_left_alone(
         way.save(target, {""})
 
 
+def test_a_bound_that_somebodys_discipline_has_chosen_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tc` sends no `memlimit 0`, as cake has it that bounds its memory by its rate."""
+    fake = FakeTc("cake", 1)
+    fake.root["handle"] = "7:"
+    monkeypatch.setattr(qdisc, "_tc", fake.tc)
+    way, target = qdisc.QdiscLimit(), Target("qdisc_limit", "bytes", "eth9")
+    assert not way.writable(target, "")
+    fake.root["options"] = {"memlimit": 5000}
+    assert way.writable(target, "")
+
+
 # ---- open files of running servers
 
 

@@ -106,14 +106,15 @@ class QdiscLimit:
         return {}
 
     def writable(self, target: Target, key: str) -> bool:
-        """Not where the kernel's own are below a root that somebody made: they could not be made again."""
+        """Not where it could not be put back: the kernel's own below a root that somebody made, and a bound that
+        the discipline has chosen by itself."""
         kernels = _root(target.device)["handle"] == KERNELS
-        return kernels or all(one.handle != KERNELS for one in _queues(target))
+        return kernels or all(one.handle != KERNELS and one.limit for one in _queues(target))
 
     def save(self, target: Target, keys: Set[str]) -> Saved:
         """Of each queue the discipline, whose it is, and its bound."""
         if not self.writable(target, ""):
-            what = "its queues have the kernel's disciplines below one that somebody made"
+            what = "it has chosen the bound, or is the kernel's own below one that somebody made"
             raise OSError(errno.EBUSY, what, target.device)
         return {_place(one): [one.kind, one.handle, one.limit] for one in _queues(target)}
 
@@ -180,7 +181,7 @@ def _queues(target: Target) -> list[_Queue]:
         raise OSError(errno.EOPNOTSUPP, f"its queue discipline ({kinds}) has no such bound", target.device)
 
     def bound(one: dict[str, Any]) -> int:
-        # cake tells none where it has made one of the rate by itself, which is 0 to it
+        # cake tells none where it has chosen one by its rate; `tc` cannot have it choose again
         return int(one["options"].get(names[one["kind"]], 0))
 
     found = [_Queue(one.get("parent", "root"), one["kind"], one["handle"], bound(one)) for one in of_root]
