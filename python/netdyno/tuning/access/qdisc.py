@@ -106,8 +106,8 @@ class QdiscLimit:
         return {}
 
     def writable(self, target: Target, key: str) -> bool:
-        """Not where it could not be put back: the kernel's own below a root that somebody made, and a bound that
-        the discipline has chosen by itself."""
+        """Not where it could not be put back: the kernel's own below a root that somebody made, and a bound
+        that the discipline has chosen by itself."""
         kernels = _root(target.device)["handle"] == KERNELS
         return kernels or all(one.handle != KERNELS and one.limit for one in _queues(target))
 
