@@ -133,15 +133,23 @@ def axis(leg: LegSpec, size: Size | None = None, messages: bool = False) -> Axis
         what = "only streams have frames of a size that can be set"
         raise Error("ND-104-07", what, at="--sizes", fix="Leave --sizes out, or use a profile of streams")
     loops = [table(group.get("load")) for group in members]
+    # those that stay as they are at any load
+    loops = [one for one in loops if table(one.get("closed")).get("scales", True)] or loops
     if messages and (rate := sum(map(_messages, members))):
         return Axis(leg, MESSAGES, rate * factor)
     if all("open" in one for one in loops):
-        rate = sum(units.bound(str(table(one["open"]).get("rate", "0/s"))) for one in loops)
+        rate = sum(_highest_rate(table(one["open"])) for one in loops)
         return Axis(leg, "flows/s", rate * factor) if rate else Axis(leg, "x", factor)
     if not any("open" in one for one in loops):
         devices = sum(int(group.get("devices", 1)) for group in members)
         return Axis(leg, "devices", round(devices * factor), step=1.0)
     return Axis(leg, "x", factor)
+
+
+def _highest_rate(loop: Mapping[str, Any]) -> float:
+    """What an open loop begins in a second at most; it may begin with nothing."""
+    stages = loop.get("stages") or []
+    return max(units.bound(str(table(one).get("rate", "0/s"))) for one in (loop, *stages))
 
 
 def _messages(group: Mapping[str, Any]) -> float:

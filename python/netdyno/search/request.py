@@ -17,6 +17,15 @@ from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """The highest load that the tester carries against itself."""
+
+    load: float
+    open: bool
+    """It is the highest that was tried: the tester may carry more."""
+
+
+@dataclass(frozen=True)
 class SearchRequest:
     """A load search: goals, strategy, resolution and trial length."""
 
@@ -44,6 +53,10 @@ class SearchRequest:
     """Of applications: transactions of each connection, one search for each; none: the kind's own."""
     shares: tuple[float, ...] = ()
     """Latency: shares of the load that was found, at which it is measured; none: at that load itself."""
+    confirm: float = 0.0
+    """Rate: flows of a last trial, at the load that was found; 0: there is none."""
+    baseline: Baseline | None = None
+    """Rate: what the tester carries without a DUT, where that was measured."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ NEAR, AT_LOAD = 12, 3
 FIXED_LOAD = ("latency", "recovery", "reset", "transaction-latency")
 """Kinds that measure at a fixed load once they have found it."""
 
-OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at")
+OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at", "confirm", "baseline")
 """That each kind of search may be given."""
 
 

@@ -9,11 +9,15 @@ from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
 from netdyno.search import sizes, strategies, words
 from netdyno.search.axes import Fits, axes
+from netdyno.search.confirmed import confirmation, confirmed
 from netdyno.search.finding import finding
 from netdyno.search.load import Axis
 from netdyno.search.mlr import RelevantBounds
-from netdyno.search.request import PartSearch, SearchRequest
+from netdyno.search.request import Baseline, PartSearch, SearchRequest
 from netdyno.search.trial import Space, Strategy, TrialRequest
+
+NEAR = 0.95
+"""Of the baseline: a load from there on is bounded by the tester."""
 
 
 class Throughput:
@@ -68,6 +72,46 @@ class Rate(Throughput):
     name = "rate"
     several = False
     rfc = ""
+
+    def strategy(
+        self, axis: Axis, space: Space, request: SearchRequest, relevant: dict[str, RelevantBounds]
+    ) -> Strategy:
+        """As asked; what it finds is confirmed where that is asked for."""
+        found = super().strategy(axis, space, request, relevant)
+        return confirmed(request.goals[0], space, found, request.confirm) if request.confirm else found
+
+    def judge(
+        self, part: PartSearch, request: SearchRequest
+    ) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """The load, whether it was confirmed, and how near it is to what the tester carries alone."""
+        found, figures = reported(part, request, 0), dict[str, float]()
+        notes = list(found.notes)
+        update: dict[str, object] = {"notes": notes}
+        if request.confirm and found.load is not None:
+            notes.append(_confirmation(part, request, found.load))
+        if (base := request.baseline) is not None:
+            figures["baseline_rate"] = base.load
+            at_limit = found.load is not None and not base.open and found.load >= NEAR * base.load
+            notes.append(_against(base, found.load, part.unit, at_limit=at_limit))
+            if at_limit:
+                update["limit"] = "generator"
+        return [found.model_copy(update=update)], figures
+
+
+def _confirmation(part: PartSearch, request: SearchRequest, load: float) -> str:
+    trial = confirmation(request.goals[0], part.trials, load, request.confirm)
+    if trial is None:
+        return f"not confirmed by a trial of {request.confirm:,.0f} flows without failure"
+    return (
+        f"confirmed: {trial.load * trial.seconds:,.0f} flows in {trial.seconds:,.1f} s, none of which failed"
+    )
+
+
+def _against(base: Baseline, load: float | None, unit: str, *, at_limit: bool) -> str:
+    least = "at least " if base.open else ""
+    share = f", {load / base.load:.0%} of it here" if load is not None and base.load else ""
+    said = f"baseline without a DUT: {least}{words.load(base.load, unit)}{share}"
+    return f"{said}; the tester is the limit, not the DUT" if at_limit else said
 
 
 def reported(

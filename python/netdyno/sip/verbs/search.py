@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import bench_run, values
-from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy
+from netdyno.cli import bench_run, console, values
+from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy, outputs
 from netdyno.experiment import choose
+from netdyno.search import words
+from netdyno.sip import baseline as own
 from netdyno.sip import profile
 from netdyno.sip.verbs import gate, options
 from netdyno.sip.verbs.load import Hold, Target
 from netdyno.sip.verbs.options import searched
 
+SESSIONS = 50_000
+"""Of RFC 7502 section 4.10."""
 KINDS = {"register": profile.register, "call": profile.call}
 
 
@@ -25,6 +30,17 @@ def search(
     ],
     server: Target,
     hold: Hold = "0s",
+    sessions: Annotated[
+        int,
+        typer.Option(
+            help="Sessions of the trial that confirms the rate, none of which may fail; 0: no such trial.",
+            metavar="N",
+            parser=values.whole("--sessions", 0, 100_000_000),
+        ),
+    ] = SESSIONS,
+    baseline: Annotated[
+        bool, typer.Option(help="First measure what the tester carries without a DUT.")
+    ] = True,
     resolution: Resolution = 0.02,
     strategy: Strategy = "binary",
     repeat: Repeat = None,
@@ -32,16 +48,24 @@ def search(
     resume: Resume = None,
     **given: Any,
 ) -> None:
-    """Find the highest rate at which every attempt succeeds within the delay limits.
+    """Find the highest rate at which every attempt succeeds within the delay limits (RFC 7502).
 
-    Rates up to `--rate` are tried by bisection (RFC 7502: session and registration establishment rate). A
-    rate passes when the criteria of `netdyno sip register` or `netdyno sip call` hold.
+    First the tester loads a server of its own on this machine: that is its baseline, and a result that
+    reaches it says that the tester is the limit. Then rates up to `--rate` are tried by bisection. A rate
+    passes when the criteria of `netdyno sip register` or `netdyno sip call` hold. Last, the rate is confirmed
+    over `--sessions` sessions without a failure, or lowered until it is.
 
         netdyno sip search register sip:192.0.2.1 --password secret --rate 20k/s --duration 5s
         netdyno sip search call sip:192.0.2.1 --password secret --rate 5k/s --hold 1s
+        netdyno sip search call sip:192.0.2.1 --rate 5k/s --sessions 5000 --no-baseline
     """
     read = options.read(server, given, hold=options.seconds(hold, "--hold"))
     gate.conform(read, given, kind)
+    carried = None
+    if baseline and not dry_run:
+        console.note("baseline: the tester against a server of its own, without a DUT")
+        carried = own.measured(read, KINDS[kind], given["password"], replace(outputs(given), quiet=True))
+        console.note(f"baseline: {'at least ' * carried.open}{words.load(carried.load, 'flows/s')}")
     document = KINDS[kind](read)
     chosen = choose.document(document, document["name"], Path())
     how = given | {
@@ -50,6 +74,8 @@ def search(
         "repeat": repeat,
         "dry_run": dry_run,
         "resume": resume,
+        "confirm": float(sessions),
+        "baseline": carried,
         "duration": read.duration,
     }
     raise typer.Exit(bench_run.search("rate", chosen, how, messages=False))
