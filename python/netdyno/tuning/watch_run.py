@@ -367,7 +367,8 @@ class NamespaceWatch:
             most = descriptor_limit(pid)
             if most is not None and descriptors(pid) >= most - SPARE:
                 self._told.add(pid)
-                fix = f"raise its limit: LimitNOFILE= of its unit, or prlimit --pid {pid} --nofile={4 * most}"
+                command = f"netdyno tune apply --set process.{pid}.nofile={4 * most}{_at(self.where)}"
+                fix = f"raise its limit: LimitNOFILE= of its unit, or {command}"
                 self._log(
                     Say(f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}")
                 )
@@ -413,9 +414,11 @@ def descriptor_limit(pid: int) -> int | None:
 
 def _permission(where: str | None) -> str:
     """What allows a parameter of the whole machine to be set."""
-    return (
-        f"it holds for the whole machine: netdyno tune watch{f' --where {where}' if where else ''} --global"
-    )
+    return f"it holds for the whole machine: netdyno tune watch{_at(where)} --global"
+
+
+def _at(where: str | None) -> str:
+    return f" --where {where}" if where else ""
 
 
 def document(action: Logged) -> dict[str, Any]:
