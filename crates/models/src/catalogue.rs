@@ -71,15 +71,17 @@ fn secrets(schema: &Value, name: &str) -> Map<String, Value> {
     found
 }
 
-/// What the keys of the object at `path` of the schema are marked with; those of objects in a list are `LIST.KEY`.
+/// What the keys of the object at `path` of the schema are marked with; those of an object in it, or in a list, are `NAME.KEY`.
 fn marks(schema: &Value, path: &str, within: &str, found: &mut Map<String, Value>) {
     let keys = schema.pointer(path).and_then(|node| node["properties"].as_object());
     for (key, node) in keys.into_iter().flatten() {
         if let Some(mark) = node.get("x-netdyno-secret") {
             found.insert(format!("{within}{key}"), mark.clone());
         }
-        let inner = node["items"]["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
-        if let Some(inner) = inner.filter(|_| within.is_empty()) {
+        let optional = node["anyOf"].as_array().into_iter().flatten();
+        let inner = [node, &node["items"]].into_iter().chain(optional);
+        let inner = inner.filter_map(|one| one["$ref"].as_str()?.strip_prefix('#'));
+        for inner in inner.filter(|_| within.is_empty()) {
             marks(schema, inner, &format!("{key}."), found);
         }
     }
@@ -101,7 +103,12 @@ mod tests {
             assert!(!model["schemes"][0]["name"].as_str().unwrap_or_default().is_empty(), "{name}");
         }
         assert_eq!(of("mqtt")["secrets"], serde_json::json!({"password": true}));
-        assert_eq!(of("sip")["secrets"], serde_json::json!({"headers": "names", "password": true}));
+        assert_eq!(
+            of("sip")["secrets"],
+            serde_json::json!({
+                "aka.k": true, "aka.op": true, "aka.opc": true, "headers": "names", "identity.key": true, "password": true,
+            })
+        );
         assert_eq!(
             of("http")["secrets"],
             serde_json::json!({

@@ -52,6 +52,10 @@ class Options:
     domain: str | None = None
     auth_user: str | None = None
     password: Mapping[str, str] | str | None = None
+    aka: Mapping[str, Any] | None = None
+    """Keys of digest AKA, as the model has them."""
+    identity: Mapping[str, Any] | None = None
+    """Who signs calls, as the model has it."""
     expires: str | None = None
     hold: float = 0.0
     ring: float = 0.0
@@ -218,6 +222,8 @@ def _group(
         "domain": options.domain,
         "auth_user": None if is_callee else options.auth_user,
         "password": options.password,
+        "aka": dict(options.aka) if options.aka else None,
+        "identity": dict(options.identity) if options.identity else None,
         "expires": options.expires,
         "sdp_size": options.sdp_size,
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,

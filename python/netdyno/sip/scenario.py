@@ -1,4 +1,4 @@
-"""Scenario files: a list of steps, or steps with user, callee and data; SIPp XML is converted."""
+"""Scenario files: a list of steps, or steps with what belongs to them; SIPp XML is converted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import config
+from netdyno.core import secret
 from netdyno.errors import Error
 from netdyno.sip.sipp import source as sipp
 
-KEYS = ("steps", "user", "callee", "data", "media")
+OBJECTS = ("media", "aka", "identity")
+"""Keys whose values the model `sip` has under the same name."""
+
+KEYS = ("steps", "user", "callee", "data", *OBJECTS)
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class ScenarioFile:
     callee: str | None = None
     data: Path | None = None
     media: dict[str, Any] | None = None
-    """Audio of calls, as the model `sip` has it."""
+    aka: dict[str, Any] | None = None
+    identity: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -55,11 +60,27 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
         raise Error(
             "ND-104-02", f"{', '.join(map(str, unknown))} is no key of a scenario", at=str(path), fix=fix
         )
-    if not isinstance(found.get("media"), dict | None):
-        raise Error("ND-104-04", "media has keys, like codec", at=str(path))
+    for key in OBJECTS:
+        if not isinstance(found.get(key), dict | None):
+            raise Error("ND-104-04", f"{key} has keys of its own", at=str(path))
     for key in ("user", "callee", "data"):
         if not isinstance(found.get(key), str | None):
             raise Error("ND-104-04", f"{key} is a text", at=str(path))
     data = found.get("data")
     table = path.parent / data if data else None
-    return ScenarioFile(found["steps"], found.get("user"), found.get("callee"), table, found.get("media"))
+    objects = {key: _located(found[key], path.parent) for key in OBJECTS if found.get(key)}
+    return ScenarioFile(
+        found["steps"],
+        found.get("user"),
+        found.get("callee"),
+        table,
+        media=objects.get("media"),
+        aka=objects.get("aka"),
+        identity=objects.get("identity"),
+    )
+
+
+def _located(value: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same with files of secrets, which are beside the scenario, by their whole names."""
+    named = {key: one for key, one in value.items() if secret.is_reference(one) and "file" in one}
+    return value | {key: {"file": str((folder / one["file"]).absolute())} for key, one in named.items()}

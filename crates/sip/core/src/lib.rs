@@ -5,11 +5,12 @@
 //! unusual messages and building. A property test holds that both agree.
 //!
 //! [`digest`] answers and verifies challenges, [`transaction`] has the four state machines,
-//! [`sdp`] audio offers and answers. Nothing here knows a socket or a clock.
+//! [`sdp`] audio offers and answers, [`passport`] signs who calls. Nothing here knows a socket or a clock.
 
 pub mod digest;
 pub mod message;
 mod method;
+pub mod passport;
 pub mod sdp;
 #[cfg(feature = "testing")]
 pub mod testing;

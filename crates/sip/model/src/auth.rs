@@ -2,10 +2,17 @@
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use sip_core::digest::{Answer, Challenge, Hex, list};
+use sip_core::digest::{Aka, AkaError, Answer, Challenge, Hex, list};
 
 /// Letters of our nonce.
 const CNONCE: usize = 16;
+
+/// What a user agent answers challenges with.
+#[derive(Default)]
+pub(crate) struct Secrets {
+    pub password: Option<Vec<u8>>,
+    pub aka: Option<Aka>,
+}
 
 /// A challenge, and who answers it.
 #[derive(Debug)]
@@ -20,14 +27,28 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    /// Take the topmost challenge that is understood (RFC 8760 section 2.4). `proxy`: it came with a 407.
-    pub fn answer(challenges: &[&[u8]], username: &[u8], password: &[u8], proxy: bool) -> Option<Self> {
+    /// Take the topmost challenge that these secrets are an answer to (RFC 8760 section 2.4). `proxy`: it came with a 407.
+    pub fn answer(
+        challenges: &[&[u8]],
+        username: &[u8],
+        secrets: &Secrets,
+        proxy: bool,
+    ) -> Option<Result<Self, AkaError>> {
         let (value, challenge) = challenges.iter().find_map(|value| {
             let challenge = list(value).next()?.ok()?;
-            Some((*value, challenge))
+            let aka = challenge.algorithm.aka;
+            let known = if aka { secrets.aka.is_some() } else { secrets.password.is_some() };
+            known.then_some((*value, challenge))
         })?;
-        let ha1 = challenge.algorithm.ha1(username, challenge.realm, password);
-        Some(Self { challenge: value.into(), username: username.into(), ha1, uses: 0, proxy })
+        let ha1 = |password: &[u8]| challenge.algorithm.ha1(username, challenge.realm, password);
+        let ha1 = match (&secrets.aka, &secrets.password) {
+            (Some(aka), _) if challenge.algorithm.aka => match aka.response(challenge.nonce) {
+                Ok(response) => ha1(&response),
+                Err(error) => return Some(Err(error)),
+            },
+            (_, password) => ha1(password.as_deref().unwrap_or_default()),
+        };
+        Some(Ok(Self { challenge: value.into(), username: username.into(), ha1, uses: 0, proxy }))
     }
 
     fn challenge(&self) -> Option<Challenge<'_>> {

@@ -1,6 +1,8 @@
 //! What is the same for all user agents of a group.
 
+use crate::aka::AkaTemplates;
 use crate::callees::Callees;
+use crate::identity::Signature;
 use crate::late_audio::LateAudio;
 use crate::media::MediaConfig;
 use crate::scenario::{Header, Op};
@@ -30,6 +32,9 @@ pub struct Config {
     pub(crate) user: Template,
     pub(crate) auth_user: Template,
     pub(crate) password: Option<Template>,
+    pub(crate) aka: Option<AkaTemplates>,
+    /// Who signs calls; none: nobody does.
+    pub(crate) identity: Option<Signature>,
     pub(crate) reuse_nonce: bool,
     pub(crate) domain: Template,
     pub(crate) callee: Template,

@@ -12,12 +12,14 @@
 //! the answer to a challenge and to a request that no step expects are the user agent's own.
 
 mod agent;
+mod aka;
 mod auth;
 mod callees;
 mod config;
 mod description;
 mod device;
 mod dialog;
+mod identity;
 mod late_audio;
 mod measure;
 mod media;
@@ -29,8 +31,10 @@ mod recipient;
 pub mod scenario;
 mod transaction;
 
+pub use aka::Aka;
 pub use config::Config;
 pub use description::DESCRIPTION;
 pub use device::Device;
+pub use identity::{Attestation, Identity};
 pub use media::{Media, Source};
 pub use params::{AgentSockets, Params};

@@ -1,14 +1,16 @@
 //! Parameters of the `sip` model, and whether they make sense.
 
+use crate::aka::Aka;
 use crate::callees::Callees;
 use crate::config::{Config, Resource};
 use crate::description::{DESCRIPTION, is_websocket};
+use crate::identity::{Identity, SIGNED};
 use crate::late_audio::LateAudio;
 use crate::media::Media;
 use crate::method::Method;
 use crate::scenario::{self, Alternative, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
 use protocol::data::Data;
-use protocol::describe::{Description, Identity, LoadUnit, ModelKind, ModelParams};
+use protocol::describe::{Description, Identity as RunIdentity, LoadUnit, ModelKind, ModelParams};
 use protocol::problem::Problem;
 use protocol::shared_socket::{Recipient, SharedSocket};
 use protocol::target::{Carrier, Target};
@@ -35,6 +37,10 @@ pub struct Params {
     /// is. Default: none, so that a challenge is a failure.
     #[schemars(extend("x-netdyno-secret" = true))]
     pub password: Option<String>,
+    /// Keys for digest AKA (RFC 3310, `AKAv1-MD5`), as a SIM has them. Default: none, so that such a challenge is a failure.
+    pub aka: Option<Aka>,
+    /// Signs INVITE and MESSAGE outside of a dialog with an Identity header field (RFC 8224). Default: none.
+    pub identity: Option<Identity>,
     /// Whether the next flow answers the challenge of the one before, without waiting for another. Default `false`.
     pub reuse_nonce: bool,
     /// User part of whom to call; a template. Default `callee{device}`.
@@ -89,6 +95,8 @@ impl Default for Params {
             domain: None,
             auth_user: None,
             password: None,
+            aka: None,
+            identity: None,
             reuse_nonce: false,
             callee: "callee{device}".into(),
             expires: Interval::secs(3600),
@@ -181,6 +189,23 @@ impl Params {
             .map_err(|problem| problem.under("scenario.steps"))
     }
 
+    fn check_identity(&self) -> Result<(), Problem> {
+        let Some(identity) = &self.identity else { return Ok(()) };
+        identity.compile(self.data.as_ref())?;
+        let ops = self.ops()?.ops;
+        let steps =
+            ops.iter().filter_map(|op| if let Op::Send(one) = op { Some(&*one.headers) } else { None });
+        let names =
+            steps.flatten().map(|header| &*header.name).chain(self.headers.keys().map(String::as_str));
+        let twice = names.into_iter().find(|name| SIGNED.iter().any(|own| own.eq_ignore_ascii_case(name)));
+        Problem::unless(
+            twice.is_none(),
+            "headers",
+            || format!("have {}, which `identity` sets", twice.unwrap_or_default()),
+            "keep one of them",
+        )
+    }
+
     /// A template of what stands in a URI before or behind the `@`.
     fn part(&self, text: &str, key: &str) -> Result<Template, Problem> {
         let template = line(text, key, self.data.as_ref())?;
@@ -250,6 +275,8 @@ impl ModelKind for Params {
             domain,
             callee: self.part(&self.callee, "callee")?,
             password: templates(&self.password, "password")?,
+            aka: self.aka.as_ref().map(|aka| aka.compile(data)).transpose()?,
+            identity: self.identity.as_ref().map(|identity| identity.compile(data)).transpose()?,
             reuse_nonce: self.reuse_nonce,
             expires: scenario::seconds(self.expires),
             t1: self.t1.0,
@@ -284,6 +311,8 @@ impl ModelParams for Params {
         self.part(&self.callee, "callee")?;
         self.domain.as_deref().map(|domain| self.part(domain, "domain")).transpose()?;
         headers_of(&self.headers, self.data.as_ref())?;
+        self.aka.as_ref().map(|aka| aka.compile(self.data.as_ref())).transpose()?;
+        self.check_identity()?;
         let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
         Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
         self.media.as_ref().map_or(Ok(()), Media::check)?;
@@ -347,7 +376,7 @@ impl ModelParams for Params {
         (self.sockets == AgentSockets::Shared).then_some(SharedSocket { listen: self.port })
     }
 
-    fn identify(&mut self, identity: Identity) {
+    fn identify(&mut self, identity: RunIdentity) {
         self.run = identity.run;
         self.trial = identity.trial;
     }

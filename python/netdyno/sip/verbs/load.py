@@ -178,7 +178,14 @@ def load(
     found = scenario_file.read(path, direct=place is not None)
     for note in found.notes:
         console.note(f"{scenario}: {note}")
-    read = replace(read, user=read.user or found.user, callee=read.callee or found.callee, media=found.media)
+    read = replace(
+        read,
+        user=read.user or found.user,
+        callee=read.callee or found.callee,
+        media=found.media,
+        aka=found.aka,
+        identity=found.identity,
+    )
     document = profile.scenario(read, {"steps": found.steps}, "scenario")
     if found.table:
         document["data"] = found.table

@@ -21,6 +21,8 @@ pub struct Algorithm {
     pub hash: Hash,
     /// Name ends in `-sess`: HA1 depends on nonce and cnonce.
     pub session: bool,
+    /// Name begins with `AKAv1-`: the password comes from the challenge (RFC 3310).
+    pub aka: bool,
 }
 
 /// A hash in lower-case hexadecimal digits.
@@ -90,29 +92,37 @@ impl Hash {
 
 impl Algorithm {
     /// MD5, which is meant where a challenge names none.
-    pub const MD5: Self = Self { hash: Hash::Md5, session: false };
+    pub const MD5: Self = Self::plain(Hash::Md5, false);
     /// SHA-256.
-    pub const SHA_256: Self = Self { hash: Hash::Sha256, session: false };
+    pub const SHA_256: Self = Self::plain(Hash::Sha256, false);
     /// SHA-512-256.
-    pub const SHA_512_256: Self = Self { hash: Hash::Sha512_256, session: false };
-    /// All that are supported, from weak to strong.
+    pub const SHA_512_256: Self = Self::plain(Hash::Sha512_256, false);
+    /// AKAv1-MD5: MD5 with a password of [`Aka::response`](super::Aka::response).
+    pub const AKA_V1_MD5: Self = Self { aka: true, ..Self::MD5 };
+    /// All that need a password, from weak to strong.
     pub const ALL: [Self; 6] = [
         Self::MD5,
-        Self { hash: Hash::Md5, session: true },
+        Self::plain(Hash::Md5, true),
         Self::SHA_256,
-        Self { hash: Hash::Sha256, session: true },
+        Self::plain(Hash::Sha256, true),
         Self::SHA_512_256,
-        Self { hash: Hash::Sha512_256, session: true },
+        Self::plain(Hash::Sha512_256, true),
     ];
+
+    const fn plain(hash: Hash, session: bool) -> Self {
+        Self { hash, session, aka: false }
+    }
 
     /// The algorithm of this name, in any case.
     pub fn of(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| name.eq_ignore_ascii_case(algorithm.as_str().as_bytes()))
+        let mut all = Self::ALL.into_iter().chain([Self::AKA_V1_MD5]);
+        all.find(|algorithm| name.eq_ignore_ascii_case(algorithm.as_str().as_bytes()))
     }
 
     /// Name in messages.
     pub fn as_str(self) -> &'static str {
         match (self.hash, self.session) {
+            (Hash::Md5, false) if self.aka => "AKAv1-MD5",
             (Hash::Md5, false) => "MD5",
             (Hash::Md5, true) => "MD5-sess",
             (Hash::Sha256, false) => "SHA-256",

@@ -222,12 +222,13 @@ impl<'a> ChallengeParameters<'a> {
     }
 }
 
-/// The challenge to answer, of the values of all header fields of a name. The error is the first challenge's.
+/// The challenge to answer with a password, of the values of all header fields of a name. The error is the first challenge's.
 pub fn choose<'a>(values: &[&'a [u8]], preference: Preference) -> Result<Challenge<'a>, ChallengeError> {
     let (mut best, mut error) = (None::<Challenge<'a>>, None);
     for challenge in values.iter().flat_map(|value| list(value)) {
         match challenge {
             Err(problem) => error = error.or(Some(problem)),
+            Ok(challenge) if challenge.algorithm.aka => error = error.or(Some(ChallengeError::Algorithm)),
             Ok(challenge) => {
                 let better = best.is_none_or(|best| {
                     preference == Preference::Strongest && challenge.algorithm.hash > best.algorithm.hash

@@ -6,6 +6,7 @@
 //!
 //! Quoted strings are hashed as they are written between their quotes, escapes included, as in RFC 7616 section 3.4.
 
+mod aka;
 mod algorithm;
 mod answer;
 mod challenge;
@@ -13,6 +14,7 @@ mod credentials;
 mod info;
 mod nonce;
 
+pub use aka::{Aka, AkaError};
 pub use algorithm::{Algorithm, Hash, Hex};
 pub use answer::Answer;
 pub use challenge::{Challenge, ChallengeError, Preference, Qop, choose, list};

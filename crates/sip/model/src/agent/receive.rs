@@ -4,7 +4,7 @@ use super::expected::matches;
 use super::failover::{REJECTS, UNAVAILABLE};
 use super::reliable::names_100rel;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
-use crate::auth::Auth;
+use crate::auth::{Auth, Secrets};
 use crate::description::counter;
 use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
@@ -15,7 +15,9 @@ use crate::transaction::{Client, Server};
 use protocol::cause::{Cause, other_protocol};
 use protocol::meter::Failure;
 use protocol::model::Cx;
+use protocol::template::Template;
 use protocol::time::Time;
+use sip_core::digest::AkaError;
 use sip_core::message::{Fields, Name, Scanned, Start, frame, leading_crlf, scan};
 use std::sync::Arc;
 
@@ -192,10 +194,15 @@ impl UserAgent {
         }
         if matches!(code, 401 | 407) && !self.is_expected(method, code) {
             cx.count(client.first, counter::CHALLENGES);
-            if let Some(auth) = self.answer_to(cx, message, code, &client)
-                && self.send_authorized(cx, &client, auth)
-            {
-                return;
+            match self.answer_to(cx, message, code, &client).transpose() {
+                Err(error) => {
+                    return self.fail(cx, Failure::Protocol, || format!("a {code} to {method}: {error}"));
+                }
+                Ok(auth) => {
+                    if auth.is_some_and(|auth| self.send_authorized(cx, &client, auth)) {
+                        return;
+                    }
+                }
             }
         }
         if method == Method::Invite && !session && (200..300).contains(&code) {
@@ -247,17 +254,31 @@ impl UserAgent {
         })
     }
 
-    fn answer_to(&self, cx: &mut Cx<'_>, message: &Scanned<'_>, code: u16, client: &Client) -> Option<Auth> {
+    fn answer_to(
+        &self,
+        cx: &mut Cx<'_>,
+        message: &Scanned<'_>,
+        code: u16,
+        client: &Client,
+    ) -> Option<Result<Auth, AkaError>> {
         let config = Arc::clone(&self.config);
-        let password = config.password.as_ref()?;
         let proxy = code == 407;
         let challenges = if proxy { &message.proxy_authenticate } else { &message.www_authenticate };
         let values = self.values(cx);
-        let (mut user, mut secret) = (Vec::new(), Vec::new());
-        config.auth_user.render(values, cx.rng, &mut user);
-        password.render(values, cx.rng, &mut secret);
-        let auth = Auth::answer(challenges.as_slice(), &user, &secret, proxy)?;
-        client.may_answer(auth.is_stale()).then_some(auth)
+        let mut rendered = |template: &Template| {
+            let mut text = Vec::new();
+            template.render(values, cx.rng, &mut text);
+            text
+        };
+        let password = config.password.as_ref().map(&mut rendered);
+        let aka = config.aka.as_ref().and_then(|aka| aka.keys(&mut rendered));
+        if password.is_none() && aka.is_none() {
+            return None;
+        }
+        let user = rendered(&config.auth_user);
+        let auth = Auth::answer(challenges.as_slice(), &user, &Secrets { password, aka }, proxy)?;
+        let again = auth.as_ref().is_ok_and(Auth::is_stale);
+        client.may_answer(again).then_some(auth)
     }
 
     /// A response to no transaction under way: a 2xx to INVITE that came again is acknowledged again (section 13.2.2.4).

@@ -44,7 +44,7 @@ impl UserAgent {
         Values { device: cx.device, seq: self.flow - 1, now: cx.now }
     }
 
-    fn render(&self, template: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn render(&self, template: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
         let values = self.values(cx);
         template.render_with(values, &self.captured, cx.rng, out);
     }
@@ -316,6 +316,12 @@ impl UserAgent {
             let uri = out[uri_at].to_vec();
             auth.write(method.name(), &uri, &body, cx.rng, &mut out);
             self.auth = Some(auth);
+        }
+        if let Some(signature) = &config.identity
+            && signature.signs(method)
+            && !self.in_session()
+        {
+            signature.write(self, cx, &mut out);
         }
         out.extend_from_slice(b"User-Agent: netdyno\r\n");
         self.headers(&config.headers, cx, &mut out);

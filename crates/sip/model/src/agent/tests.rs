@@ -1,5 +1,6 @@
 //! User agents whose server is the test.
 
+mod computed;
 mod dialogs;
 mod early_calls;
 mod failover;
