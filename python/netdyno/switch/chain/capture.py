@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -32,8 +32,13 @@ class Captures:
     """A socket at every port, from its making to its closing."""
 
     def __init__(
-        self, ports: Sequence[Port], space: Callable[[str], str], tunnelled: Collection[Port] = ()
+        self,
+        ports: Sequence[Port],
+        space: Callable[[str], str],
+        tunnelled: Collection[Port] = (),
+        copied: Mapping[str, Collection[Port]] | None = None,
     ) -> None:
+        """`copied`: ports of which interfaces show copies, by what is behind the name of the interface."""
         self.seen: dict[Key, list[Sighting]] = defaultdict(list)
         self.senders: dict[Key, tuple[int, str, tuple[int, int, int] | None]] = {}
         """Of each packet, when and by which host it was sent first, and its protocol and ports there."""
@@ -43,13 +48,19 @@ class Captures:
         self.lock = threading.Lock()
         self._count = 0
         self._tunnelled = frozenset(tunnelled)
-        self._sockets: dict[int, tuple[socket.socket, Port]] = {}
+        self._sockets: dict[int, tuple[socket.socket, Port, bool | None]] = {}
         self._poll = select.epoll()
         self._stop, self._stopped = socket.socketpair()
         try:
+            places: list[tuple[Port, str, bool | None]] = [(port, port.interface, None) for port in ports]
+            for more, those in (copied or {}).items():
+                places = [one for one in places if more or one[0] not in those]
+                places += [(port, f"{port.interface}{more}", bool(more)) for port in those]
             with ThreadPoolExecutor(THREADS) as pool:
-                for port, made in zip(ports, pool.map(partial(_opened, space), ports), strict=True):
-                    self._sockets[made.fileno()] = (made, port)
+                for (port, _, sends), made in zip(
+                    places, pool.map(partial(_opened, space), places), strict=True
+                ):
+                    self._sockets[made.fileno()] = (made, port, sends)
                     self._poll.register(made.fileno(), select.EPOLLIN)
             self._poll.register(self._stopped.fileno(), select.EPOLLIN)
         except BaseException:
@@ -98,7 +109,7 @@ class Captures:
     def _release(self) -> None:
         self._poll.close()
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(socket.socket.close, [one for one, _ in self._sockets.values()]))
+            list(pool.map(socket.socket.close, [one for one, *_ in self._sockets.values()]))
         self._stop.close()
         self._stopped.close()
 
@@ -109,7 +120,7 @@ class Captures:
                     return
                 self._one(*self._sockets[number])
 
-    def _one(self, made: socket.socket, port: Port) -> None:
+    def _one(self, made: socket.socket, port: Port, copy: bool | None) -> None:
         for _ in range(256):
             try:
                 frame, ancillary, _, about = made.recvmsg(2048, 128)
@@ -130,7 +141,10 @@ class Captures:
                 continue
             stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
             at = nanoseconds(stamp) if stamp else time.time_ns()
-            sends = about[2] == socket.PACKET_OUTGOING
+            outgoing = about[2] == socket.PACKET_OUTGOING
+            if copy is not None and outgoing:
+                continue
+            sends = outgoing if copy is None else copy
             with self.lock:
                 if self._count >= MOST:
                     continue
@@ -140,12 +154,13 @@ class Captures:
                     # sockets are read in no order of time
                     if known not in self.senders or at < self.senders[known][0]:
                         self.senders[known] = (at, port.host, server_port(inner))
-                    self.frames.setdefault((known, port), frame)
+                    if copy is None:
+                        self.frames.setdefault((known, port), frame)
                 self.last = time.monotonic()
 
 
-def _opened(space: Callable[[str], str], port: Port) -> socket.socket:
-    return namespace.inside(space(port.host), lambda: _open(port.interface))
+def _opened(space: Callable[[str], str], place: tuple[Port, str, bool | None]) -> socket.socket:
+    return namespace.inside(space(place[0].host), lambda: _open(place[1]))
 
 
 def _open(interface: str) -> socket.socket:

@@ -18,8 +18,10 @@ from typing import Any
 from netdyno.lab.counters import Counters, CounterSource, read
 from netdyno.stats.estimate import estimate, mean
 from netdyno.stats.observation import Metric, Observation
+from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.steering import CLIENT, SERVER
+from netdyno.switch.chain.vnf.base import IN
 from netdyno.system import namespace
 from netdyno.system.process import find
 
@@ -77,6 +79,9 @@ def passed(lab: ChainLab, functions: Sequence[str]) -> dict[str, list[str]]:
 def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
     """Counters of every hop as they are now, by `hop/HOST/COUNTER`, and those of the switches."""
     found: Counters = {}
+    names = layout.switch_ports(lab.chain)
+    shared = [(one, names[one.name]) for one in layout.shared_ports(lab.chain)]
+    of_ports = lab.switch.counters() if shared else {}
     for host in itertools.chain.from_iterable(passed(lab, functions).values()):
         space = lab.network.namespace(host)
         seen = read(CounterSource(space))
@@ -84,6 +89,15 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
         for way in ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped"):
             counted[way] = sum(v for k, v in seen.items() if _interface(k) and k.endswith(f".{way}"))
         counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
+        if ports := [(one.interface, name) for one, name in shared if one.host == host]:
+            # its interfaces show copies, and these only while somebody watches: the switch has counted
+            for way, other in (("rx", "tx"), ("tx", "rx")):
+                for kind in ("packets", "dropped"):
+                    counted[f"{way}_{kind}"] = sum(
+                        of_ports.get(f"{name}.{other}_{kind}", 0.0) for _, name in ports
+                    )
+            near = next(name for interface, name in ports if interface == IN)
+            counted["near"] = sum(of_ports.get(f"{near}.{way}_packets", 0.0) for way in ("rx", "tx"))
         vnf = lab.vnfs.get(host)
         if vnf:
             counted["queue"] = _queues(space)

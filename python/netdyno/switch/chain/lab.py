@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -120,6 +120,7 @@ class ChainLab:
                 stack.callback(made.teardown)
                 made.setup()
                 self.gateways[line.name] = made
+        ports = layout.switch_ports(self.chain)
         known = [layout.addresses(self.chain, version) for version in self.chain.versions()]
         for host, name in self.chain.hosts().items():
             one = self.chain.vnfs[name]
@@ -129,23 +130,44 @@ class ChainLab:
                 [of.outside[name] for of in known if name in of.outside],
                 {to: by for of in known for to, by in of.routes.get(name, {}).items()},
                 [of.server for of in known], [of.backends for of in known], self.notes,
+                {port.interface: self.folder / f"{ports[port.name]}.vhost"
+                 for port in layout.shared_ports(self.chain) if port.host == host},
             )  # fmt: skip
-            vnf = KINDS[one.kind](site, one.options)
-            stack.callback(vnf.teardown)
-            vnf.setup()
-            self.vnfs[host] = vnf
-        for vnf in self.vnfs.values():
-            vnf.await_ready()
+            self.vnfs[host] = KINDS[one.kind](site, one.options)
+        self._functions(stack, [vnf for vnf in self.vnfs.values() if not vnf.site.sockets])
         for of in known:
             self._routes(of)
         for host in self.chain.switches():
             self._switch(stack, host)
+        # the switch connects to those that share memory with it
+        self._functions(stack, [vnf for vnf in self.vnfs.values() if vnf.site.sockets])
         for switch in self.switches.values():
             switch.await_joined()
         for host, switch in self.switches.items():
             self._controller(stack, host, switch)
         self._tell = stack.enter_context(published(self.chain, network.namespace, self.notes))
         self.take(steering.choices(self.chain)[0])
+
+    @staticmethod
+    def _functions(stack: ExitStack, vnfs: Sequence[Vnf]) -> None:
+        for vnf in vnfs:
+            stack.callback(vnf.teardown)
+            vnf.setup()
+        for vnf in vnfs:
+            vnf.await_ready()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """While captures are to see what passes shared memory."""
+        shared = [one for one in self.switches.values() if layout.shared_ports(self.chain)]
+        for one in shared:
+            one.watch_shared(True)
+        try:
+            yield
+        finally:
+            for one in shared:
+                if one.alive():
+                    one.watch_shared(False)
 
     def program(self, rules: Iterable[Rule]) -> None:
         """Replace the flows of the switches by these."""
@@ -216,6 +238,9 @@ class ChainLab:
         chain, space = self.chain, self.network.namespace(host)
         ports = list(layout.switch_ports(chain, host).values())
         options = {**chain.options, "ports": ports, "learning": False}
+        if shared := layout.shared_ports(chain):
+            names = layout.switch_ports(chain)
+            options |= {"shared": [names[one.name] for one in shared], "sockets": str(self.folder)}
         place = DutSite(host, "", space, notes=self.notes, log=self.folder / f"{host}.log")
         made = DRIVERS[chain.switch](place, options)
         stack.callback(made.teardown)

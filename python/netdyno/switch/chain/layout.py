@@ -102,6 +102,15 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
         )
         for number, port in enumerate(port_names(chain))
     ]
+    names = switch_ports(chain)
+    links += [
+        Link(
+            a=End(host=port.host, name=sent(port.interface), offloads=FRAMES),
+            b=End(host=SWITCH, name=sent(names[port.name]), offloads=FRAMES),
+            mtu=mtu,
+        )
+        for port in shared_ports(chain)
+    ]
     for line in chain.lines():
         gateways, between = underlay(line)
         hosts |= gateways
@@ -132,6 +141,17 @@ def switch_ports(chain: Chain, host: str | None = None) -> dict[str, str]:
         if host in (None, chain.switch_of(port.host))
     }
     return found | ({PROBER: PROBER} if chain.wan and host in (None, SWITCH) else {})
+
+
+def shared_ports(chain: Chain) -> list[Port]:
+    """Ports of functions that share memory with the switch."""
+    hosts = chain.hosts()
+    return [one for one in port_names(chain) if one.host in hosts and chain.shares(hosts[one.host])]
+
+
+def sent(name: str) -> str:
+    """The interface that shows what is sent by a port over shared memory, at either end of its link."""
+    return f"{name}-sent"
 
 
 def rule_ports(chain: Chain) -> dict[str, str]:

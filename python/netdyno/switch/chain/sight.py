@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
@@ -125,8 +125,11 @@ def marked(one: Key) -> bool:
     return len(one) == 2 and str(one[0]).startswith("tcp")
 
 
-def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Fault | None:
+def judge(
+    path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1, shared: Collection[Port] = ()
+) -> Fault | None:
     """Whether a packet that was sent so often followed its path: each point as often, in order, and no other.
+    `shared`: ports of which the switch shows copies.
 
     The first departure is told, with the rule that brings a packet to that point.
     """
@@ -159,13 +162,14 @@ def judge(path: Sequence[Step], seen: Sequence[Sighting], sent: int = 1) -> Faul
             step = next((step for step in path if step.rule), path[0])
             return _fault(step, step, f"{one.port} receives it, too, and is not on its path", excess=True)
     if sent == 1:
-        return _order(path, seen)
+        return _order(path, seen, shared)
     return None
 
 
-def _order(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
-    # a copy is in no order with the rest
-    wanted = [step for step in path if not step.copy]
+def _order(path: Sequence[Step], seen: Sequence[Sighting], shared: Collection[Port]) -> Fault | None:
+    # a copy is in no order with the rest, and that of what a port over shared memory sent is as late as
+    # what the switch sends on at once
+    wanted = [step for step in path if not step.copy and not (step.sends and step.port in shared)]
     points = {(step.port, step.sends): step for step in wanted}
     found = [points[one.port, one.sends] for one in sorted(seen, key=lambda s: s.at)
              if (one.port, one.sends) in points]  # fmt: skip

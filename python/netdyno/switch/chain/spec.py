@@ -200,6 +200,15 @@ class Chain(Config):
                 relays.append(name)
             if self.ipv6 and not kind.carries_ipv6(one.options):
                 raise ValueError(f"{name} cannot be in a chain with IPv6: this {one.kind} forwards IPv4 only")
+            if kind.shares(one.options):
+                if self.switch != "ovs-dpdk" or self.tunnel or self.wan:
+                    raise ValueError(
+                        f"{name} shares memory with its switch: that needs ovs-dpdk, and one switch"
+                    )
+                if one.on_failure or self.steering == "nsh":
+                    raise ValueError(
+                        f"{name} shares memory with its switch, and goes with no on_failure and no NSH"
+                    )
             if one.on_failure == "open" and kind.routed:
                 raise ValueError(f"{name} cannot fail open: without the {one.kind}, addresses do not match")
         if relays and (more := next((name for name, one in self.vnfs.items() if one.replicas > 1), None)):
@@ -312,6 +321,10 @@ class Chain(Config):
     def chooses(self, name: str) -> bool:
         """Whether a function chooses between addresses of the server."""
         return KINDS[self.vnfs[name].kind].servers(self.vnfs[name].options) > 0
+
+    def shares(self, name: str) -> bool:
+        """Whether a function shares memory with the switch."""
+        return KINDS[self.vnfs[name].kind].shares(self.vnfs[name].options)
 
     def http(self, name: str) -> list[int]:
         """Ports of the server at which a function takes HTTP only."""

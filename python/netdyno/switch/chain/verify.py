@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import underlay
+from netdyno.switch.chain import layout, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.replicas import Choices, disagreement
@@ -131,7 +131,16 @@ def verify(
     """Send packets of each class through the chain, and follow them."""
     began = time.monotonic()
     ports = [*port_names(lab.chain), *underlay_ports(lab.chain)]
-    captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain))
+    with lab.watched():
+        return _verify(lab, rounds, told, ports, began)
+
+
+def _verify(
+    lab: ChainLab, rounds: int, told: Callable[[DirectionResult], None], ports: Sequence[Port], began: float
+) -> Verification:
+    shared = layout.shared_ports(lab.chain)
+    copied = {"": shared, layout.sent(""): shared} if shared else None
+    captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain), copied)
     found: list[DirectionResult] = []
     before = lab.flow_packets()
     # the tunnel of the default class is measured
@@ -309,7 +318,7 @@ def _fault(
     if blocked and any(s.sends and lab.chain.hosts().get(s.port.host) == blocked for s in seen):
         return Fault("it lets packets pass that it is to block", host=blocked)
     sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen)
-    found = judge(steps, seen, sent)
+    found = judge(steps, seen, sent, layout.shared_ports(lab.chain))
     if found and found.excess:
         return _located(lab, captures, one, steps, found, suspect)
     return underlay.explained(lab, found) if found and lab.chain.lines() else found
@@ -337,7 +346,7 @@ def _located(
         seen = captures.of(one)
         # an end may send it once more by itself
         sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
-        if odd := judge(rest, seen, sent):
+        if odd := judge(rest, seen, sent, layout.shared_ports(lab.chain)):
             rule = _next(rest)
             found, low = Fault(odd.what, rule, excess=True), middle + 1
         else:

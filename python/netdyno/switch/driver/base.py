@@ -123,6 +123,9 @@ class Switch(Dut):
     def await_joined(self) -> None:
         """Wait until the other ends of its tunnels answer over their underlays. Raises Error."""
 
+    def watch_shared(self, on: bool) -> None:
+        """Whether copies of what passes its ports over shared memory, beside others, go to interfaces."""
+
     def tunnel_options(self, line: Line) -> dict[str, str]:
         """Settings that its end of a tunnel has now, by name."""
         return {}

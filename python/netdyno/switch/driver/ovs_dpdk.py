@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from netdyno.errors import Error
+from netdyno.lab.dut.base import DutSite
 from netdyno.switch.driver import ovs
 from netdyno.switch.driver.ovs import Ovs
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 """Debian's second build; the alternative that the system uses is left as it is."""
+
+
+PATIENCE = 60.0
+"""Seconds in which processes must be behind ports over vhost-user."""
 
 
 class Options(ovs.Options):
@@ -29,6 +36,9 @@ class Options(ovs.Options):
     sockets: str = Field(default="", max_length=80)
     """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`;
     default: one of its own, in which the process of the profile listens."""
+    shared: list[str] = Field(default_factory=list, max_length=4096)
+    """Ports over vhost-user beside others by `over`. Copies of what passes them go to the interfaces of their
+    names, and of their names with `-sent`, while somebody watches."""
     tso: bool = False
     """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
     huge_pages: bool = False
@@ -44,6 +54,11 @@ class OvsDpdk(Ovs):
     about: ClassVar[str] = "Open vSwitch over DPDK ports, polled"
     Options = Options
     _dpdk: int | None = None
+
+    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(place, options)
+        self._copied: set[str] = set()
+        """Ports whose interfaces for copies are there."""
 
     @property
     def segments(self) -> bool:
@@ -105,21 +120,54 @@ class OvsDpdk(Ovs):
             "dpdk-extra": f"{memory} --no-pci --file-prefix={prefix}",
             "pmd-cpu-mask": hex(sum(1 << core for core in cores)),
             # else Open vSwitch asks for 0.6 GB at once where virtual machines are
-            **({"per-port-memory": "true"} if self.vhost_user else {}),
+            **({"per-port-memory": "true"} if self.vhost_user or o.shared else {}),
             **({"userspace-tso-enable": "true"} if o.tso else {}),
         }
 
     def interface(self, port: str) -> tuple[str, list[str]]:
         """A port over an interface has another name than that."""
-        if self.options.over == "system":
+        if self.options.over == "system" and port not in self.options.shared:
             return port, []
-        if self.options.over == "vhost-user":
+        if self.options.over == "vhost-user" or port in self.options.shared:
             path = json.dumps(str(self._socket(port)))
             return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
         number = self.ports.index(port)
         # the device is known by a number: names of interfaces may be of other signs
         device = f"net_{self.options.over}{number},iface={port}"
         return f"dpdk{number}", ["type=dpdk", f'options:dpdk-devargs="{device}"']
+
+    def await_joined(self) -> None:
+        """Also until processes are behind all ports over vhost-user that go with others."""
+        super().await_joined()
+        until = time.monotonic() + PATIENCE
+        for port in self.options.shared:
+            name = self.interface(port)[0]
+            while self._running().vsctl("get", "interface", name, "link_state").strip() != "up":
+                if time.monotonic() > until:
+                    what = f"nobody is behind the port {port} within {PATIENCE:g} s"
+                    raise Error("ND-92-60", what, at=self.place.at, fix="See the log of its function")
+                time.sleep(0.05)
+
+    def watch_shared(self, on: bool) -> None:
+        made, add = self._running(), list[str]()
+        for port in self.options.shared if on else ():
+            if port not in self._copied:
+                for name in (port, f"{port}-sent"):
+                    add += ["--", "add-port", ovs.BRIDGE, name]
+                self._copied.add(port)
+        if add:
+            made.vsctl(*add[1:])
+        words = ["clear", "bridge", ovs.BRIDGE, "mirrors"]
+        for number, port in enumerate(self.options.shared if on else ()):
+            names = (self.interface(port)[0], port, f"{port}-sent")
+            for key, name in zip("vio", names, strict=True):
+                words += ["--", f"--id=@{key}{number}", "get", "port", name]
+            for way, select, to in (("to", "dst", "i"), ("from", "src", "o")):
+                words += ["--", f"--id=@{way}{number}", "create", "mirror", f"name={way}-{port}",
+                          f"select-{select}-port=@v{number}", f"output-port=@{to}{number}"]  # fmt: skip
+                words += ["--", "add", "bridge", ovs.BRIDGE, "mirrors", f"@{way}{number}"]
+        made.vsctl(*words)
+        self.settle()
 
     def counters(self) -> dict[str, float]:
         """Over vhost-user also `packets` that met a rule: a port counts none while nobody is behind it."""
@@ -132,6 +180,7 @@ class OvsDpdk(Ovs):
 
     def teardown(self) -> None:
         entry, self._dpdk = self._dpdk, None
+        self._copied.clear()
         try:
             super().teardown()
         finally:

@@ -40,6 +40,8 @@ class VnfSite:
     backends: Sequence[Sequence[str]] = ()
     """Its further addresses, of each version, that a load balancer chooses between."""
     notes: Journal = field(default_factory=journal)
+    sockets: Mapping[str, Path] = field(default_factory=dict)
+    """Where it listens for the switch, by port, if it shares memory with it."""
 
 
 class Vnf(ABC):
@@ -73,6 +75,12 @@ class Vnf(ABC):
     def carries_ipv6(cls, options: Mapping[str, Any]) -> bool:
         """Whether it forwards IPv6, with these options."""
         return not cls.only_ipv4
+
+    @classmethod
+    def shares(cls, options: Mapping[str, Any]) -> bool:
+        """Whether it shares memory with the switch over vhost-user, with these options. Its interfaces then
+        show copies of what the switch gives to it and gets from it."""
+        return options.get("over") == "vhost-user"
 
     @classmethod
     def servers(cls, options: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -23,6 +23,26 @@ PORT: dict[str, str] = {
 """DPDK ports over packet sockets. What bypasses the kernel's queues is not captured when it leaves, and what
 is taken by AF_XDP is not when it comes: nobody could tell what the function received and sent."""
 
+Over = Literal["packet-sockets", "vhost-user"]
+"""How a DPDK process gets and sends frames."""
+
+
+def devices_of(vnf: Vnf) -> dict[str, str]:
+    """Its DPDK devices by port."""
+    return {
+        port: f"net_virtio_user{number},path={vnf.site.sockets[port]},server=1,queue_size=1024"
+        if vnf.site.sockets
+        else PORT[port]
+        for number, port in enumerate((IN, OUT))
+    }
+
+
+def ready(vnf: Vnf) -> None:
+    """Set its interfaces up."""
+    for port in (IN, OUT):
+        vnf.run("ip", "link", "set", port, "up", "promisc", "on")
+
+
 POOL = 224
 """Place of the first address that a NAT gives to flows in the network outside it."""
 
@@ -38,8 +58,7 @@ class _Forwarder(Vnf):
 
     def setup(self) -> None:
         """Its ports up, and the daemon."""
-        for port in (IN, OUT):
-            self.run("ip", "link", "set", port, "up", "promisc", "on")
+        ready(self)
         site = self.site
         log = site.folder / f"vnf-{site.name}.log"
         self._dut = GraphDut(
@@ -61,6 +80,8 @@ class GraphOptions(Settings):
     graph: str
     """Its file, as `netdyno graph run` takes it, with two ports. Their devices are replaced by the function's
     interfaces."""
+    over: Over = "packet-sockets"
+    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
     inside: str = ""
     """Its port towards the client; default: the first in the file."""
 
@@ -89,13 +110,16 @@ class Graph(_Forwarder):
         if inside not in ports:
             fix = f"There are: {', '.join(ports)}"
             raise Error("ND-104-82", f"{file} has no port {inside[:80]!r}", at=f"{at}.inside", fix=fix)
-        own = {name: {**of, "device": PORT[IN if name == inside else OUT]} for name, of in ports.items()}
+        device = devices_of(self)
+        own = {name: {**of, "device": device[IN if name == inside else OUT]} for name, of in ports.items()}
         return {**read, "ports": own}
 
 
 class ImpairOptions(Settings):
     """What happens to packets."""
 
+    over: Over = "packet-sockets"
+    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
     path: str = "delay=10ms"
     """In both directions: words of `netdyno impair`, such as `delay=20ms,loss=1%,rate=100Mbit/s`."""
 
@@ -124,7 +148,7 @@ class Impair(_Forwarder):
         """The same for both directions."""
         way = {"kind": "impair", "impair": _impaired(self.options.path)}
         return {
-            "ports": {name: {"device": device} for name, device in PORT.items()},
+            "ports": {name: {"device": device} for name, device in devices_of(self).items()},
             "elements": {"there": {**way, "seed": 1}, "back": {**way, "seed": 2}},
             "edges": ["in.rx -> there -> out.tx", "out.rx -> back -> in.tx"],
         }

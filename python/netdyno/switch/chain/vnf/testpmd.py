@@ -10,8 +10,8 @@ from pydantic import Field
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
-from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
-from netdyno.switch.chain.vnf.graphs import PORT
+from netdyno.switch.chain.vnf.base import Vnf
+from netdyno.switch.chain.vnf.graphs import Over, devices_of, ready
 from netdyno.system.process import find, last_lines
 
 STARTS = 120.0
@@ -26,6 +26,8 @@ class Options(Settings):
     mode: Literal["io", "macswap"] = "io"
     """`io`: frames as they are. `macswap`: with their Ethernet addresses exchanged; a chain passes an even
     number of those, else hosts do not take the frames."""
+    over: Over = "packet-sockets"
+    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
     memory: int = Field(default=128, ge=16, le=1 << 16)
     """MiB."""
 
@@ -34,28 +36,28 @@ class Testpmd(Vnf):
     """dpdk-testpmd between both ports, over packet sockets."""
 
     kind: ClassVar[str] = "testpmd"
-    about: ClassVar[str] = "DPDK's test forwarder (packet sockets)"
+    about: ClassVar[str] = "DPDK's test forwarder (packet sockets, or vhost-user)"
     Options = Options
     _files: int | None = None
     program: ClassVar[tuple[str, str] | None] = ("dpdk-testpmd", "dpdk-dev")
 
     def setup(self) -> None:
         """Start it."""
-        for port in (IN, OUT):
-            self.run("ip", "link", "set", port, "up", "promisc", "on")
+        ready(self)
         first, *more = sorted(os.sched_getaffinity(0))
-        # the thread that forwards on the last core
-        cores = f"0@{first},1@{(more or [first])[-1]}"
+        # the thread that forwards on the last core; that of a switch which polls is there
+        last = (more or [first])[-1]
+        cores = f"0@{last},1@{first}" if self.site.sockets else f"0@{first},1@{last}"
         prefix = f"netdyno-{self.site.namespace}"
         # files of DPDK by this name go with it
         self._files = self.site.notes.write("dpdk", prefix=prefix)
         memory = ["--no-huge", "-m", str(self.options.memory), f"--file-prefix={prefix}", "--no-telemetry"]
-        devices = [word for port in (IN, OUT) for word in ("--vdev", PORT[port])]
+        devices = [word for device in devices_of(self).values() for word in ("--vdev", device)]
         # line by line into its log; with statistics it does not read its input, whose end would end it
         self.start([
             find("stdbuf", "coreutils"), "-oL", find("dpdk-testpmd", "dpdk-dev"), "--lcores", cores, *memory,
             "--no-pci", *devices, "--", f"--forward-mode={self.options.mode}", "--auto-start",
-            "--stats-period=86400", "--total-num-mbufs=16384",
+            "--stats-period=86400", "--disable-link-check", "--total-num-mbufs=16384",
         ])  # fmt: skip
 
     def await_ready(self) -> None:
