@@ -21,6 +21,7 @@ PAGES = {
     "/tuning?view=params": "#params",
     "/graphs?preset=stream-64b": "#elements-0",
     "/chains": "h1",
+    "/fleets": ".none",
 }
 """Address, and what is there once the page is."""
 

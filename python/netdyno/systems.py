@@ -334,6 +334,8 @@ FLEET = System(
         Change("fleet_agent", "netdyno.fleet.rise:undo_agent", outlives_boot=True),
     ),
     cores={"fleet": "netdyno.fleet.connect:connector"},
+    dashboard=(DashboardPage("fleets", "Fleets", "fleets.js"),),
+    looks={"fleets": "netdyno.fleet.dashboard:fleets"},
 )
 
 WEB = System(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +11,11 @@ import typer
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.cli.verb import Verb, Verbs
-from netdyno.core.client import Client
 from netdyno.errors import HOST_LOST, Error
-from netdyno.fleet import agents, certificates, hosts
-from netdyno.fleet.agents import Agent, Fleet
-from netdyno.fleet.launchers import connected, launcher
+from netdyno.fleet import agents, certificates, hosts, status
+from netdyno.fleet.launchers import launcher
 from netdyno.fleet.rise import down as end
 from netdyno.fleet.rise import up as begin
-from netdyno.system.journal import journal
 
 app = typer.Typer(
     help="Generate one load from several hosts.",
@@ -56,8 +52,8 @@ def up(file: HostsFile) -> None:
     console.line(f"use it with `netdyno run … --fleet {made.name}`")
 
 
-@app.command(cls=Verb)
-def status(
+@app.command("status", cls=Verb)
+def show_status(
     name: Annotated[str | None, typer.Argument(help="Name of a fleet; default all.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -69,7 +65,7 @@ def status(
         netdyno fleet status lab --json
     """
     fleets = [agents.load(one) for one in ([name] if name else agents.names())]
-    known = {fleet.name: _status(fleet) for fleet in fleets}
+    known = {fleet.name: status.ask(fleet) for fleet in fleets}
     if as_json:
         console.document({"fleets": [{"name": one, "hosts": rows} for one, rows in known.items()]})
     else:
@@ -82,29 +78,6 @@ def status(
             )
     if any(one["error"] for rows in known.values() for one in rows):
         raise typer.Exit(HOST_LOST)
-
-
-def _status(fleet: Fleet) -> list[dict[str, Any]]:
-    # of this process: threads would make others
-    notes, token = journal(), f"status{os.getpid()}"
-
-    def ask(agent: Agent) -> dict[str, Any]:
-        about: dict[str, Any] = {
-            "name": agent.host.name, "launcher": agent.host.launcher, "state": "lost", "version": None,
-            "cores": [], "clock_offset": None, "clock_error": None, "error": None,
-        }  # fmt: skip
-        try:
-            with connected(agent, token, notes) as way, Client(way.address, timeout=10.0) as client:
-                core, run, offset = client.call("core.describe"), client.status(), way.offset(client)
-        except Error as e:
-            return about | {"error": e.as_dict()}
-        return about | {
-            "state": run.state, "version": core["version"], "cores": agent.host.cores or core["cores"],
-            "clock_offset": offset.seconds, "clock_error": offset.error,
-        }  # fmt: skip
-
-    with ThreadPoolExecutor(max_workers=min(32, len(fleet.agents))) as pool:
-        return list(pool.map(ask, fleet.agents))
 
 
 def _row(one: dict[str, Any]) -> list[str]:
