@@ -75,6 +75,11 @@ def test_the_highest_rate_without_failure_has_none_below_it() -> None:
     assert list(found.values()) == [5.0]
 
 
+def test_a_rate_without_a_valid_trial_is_not_the_highest() -> None:
+    at = [Point({"rate": rate}, 9, 1.0, 2e6, 3e6, 1, valid) for rate, valid in (("2/s", 1), ("5/s", 0))]
+    assert list(studies.highest(at).values()) == [2.0]
+
+
 @pytest.mark.parametrize(
     "points",
     [

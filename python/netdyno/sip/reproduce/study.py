@@ -147,11 +147,16 @@ def _short(path: str) -> str:
 
 
 def highest(found: Sequence[Point]) -> dict[tuple[tuple[str, Any], ...], float]:
-    """Highest rate at which, as at all lower ones, every attempt succeeded, by the other levels."""
+    """Highest rate at which, as at all lower ones, every attempt succeeded, by the other levels.
+
+    A rate without a valid trial is none: what was offered is not known to be that rate.
+    """
     best: dict[tuple[tuple[str, Any], ...], float] = {}
     failed = set()
     for point in sorted(found, key=lambda one: one.rate or 0.0):
         if point.rate is None or point.others in failed:
+            continue
+        if point.success == 1.0 and not point.valid:
             continue
         if point.success == 1.0:
             best[point.others] = point.rate
