@@ -130,6 +130,8 @@ def test_a_file_that_cannot_be_written_hides_no_verdict(
         (["run", "mqtt-t4", "--devices", "5"], "for URLs"),
         (["run", "mqtt-t4", "--target", "brokr=mqtt://x"], "no target"),
         (["run", "mqtt-t4", "--target", "broker"], "NAME=URL"),
+        (["run", "mqtt-t4", "--ip", "10.0.0.1/24"], "Add --port"),
+        (["run", "mqtt-t4", "--port", "af_packet:veth0"], "Add --ip"),
         (["run", "--no-such"], "o such option"),
         (["run", "mqtt-t4", "--prometheus", "127.0.0.1:99999"], "1 to 65535"),
         (["nothing"], "o such command"),

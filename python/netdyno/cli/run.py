@@ -73,6 +73,21 @@ def run(
         bool,
         typer.Option("--abort-on-fail", help="Stop, with exit 99, once a threshold has failed for good."),
     ] = False,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            help="Run the devices over this DPDK port, like af_packet:veth0. Default: as the profile says.",
+            metavar="DEVICE",
+        ),
+    ] = None,
+    ip: Annotated[
+        str | None,
+        typer.Option("--ip", help="With --port: its address.", metavar="ADDRESS/PREFIX"),
+    ] = None,
+    gateway: Annotated[
+        str | None,
+        typer.Option(help="With --port: router to other networks. Default: none.", metavar="ADDRESS"),
+    ] = None,
     fleet: options.Fleet = None,
     tolerate: options.Tolerate = 0,
     socket: options.Socket = None,
@@ -97,16 +112,21 @@ def run(
         netdyno run mqtts://broker -t sensor/{device} -d '{"t": 21}' --user lab:secret --cacert ca.pem
         netdyno run ping://10.0.0.2 udp://10.0.0.2:7 --interval 10ms
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
+        netdyno run iot-mixed --port af_packet:veth0 --ip 10.0.0.1/24 --target web=http://10.0.0.2
         netdyno run mine.yaml --json --junit verdict.xml
     """
     chosen = choose(what, quick(given))
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
-    wanted = adjust(chosen, trial, targets, repeat, _capture(capture, capture_filter), threshold or ())
+    over = _port(port, ip, gateway)
+    packets = _capture(capture, capture_filter)
+    wanted = adjust(chosen, trial, targets, repeat, packets, threshold or (), over)
     typed = {f"targets.{name}": "--target" for name in targets}
     typed |= {"phases.measure": "--duration"} if duration else {}
     typed |= {"phases.warmup": "--warmup"} if warmup else {}
     typed |= {"capture.filter": "--capture-filter"} if capture_filter else {}
+    for key in over or {}:
+        typed[f"transport.dpdk.ports[0].{key}"] = "--port" if key in ("name", "device") else f"--{key}"
     for one in chosen.experiment.legs:
         profile = spec.resolve_profile(one.profile, chosen.folder)
         listed = profile.get("thresholds")
@@ -143,6 +163,18 @@ def _pairs(texts: list[str]) -> dict[str, str]:
             )
         found[name] = url
     return found
+
+
+def _port(device: str | None, ip: str | None, gateway: str | None) -> dict[str, str] | None:
+    """The port of `--port` as a profile has it."""
+    if device is None:
+        if alone := "--ip" if ip else "--gateway" if gateway else None:
+            raise Error("ND-104-07", f"{alone} is an address of --port", at=alone, fix="Add --port DEVICE")
+        return None
+    if ip is None:
+        what = "a port has an address of its own, which no kernel has"
+        raise Error("ND-104-07", what, at="--port", fix="Add --ip, like --ip 10.0.0.1/24")
+    return {"name": "a", "device": device, "ip": ip} | ({"gateway": gateway} if gateway else {})
 
 
 def _capture(on: bool, text: str | None) -> dict[str, str] | None:

@@ -91,8 +91,9 @@ def adjust(
     repeat: int | None,
     capture: Mapping[str, str] | None = None,
     thresholds: Sequence[str] = (),
+    port: Mapping[str, str] | None = None,
 ) -> Experiment:
-    """The experiment with what is changed of it."""
+    """The experiment with what is changed of it. `port`: the DPDK port that its devices run over."""
     plain = chosen.experiment.model_dump(by_alias=True, exclude_none=True)
     if repeat:
         plain["repeat"] = repeat
@@ -101,6 +102,9 @@ def adjust(
         profile = dict(spec.resolve_profile(leg["profile"], chosen.folder))
         if capture is not None:
             profile["capture"] = spec.table(profile.get("capture")) | dict(capture)
+        if port is not None:
+            profile["transport"] = {"dpdk": {"ports": [dict(port)]}}
+            leg["name"] = "dpdk" if leg["name"] == "sockets" else leg["name"]
         if thresholds:
             listed = profile.get("thresholds")
             before = listed if isinstance(listed, list) else []
