@@ -252,8 +252,10 @@ impl Connection {
         let duplicate =
             advanced == 0 && ack == self.una && len == 0 && window == self.window && self.una != self.nxt;
         self.una += advanced;
-        if self.wl1.before(Seq(header.sequence)) || (self.wl1 == Seq(header.sequence) && self.wl2.until(ack))
-        {
+        // an acknowledgment older than the last one says nothing of the window (RFC 9293 section 3.10.7.4), whatever its number
+        let newer = self.wl1.before(Seq(header.sequence))
+            || (self.wl1 == Seq(header.sequence) && self.wl2.until(ack));
+        if newer && ack == self.una {
             if window > self.window {
                 self.clear(flag::BLOCKED);
                 if self.deadline == Deadline::Persist {

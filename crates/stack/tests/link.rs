@@ -126,7 +126,7 @@ impl Pair {
     pub fn connected(&mut self, v6: bool) -> [Handle; 2] {
         let mine = self.connect(1, v6);
         let mut yours = None;
-        assert!(self.until(60_000 * MS, |pair| {
+        assert!(self.until(3_600_000 * MS, |pair| {
             yours = yours.or(pair.sides[1].accept(2));
             yours.is_some()
         }));
