@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 import signal
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -124,8 +125,24 @@ def test_of_many_hosts_those_that_are_killed_are_named_and_the_rest_is_exact(fle
 
 
 @pytest.mark.full
-def test_a_host_behind_a_cut_cable_is_lost_and_sends_no_more(fleet: FleetLab) -> None:
-    fleet.up(fleet.sshd())
+def test_a_cable_that_is_cut_for_two_seconds_loses_no_host(fleet: FleetLab) -> None:
+    fleet.up(fleet.hosts("address"))
+    child = fleet.lab.start(*fleet.load(12), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    sh("ip", "-n", fleet.server, "link", "set", "vb", "down")
+    time.sleep(2)
+    sh("ip", "-n", fleet.server, "link", "set", "vb", "up")
+    done = fleet.lab.wait(child)
+    assert [one.name for one in done.trial.hosts if one.lost] == [], done.text
+    assert (done.trial.stopped, done.trial.error) == (None, None)
+    assert delivered(done) == fleet.counted()
+    ended(fleet)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("launcher", ["ssh", "address"])
+def test_a_host_behind_a_cut_cable_is_lost_and_sends_no_more(fleet: FleetLab, launcher: str) -> None:
+    fleet.up(fleet.hosts(launcher))
     child = fleet.lab.start(*fleet.load(60), prefix=fleet.prefix)
     fleet.lab.sampled(points=2, delivered=20)
     sh("ip", "-n", fleet.server, "link", "set", "vb", "down")

@@ -46,8 +46,21 @@ def shut_down(way: Secure) -> bool:
         raise
     with client:
         client.acquire()
-        client.call("core.shutdown")
+        try:
+            client.call("core.shutdown")
+        except Error as e:
+            # it may be gone before its answer is out: then nothing serves there any more
+            if e.code != "ND-91-21" or not _gone(way):
+                raise
     return True
+
+
+def _gone(way: Secure) -> bool:
+    try:
+        Client(way.address, timeout=WAIT).close()
+    except Error as e:
+        return e.code == "ND-91-21" and "refused" in e.what
+    return False
 
 
 class ByAddress:
