@@ -123,6 +123,8 @@ kernel() {
     folder=$(mktemp -d)
     if (cd "$folder" && apt-get -qq download "$deb" 2>/dev/null) && rm -rf target/vm && mkdir -p target/vm &&
         dpkg-deb -x "$folder"/*.deb target/vm; then
+        # Debian 13 packs modules below usr/lib, to which /lib leads
+        [ -e target/vm/lib ] || ln -s usr/lib target/vm/lib
         for release in target/vm/lib/modules/*; do busybox depmod -b target/vm "${release##*/}"; done
     fi
     rm -rf "$folder"
