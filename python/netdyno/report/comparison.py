@@ -91,7 +91,12 @@ def mechanism(found: Mapping[str, Any]) -> list[Msg]:
         "not observable": M(
             "Mechanism not observable: no counter of it is known or was read, or too few pairs tell."
         ),
-        "contradicted": M("Mechanism contradicted: none of its counters moved ({counters}).", counters=what),
+        "contradicted": M(
+            "Mechanism contradicted: its counters moved alike with A and B, or the wrong way ({counters}).",
+            counters=what,
+        )
+        if any(c["a"] or c["b"] for c in found["counters"])
+        else M("Mechanism contradicted: none of its counters moved ({counters}).", counters=what),
     }
     one = said.get(str(found.get("mechanism")))
     return [one] if one else []

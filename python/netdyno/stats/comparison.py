@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from netdyno import quantities
 from netdyno.stats import counters, counts
 from netdyno.stats import discards as discarding
 from netdyno.stats.conditional import conditional
@@ -123,8 +124,7 @@ class Comparison:
     @property
     def explained(self) -> str:
         """Whether counters tell how a difference came about, in a few words."""
-        moved = ", ".join(one.name for one in self.counters if one.moved)
-        return mechanism_words(self.mechanism, moved or ", ".join(one.name for one in self.counters))
+        return mechanism_words(self.mechanism, self.counters)
 
     @property
     def summary(self) -> str:
@@ -256,14 +256,22 @@ def _direction(findings: Sequence[Finding]) -> int:
     return {frozenset({Verdict.BETTER}): -1, frozenset({Verdict.WORSE}): 1}.get(frozenset(shown), 0)
 
 
-def mechanism_words(of: str, counters: str) -> str:
-    """Whether counters tell how a difference came about; `counters` are those that moved, or were read."""
-    return {
-        Mechanism.OBSERVED: f"mechanism observed: {counters} moved",
-        Mechanism.CONTRADICTED: f"mechanism contradicted: no counter moved as would explain it ({counters})",
-    }.get(
-        Mechanism(of),
-        "mechanism not observable: no counter of it is known or was read, or too few pairs tell",
+def mechanism_words(of: Mechanism, read: Sequence[CounterChange]) -> str:
+    """Whether counters tell how a difference came about."""
+    if of is Mechanism.OBSERVED:
+        return f"mechanism observed: {', '.join(one.name for one in read if one.moved)} moved"
+    if of is Mechanism.NOT_OBSERVABLE:
+        return "mechanism not observable: no counter of it is known or was read, or too few pairs tell"
+    if not any(one.a or one.b for one in read):
+        names = ", ".join(one.name for one in read)
+        return "mechanism contradicted: no counter of it moved, with A or with B" + (
+            f" ({names})" if names else ""
+        )
+    figures = ", ".join(f"{one.name} {quantities.number(one.a)} → {quantities.number(one.b)}" for one in read)
+    return (
+        "mechanism contradicted: its counters moved alike with A and B, or the wrong way "
+        f"({figures} a trial): "
+        "they do not explain a gain or a loss"
     )
 
 

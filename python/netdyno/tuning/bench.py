@@ -13,7 +13,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning import host_state
+from netdyno.tuning import followers, host_state
 from netdyno.tuning.patience import Patience, cut_short
 from netdyno.tuning.trial_setting import applied, is_tunable, of_processes, without_processes
 
@@ -102,6 +102,11 @@ class Spec(Config):
     def trial_namespace(self) -> str | None:
         """The namespace of `where`; None is the one that we are in."""
         return None if self.where == HOST else self.where
+
+    @property
+    def starts_server(self) -> bool:
+        """Whether a trial starts what it loads; else that runs already."""
+        return self.workload != CommandLoad.name or bool(self.options.get("server"))
 
     @property
     def label(self) -> str:
@@ -246,9 +251,16 @@ def _start_in_place(
 ) -> RunningBench:
     """A bench in a namespace that is there already; values are put back when the stack ends."""
     given = (spec.machine, spec.server, setting)
+    merged = {name: value for values in given for name, value in values.items()}
+    # a server that is started for the trial opens its sockets with the setting in force
+    follow: Callable[[], None] | None = None
+    if not spec.starts_server:
+        follow = stack.enter_context(followers.following(merged, spec.trial_namespace, notes))
     for values in given:
         wanted = without_processes(values)
         stack.enter_context(applied(wanted, spec.trial_namespace, allow_global, notes, used=True))
+    if follow:
+        follow()
     site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes)
     load = workload(spec)
     load.serve(site)
@@ -259,6 +271,12 @@ def _start_in_place(
     devices = tuple(host_state.devices(spec.trial_namespace))
     sampler = stack.enter_context(Sampler({"server": CounterSource(spec.trial_namespace, devices)}))
     return RunningBench(None, site, load, spec.trial_namespace, sampler)
+
+
+def remarks(spec: Spec, names: Iterable[str]) -> Iterator[str]:
+    """What to know of parameters that are tried, of how they act on a service that runs already."""
+    if spec.where and not spec.starts_server:
+        yield from followers.remarks(names, spec.trial_namespace)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from netdyno.stats.sequential import TEST, first_look
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, slos
 from netdyno.tuning import calibrate as calibrations
-from netdyno.tuning.bench import NamespaceBench, Spec, workload
+from netdyno.tuning.bench import NamespaceBench, Spec, remarks, workload
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.host_state import HostState
@@ -96,6 +96,8 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     for side in (base, *candidates):
         for name, why in side.left_out.items():
             listener.note(f"{side.name}: without {name}, which {why}")
+    for said in remarks(request.bench, (name for one in (base, *candidates) for name in one.setting)):
+        listener.note(said)
     on = bench(request.bench, interrupts, request.allow_global)
     noise = calibrations.load(request.bench.label) or calibrate(
         on, max(4, request.pairs // 2), None, request.level, request.seed + 1, listener

@@ -55,6 +55,12 @@ class LiveSocket:
     local: str
     peer: str = ""
     """Its ends as `ss` tells them, the peer's of a connection only."""
+    process: str = ""
+
+    def __str__(self) -> str:
+        """In words: whose it is, where, and how large."""
+        port = self.local.rpartition(":")[2]
+        return f"{self.process} (process {self.pid}), port {port}: {self.size:,}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ def parse_listeners(text: str) -> list[LiveSocket]:
         cells, by = line.split(), user(line)
         if by and (seen := queues(cells)):
             waiting, longest = seen
-            found.append(LiveSocket("backlog", by.pid, by.fd, longest, 2 * waiting >= longest, cells[3]))
+            full = 2 * waiting >= longest
+            found.append(LiveSocket("backlog", by.pid, by.fd, longest, full, cells[3], process=by.process))
     return found
 
 
@@ -98,7 +105,8 @@ def parse_datagrams(text: str) -> list[LiveSocket]:
     for line in split_lines(text):
         cells, memory, by = line.split(), _MEMORY.search(line), user(line)
         if by and memory and queues(cells):
-            found.append(LiveSocket("udp", by.pid, by.fd, int(memory[2]), int(memory[3]) > 0, cells[3]))
+            full = int(memory[3]) > 0
+            found.append(LiveSocket("udp", by.pid, by.fd, int(memory[2]), full, cells[3], process=by.process))
     return found
 
 
@@ -190,27 +198,37 @@ def limiting(found: list[LiveSocket], size: int) -> list[LiveSocket]:
 
 def resize(one: LiveSocket, size: int, notes: Journal) -> int | None:
     """Give a socket another size, noted first: the entry; None when it is gone."""
+    entry = note(one, notes)
+    return entry if entry is not None and set_noted(one, size, entry, notes) else None
+
+
+def note(one: LiveSocket, notes: Journal) -> int | None:
+    """Note a socket as it is: the entry; None when it is gone."""
     start = proc.start_time(one.pid)
     link = _link(one.pid, one.fd)
     if start is None or link is None:
         return None
     names = {"backlog": "the queue", "udp": "the buffer"}
     words = f"{names[one.what]} of socket {one.fd} of process {one.pid}"
-    entry = notes.write(
+    return notes.write(
         "socket", words=words, what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size
     )
+
+
+def set_noted(one: LiveSocket, size: int, entry: int, notes: Journal) -> bool:
+    """Give a socket that was noted another size; whether it was there still."""
     try:
         with borrowed(one.pid, one.fd, one.local, one.peer) as copy:
-            if _link_of(copy) != link:
+            if _link_of(copy) != notes.entry(entry)["link"]:
                 raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
             _set(copy, one.what, size)
     except OSError as e:
         notes.undo(entry)
         if e.errno in GONE:
-            return None
+            return False
         what = f"the socket {one.fd} of process {one.pid} cannot be set: {e.strerror}"
         raise Error("ND-92-33", what, at=str(one.pid), fix="Run it as root, on Linux 5.6 or newer") from e
-    return entry
+    return True
 
 
 def restore_size(entry: dict[str, Any]) -> bool:

@@ -83,6 +83,8 @@ class Tunable:
     """Why it changes nothing, where it does not."""
     counters: tuple[str, ...] = ()
     """What moves while it is what limits: `TcpExtListenOverflows`."""
+    read_at: Literal["", "listen", "socket"] = ""
+    """Where it is read only when a program calls listen(), or opens a socket: later it comes too late."""
     values: Literal["number", "choice", "mask", "ports"] = "number"
     """What a value is; a mask is one of CPUs, in hexadecimal; ports are listed, like 8080,9000-9100."""
 

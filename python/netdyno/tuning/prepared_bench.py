@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from netdyno import config
@@ -18,7 +19,7 @@ from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.tuning import benches, service
-from netdyno.tuning.bench import NamespaceBench, workload
+from netdyno.tuning.bench import NamespaceBench, remarks, workload
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.patience import Patience
@@ -48,6 +49,8 @@ class PreparedBench:
     """Bounds that no setting may break."""
     patience: Patience = field(default_factory=Patience)
     """When trials are cut short, once it follows the record of a study."""
+    remarks: Callable[[Iterable[str]], Iterator[str]] = lambda _: iter(())
+    """What to know of parameters that are tried, of how they act here."""
 
     def space(self, names: Sequence[str], memory: int | None) -> Space:
         """The parameters that are named; a name may end in `*`."""
@@ -132,7 +135,7 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
         yield PreparedBench(
             UninterruptedBench(CheckedBench(made, registry(), there.starts), interrupts),
             _label(request, made), there.tunables, there.starts, names, of_class, True,
-            workload(made.spec).slos, made.patience,
+            workload(made.spec).slos, made.patience, partial(remarks, made.spec),
         )  # fmt: skip
 
 

@@ -67,6 +67,8 @@ def prove(request: ListedProofRequest, listener: StudyListener, interrupts: Inte
         study = Study.of("search", on.label, plan, request.name)
         with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
             listener.note(f"{study.name}: {', '.join(settings)} against the baseline")
+            for said in on.remarks(one for setting in settings.values() for one in setting):
+                listener.note(said)
             on.patience.follow(kept.record)
             listener.begun(kept.record, 0, [on.bench.metrics[objective]])
             made = prove_listed(

@@ -92,6 +92,7 @@ class Entry(config.Config):
     inert_since: str = ""
     """The first kernel in which it is; default: all that still have it."""
     counters: tuple[str, ...] = ()
+    read_at: Literal["", "listen", "socket"] = ""
 
 
 @dataclass(frozen=True)
@@ -336,6 +337,7 @@ def _tunable(name: str, scope: Scope, entry: Entry, ram: int, at: str) -> Tunabl
         until=entry.until,
         inert=entry.inert if _reached(entry.inert_since) else None,
         counters=entry.counters,
+        read_at=entry.read_at,
         values=entry.values,
     )
 

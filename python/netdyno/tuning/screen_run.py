@@ -58,6 +58,8 @@ def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Inter
         count = cost(space, request.trajectories)
         with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
             listener.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
+            for said in on.remarks(one.name for one in space.axes):
+                listener.note(said)
             on.patience.follow(kept.record)
             listener.begun(kept.record, count, looked_at)
             found = run(

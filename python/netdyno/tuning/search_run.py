@@ -73,6 +73,8 @@ def search(
         with entry.open_entry(study, on.bench.metrics, fresh=request.fresh) as kept:
             about = f"at most {request.budget.trials} trials of {len(space.axes)} parameters, then the proof"
             listener.note(f"{study.name}: {about}")
+            for said in on.remarks(one.name for one in space.axes):
+                listener.note(said)
             most = most_trials(space, goal, request.budget, len(on.bench.metrics))
             on.patience.follow(kept.record)
             listener.begun(kept.record, most, [on.bench.metrics[o] for o in goal.objectives])

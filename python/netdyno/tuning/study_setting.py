@@ -61,7 +61,7 @@ def winner(
         fix = "Measure it again, with more --pairs; or add --unproven to try it all the same"
         raise Error("ND-104-54", what, at=name, fix=fix)
     if one.proven and one.contradicted and not contradicted:
-        what = "it is better, but its counters were read and none moved: something else may be the cause"
+        what = "it is better, but no counter moved as would explain it: something else may be the cause"
         fix = "Look for what else differs; or add --contradicted to apply it all the same"
         raise Error("ND-104-54", what, at=name, fix=fix)
     return one

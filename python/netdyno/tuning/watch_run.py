@@ -18,6 +18,7 @@ from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import gauges, host_state, live_sockets, sufferers
 from netdyno.tuning.apply import apply
+from netdyno.tuning.followers import FOLLOWERS, UDP_DROPS
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
@@ -68,27 +69,7 @@ CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
 
-@dataclass(frozen=True)
-class Follower:
-    """Sockets whose size a parameter bounds when they are made."""
-
-    counter: str
-    """What moves when one turns something away."""
-    what: live_sockets.SocketKind
-    gauge: str
-    """How many of them are full, and as large as the parameter lets them be."""
-    scale: int = 1
-    """Their size, in that of the parameter."""
-
-
-UDP_DROPS = "udp.rcvbuf_errors"
-"""Datagrams that found no room in a socket's buffer, over IPv4 and IPv6."""
 RECEIVE = "net.ipv4.tcp_rmem.max"
-FOLLOWERS = {
-    "net.core.somaxconn": Follower("TcpExtListenOverflows", "backlog", "listeners.cut"),
-    "net.core.rmem_default": Follower(UDP_DROPS, "udp", "udp.default"),
-    "net.core.rmem_max": Follower(UDP_DROPS, "udp", "udp.cut", 2),
-}
 
 
 class NamespaceWatch:

@@ -194,7 +194,9 @@ def written(
         else f"not proven: {one.objection}"
     )
     if one.proven and one.contradicted:
-        console.note("warning: none of its counters moved: something else may be the cause")
+        console.note(
+            "warning: none of its counters moved as would explain it: something else may be the cause"
+        )
     best_for = f"best for {one.metric}, " if one.metric else ""
     console.note(f"{study['name']}: {best_for}{state}")
     return WrittenSetting(one.setting, False)

@@ -12,6 +12,7 @@ from rich.text import Text
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.tuning import host_state, service
+from netdyno.tuning.followers import READ
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
@@ -124,6 +125,7 @@ def _describe(one: HostState) -> None:
         "needs": ", ".join(tunable.requires),
         "not with": ", ".join(tunable.conflicts),
         "counts if": ", ".join(tunable.only_if),
+        "read": READ.get(tunable.read_at, ""),
         "risk": tunable.risk,
         "kernels": " ".join(filter(None, (f"since {tunable.since}" * bool(tunable.since),
                                           f"until {tunable.until}" * bool(tunable.until)))),
