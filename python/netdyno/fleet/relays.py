@@ -7,7 +7,6 @@ import math
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from netdyno.fleet.host import LOST, Host, lost
 from netdyno.fleet.link import SILENCE, Rates
 from netdyno.fleet.relay import LOST as TOLD_LOST
 from netdyno.system import journal as journals
+from netdyno.system import python
 from netdyno.system.journal import Journal
 from netdyno.system.proc import start_time
 
@@ -90,7 +90,7 @@ class RelayLink:
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                command = [sys.executable, "-m", "netdyno.fleet.relay", str(theirs.fileno())]
+                command = python.module("netdyno.fleet.relay", str(theirs.fileno()))
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,

@@ -164,7 +164,7 @@ def _predictions(found: Mapping[str, Any]) -> Table:
     made = Table(
         M("Predicted from the parts"),
         [
-            Column(M("Functions")), Column(M("Predicted")), Column(M("Measured")),
+            Column(M("Number of functions")), Column(M("Predicted")), Column(M("Measured")),
             Column(M("Prediction is off by")),
         ],
         note=M(
