@@ -31,6 +31,7 @@ T = TypeVar("T")
 FOLDER = Path("/var/run/netns")
 CLONE_NEWNET = 0x40000000
 SO_NETNS_COOKIE = 71
+NS_GET_NSTYPE = 0xB703
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -164,6 +165,17 @@ def is_ours(name: str) -> bool:
     except OSError:
         return False
     return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def is_network(path: Path) -> bool:
+    """Whether a file is a network namespace."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return fcntl.ioctl(handle, NS_GET_NSTYPE) == CLONE_NEWNET
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 def every_namespace() -> Iterator[str | None]:

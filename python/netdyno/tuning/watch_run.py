@@ -22,6 +22,7 @@ from netdyno.tuning.followers import FOLLOWERS, UDP_DROPS
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
+from netdyno.tuning.short_queues import ShortQueue, ShortQueues
 from netdyno.tuning.watch import (
     Action,
     Freeze,
@@ -52,7 +53,7 @@ class Suffers:
     why: str
 
 
-Logged = Action | Suffers
+Logged = Action | Suffers | ShortQueue
 Log = Callable[[Logged], None]
 
 WINDOW, TICK = 1.0, 0.1
@@ -69,7 +70,7 @@ CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
 
-RECEIVE = "net.ipv4.tcp_rmem.max"
+RECEIVE, QUEUE = "net.ipv4.tcp_rmem.max", "net.core.somaxconn"
 
 
 class NamespaceWatch:
@@ -87,7 +88,9 @@ class NamespaceWatch:
         seen: Callable[[Sample], None] = lambda sample: None,
         notes: Journal | None = None,
         probe: Callable[[], Mapping[str, float]] = dict,
+        called: str = "",
     ) -> None:
+        """`called`: the namespace as it was asked for, if not by its name."""
         self.where = where
         self._log, self._seen, self._probe = log, seen, probe
         self._dry = dry
@@ -103,7 +106,7 @@ class NamespaceWatch:
         self.rules = {name: rule for name, rule in rules.items() if rule.tunable in may and self._has(rule)}
         self._usable = sorted({rule.tunable for rule in self.rules.values()})
         closed = {
-            name: _permission(where)
+            name: _permission(called or where)
             for name, one in found.items()
             if one.state == "there" and name not in may
         }
@@ -135,6 +138,7 @@ class NamespaceWatch:
         """Listeners whose queue was seen full since."""
         self._fullest: sufferers.Sufferer | None = None
         """The fullest of them since it was told."""
+        self._short = ShortQueues()
         self._datagrams = ("", live_sockets.datagrams(where))
         """Their sockets at the last two looks."""
         self._connections = gauges.Connections()
@@ -206,6 +210,7 @@ class NamespaceWatch:
         if not self._queue_glance <= begin < self._queues_until:
             return
         text = live_sockets.full_queues(self.where)
+        self._short.look(text)
         self._full.update((one.pid, one.fd) for one in live_sockets.parse_listeners(text) if one.full)
         self._fullest = sufferers.most([self._fullest, sufferers.of_queue(text)])
         self._queue_glance = begin + max(TICK, (sum(os.times()[:4]) - worked) / SHARE)
@@ -325,6 +330,7 @@ class NamespaceWatch:
         if rates.get("TcpExtListenOverflows"):
             self._queues_until = time.monotonic() + QUEUES
             self._tell_descriptors()
+            self._tell_short(values)
         self._full = set()
         return found
 
@@ -353,6 +359,14 @@ class NamespaceWatch:
                 self._log(
                     Say(f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}")
                 )
+
+    def _tell_short(self, values: Mapping[str, Value]) -> None:
+        """Say whose queue overflows that its own program keeps short."""
+        self._short.look(live_sockets.listed("-ltnpOH", self.where))
+        allowed = values.get(QUEUE) or sysctl.read(self.where, QUEUE) or 0
+        cut = {*self._left.get(QUEUE, ()), int(self._first.get(QUEUE, 0))}
+        for one in self._short.tell(time.monotonic(), int(allowed), cut):
+            self._log(one)
 
     def _ports(self, waiting: float) -> float:
         """The share of local ports that wait after connections to one peer: asked for only when many do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from netdyno.lab.workload import Site, printed
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.observation import Observation
 from netdyno.stats.winner import winners
-from netdyno.tuning import slos
+from netdyno.system.journal import Journal
+from netdyno.tuning import slo_probe, slos
 from netdyno.tuning.bench import SERVER, Spec, topology
 from netdyno.tuning.pages import comparison
 from netdyno.tuning.slo_probe import SloProbe
@@ -187,11 +189,51 @@ def test_a_probe_says_which_slo_a_run_breaks(tmp_path: Path) -> None:
         return SloProbe(CommandLoad(options), None).once(Site(None, None, "127.0.0.1", tmp_path), 1)
 
     assert probed("echo p99 49ms") == ""
-    assert probed("echo p99 0.06s") == "p99 <= 50ms is broken: 60"
-    assert probed("false").startswith("the load failed: it ended with status 1")
+    assert probed("echo p99 0.06s") == "p99 60 ms: breaks p99 <= 50ms"
+    assert probed("false").startswith("it failed: it ended with status 1")
     assert "no number for p99" in probed("echo nothing")
     with pytest.raises(Error, match="ND-92-23"):
         probed("no-such-program")
+
+
+def probe(tmp_path: Path, load: str, told: list[str]) -> SloProbe:
+    options = {"load": load, "metrics": ["p99[ms]=p99 (.+)"], "slo": ["p99 <= 50ms"]}
+    return SloProbe(CommandLoad(options), None, Journal(tmp_path / "journal"), tell=told.append)
+
+
+def test_a_probe_tells_its_first_run_and_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slo_probe, "PAUSE", 0.01)
+    told: list[str] = []
+    script = tmp_path / "load"
+    script.write_text("#!/bin/sh\nn=$1; [ $n -le 2 ] && echo p99 60ms || echo p99 49ms\n")
+    script.chmod(0o755)
+    with probe(tmp_path, f"{script} {{seed}}", told) as made:
+        until = time.monotonic() + 60
+        while made.runs < 4 and time.monotonic() < until:
+            time.sleep(0.01)
+        made.gauges()
+    judged = "so that steps cannot be judged by it until it is met"
+    assert told == [
+        f"the load: p99 60 ms: breaks p99 <= 50ms, {judged}",
+        "the load: p99 49 ms: meets p99 <= 50ms now",
+    ]
+    assert made.runs >= 4
+    assert made.broken == 2
+    assert made.failure is None
+
+
+def test_a_load_that_never_succeeds_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slo_probe, "PAUSE", 0.01)
+    told: list[str] = []
+    with probe(tmp_path, "false", told) as made, pytest.raises(Error) as caught:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            made.gauges()
+            time.sleep(0.01)
+    assert caught.value.code == "ND-91-25"
+    assert "all of its 3 runs failed" in caught.value.what
+    assert len(told) == 1
+    assert told[0].startswith("the load: it failed: it ended with status 1")
 
 
 def test_a_load_beside_a_watch_is_for_its_slo(capfd: pytest.CaptureFixture[str]) -> None:

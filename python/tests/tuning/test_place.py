@@ -12,6 +12,8 @@ from netdyno.errors import Error
 from netdyno.system import container, namespace
 from netdyno.tuning.verbs import place
 
+from .. import spaces
+
 PODMAN = 'case "$*" in "inspect --type container --format {{.State.Pid}} {{.Id}} "*) ;; *) exit 7 ;; esac\n'
 OWN = f"/proc/{os.getpid()}/ns/net"
 ID = "0123456789abcdef" * 4
@@ -58,6 +60,17 @@ def test_a_place_is_the_host_a_process_or_a_container(programs: Path) -> None:
     assert place.resolved(str(os.getpid())) == OWN
     assert place.resolved("web") == OWN
     assert place.resolved("podman:web") == OWN
+    assert place.resolved(OWN) == OWN
+
+
+def test_a_file_is_a_place_if_it_is_a_network_namespace() -> None:
+    assert "no network namespace" in refused(f"/proc/{os.getpid()}/ns/uts").what
+    assert "no network namespace" in refused("/etc/passwd").what
+    assert "No such file" in refused("/proc/0/ns/net").what
+    assert place.resolved(OWN) is None
+    if os.geteuid() == 0:
+        with spaces.made(f"ndt-place-{os.getpid()}") as name:
+            assert place.resolved(f"/var/run/netns/{name}") == f"/var/run/netns/{name}"
 
 
 def test_a_machine_of_systemd_is_known_by_its_leader(programs: Path) -> None:

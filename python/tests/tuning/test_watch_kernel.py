@@ -170,7 +170,11 @@ def test_a_server_that_asks_for_a_short_queue_is_left_alone(
         assert time.monotonic() < until, "the queue does not overflow"
         time.sleep(0.25)
     assert sysctl.read(space, NAME) == "4096"
-    assert [one for one in actions(child) if one["action"] == "set"] == []
+    done = actions(child)
+    assert [one for one in done if one["action"] == "set"] == []
+    (short,) = [one for one in done if one["action"] == "shortqueue"]
+    assert (short["port"], short["waiting"], short["longest"]) == (7000, 17, 16)
+    assert "the program asked for 16" in str(short["why"])
     for one in sockets:
         one.close()
 

@@ -13,7 +13,9 @@ from netdyno.system.container import ASKED
 HOST = "host"
 """The namespace that we are in."""
 METAVAR = "PLACE"
-HELP = "host, a network namespace, a process number, or a container (podman, docker, systemd-nspawn)"
+HELP = (
+    "host, a network namespace or its file, a process number, or a container (podman, docker, systemd-nspawn)"
+)
 
 
 def resolved(where: str) -> str | None:
@@ -31,6 +33,8 @@ def resolved(where: str) -> str | None:
 def _place(where: str) -> str:
     if where in namespace.names():
         return where
+    if where.startswith("/"):
+        return _of_file(where)
     if where.isascii() and where.isdigit():
         path = _of_process(int(where))
         if path is None:
@@ -58,6 +62,19 @@ def _of_process(pid: int) -> str | None:
     except OSError:
         return None
     return str(path)
+
+
+def _of_file(where: str) -> str:
+    """That of a file which is a namespace: `/proc/PID/ns/net`, `/run/netns/NAME`."""
+    try:
+        if namespace.is_network(Path(where)):
+            return where
+        what, fix = f"{where} is no network namespace", "Give a file like /proc/PID/ns/net"
+    except PermissionError as e:
+        raise Error("ND-92-22", f"looking into {where} needs root", fix="Run it with sudo") from e
+    except OSError as e:
+        what, fix = f"{where}: {e.strerror}", "Give a file like /proc/PID/ns/net of a process that runs"
+    raise Error("ND-104-04", what, at="--where", fix=fix)
 
 
 def _of_container(where: str) -> str:

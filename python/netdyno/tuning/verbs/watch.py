@@ -94,7 +94,7 @@ def watch(
         sudo netdyno tune watch --where web --load 'wrk -d3s --latency http://127.0.0.1/' --metric \\
         'p99[ms]=99% +(\\S+)' --slo 'p99 <= 50ms'
     """
-    where = place.namespace_of(where)
+    called, where = where or "", place.namespace_of(where)
     own = own_service.chosen(load, metric or [], better or [], None, slo or [], None)
     if own is not None and not slo:
         fix = "Add --slo, like --slo 'p99 <= 50ms'"
@@ -113,6 +113,7 @@ def watch(
         else:
             console.note(f"{datetime.now():%H:%M:%S} {words(action, dry)}")
 
+    probe: SloProbe | None = None
     with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
         kept = None
         if record:
@@ -124,7 +125,9 @@ def watch(
                     kept.write(json.dumps(recorded(sample)).encode() + b"\n")
                     kept.flush()
 
-        probe = stack.enter_context(SloProbe(CommandLoad(own.options), where)) if own else None
+        if own:
+            told = SloProbe(CommandLoad(own.options), where, tell=lambda text: log(core.Say(text)))
+            probe = stack.enter_context(told)
         with interrupts.shielded():
             watching = NamespaceWatch(
                 chosen,
@@ -135,6 +138,7 @@ def watch(
                 reaching=not new_only,
                 seen=record_sample,
                 probe=probe.gauges if probe else dict,
+                called=called,
             )
         try:
             names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
@@ -151,3 +155,7 @@ def watch(
                 watching.close()
     if not dry:
         console.note("old values restored")
+    if probe:
+        if probe.failure:
+            raise probe.never()
+        console.note(f"the load ran {probe.runs} times, and broke its SLO in {probe.broken}")
