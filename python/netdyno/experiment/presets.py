@@ -59,6 +59,9 @@ def unknown(name: str, known: Iterable[str]) -> Error:
     """That there is no such preset, with the one that may be meant."""
     if (kind := FOREIGN.get(Path(name).suffix)) and Path(name).is_file():
         return Error("ND-104-23", f"{name} is {kind}", fix=f"Make a profile of it: `netdyno import {name}`")
+    if Path(name).is_file():
+        fix = "Give it a name that ends with .yaml or .json, if it is one of these"
+        return Error("ND-104-23", f"the file {name} is neither YAML nor JSON by its name", fix=fix)
     near = difflib.get_close_matches(name, list(known), 1)
     fix = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}"
     return Error("ND-104-23", f"there is no preset {name!r}", fix=fix)

@@ -17,7 +17,7 @@ from netdyno.experiment.record import Record
 from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.journal import journal
-from netdyno.tuning import host_state, service
+from netdyno.tuning import host_state, plan, service
 from netdyno.tuning.bench import HostName, Spec, path, tuned_host, workload
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
@@ -83,6 +83,8 @@ class ChosenSetting:
     setting: Setting
     left_out: Mapping[str, str] = field(default_factory=dict)
     """What a known setting has that cannot be set on the bench, and why."""
+    outside: Sequence[str] = ()
+    """Numbers beyond those that are tried, in words."""
 
 
 def choose(
@@ -94,30 +96,35 @@ def choose(
     """
     if text == BASELINE:
         return ChosenSetting(text, {})
-    found = setting(text, devices)
-    lenient = text in service.settings()
-    left_out: dict[str, str] = {}
+    said = _written(text)
+    found = service.on_devices(registry(), said.values, devices)
+    optional = service.optional(registry(), said, devices)
+    left_out: dict[str, str] = {name: f"is left out: {why}" for name, why in said.left_out.items()}
     for name in found:
         # whether a program of that name runs shows once the server has started
         why = "" if name.startswith(PROCESS) else _refused(there.get(name), allow_global)
-        if why and not lenient:
+        if why and name not in optional:
             fix = "Add --global" if "--global" in why else "`netdyno tune params` shows what there is"
             raise Error("ND-104-43", f"{name} {why}", at=text, fix=fix)
         if why:
             left_out[name] = why
-    return ChosenSetting(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
+    chosen = {name: value for name, value in found.items() if name not in left_out}
+    outside = [
+        plan.outside(there[n], v) for n, v in chosen.items() if n in there and plan.beyond(there[n], v)
+    ]
+    return ChosenSetting(text, chosen, left_out, outside)
 
 
 def setting(text: str, devices: Sequence[str] = (DEVICE,)) -> Setting:
     """All that a setting says, whether or not it can be set on a bench."""
-    if text == BASELINE:
-        return {}
-    if "=" in text:
-        pairs = (part.partition("=") for part in text.split(","))
-        written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
-    else:
-        written = service.find_setting(text).values
-    return service.on_devices(registry(), written, list(devices))
+    return {} if text == BASELINE else service.on_devices(registry(), _written(text).values, devices)
+
+
+def _written(text: str) -> service.WrittenSetting:
+    if "=" not in text:
+        return service.written(text, registry())
+    pairs = (part.partition("=") for part in text.split(","))
+    return service.WrittenSetting({name.strip(): value.strip() for name, _, value in pairs})
 
 
 def _refused(one: HostState | None, allow_global: bool) -> str:

@@ -96,6 +96,8 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     for side in (base, *candidates):
         for name, why in side.left_out.items():
             listener.note(f"{side.name}: without {name}, which {why}")
+        for text in side.outside:
+            listener.note(f"{side.name}: {text}")
     for said in remarks(request.bench, (name for one in (base, *candidates) for name in one.setting)):
         listener.note(said)
     on = bench(request.bench, interrupts, request.allow_global)

@@ -22,6 +22,7 @@ from netdyno.system import namespace, python
 from netdyno.tuning import host_state, owners, persist
 from netdyno.tuning import study_setting as chosen_by
 from netdyno.tuning.registry import registry
+from netdyno.tuning.service import WrittenSetting
 from netdyno.tuning.verbs import apply as verb
 from netdyno.tuning.verbs.params import need_root, parameter_range
 from netdyno.tuning.verbs.params import remarks as parameter_remarks
@@ -74,9 +75,7 @@ def preview(body: Mapping[str, Any]) -> dict[str, Any]:
     """What applying a study's setting would change; nothing is changed."""
     _known(body, "run", "where", "global")
     won, _, _ = _winner(body)
-    planned = verb.planned_for(
-        verb.WrittenSetting(won.setting, False), [], _where(body), body.get("global") is True
-    )
+    planned = verb.planned_for(WrittenSetting(won.setting), [], _where(body), body.get("global") is True)
     about = {"metric": won.metric, "pairs": won.pairs, "contradicted": won.contradicted}
     return planned.document() | {"remarks": verb.remarks(planned)} | about
 

@@ -34,6 +34,8 @@ class HostState:
     low: int | None
     high: int | None
     """Bounds, with those of the device."""
+    limits: tuple[int, int] | None = None
+    """Of the device or process: nothing else is taken."""
 
 
 def devices(where: str | None) -> list[str]:
@@ -135,7 +137,7 @@ def _one(registry: Registry, name: str, scope: Scope) -> HostState:
         low, high = min(max(low, limits[0]), limits[1]), min(high, limits[1])
         writable = writable and low <= high and limits[0] < limits[1]
     state: State = "missing" if value is None else "there" if writable else "read-only"
-    return HostState(name, tunable, scope, state, value, low, high)
+    return HostState(name, tunable, scope, state, value, low, high, limits)
 
 
 def _is_device(name: str) -> bool:

@@ -61,7 +61,9 @@ class Tunable:
     access: Access
     low: int | None = None
     high: int | None = None
-    """Bounds of a number, both allowed. What costs memory is bounded by a share of this machine's."""
+    """Bounds of a number, both allowed: what searches stay within. The kernel may take more."""
+    by_memory: bool = False
+    """Whether the upper bound is a share of this machine's memory."""
     choices: tuple[Value, ...] = ()
     """All that it may be, where it is no number between bounds."""
     scale: Scale = Scale.LINEAR

@@ -14,6 +14,7 @@ from netdyno.tuning.host_state import HostState, Now
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import Registry, owner_of, registry, several
 
+OF_MACHINE = "holds for the whole machine"
 _FIRST = ("channels", "ring", "coalesce", "feature", "root")
 """What makes a device's queues, or the discipline of its root, anew comes before what is set of them."""
 
@@ -55,7 +56,7 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Names that cannot be set here, and why."""
     advice: tuple[str, ...] = ()
-    """What will change nothing, and why."""
+    """What will change nothing, or is outside of what is tried, and why."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -105,6 +106,11 @@ def plan(
     if faults:
         raise several(faults)
     advice = [text for name in wanted for text in known.advice(name, lambda c: c.holds(then))]
+    advice += [
+        outside(found[name], value)
+        for name, value in wanted.items()
+        if beyond(found[name], value) and str(found[name].value) != str(value)
+    ]
     changes, same = [], []
     for name, value in wanted.items():
         old = found[name].value
@@ -121,17 +127,28 @@ def _refusal(one: HostState, value: Value, allow_global: bool) -> Error | None:
         fix = "`netdyno tune params` shows what is there"
         return Error("ND-104-43", f"{one.name} is missing here", at=one.name, fix=fix)
     if one.scope is Scope.GLOBAL and not allow_global:
-        what = f"{one.name} holds for the whole machine"
+        what = f"{one.name} {OF_MACHINE}"
         return Error("ND-104-42", what, at=one.name, fix="Add --global if that is meant")
     if str(one.value) == str(value):
         return None
     if one.state == "read-only":
         return Error("ND-104-43", f"{one.name} cannot be set here", at=one.name, fix="Leave it out")
-    beyond = isinstance(value, int) and not (one.low or value) <= value <= (one.high or value)
-    if not beyond:
+    if one.limits is None or not beyond(one, value):
         return None
     what = f"{one.name} = {value} is not from {one.low} to {one.high}, which is what it takes here"
     return Error("ND-104-05", what, at=one.name, fix="Stay within these bounds")
+
+
+def beyond(one: HostState, value: Value) -> bool:
+    """Whether a number is outside of the bounds."""
+    low, high = value if one.low is None else one.low, value if one.high is None else one.high
+    return isinstance(value, int) and not int(low) <= value <= int(high)
+
+
+def outside(one: HostState, value: Value) -> str:
+    """That a number is none of those that are tried, and why they end there."""
+    why = "; more may take too much of this machine's memory" if one.tunable.by_memory else ""
+    return f"{one.name} = {value} is outside {one.low} to {one.high}, which searches stay within{why}"
 
 
 def _steps(

@@ -51,6 +51,8 @@ _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
 }
 DEVICE, PROCESS = "dev.", "process."
 """How names of what a device or a process has begin."""
+AS_TEXT = ("sysctl", "sysfs")
+"""Ways of writing in which the kernel itself checks a number: bounds here are only those of what is tried."""
 _QUANTITY = re.compile(r"\s*(-?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-zA-Zµ%/]*)\s*")
 _MASK = re.compile(r"[0-9a-fA-F]{1,8}(,[0-9a-fA-F]{1,8})*")
 
@@ -111,6 +113,10 @@ class Registry:
         if found is None or (owner is not None and not valid(owner)):
             raise self._unknown(name)
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether a name is that of a tunable, or of a file of several numbers."""
+        return name in self._multiple or name in self.tunables or template(name) in self.tunables
 
     def read(self, written: Mapping[str, Any]) -> dict[str, Value]:
         """A setting from what people write: units, several numbers in one, `on` for 1. Names every fault."""
@@ -210,11 +216,16 @@ def check(tunable: Tunable, name: str, value: Any) -> Value:
         return str(text)
     number = _number(tunable, name, value)
     low, high = tunable.low, tunable.high
+    if tunable.access.kind in AS_TEXT and (number >= 0 or (low is not None and low < 0)):
+        return number
     if (low is not None and number < low) or (high is not None and number > high):
         unit = f" {tunable.unit}" if tunable.unit else ""
-        what = f"{number} is not from {low} to {high}{unit}"
-        why = ", which is as much of this machine's memory as it may cost" if tunable.unit == "bytes" else ""
-        raise Error("ND-104-05", what, at=name, fix=f"Stay within these bounds{why}")
+        raise Error(
+            "ND-104-05",
+            f"{number} is not from {low} to {high}{unit}",
+            at=name,
+            fix="Stay within these bounds",
+        )
     return number
 
 
@@ -326,6 +337,7 @@ def _tunable(name: str, scope: Scope, entry: Entry, ram: int, at: str) -> Tunabl
         low=entry.low if counts else None,
         high=high if counts else None,
         choices=choices,
+        by_memory=isinstance(entry.high, Bound),
         scale=Scale.CHOICE if entry.values == "choice" else entry.scale,
         unit=entry.unit,
         default=entry.default,

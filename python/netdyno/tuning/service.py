@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
 from netdyno import config, paths
+from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.stats.observation import Metric, Value
+from netdyno.tuning import sysctl_file
 from netdyno.tuning.registry import Registry
 
 
@@ -99,14 +102,50 @@ def read(name: str) -> ServiceClass:
     return _read(ServiceClass, name, classes())
 
 
+@dataclass(frozen=True)
+class WrittenSetting:
+    """A setting as written: values by name."""
+
+    values: Mapping[str, Any]
+    general: bool = False
+    """For any machine: what this one does not have is left out."""
+    optional: frozenset[str] = frozenset()
+    """Names that are left out where they cannot be set."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What the file says beyond what can be tuned, and why it is left out."""
+
+
 def find_setting(name: str) -> KnownSetting:
-    """A setting by name, or from a file, which may also be plain names and values."""
-    if name in settings() or presets.is_word(name):
+    """A setting by name, or from a file of YAML or JSON, which may also be plain names and values."""
+    path = Path(name)
+    if name in settings() or (presets.is_word(name) and not path.is_file()):
         return _read(KnownSetting, name, settings())
-    data = config.read(Path(name))
+    data = config.read(path)
     if isinstance(data, dict) and "values" not in data:
         data = {"values": data}
     return config.check(KnownSetting, data, "ND-104-41", name)
+
+
+def written(name: str, known: Registry) -> WrittenSetting:
+    """What `find_setting` finds, or the parameters of a file of sysctl.d or of a TuneD profile."""
+    path = Path(name) / sysctl_file.PROFILE if (Path(name) / sysctl_file.PROFILE).is_file() else Path(name)
+    if name in settings() or not sysctl_file.is_one(path):
+        return WrittenSetting(find_setting(name).values, name in settings())
+    found = sysctl_file.read(path)
+    values = {name: value for name, value in found.values.items() if known.has(name)}
+    foreign = dict.fromkeys(found.values.keys() - values.keys(), "netdyno does not tune it")
+    if not values:
+        what = f"none of its {len(found.values)} parameters is one that netdyno tunes"
+        raise Error("ND-104-40", what, at=str(path), fix="`netdyno tune params --all` lists them")
+    return WrittenSetting(values, False, found.optional, {**found.left_out, **dict(sorted(foreign.items()))})
+
+
+def optional(known: Registry, setting: WrittenSetting, devices: Iterable[str]) -> frozenset[str]:
+    """What of a setting is left out where it cannot be set, by name."""
+    values = setting.values
+    if not setting.general:
+        values = {name: value for name, value in values.items() if name in setting.optional}
+    return frozenset(on_devices(known, values, devices))
 
 
 def on_devices(registry: Registry, values: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Value]:

@@ -20,6 +20,7 @@ from netdyno.tuning import access, owners, persist
 from netdyno.tuning.access import Target, napi
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
+from netdyno.tuning.registry import registry
 from netdyno.tuning.trial_setting import applied
 from netdyno.tuning.verbs import restore as tune_restore
 from netdyno.tuning.watchdog import Watchdog
@@ -298,6 +299,20 @@ def test_what_others_ask_for_is_written_first(space: str) -> None:
     # what makes queues anew comes before what is set of queues
     setting = {"dev.v0.rps_flow_cnt": 8, "dev.v0.channels_rx": 1}
     assert [c.name for c in plan(setting, space).changes] == ["dev.v0.channels_rx", "dev.v0.rps_flow_cnt"]
+
+
+def test_beyond_the_bounds_of_searches_is_told_and_left_to_the_kernel(space: str) -> None:
+    planned = plan(registry().read({"net.core.somaxconn": 131072}), space)
+    assert planned.advice == (
+        "net.core.somaxconn = 131072 is outside 16 to 65535, which searches stay within",
+    )
+    with apply(planned):
+        assert somaxconn(space) == "131072"
+    with pytest.raises(Error, match="ND-92-33"):
+        apply(plan(registry().read({"net.core.somaxconn": 1 << 40}), space))
+    assert somaxconn(space) == "4096"
+    machine = plan(registry().read({"net.ipv4.tcp_mem.high": 1 << 50}), None, allow_global=True)
+    assert "this machine's memory" in machine.advice[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +19,9 @@ from netdyno.tuning import host_state, owners, persist, service
 from netdyno.tuning import study_setting as chosen_by
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.apply import apply as put
-from netdyno.tuning.plan import Change, Plan, plan
+from netdyno.tuning.plan import OF_MACHINE, Change, Plan, plan
 from netdyno.tuning.registry import registry
+from netdyno.tuning.service import WrittenSetting
 from netdyno.tuning.verbs import completion, place
 from netdyno.tuning.verbs.params import need_root
 from netdyno.units import seconds
@@ -31,7 +32,7 @@ def apply(
         str | None,
         typer.Argument(
             metavar="[SETTING]",
-            help="A study, a known setting like paper-latency, or a file of names and values.",
+            help="A study, a known setting like paper-latency, or a file: names and values, sysctl.d, TuneD.",
             autocompletion=completion.setting_or_study,
         ),
     ] = None,
@@ -91,13 +92,16 @@ def apply(
     Ctrl-C, by a watchdog if netdyno is killed, else by the next start or `netdyno restore`. Needs root.
 
     Parameters of the whole machine are refused without --global; from a known setting or a class they are
-    skipped, like those that this kernel lacks.
+    skipped, like those that this kernel lacks. Of a file of sysctl.d or of a TuneD profile, what netdyno does
+    not tune is named and left out.
 
         sudo netdyno tune apply --class latency --where web --dry-run
 
         sudo netdyno tune apply --set net.core.somaxconn=8192 --set net.ipv4.tcp_rmem='4096 131072 64MiB'
 
         sudo netdyno tune apply mine.yaml --global --keep
+
+        sudo netdyno tune apply /etc/sysctl.d/90-mine.conf --global --dry-run
 
         sudo netdyno tune apply search-iperf3-tcp-3f2a61bc --where web --for 10min
     """
@@ -113,6 +117,8 @@ def apply(
     planned = planned_for(chosen, single or [], where, allow_global)
     if keep_it:
         persist.check(planned)
+    if fault := nothing_set(planned):
+        raise fault
     for line in remarks(planned):
         console.note(line)
     for conflict in persist.conflicts(planned) if keep_it else ():
@@ -151,15 +157,6 @@ def _keep(planned: Plan, as_json: bool) -> None:
         console.note(f"wrote {path}; `netdyno tune restore` undoes it")
 
 
-@dataclass(frozen=True)
-class WrittenSetting:
-    """A setting as written: values by name."""
-
-    values: Mapping[str, Any]
-    general: bool
-    """For any machine: what this one does not have is left out."""
-
-
 def written(
     setting: str | None, service_class: str | None, best: str | None, unproven: bool, contradicted: bool
 ) -> WrittenSetting:
@@ -184,9 +181,7 @@ def written(
         if wrong := next((name for name, given in said.items() if given), None):
             what, fix = "it says something of a study", "Name a study, or leave it out"
             raise Error("ND-104-07", what, at=wrong, fix=fix)
-        return WrittenSetting(
-            service.find_setting(chosen).values if chosen else {}, chosen in service.settings()
-        )
+        return service.written(chosen, registry()) if chosen else WrittenSetting({})
     one = chosen_by.winner(study, best, unproven=unproven, contradicted=contradicted)
     state = (
         f"proven over {one.pairs} pairs on {study['bench']}"
@@ -199,7 +194,7 @@ def written(
         )
     best_for = f"best for {one.metric}, " if one.metric else ""
     console.note(f"{study['name']}: {best_for}{state}")
-    return WrittenSetting(one.setting, False)
+    return WrittenSetting(one.setting)
 
 
 def planned_for(setting: WrittenSetting, single: list[str], where: str | None, allow_global: bool) -> Plan:
@@ -217,8 +212,35 @@ def planned_for(setting: WrittenSetting, single: list[str], where: str | None, a
     # what was named one by one is not left out
     asked = service.on_devices(known, exact, devices)
     general = service.on_devices(known, written, devices)
-    optional = general.keys() - asked.keys() if setting.general else frozenset()
-    return plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
+    optional = service.optional(known, setting, devices) - asked.keys()
+    planned = plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
+    return replace(planned, left_out={**planned.left_out, **_foreign(setting, devices, exact)})
+
+
+def _foreign(setting: WrittenSetting, devices: list[str], exact: Mapping[str, Any]) -> dict[str, str]:
+    """What was never planned: what netdyno does not tune, and what is of devices where there are none."""
+    found = {name: f"{name}: {why}" for name, why in setting.left_out.items()}
+    of_devices = [name for name in (*setting.values, *exact) if name.startswith("dev.*.") and not devices]
+    return found | {name: f"{name}: there is no device but loopback here" for name in of_devices}
+
+
+def nothing_set(planned: Plan) -> Error | None:
+    """The error of a setting of which nothing could be set; None where all of it has its value already."""
+    if planned.steps or planned.same or not planned.left_out:
+        return None
+    reasons: dict[str, list[str]] = {}
+    for name, why in planned.left_out.items():
+        reasons.setdefault(why.removeprefix(name).lstrip(": "), []).append(name)
+    count = len(planned.left_out)
+    if [*reasons] == [OF_MACHINE]:
+        whom = f"all {count} parameters hold" if count > 1 else f"{next(iter(planned.left_out))} holds"
+        what, fix = f"nothing was set: {whom} for the whole machine", "Add --global if that is meant"
+    else:
+        each = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+        what, fix = f"nothing was set: {each}", "`netdyno tune params` shows what can be set here"
+        if OF_MACHINE in reasons:
+            fix = "Add --global for those of the whole machine"
+    return Error("ND-104-43", what, fix=fix)
 
 
 def remarks(planned: Plan) -> list[str]:
@@ -239,7 +261,8 @@ def _show(planned: Plan, changes: tuple[Change, ...] | list[Change], as_json: bo
             ]
             console.document(planned.document() | {"changes": done, "remarks": remarks(planned)})
         elif not changes:
-            console.out().print("nothing to change: everything has its value already")
+            whole = "everything" if not planned.left_out else "what can be set"
+            console.out().print(f"nothing to change: {whole} has its value already")
         else:
             rows = [
                 (c.name, c.old, c.new if c.got is None else c.got,

@@ -96,7 +96,8 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="baseline, a known setting, a file, or NAME=VALUE,…", autocompletion=completion.known_setting
+            help="baseline, a known setting, a file (also of sysctl.d or TuneD), or NAME=VALUE,…",
+            autocompletion=completion.known_setting,
         ),
     ],
     b: Annotated[

@@ -111,6 +111,16 @@ def parameter_range(one: HostState) -> str:
     return f"{one.low} to {one.high} {tunable.unit}".rstrip()
 
 
+def bounds(one: HostState) -> str:
+    """Where the ends of its range come from."""
+    if one.low is None or one.tunable.choices:
+        return ""
+    if one.limits is not None:
+        return "what it takes here"
+    of = "; the upper one is a share of this machine's memory" if one.tunable.by_memory else ""
+    return f"what searches stay within, and not all that the kernel takes{of}"
+
+
 def _describe(one: HostState) -> None:
     tunable, out = one.tunable, console.out()
     said = f" = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one))
@@ -120,6 +130,7 @@ def _describe(one: HostState) -> None:
         out.print(f"  Inert: {tunable.inert}")
     rows = {
         "may be": parameter_range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
+        "bounds": bounds(one),
         "Linux default": "" if tunable.default is None else str(tunable.default),
         "holds for": HOLDS_FOR.get(one.scope, f"one {one.scope}"),
         "needs": ", ".join(tunable.requires),
