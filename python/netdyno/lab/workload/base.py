@@ -164,7 +164,9 @@ def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
 
 
 def _failed(command: Sequence[str], status: int, words: str) -> Error:
-    return Error("ND-91-25", f"it ended with status {status}: {words or 'it printed nothing'}", at=" ".join(command))
+    return Error(
+        "ND-91-25", f"it ended with status {status}: {words or 'it printed nothing'}", at=" ".join(command)
+    )
 
 
 def deaf(words: str, at: str) -> Error:
