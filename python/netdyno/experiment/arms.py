@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from netdyno.errors import Error
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import RepeatBudget
+from netdyno.experiment.permanent import alike
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, judge
 from netdyno.stats.discards import Discard
@@ -113,8 +115,17 @@ def measure_blocks(
             )
             found.seen[place].append(trial.observation)
             found.discarded[place] += [one.observation for one in tries[:-1]]
+        _works([seen[-1] for seen in found.seen], number)
     found.again = rest.again
     return found
+
+
+def _works(block: Sequence[Observation], number: int) -> None:
+    """Raise if in the first block all trials failed, and alike: more of them would too."""
+    why = {alike(one.why) for one in block if not one.metrics}
+    if number == 0 and len(why) == 1 and not any(one.metrics for one in block):
+        what = f"all {len(block)} trials of the first block failed in the same way: {block[0].why}"
+        raise Error("ND-91-25", what, fix="Make the load work first: run it by itself, and see what it says")
 
 
 def contrasts(

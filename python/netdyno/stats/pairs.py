@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from netdyno.stats.observation import Observation
 
 Pair = tuple[Observation, Observation]
+FAILURES = "failures"
+"""How it begins what trials were lost to that failed by themselves."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def cause(seen: Observation) -> str:
     """What a trial was lost to, without its figures, so that such can be counted."""
     if names := _DISTURBED.findall(seen.why):
         return " and ".join(names)
-    return f"failures ({seen.why})" if seen.why else "failures"
+    return f"{FAILURES} ({seen.why})" if seen.why else FAILURES
 
 
 def both(pairs: Sequence[Pair], metric: str) -> list[tuple[float, float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import socket
 import tempfile
@@ -23,6 +24,7 @@ from pydantic import Field, field_validator, model_validator
 
 from netdyno.config import Config
 from netdyno.errors import Error
+from netdyno.experiment.permanent import PermanentFailures
 from netdyno.lab import impairment
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.links import UNASKED
@@ -48,6 +50,8 @@ HOST = "host"
 """Of `where`: this machine itself."""
 LOOPBACK = "127.0.0.1"
 """Address of the server where load and server are in one namespace."""
+
+_LOOPBACK = re.compile(r"\b127(\.\d+){3}\b|\blocalhost\b|\[::1\]")
 
 HostName = Literal["server", "client"]
 
@@ -316,6 +320,8 @@ class NamespaceBench:
     """What keeps interrupts off while everything is taken down."""
     patience: Patience = field(default_factory=Patience)
     """When a trial of a setting is hopeless, and cut short."""
+    failures: PermanentFailures | None = field(default_factory=PermanentFailures)
+    """Ends a study whose load fails whatever the setting; none: such trials are results as others."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -323,7 +329,33 @@ class NamespaceBench:
         return workload(self.spec).metrics
 
     def measure(self, setting: Setting, seed: int) -> Observation:
-        """One trial: everything up, the setting applied, load, everything down."""
+        """One trial: everything up, the setting applied, load, everything down.
+
+        Raises where the load fails whatever the setting.
+        """
+        seen, failure = self._once(setting, seed)
+        self.check(failure, seed)
+        return seen
+
+    def check(self, failure: Error | None, seed: int) -> None:
+        """Told how the load of a trial failed, if it did; raises where it does so whatever the setting."""
+        if self.failures:
+            self.failures.after(failure, lambda: self._once({}, seed)[1], self._advice)
+
+    def _advice(self, failure: Error) -> str:
+        """What to do about a load that fails whatever the setting, where that is known."""
+        if failure.at == "--metric":
+            return "Correct --metric: it must match what the command prints"
+        load = str(self.spec.options.get("load", "")) if self.spec.workload == CommandLoad.name else ""
+        if self.spec.where is None and _LOOPBACK.search(load):
+            return (
+                "The load has a network namespace of its own, where the server is not at 127.0.0.1: write "
+                "{address} in place of it"
+            )
+        return ""
+
+    def _once(self, setting: Setting, seed: int) -> tuple[Observation, Error | None]:
+        """A trial, and how its load failed, if it did."""
         stack = ExitStack()
         try:
             return self._measure(stack, setting, seed)
@@ -331,12 +363,13 @@ class NamespaceBench:
             with self.shield():
                 stack.close()
 
-    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
+    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> tuple[Observation, Error | None]:
         started = time.time()
         up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
         limit = self.patience.seconds if setting else None
         site = replace(up.site, patience=limit) if limit else up.site
         begin, why = time.monotonic(), ""
+        failure: Error | None = None
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
         glances = SocketSampler(up.tuned)
@@ -350,6 +383,7 @@ class NamespaceBench:
                 raise
             late = limit is not None and time.monotonic() - begin >= limit
             why = cut_short(limit) if limit and late else str(e)
+            failure = None if late else e
         seconds = time.monotonic() - begin
         counters |= up.sampler.stop()
         unasked = sum(
@@ -360,4 +394,4 @@ class NamespaceBench:
         )
         if unasked:
             why = why or f"the path had no room for {unasked} packets"
-        return Observation(setting, metrics, counters, not why, why, started, seconds)
+        return Observation(setting, metrics, counters, not why, why, started, seconds), failure

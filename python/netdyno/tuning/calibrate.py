@@ -16,7 +16,7 @@ from netdyno.stats.comparison import loss_words, repeats
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric
 from netdyno.stats.paired import autocorrelation, effect, least_pairs
-from netdyno.stats.pairs import Pair, both, lost, valid
+from netdyno.stats.pairs import FAILURES, Pair, both, lost, valid
 from netdyno.stats.power import detectable, pair_scale
 from netdyno.stats.unpaired import holm
 from netdyno.system.proc import boot_id
@@ -101,10 +101,16 @@ def calibration(
     """What pairs of equal settings tell of the noise; raises where there are none to tell it."""
     counted = valid(pairs)
     if len(counted) < LEAST:
+        gone = lost(pairs)
         what = f"too few valid pairs: {len(counted)} of the {LEAST} that a noise takes" + loss_words(
-            lost(pairs), len(pairs) - len(counted)
+            gone, len(pairs) - len(counted)
         )
         fix = "Repeat it when the machine is quieter, or with more --spare"
+        if not any(one.metrics for pair in pairs for one in pair) and len(gone) == 1:
+            trials = 2 * len(pairs)
+            what = f"no trial succeeded: {trials} of {trials} failed for the same reason: {pairs[0][0].why}"
+        if gone and all(one.startswith(FAILURES) for one in gone):
+            fix = "Make the load work first: run it by itself, and see what it says"
         raise Error("ND-90-31", what, at=bench, fix=fix)
     found: list[Noise] = []
     take = repeats(len(metrics), level, len(pairs))

@@ -89,6 +89,8 @@ def learn(request: LearningRequest, listener: StudyListener, interrupts: Interru
         place: NamespaceBench(
             spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
             allow_global=request.allow_global,
+            # where the load cannot work at one place, it may at others
+            failures=None,
         )
         for place, (spec, _) in specs.items()
     }

@@ -65,17 +65,20 @@ class SplitBench:
         """One block."""
         stack = ExitStack()
         try:
-            return self._measure(stack, setting, seed)
+            seen, failure = self._measure(stack, setting, seed)
         finally:
             with self.on.shield():
                 stack.close()
+        self.on.check(failure, seed)
+        return seen
 
-    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
+    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> tuple[Observation, Error | None]:
         started = time.time()
         up = start_bench(stack, self.on.spec, setting, self.on.folder, False, self.on.notes)
         split = ConnectionSplit(self.arms, seed, give)
         splitter, begin = Splitter(up.tuned, split), time.monotonic()
         metrics, why = dict[str, float](), ""
+        failure: Error | None = None
         try:
             with splitter:
                 seen = up.load.run(up.site, seed)
@@ -86,8 +89,9 @@ class SplitBench:
         except Error as e:
             if e.code != "ND-91-25":
                 raise
-            why = str(e)
-        return Observation(setting, metrics, {}, not why, why, started, time.monotonic() - begin)
+            why, failure = str(e), e
+        seconds = time.monotonic() - begin
+        return Observation(setting, metrics, {}, not why, why, started, seconds), failure
 
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:

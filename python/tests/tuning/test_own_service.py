@@ -173,7 +173,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @root
 @pytest.mark.parametrize(
     ("server", "why"),
-    [("true", "ended with status 0 before it listened"), ("sleep 60", "listens on no socket after 0.3 s")],
+    [
+        ("true", "ended with status 0 before it listened.*daemon mode"),
+        ("nginx -c /no/such.conf", "ended with status 1 before it listened.*such.conf.*Correct the command"),
+        ("sleep 60", "listens on no socket after 0.3 s"),
+    ],
 )
 def test_a_server_that_does_not_serve_is_an_error(site: Site, server: str, why: str) -> None:
     load = CommandLoad(
@@ -286,6 +290,29 @@ def test_trials_run_in_a_namespace_that_is_there(tuned: Callable[..., Any], site
     where = ["--metric", "rate", "--where", str(site.server), "--pairs", "6"]
     found = tuned("compare", *where, "baseline", f"{SOMAXCONN}=3000")
     assert found["metrics"][0]["effect"]["b"] == 3000
+
+
+@root
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("load", "advice"),
+    [
+        ("echo nothing of it {seed}", "Correct --metric"),
+        ("sh -c 'echo 127.0.0.1: Connection refused >&2; exit 3'", "write {address}"),
+        ("sh -c 'echo DENIED; exit 3'", "Run the load by itself"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["compare", "search", "screen"])
+def test_a_load_that_cannot_work_ends_it_at_the_second_trial(
+    capfd: pytest.CaptureFixture[str], verb: str, load: str, advice: str
+) -> None:
+    own = ["--load", load, "--metric", "rate=rate ([0-9]+)", "--better", "higher", "--name", f"never-{verb}"]
+    rest = ["baseline", f"{SOMAXCONN}=2000"] if verb == "compare" else ["--param", SOMAXCONN]
+    assert call(["tune", verb, *own, *rest]) == 91
+    said = " ".join(capfd.readouterr().err.split())
+    assert "the load failed twice in the same way, without a setting too" in said
+    assert advice in said
+    assert said.count("discarded") == 0
 
 
 def test_a_page_tells_slos_and_likely_sizes_in_both_languages() -> None:

@@ -98,7 +98,11 @@ class CommandLoad(Workload):
                 raise Error("ND-92-25", what, at="--server", fix="Give it more time with --set ready=60")
             time.sleep(LOOK)
         what = f"it ended with {server.ending()} before it listened: {server.tail() or 'no log'}"
-        fix = "The command must stay in the foreground: switch off its daemon mode"
+        fix = (
+            "Correct the command: what it said tells what is wrong"
+            if server.exited()
+            else "The command must stay in the foreground: switch off its daemon mode"
+        )
         raise Error("ND-92-25", what, at="--server", fix=fix)
 
     def run(self, site: Site, seed: int) -> WorkloadResult:
