@@ -20,6 +20,7 @@ from typing import Any
 import typer
 import verdicts
 import wire
+import workloads
 from pydantic import BaseModel
 
 from netdyno import config, errors
@@ -399,6 +400,7 @@ def files() -> dict[str, Callable[[], str]]:
         "docs/reference/cli.md": cli,
         "docs/reference/errors.md": errors.reference,
         verdicts.PAGE: verdicts.page,
+        workloads.PAGE: partial(workloads.page, NOTE),
     }
 
 

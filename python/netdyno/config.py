@@ -202,6 +202,8 @@ def _not_yaml(e: yaml.YAMLError, at: str) -> Error:
     return Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix=fix)
 
 
+LISTED = 30
+"""Keys up to which all are named where one is unknown."""
 FINDINGS = 50
 """Faults of a document that are told at once."""
 
@@ -305,8 +307,11 @@ def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, 
     if one["type"] == "extra_forbidden":
         key = str(one["loc"][-1])[:80]
         what = f"unknown key {key!r}"
-        near = difflib.get_close_matches(key, _keys(model, one["loc"][:-1]), 1)
+        known = _keys(model, one["loc"][:-1])
+        near = difflib.get_close_matches(key, known, 1)
         fix = f"Did you mean {near[0]!r}?" if near else "Remove it"
+        if known and not near:
+            fix += f"; it has: {', '.join(known)}" if len(known) <= LISTED else ""
     elif one["type"] == "missing":
         what, fix = f"the key {one['loc'][-1]!r} is missing", "Add it"
     elif not isinstance(one.get("input"), (dict, list, type(None))):

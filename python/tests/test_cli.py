@@ -304,6 +304,7 @@ def test_describe_doctor_and_restore(fake: Path, capsys: pytest.CaptureFixture[s
     assert app.call(["describe", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert "iot-mixed" in about["presets"]["profiles"]
+    assert about["workloads"]["iperf3-tcp"]["streams"] == {"default": 1, "meaning": "Connections at once."}
     assert app.call(["doctor", "--json"]) in (0, 92)
     assert {"name", "state", "found", "fix"} <= json.loads(capsys.readouterr().out)[0].keys()
     assert app.call(["restore"]) == 0

@@ -6,20 +6,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from netdyno import config
 from netdyno.cli import console
 from netdyno.cli.options import Json, Socket
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.experiment import presets
-from netdyno.lab.dut import DRIVERS, Dut
+from netdyno.lab.dut import DRIVERS
+from netdyno.lab.workload import WORKLOADS
 
 
 def describe(
     socket: Socket = None,
     as_json: Json = False,
 ) -> None:
-    """Show transports, models, interfaces, ports, presets and drivers.
+    """Show transports, models, interfaces, ports, presets, drivers and workloads.
 
     Lists what profiles can use on this machine, as the core reports it.
 
@@ -35,7 +38,8 @@ def describe(
             with Daemon(base / "nd-describe.sock", base / "log") as daemon, daemon.connect() as client:
                 about = ask(client)
     about["presets"] = {"profiles": list(presets.profiles()), "experiments": list(presets.experiments())}
-    about["duts"] = {name: options(driver) for name, driver in DRIVERS.items()}
+    about["duts"] = {name: options(driver.Options) for name, driver in DRIVERS.items()}
+    about["workloads"] = {name: options(kind.Options) for name, kind in WORKLOADS.items()}
     if as_json:
         console.document(about)
         return
@@ -66,22 +70,26 @@ def describe(
             [(p["name"], p["kind"], p["device"] or "", p["driver"] or "") for p in about["ports"]],
         )
     console.table(("presets", ""), [(kind, ", ".join(names)) for kind, names in about["presets"].items()])
-    console.table(
-        ("driver", "option", "default", "meaning"),
-        [
-            ("" if i else name, option, _default_text(one["default"]), one["meaning"])
-            for name, listed in about["duts"].items()
-            for i, (option, one) in enumerate(listed.items())
-        ],
-    )
+    for kind, of in (("driver", about["duts"]), ("workload", about["workloads"])):
+        console.table(
+            (kind, "option", "default", "meaning"),
+            [
+                ("" if i else name, option, default_text(one["default"]), one["meaning"])
+                for name, listed in of.items()
+                for i, (option, one) in enumerate(listed.items())
+            ],
+        )
 
 
-def options(driver: type[Dut]) -> dict[str, dict[str, Any]]:
-    """The settings of a driver: default and meaning of each."""
-    meanings = config.field_docs(driver.Options)
+def options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    """The settings of a driver or a workload: default and meaning of each."""
+    meanings = config.field_docs(model)
     return {
-        name: {"default": field.get_default(call_default_factory=True), "meaning": meanings.get(name, "")}
-        for name, field in driver.Options.model_fields.items()
+        name: {
+            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "meaning": meanings.get(name, "") + (" Must be given." if field.is_required() else ""),
+        }
+        for name, field in model.model_fields.items()
     }
 
 
@@ -90,7 +98,7 @@ def ask(client: Client) -> dict[str, Any]:
     return {"core": client.call("core.describe"), "ports": client.call("ports.list")}
 
 
-def _default_text(value: Any) -> str:
+def default_text(value: Any) -> str:
     """A default as one writes it."""
     if value is None:
         return "–"

@@ -30,6 +30,8 @@ class Winner:
     """Of trials beside the baseline that count."""
     simulated: bool
     """It says nothing of a machine."""
+    refuted: bool = False
+    """It was shown to be worse, or to break a bound: more pairs would not mend it."""
     contradicted: bool = False
     """It is proven, and yet none of the counters moved by which it would show."""
 
@@ -63,8 +65,9 @@ def _proof(proof: Mapping[str, Any], simulated: bool) -> Winner:
     why = "" if proof["proven"] else _reason(proof)
     pairs = int(proof["comparison"]["pairs"])
     contradicted = proof["comparison"].get("mechanism") == CONTRADICTED
+    refuted = bool(why) and not proof["broken"] and proof.get("verdict") == "worse"
     return Winner(
-        str(proof["objective"]), dict(proof["setting"]), not why, why, pairs, simulated, contradicted
+        str(proof["objective"]), dict(proof["setting"]), not why, why, pairs, simulated, refuted, contradicted
     )
 
 
@@ -101,5 +104,5 @@ def _compared(found: Mapping[str, Any], simulated: bool) -> Winner:
         why = next((_WORDS[one] for one in _WORDS if one in seen), "nothing was shown")
     return Winner(
         ", ".join(better), dict(found["b"]["setting"]), not why, why, int(found["pairs"]), simulated,
-        found.get("mechanism") == CONTRADICTED,
+        bool(broken or worse), found.get("mechanism") == CONTRADICTED,
     )  # fmt: skip

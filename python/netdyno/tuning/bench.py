@@ -31,7 +31,7 @@ from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
 from netdyno.lab.sockets import SocketSampler
 from netdyno.lab.topology import End, Host, Link, Topology
-from netdyno.lab.workload import WORKLOADS, Site, Workload
+from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system import namespace, sysctl
@@ -159,8 +159,7 @@ def path_words(path: str | Mapping[str, Any]) -> str:
 def workload(spec: Spec) -> Workload:
     """The workload of a bench."""
     if spec.workload not in WORKLOADS:
-        fix = f"There are: {', '.join(WORKLOADS)}"
-        raise Error("ND-104-31", f"there is no workload {spec.workload!r}", at="workload", fix=fix)
+        raise unknown(spec.workload, "workload")
     return WORKLOADS[spec.workload](spec.options)
 
 

@@ -41,11 +41,15 @@ def spec(
     `service`: commands, metrics and place of the workload `command`.
     """
     given: dict[str, Any] = dict(service.options) if service else {}
+    said: set[str] = set()
     for text in options:
         key, equals, value = text.partition("=")
         if not key or not equals:
             fix = "Write it like seconds=3"
             raise Error("ND-104-04", f"{text!r} is no option of a workload", at="--set", fix=fix)
+        if key in said:
+            raise Error("ND-104-07", f"{key} is given twice", at="--set", fix="Leave one out")
+        said.add(key)
         given[key] = config.parse_text(value, "--set")
     if presets.is_word(bench):
         plain = {"workload": bench, "options": given, "path": path(way) if way else None, "tuned": tuned}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.topology import need_root
+from netdyno.lab.workload import unknown
 from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.system.interrupt import Interrupts, interrupted
@@ -26,7 +28,15 @@ from netdyno.tuning.patience import Patience
 from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import SimulatedBench
 from netdyno.tuning.space import Order, Space, axis, can_be_tried
-from netdyno.tuning.tunable_bench import CheckedBench, TunableSet, machine, narrowed, ordered, tunables_of
+from netdyno.tuning.tunable_bench import (
+    TRIED,
+    CheckedBench,
+    TunableSet,
+    machine,
+    narrowed,
+    ordered,
+    tunables_of,
+)
 
 SIMULATED = "sim"
 
@@ -75,9 +85,27 @@ class PreparedBench:
         else:
             found = [n for n in self.tunables if name in (n, template(n))]
         if not found:
-            fix = "`netdyno tune params` lists those of this machine"
-            raise Error("ND-104-50", f"there is no {name!r} to try on this bench", at="--param", fix=fix)
+            raise _not_there(name, self.tunables, self.real)
         return found
+
+
+def _not_there(name: str, there: Mapping[str, Tunable], real: bool) -> Error:
+    """Why a parameter cannot be tried on a bench: it needs --global, or is not there."""
+    known = registry()
+    plain = (
+        [one for one in known.tunables if one.startswith(name[:-1])]
+        if name.endswith("*")
+        else [template(name)]
+    )
+    named = [known.tunables[one] for one in plain if one in known.tunables]
+    if real and named and all(scope(one) is Scope.GLOBAL and one.values in TRIED for one in named):
+        fix = "Add --global to change it for the time of the trials"
+        return Error("ND-104-42", f"{name} holds for the whole machine", at="--param", fix=fix)
+    fix = "`netdyno tune params` lists those of this machine"
+    near = difflib.get_close_matches(name, [*there, *known.tunables] if real else list(there), 1)
+    if near and not named:
+        fix = f"Did you mean {near[0]!r}? {fix}"
+    return Error("ND-104-50", f"there is no {name!r} to try on this bench", at="--param", fix=fix)
 
 
 @dataclass(frozen=True)
@@ -157,8 +185,7 @@ def _classes() -> list[service.ServiceClass]:
 
 def _namespaces(request: BenchRequest) -> NamespaceBench:
     if request.bench not in (*benches.names(), SIMULATED) and presets.is_word(request.bench):
-        fix = f"There are: {', '.join((SIMULATED, *benches.names()))}"
-        raise Error("ND-104-31", f"there is no bench {request.bench!r}", at="BENCH", fix=fix)
+        raise unknown(request.bench, "BENCH", SIMULATED)
     made = benches.spec(
         request.bench,
         request.options,

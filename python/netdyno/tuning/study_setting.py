@@ -46,6 +46,8 @@ def winner(
         fix = "Give a search or a comparison: `netdyno tune search`, `netdyno tune compare`"
         raise Error("ND-104-54", what, at=name, fix=fix)
     listed = [one for one in winners(found) if one.setting]
+    if not listed and found["kind"] == "compare":
+        raise _baseline_was_second(name, found["result"])
     if not listed:
         what = "nothing looked better than the baseline"
         raise Error("ND-104-54", what, at=name, fix="There is nothing to apply; search with more --trials")
@@ -56,6 +58,9 @@ def winner(
             raise Error("ND-104-52", f"it was not searched for {metric!r}", at=f"{name} and --best", fix=fix)
         listed = of
     one = next((one for one in listed if one.proven), listed[0])
+    if one.refuted and not unproven:
+        fix = "Keep the baseline; or add --unproven to try it all the same"
+        raise Error("ND-104-54", f"its setting does not help: {one.objection}", at=name, fix=fix)
     if one.objection and not unproven:
         what = f"its setting is not proven: {one.objection}"
         fix = "Measure it again, with more --pairs; or add --unproven to try it all the same"
@@ -65,3 +70,17 @@ def winner(
         fix = "Look for what else differs; or add --contradicted to apply it all the same"
         raise Error("ND-104-54", what, at=name, fix=fix)
     return one
+
+
+def _baseline_was_second(name: str, result: dict[str, Any]) -> Error:
+    """That a comparison ends with the baseline itself: there is nothing to set."""
+    of = {word: [one["metric"]["name"] for one in result["metrics"] if one["verdict"] == word]
+          for word in ("better", "worse")}  # fmt: skip
+    first = result["a"]["name"]
+    what, fix = f"its second setting is the baseline, compared with {first}", "There is nothing to apply"
+    if of["better"] and not of["worse"]:
+        what = f"the baseline is the better one ({', '.join(of['better'])}), compared with {first}"
+    elif of["worse"] and not of["better"]:
+        what = f"the baseline is the worse one ({', '.join(of['worse'])}), compared with {first}"
+        fix = f"Prove {first} first: `netdyno tune compare BENCH baseline {first}`"
+    return Error("ND-104-54", what, at=name, fix=fix)

@@ -21,6 +21,8 @@ from netdyno.tuning.trial_setting import applied
 NOT_SET = "ND-92-33"
 REFUSED = (NOT_SET, "ND-104-05", "ND-104-07", "ND-104-43")
 """Errors that are about the setting, and not about the bench."""
+TRIED = ("number", "choice")
+"""Kinds of values that a search tries."""
 CONGESTION = "net.ipv4.tcp_congestion_control"
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
@@ -46,7 +48,7 @@ def tunables_of(bench: NamespaceBench) -> TunableSet:
             if one.state == "there"
             and one.value is not None
             and (one.scope is not Scope.GLOBAL or bench.allow_global)
-            and one.tunable.values in ("number", "choice")
+            and one.tunable.values in TRIED
         }
         tunables = {n: replace(one.tunable, low=one.low, high=one.high) for n, one in found.items()}
         for name, one in found.items():

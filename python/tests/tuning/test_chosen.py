@@ -87,6 +87,37 @@ def test_a_comparison_proposes_its_second_setting() -> None:
     assert "unequal shares" in winners(compared("invalid"))[0].why
 
 
+def compared(a: str, b: dict[str, Any], **verdicts: str) -> dict[str, Any]:
+    metrics = [{"metric": {"name": name}, "verdict": verdict} for name, verdict in verdicts.items()]
+    result = {"a": {"name": a, "setting": {}}, "b": {"setting": b}, "metrics": metrics, "pairs": 8}
+    return search() | {"kind": "compare", "result": result}
+
+
+def test_a_baseline_that_is_compared_second_is_no_setting() -> None:
+    for verdicts, why, fix in (
+        (
+            {"rate": "better", "jitter": "no effect"},
+            r"the baseline is the better one \(rate\)",
+            "nothing to apply",
+        ),
+        ({"rate": "worse"}, "the baseline is the worse one", "baseline small"),
+        ({"rate": "not shown"}, "second setting is the baseline", "nothing to apply"),
+    ):
+        with pytest.raises(Error, match=why) as raised:
+            study_setting.winner(compared("small", {}, **verdicts), unproven=True)
+        assert fix in raised.value.fix
+
+
+def test_what_was_shown_to_be_worse_is_not_to_be_measured_again() -> None:
+    study = compared("baseline", {"net.core.somaxconn": 16}, rate="worse")
+    of_search = search(proof("rate", 16, "worse"))
+    for one in (study, of_search):
+        with pytest.raises(Error, match=r"does not help: .*worse") as raised:
+            study_setting.winner(one)
+        assert raised.value.fix.startswith("Keep the baseline")
+        assert study_setting.winner(one, unproven=True).setting == {"net.core.somaxconn": 16}
+
+
 def test_the_effect_is_enough_unless_its_counters_contradict_it() -> None:
     """A third of all parameters have no counter: real winners were refused for that."""
     for mechanism in ("observed", "not observable"):

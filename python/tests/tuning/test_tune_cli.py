@@ -15,7 +15,8 @@ from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
 from netdyno.stats.observation import Observation, Setting
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning.prepared_bench import UninterruptedBench
+from netdyno.tuning import prepared_bench
+from netdyno.tuning.prepared_bench import PreparedBench, UninterruptedBench
 from netdyno.tuning.simulated import SimulatedBench
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
@@ -110,6 +111,43 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     assert call(arguments) == 104
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["screen", "iperf-tcp"], "Did you mean 'iperf3-tcp'?"),
+        (["compare", "connectburst", "baseline", "paper-latency"], "Did you mean 'connect-burst'?"),
+        (
+            ["calibrate", "iperf3-tcp", "--set", "duration=3"],
+            "it has: seconds, streams, length, omit, reverse",
+        ),
+        (["calibrate", "wrk", "--set", "second=3"], "Did you mean 'seconds'?"),
+        (["calibrate", "wrk", "--set", "seconds=3", "--set", "seconds=4"], "seconds is given twice"),
+        (["screen", "sim", "--param", "net.ipv4.tcp_wmem.mx"], "Did you mean 'net.ipv4.tcp_wmem.max'?"),
+        (
+            ["apply", "--set", "net.core.somaxconn=64", "--set", "net.core.somaxconn=65", "--dry-run"],
+            "given twice",
+        ),
+    ],
+)
+def test_what_is_meant_is_proposed(
+    words: list[str], says: str, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["tune", *words]) == 104
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_parameter_of_the_whole_machine_is_not_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_bench, "scope", lambda one: one.scope)
+    made = PreparedBench(SimulatedBench(), "x", {}, {}, (), None, True)
+    for name in ("net.core.rmem_max", "net.core.rmem_*"):
+        with pytest.raises(Error, match=r"ND-104-42.*whole machine") as raised:
+            made.space([name], None)
+        assert "--global" in raised.value.fix
+    with pytest.raises(Error, match="ND-104-50") as raised:
+        made.space(["net.core.rmem_maxx"], None)
+    assert "Did you mean 'net.core.rmem_max'?" in raised.value.fix
 
 
 def test_a_name_that_is_taken_by_another_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

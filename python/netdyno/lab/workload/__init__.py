@@ -1,5 +1,8 @@
 """Workloads: what loads a service, so that a change of its kernel can be judged by what the service gives."""
 
+import difflib
+
+from netdyno.errors import Error
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.lab.workload.connects import ConnectBurst, ConnectRate, HalfOpen
@@ -15,4 +18,15 @@ _ALL: tuple[type[Workload], ...] = (
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {one.name: one for one in _ALL}
 
-__all__ = ["WORKLOADS", "Site", "Workload", "WorkloadResult"]
+
+def unknown(name: str, at: str, *others: str) -> Error:
+    """That there is no such workload, with the one that may be meant."""
+    known = [*others, *WORKLOADS]
+    near = difflib.get_close_matches(name, known, 1)
+    fix = f"Did you mean {near[0]!r}? " if near else ""
+    return Error(
+        "ND-104-31", f"there is no workload {name!r}", at=at, fix=f"{fix}There are: {', '.join(known)}"
+    )
+
+
+__all__ = ["WORKLOADS", "Site", "Workload", "WorkloadResult", "unknown"]

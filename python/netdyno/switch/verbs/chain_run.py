@@ -37,7 +37,11 @@ def run(
     workload: Annotated[str, typer.Option(help="Load from client to server.", metavar="NAME")] = "iperf3-tcp",
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of the workload, like seconds=60.", metavar="NAME=VALUE"),
+        typer.Option(
+            "--set",
+            help="An option of the workload, like seconds=60; `netdyno describe` lists them.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     path: Annotated[
         str | None,

@@ -75,7 +75,11 @@ def compare(
     workload: Annotated[str, typer.Option(help="Load between the hosts.", metavar="NAME")] = "iperf3-tcp",
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of the workload, like seconds=60.", metavar="NAME=VALUE"),
+        typer.Option(
+            "--set",
+            help="An option of the workload, like seconds=60; `netdyno describe` lists them.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     path: Annotated[
         str | None,
@@ -206,11 +210,13 @@ def compare(
 
 def assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
     """`seconds=3` by name, with its value as YAML reads it."""
-    given = {}
+    given: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise Error("ND-104-04", f"{text!r} sets nothing", at=option, fix="Write it like seconds=3")
+        if key in given:
+            raise Error("ND-104-07", f"{key} is given twice", at=option, fix="Leave one out")
         given[key] = config.parse_text(value, option)
     return given
 

@@ -205,6 +205,8 @@ def planned_for(setting: WrittenSetting, single: list[str], where: str | None, a
         name, equals, value = text.partition("=")
         if not equals:
             raise Error("ND-104-04", f"{text!r} is not NAME=VALUE", at="--set", fix="Write it like that")
+        if name.strip() in exact:
+            raise Error("ND-104-07", f"{name.strip()} is given twice", at="--set", fix="Leave one out")
         exact[name.strip()] = value.strip()
     if not written and not exact:
         raise Error("ND-104-22", "there is nothing to set", fix="Give a setting, --set or --class")

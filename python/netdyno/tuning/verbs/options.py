@@ -20,7 +20,11 @@ Bench = Annotated[str, _bench("or a file that describes a bench")]
 OptionalBench = Annotated[str | None, _bench("a file that describes a bench, or sim")]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
+    typer.Option(
+        "--set",
+        help="An option of the workload, like seconds=3; `netdyno describe` lists them.",
+        metavar="NAME=VALUE",
+    ),
 ]
 Way = Annotated[
     str | None,
