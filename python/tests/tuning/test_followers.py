@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netdyno.system import namespace, sysctl
+from netdyno.system import journal, namespace, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import bench, followers, live_sockets
 from netdyno.tuning.bench import NamespaceBench, Spec
@@ -127,3 +127,26 @@ def test_a_service_is_measured_with_the_queue_that_it_would_have(
                 except BlockingIOError:
                     break
     assert found == [101, 251]
+
+
+@root
+def test_a_killed_trial_leaves_queues_as_they_were(space: str, listening: dict[int, socket.socket]) -> None:
+    """Also where the setting had made them shorter: the parameter is put back before they are."""
+    script = f"""
+import os, signal
+from netdyno.system.journal import journal
+from netdyno.tuning import followers
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+with followers.following({{"{NAME}": 16}}, {space!r}, journal()) as follow:
+    apply(plan({{"{NAME}": 16}}, {space!r}))
+    follow()
+    print("set", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-uc", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "set\n", done.stderr
+    assert sizes(space) == [16, 16]
+    assert len(journal.restore().undone) == 3
+    assert sizes(space) == [20, 100]
+    assert sysctl.read(space, NAME) == "100"
