@@ -305,3 +305,12 @@ def test_messages_are_exported_by_hep(tmp_path: Path, capsys: pytest.CaptureFixt
     six = chunks(hep.packet("[::1]:5060", "[::2]:5061", "tcp", 1.5, b"x", "c"))
     assert (six[1], six[2], six[6][-1]) == (b"\x0a", b"\x06", 2)
     assert app.call(["sip", "ladder", str(path), "--hep", "nowhere"]) == 104
+
+
+def test_lower_case_and_folded_header_fields_are_read(tmp_path: Path) -> None:
+    answer = OK.replace(b"SIP/2.0 200", b"sip/2.0 200", 1).replace(b"Call-ID: ", b"i \t:\r\n  ")
+    assert answer != OK
+    packets = datagrams((INVITE.replace(b" SIP/2.0", b" sip/2.0", 1), True), (answer, False))
+    [call] = calls(read(pcap(tmp_path / "c.pcap", packets)))
+    assert [one.summary for one in call.arrows] == ["INVITE sip:bob@b", "200 OK (INVITE)"]
+    assert call.call_id and call.failures == []

@@ -6,6 +6,8 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from netdyno.sip.ladder.framing import VERSION, is_response
+
 _SECRETS = re.compile(
     rb'(\bresponse\s*=\s*")[^"]*'
     rb"|(\bresponse\s*=\s*)(?!\")[^\s,;]+"
@@ -46,9 +48,10 @@ def hidden(message: bytes) -> bytes:
 def summary(message: bytes) -> str:
     """Start line without the SIP version; behind a status the method of CSeq."""
     line = message.split(b"\r\n", 1)[0].split(b"\n", 1)[0]
-    if not line.startswith(b"SIP/2.0 "):
-        return line.removesuffix(b" SIP/2.0").decode("utf-8", "replace")
-    status = line.removeprefix(b"SIP/2.0 ").decode("utf-8", "replace").strip()
+    if not is_response(line):
+        version = line[-len(VERSION) :].lower() == VERSION.lower()
+        return (line[: -len(VERSION)] if version else line).decode("utf-8", "replace")
+    status = line[len(VERSION) :].decode("utf-8", "replace").strip()
     head = message.split(b"\r\n\r\n", 1)[0]
     method = _CSEQ.search(head)
     return f"{status} ({method[1].decode('utf-8', 'replace')})" if method else status

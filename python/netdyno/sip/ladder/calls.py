@@ -11,10 +11,15 @@ from pydantic import BaseModel
 
 from netdyno.sip.ladder.arrow import Arrow, arrow
 from netdyno.sip.ladder.capture import Message
+from netdyno.sip.ladder.framing import LWS, is_response
 from netdyno.sip.ladder.text import parties
 
-_CALL_ID = re.compile(rb"^(?:Call-ID|i)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_CSEQ = re.compile(rb"^CSeq[ \t]*:[ \t]*(\d{1,10})[ \t]+(\S{1,64})", re.IGNORECASE | re.MULTILINE)
+_CALL_ID = re.compile(
+    rb"^(?:Call-ID|i)[ \t]*:" + LWS + rb"([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE
+)
+_CSEQ = re.compile(
+    rb"^CSeq[ \t]*:" + LWS + rb"(\d{1,10})(?:[ \t]|\r?\n[ \t])+(\S{1,64})", re.IGNORECASE | re.MULTILINE
+)
 CHALLENGES = (401, 407)
 
 
@@ -58,7 +63,7 @@ class Call:
         if found is None:
             return
         request = int(found[1]), found[2].decode("utf-8", "replace")
-        if not message.startswith(b"SIP/2.0 "):
+        if not is_response(message):
             if request[1] != "ACK":
                 self.answers.setdefault(request, 0)
             return

@@ -10,9 +10,22 @@ HEAD = 64 * 1024
 BODY = 4 << 20
 """Bytes of a message's body."""
 
-START = re.compile(rb"[A-Za-z0-9.!%*_+`'~-]{1,64} [^\r\n]{1,8192} SIP/2\.0\r?\n|SIP/2\.0 [1-6]\d\d[ \r\n]")
+START = re.compile(
+    rb"[A-Za-z0-9.!%*_+`'~-]{1,64} [^\r\n]{1,8192} SIP/2\.0\r?\n|SIP/2\.0 [1-6]\d\d[ \r\n]", re.IGNORECASE
+)
 """The first line of a message."""
-_LENGTH = re.compile(rb"^(?:Content-Length|l)[ \t]*:[ \t]*(\d{1,9})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+VERSION = b" SIP/2.0"
+"""Behind a request; in front of a status without its space. In any case (RFC 3261 section 7.1)."""
+LWS = rb"(?:[ \t]|\r?\n[ \t])*"
+"""What may stand between the colon and the value of a header field: a fold too (RFC 3261 section 7.3.1)."""
+_LENGTH = re.compile(
+    rb"^(?:Content-Length|l)[ \t]*:" + LWS + rb"(\d{1,9})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def is_response(message: bytes) -> bool:
+    """Whether a message begins with a status."""
+    return message[:8].upper() == b"SIP/2.0 "
 
 
 class Framer:
