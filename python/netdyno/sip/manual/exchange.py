@@ -10,7 +10,8 @@ from netdyno.sip.ladder.arrow import Arrow, arrow
 from netdyno.sip.manual import digest
 from netdyno.sip.manual.compose import branch, via
 from netdyno.sip.manual.message import SipMessage, tag_of, uri_of
-from netdyno.sip.manual.wire import Wire
+from netdyno.sip.manual.next_hop import next_hop
+from netdyno.sip.manual.wire import Address, Wire, party
 
 TRIES = 3
 """How often a request is sent with credentials: once more where a nonce was stale, and for a proxy behind."""
@@ -71,10 +72,10 @@ class Exchange:
             final = self._transaction(request)
         return final, request
 
-    def _transaction(self, request: SipMessage) -> SipMessage | None:
+    def _transaction(self, request: SipMessage, hop: Address | None = None) -> SipMessage | None:
         """One client transaction."""
         data, invite = request.data(), request.method == "INVITE"
-        self._say(data)
+        self._say(data, hop)
         now = time.monotonic()
         end, gap = now + self.timeout, self.t1
         again = float("inf") if self.wire.reliable else now + gap
@@ -85,7 +86,7 @@ class Exchange:
                 self._say(_cancel(request).data())
                 cancelled, end = True, now + 64 * self.t1
             if now >= again:
-                self._say(data)
+                self._say(data, hop)
                 gap = gap * 2 if invite else min(gap * 2, self.t2)
                 again = now + gap
             message = self._hear(min(end, again))
@@ -104,33 +105,36 @@ class Exchange:
     def _call(self, invite: SipMessage, answer: SipMessage) -> None:
         """ACK, and BYE once the call has lasted."""
         ack = in_dialog(invite, answer, "ACK", self.wire.transport, self.wire.local)
-        self._say(ack.data())
+        hop = next_hop(ack, self.wire)
+        self._say(ack.data(), hop)
         until = time.monotonic() + self.hold
         ended = False
         while not ended and (message := self._hear(until)) is not None:
             if message.status and _is_to(message, invite):
-                self._say(ack.data())  # a 2xx again: its ACK was lost (section 13.2.2.4)
+                self._say(ack.data(), hop)  # a 2xx again: its ACK was lost (section 13.2.2.4)
             ended = message.start.startswith("BYE ")
         if not ended:
             bye = in_dialog(invite, answer, "BYE", self.wire.transport, self.wire.local)
-            self._transaction(bye)
+            self._transaction(bye, next_hop(bye, self.wire))
 
     def _listen(self, until: float) -> None:
         while self._hear(until) is not None:
             pass
 
-    def _say(self, data: bytes) -> None:
-        self._note(self.wire.local, self.wire.remote, data, self._sent)
-        self.wire.send(data)
+    def _say(self, data: bytes, hop: Address | None = None) -> None:
+        to = party(hop) if hop else self.wire.remote
+        self._note(self.wire.local, to, data, self._sent)
+        self.wire.send(data, hop)
 
     def _hear(self, until: float) -> SipMessage | None:
         data = self.wire.receive(until)
         if data is None:
             return None
-        self._note(self.wire.remote, self.wire.local, data, self._came)
+        source = self.wire.stranger
+        self._note(party(source) if source else self.wire.remote, self.wire.local, data, self._came)
         message = SipMessage.read(data)
         if not message.status and message.method != "ACK":
-            self._say(_answer(message).data())
+            self._say(_answer(message).data(), source)
         return message
 
     def _note(self, source: str, to: str, data: bytes, known: set[bytes]) -> None:

@@ -24,6 +24,9 @@ WORDS = 120
 """Characters of the server's words that are shown."""
 
 
+Address = tuple[str, int]
+
+
 class Wire:
     """A socket that is connected to the server."""
 
@@ -66,25 +69,28 @@ class Wire:
         self._websocket: ClientConnection | None = None
         if server.transport in ("ws", "wss"):
             self._websocket = _websocket(self.socket, server, at, timeout, self._stack)
+        self._others: set[Address] = set()
+        self.stranger: Address | None = None
+        """Who sent the last message, if not the server."""
         self._name = f"{secrets.token_hex(6)}.invalid"
 
     @property
     def local(self) -> str:
         """Our address and port, as in URIs; over WebSocket a name without address (RFC 7118 section 5.2)."""
-        return self._name if self._websocket else _party(self.socket.getsockname())
+        return self._name if self._websocket else party(self.socket.getsockname())
 
     @property
     def remote(self) -> str:
         """The server's."""
-        return _party(self._address)
+        return party(self._address)
 
     @property
     def reliable(self) -> bool:
         """Whether nothing has to be sent again."""
         return self.transport != "udp"
 
-    def send(self, data: bytes) -> None:
-        """One message."""
+    def send(self, data: bytes, to: Address | None = None) -> None:
+        """One message; over UDP perhaps to another than the server, whose messages are received then, too."""
         if self._websocket:
             try:
                 # RFC 7118 section 5.1: text where it is UTF-8
@@ -93,6 +99,12 @@ class Wire:
                 raise ConnectionError(_closed(e)) from e
             return
         self.socket.settimeout(5.0)
+        if to and not self._others:
+            self._disconnect()
+        if self._others or to:
+            self._others |= {to} if to else set()
+            self.socket.sendto(data, to or self._address)
+            return
         try:
             self.socket.sendall(data)
         except ConnectionRefusedError:
@@ -109,7 +121,10 @@ class Wire:
                 return self._message(self._websocket, left)
             self.socket.settimeout(left)
             try:
-                data = self.socket.recv(DATAGRAM)
+                if self.reliable:
+                    data, source = self.socket.recv(DATAGRAM), None
+                else:
+                    data, source = self.socket.recvfrom(DATAGRAM)
             except TimeoutError:
                 return None
             except ConnectionRefusedError:
@@ -121,9 +136,28 @@ class Wire:
                 self._ready.extend(self._framer.messages(data))
                 if self._framer.dead:
                     raise ConnectionError("the server sent what is no SIP")
-            elif START.match(data):
+            elif START.match(data) and self._admits(source):
                 self._ready.append(data)
         return self._ready.popleft()
+
+    def _disconnect(self) -> None:
+        """Exchange datagrams with others too, from the same address and port."""
+        local = self.socket.getsockname()
+        self.socket.close()
+        self.socket = socket.socket(self.socket.family, socket.SOCK_DGRAM)
+        self.socket.bind(local)
+
+    def _admits(self, source: tuple[object, ...] | None) -> bool:
+        if not self._others or source is None or source[:2] == self._address[:2]:
+            self.stranger = None
+            return True
+        self.stranger = (str(source[0]), int(str(source[1])))
+        return self.stranger in self._others
+
+    @property
+    def address(self) -> Address | None:
+        """The server's address over UDP."""
+        return None if self.reliable else (str(self._address[0]), int(str(self._address[1])))
 
     def _message(self, websocket: ClientConnection, left: float) -> bytes | None:
         try:
@@ -193,7 +227,8 @@ def _websocket(
     return made
 
 
-def _party(address: tuple[object, ...]) -> str:
+def party(address: tuple[object, ...]) -> str:
+    """An address as URIs have it."""
     host, port = str(address[0]), address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
