@@ -210,7 +210,9 @@ def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) ->
             Column(M("Counter"), numeric=False), Column(Data(sides[0])), Column(Data(sides[1])),
             Column(M("p")), Column(M("Moved"), numeric=False),
         ],
-        note=M("Means of a trial. An improvement counts only if one of these counters moved."),
+        note=M(
+            "Means of a trial. The effect decides the finding; a counter that moved shows how it came about."
+        ),
     )  # fmt: skip
     for one in counters:
         if not (one["a"] or one["b"]):

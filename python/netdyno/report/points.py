@@ -68,8 +68,9 @@ def charts_of_screening(name: str, metric: Mapping[str, Any]) -> list[dict[str, 
         return "matters" if e["matters"] else "doubtful" if e["doubtful"] else "unseen"
 
     found = [(e["mu_star"], e["sigma"], kind(e)) for e in metric["effects"]]
-    one = points(Data(name), M("Mean effect"), "number", found, kinds)
-    return [chart("effects", M("Mean effect and its spread over the walks"), "number", [one])]
+    across = M("Mean effect") if metric["zero_is_best"] else M("Mean effect (natural logarithm of the ratio)")
+    one = points(Data(name), across, "number", found, kinds)
+    return [chart("effects", M("Spread of each effect over the walks, by its mean"), "number", [one])]
 
 
 def tried_chart(study: Mapping[str, Any]) -> dict[str, Any]:

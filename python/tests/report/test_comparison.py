@@ -131,6 +131,8 @@ def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     raw = next(d for d in page.downloads if d.name.endswith(".csv"))
     assert len(raw.text.splitlines()) == 1 + 3 * 8
     assert [one.title.plain() for one in page.winning] == ["Best for \u2068latency_mean, loss\u2069"]
+    # what the baseline has is not known where it is what the machine has
+    assert [str(column.label.id) for column in page.winning[0].table.columns] == ["Parameter", "Value"]
     null = json.loads(json.dumps(study))
     for one in null["result"]["metrics"]:
         one["verdict"] = "no effect"
@@ -143,9 +145,12 @@ def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     worse = json.loads(json.dumps(study))
     for one in worse["result"]["metrics"]:
         one["verdict"] = "worse" if one["verdict"] == "better" else one["verdict"]
-    assert comparison.build(worse).verdict.id == "Worse"
+    page_of_worse = comparison.build(worse)
+    assert page_of_worse.verdict.id == "Worse"
+    assert not page_of_worse.winning and not page_of_worse.copies
     worse["result"]["metrics"][0]["verdict"] = "better"
     assert comparison.build(worse).verdict.id == "A trade-off"
+    assert comparison.build(worse).winning
     none = comparison.build(tables())
     table = none.blocks[0].table
     finding = [column.label for column in table.columns].index(comparison.M("Finding"))

@@ -6,15 +6,21 @@ import { DASHES } from "./theme.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** A short piece of the line itself. @param {{color: number, dash: number}} line */
+/** A short piece of the line itself, or one of its points. @param {{color: number, dash: number, points?: boolean, joined?: boolean}} line */
 function swatch(line) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 24 8");
   svg.setAttribute("aria-hidden", "true");
   svg.classList.add(`ink-${line.color}`);
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", "M0 4h24");
-  path.setAttribute("stroke-dasharray", DASHES[line.dash].join(" "));
+  if (line.points && !line.joined) {
+    path.setAttribute("d", "M12 4h0.01");
+    path.setAttribute("stroke-width", "7");
+    path.setAttribute("stroke-linecap", "round");
+  } else {
+    path.setAttribute("d", "M0 4h24");
+    path.setAttribute("stroke-dasharray", DASHES[line.dash].join(" "));
+  }
   svg.append(path);
   return svg;
 }

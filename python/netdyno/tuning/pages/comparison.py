@@ -85,7 +85,7 @@ def slos(found: Mapping[str, Any], sides: tuple[str, str]) -> list[Msg]:
 def likely(rows: Iterable[Mapping[str, Any]]) -> list[Msg]:
     """The size of each difference that was shown, corrected for selection by significance."""
     return [
-        M("{metric}: likely change {change}, corrected for selection by significance.",
+        M("{metric}: likely {change} (corrected for selecting significant results).",
           metric=Data(one["metric"]["name"]), change=of(one, one["likely"]))
         for one in rows if one.get("likely") is not None
     ]  # fmt: skip

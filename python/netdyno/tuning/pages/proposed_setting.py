@@ -15,10 +15,11 @@ from netdyno.stats.winner import Winner, winners
 
 
 def winning(study: Study) -> tuple[list[ProposedSetting], dict[str, dict[str, str]]]:
-    """What the page shows, and the texts that it copies: name → language → text."""
+    """What the page shows, and the texts that it copies: name → language → text; nothing of what is worse."""
     shown: list[ProposedSetting] = []
     copies: dict[str, dict[str, str]] = {}
-    found = [one for one in winners(study) if one.setting]
+    traded = study["kind"] == "compare"
+    found = [o for o in winners(study) if o.setting and (not o.refuted or (traded and o.metric))]
     for number, one in enumerate(found):
         name = f"winner-{number}"
         option = ["--best", one.metric] if len(found) > 1 else []
@@ -74,7 +75,8 @@ def _table(study: Study, one: Winner) -> Table:
     for name, value in one.setting.items():
         before = starts.get(name)
         table.add(data(name), data(str(before) if before is not None else "–"), data(str(value)))
-    return table
+    # of a comparison with the baseline it is not known what that was
+    return table.keep(True, any(starts.get(name) is not None for name in one.setting), True)
 
 
 def _starts(study: Study) -> dict[str, Any]:

@@ -251,7 +251,7 @@ class ComparisonPrinter(StudyListener):
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._began = time.monotonic()
+        self._began = self._last = time.monotonic()
         self._what = ""
 
     def note(self, text: str) -> None:
@@ -265,9 +265,11 @@ class ComparisonPrinter(StudyListener):
 
     def trial(self, what: str, done: int, of: int, seen: Observation) -> None:
         """After a trial."""
-        if what != self._what or done == 1:
-            self._what, self._began = what, self._began if done > 1 else time.monotonic()
-        left = (time.monotonic() - self._began) / done * (of - done)
+        # a phase begins where the trial before it ended
+        if what != self._what:
+            self._what, self._began = what, self._last
+        self._last = time.monotonic()
+        left = (self._last - self._began) / done * (of - done)
         why = "" if seen.valid else f": discarded, {seen.why}"
         console.note(f"{what}: trial {done} of {of}, {quantities.wait(left)} left{why}")
 
@@ -346,8 +348,8 @@ def remarks(result: Comparison) -> Iterator[str]:
             yield f"{one.metric.name}: {seen}"
         if one.likely is not None:
             yield (
-                f"{one.metric.name}: likely {change(one, one.likely)}, corrected for being told because it "
-                "is significant: such changes read too large on average"
+                f"{one.metric.name}: likely {change(one, one.likely)} "
+                "(corrected for selecting significant results)"
             )
         if one.effect.means_disagree:
             yield (
