@@ -14,6 +14,8 @@ pub(crate) struct Dialog {
     pub target: Box<[u8]>,
     /// Route header fields, ready to send.
     pub routes: Box<[u8]>,
+    /// Authorization header fields of our last INVITE, which its ACK repeats (section 22.1).
+    pub credentials: Box<[u8]>,
     /// CSeq of our last request in it.
     pub cseq: u32,
     /// CSeq of our last INVITE, which its ACK has too.

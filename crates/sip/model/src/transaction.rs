@@ -7,6 +7,9 @@ use crate::method::Method;
 use protocol::time::Time;
 use std::time::Duration;
 
+/// Challenges that one request answers, at most.
+const CHALLENGES_MAX: usize = 8;
+
 /// A request that was sent and waits for its final response.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -28,8 +31,8 @@ pub(crate) struct Client {
     /// A provisional response has come; one above 100.
     pub provisional: bool,
     pub ringing: bool,
-    /// How many challenges it has answered.
-    pub challenged: u8,
+    /// Who challenged it and was answered.
+    pub answered: Vec<u64>,
     /// Whether it went on to another server than the first.
     pub moved: bool,
     /// The step that it was made by.
@@ -59,9 +62,10 @@ impl Client {
         }
     }
 
-    /// Whether `request` may be made again with an answer to a challenge: once, and once more where the nonce was stale.
-    pub fn may_answer(&self, stale: bool) -> bool {
-        self.challenged == 0 || stale && self.challenged < 3
+    /// Whether it may be made again with an answer to a challenge of `asker`: once, and again where the nonce was stale.
+    pub fn may_answer(&self, asker: u64, stale: bool) -> bool {
+        let before = self.answered.iter().filter(|one| **one == asker).count();
+        self.answered.len() < CHALLENGES_MAX && (before == 0 || stale && before < 3)
     }
 }
 

@@ -103,7 +103,7 @@ impl UserAgent {
     fn leave_connection(&mut self, cx: &mut Cx<'_>) {
         self.stage = Stage::Reconnecting;
         self.websocket = None;
-        self.auth = None;
+        self.auth.clear();
         self.kept = false;
         for leg in self.legs() {
             self.select(leg);

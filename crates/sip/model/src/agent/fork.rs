@@ -51,9 +51,7 @@ impl UserAgent {
             // the scenario has yet to acknowledge it
             None if is_last && under_way => {}
             None => {
-                let of = callee(bytes, message);
-                let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
-                let ack = self.bare(cx, &of, Method::Ack, numbers, None);
+                let ack = self.acknowledgement(cx, &callee(bytes, message));
                 cx.sent_bytes(cx.now, ack.len());
                 self.say(cx, &ack);
             }
@@ -77,11 +75,12 @@ impl UserAgent {
         }
         cx.count(cx.now, counter::FORKS_RELEASED);
         let of = callee(bytes, message);
-        let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
-        let ack = self.bare(cx, &of, Method::Ack, numbers, None);
+        let ack = self.acknowledgement(cx, &of);
         self.say(cx, &ack);
         let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq.wrapping_add(1) };
-        let bye = self.bare(cx, &of, Method::Bye, numbers, None);
+        let mut credentials = Vec::new();
+        self.auth.write(Method::Bye.name(), &of.target, b"", cx.rng, &mut credentials);
+        let bye = self.bare_with(cx, &of, Method::Bye, numbers, None, &credentials);
         self.say(cx, &bye);
         cx.sent_bytes(cx.now, ack.len() + bye.len());
         if self.forks.len() == FORKS_MAX {
@@ -89,6 +88,14 @@ impl UserAgent {
         }
         let bye = Some(self.client(cx.now, Method::Bye, numbers, bye));
         self.forks.push(Fork { key, ack: ack.into(), bye });
+    }
+
+    /// The ACK to the answer of a callee, with what the INVITE had (section 13.2.2.4).
+    fn acknowledgement(&mut self, cx: &Cx<'_>, of: &Dialog) -> Vec<u8> {
+        let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
+        let asked = self.dialog.as_ref().filter(|dialog| dialog.call_id == of.call_id);
+        let credentials = asked.map_or(&b""[..], |dialog| &dialog.credentials);
+        self.bare_with(cx, of, Method::Ack, numbers, None, credentials)
     }
 
     /// Whether a response is to the BYE of such a call: then that call is over.

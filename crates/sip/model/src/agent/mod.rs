@@ -19,7 +19,7 @@ mod timers;
 mod unacknowledged;
 mod websocket;
 
-use crate::auth::Auth;
+use crate::auth::Credentials;
 use crate::callees::CALLED_EARLY;
 use crate::config::Config;
 use crate::dialog::Dialog;
@@ -123,7 +123,7 @@ pub(crate) struct UserAgent {
     answered: (u32, u64),
     /// Further callees of it.
     forks: Vec<Fork>,
-    auth: Option<Box<Auth>>,
+    auth: Credentials,
     local: SocketAddr,
     websocket: Option<Box<::websocket::Socket>>,
     /// Address of the media socket for RTP, the audio of the present call, what its INVITE offers, and the source of the peer
@@ -175,7 +175,7 @@ impl UserAgent {
             ack: None,
             answered: (0, 0),
             forks: Vec::new(),
-            auth: None,
+            auth: Credentials::default(),
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             websocket: None,
             media_address: None,
@@ -473,7 +473,7 @@ impl Model for UserAgent {
         self.flow += 1;
         self.armed = Time::NEVER;
         if !self.config.reuse_nonce {
-            self.auth = None;
+            self.auth.clear();
         }
         if self.captured.len() < self.config.captures {
             self.captured = vec![Vec::new(); self.config.captures].into();

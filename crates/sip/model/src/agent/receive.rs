@@ -194,12 +194,12 @@ impl UserAgent {
         }
         if matches!(code, 401 | 407) && !self.is_expected(method, code) {
             cx.count(client.first, counter::CHALLENGES);
-            match self.answer_to(cx, message, code, &client).transpose() {
+            match self.answers_to(cx, message, &client) {
                 Err(error) => {
                     return self.fail(cx, Failure::Protocol, || format!("a {code} to {method}: {error}"));
                 }
-                Ok(auth) => {
-                    if auth.is_some_and(|auth| self.send_authorized(cx, &client, auth)) {
+                Ok(answers) => {
+                    if !answers.is_empty() && self.send_authorized(cx, &client, answers) {
                         return;
                     }
                 }
@@ -254,16 +254,15 @@ impl UserAgent {
         })
     }
 
-    fn answer_to(
+    /// Answers to the challenges of a response. A proxy that forks passes on those of all callees and proxies behind it
+    /// (section 22.3).
+    fn answers_to(
         &self,
         cx: &mut Cx<'_>,
         message: &Scanned<'_>,
-        code: u16,
         client: &Client,
-    ) -> Option<Result<Auth, AkaError>> {
+    ) -> Result<Vec<Auth>, AkaError> {
         let config = Arc::clone(&self.config);
-        let proxy = code == 407;
-        let challenges = if proxy { &message.proxy_authenticate } else { &message.www_authenticate };
         let values = self.values(cx);
         let mut rendered = |template: &Template| {
             let mut text = Vec::new();
@@ -273,12 +272,14 @@ impl UserAgent {
         let password = config.password.as_ref().map(&mut rendered);
         let aka = config.aka.as_ref().and_then(|aka| aka.keys(&mut rendered));
         if password.is_none() && aka.is_none() {
-            return None;
+            return Ok(Vec::new());
         }
         let user = rendered(&config.auth_user);
-        let auth = Auth::answer(challenges.as_slice(), &user, &Secrets { password, aka }, proxy)?;
-        let again = auth.as_ref().is_ok_and(Auth::is_stale);
-        client.may_answer(again).then_some(auth)
+        let secrets = Secrets { password, aka };
+        let mut all = Auth::answers(message.www_authenticate.as_slice(), &user, &secrets, false)?;
+        all.extend(Auth::answers(message.proxy_authenticate.as_slice(), &user, &secrets, true)?);
+        all.retain(|auth| client.may_answer(auth.asker(), auth.is_stale()));
+        Ok(all)
     }
 
     /// A response to no transaction under way: a 2xx to INVITE that came again is acknowledged again (section 13.2.2.4).

@@ -79,10 +79,7 @@ impl UserAgent {
         extra.push(b' ');
         decimal(message.cseq.number.into(), &mut extra);
         extra.extend_from_slice(b" INVITE\r\n");
-        if let Some(mut auth) = self.auth.take() {
-            auth.write(Method::Prack.name(), &of.target, b"", cx.rng, &mut extra);
-            self.auth = Some(auth);
-        }
+        self.auth.write(Method::Prack.name(), &of.target, b"", cx.rng, &mut extra);
         let prack = self.bare_with(cx, &of, Method::Prack, numbers, None, &extra);
         self.say(cx, &prack);
         cx.sent_bytes(cx.now, prack.len());

@@ -118,7 +118,7 @@ impl UserAgent {
             }
             _ => numbers.cseq = self.next_cseq(request.method),
         }
-        let client = self.begin(cx, request, numbers, self.due, 0);
+        let client = self.begin(cx, request, numbers, self.due);
         let in_dialog = request.method == Method::Invite && self.in_session();
         measure::requested(cx, &client, in_dialog);
         cx.sent(client.first, client.length);
@@ -139,18 +139,11 @@ impl UserAgent {
         cseq
     }
 
-    /// Send a request that opens a transaction. `challenged`: how many challenges it has answered.
-    fn begin(
-        &mut self,
-        cx: &mut Cx<'_>,
-        request: &Request,
-        numbers: Numbers,
-        first: Time,
-        challenged: u8,
-    ) -> Client {
+    /// Send a request that opens a transaction.
+    fn begin(&mut self, cx: &mut Cx<'_>, request: &Request, numbers: Numbers, first: Time) -> Client {
         let bytes = self.compose(cx, request, numbers);
         self.say(cx, &bytes);
-        Client { first, challenged, ..self.client(cx.now, request.method, numbers, bytes) }
+        Client { first, ..self.client(cx.now, request.method, numbers, bytes) }
     }
 
     /// The transaction of a request that is sent at `now`.
@@ -168,7 +161,7 @@ impl UserAgent {
             expires: now + timeout,
             provisional: false,
             ringing: false,
-            challenged: 0,
+            answered: Vec::new(),
             moved: false,
             step: self.at,
         }
@@ -179,15 +172,19 @@ impl UserAgent {
         *place = Some(Box::new(client));
     }
 
-    /// Send a request again with an answer to the challenge of `auth`. Section 22.2: Call-ID and From stay, CSeq grows.
-    pub(super) fn send_authorized(&mut self, cx: &mut Cx<'_>, client: &Client, auth: Auth) -> bool {
+    /// Send a request again with answers to its challenges. Section 22.2: Call-ID and From stay, CSeq grows.
+    pub(super) fn send_authorized(&mut self, cx: &mut Cx<'_>, client: &Client, answers: Vec<Auth>) -> bool {
         let config = Arc::clone(&self.config);
         let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
-        self.auth = Some(Box::new(auth));
+        let mut answered = client.answered.clone();
+        for auth in answers {
+            answered.push(auth.asker());
+            self.auth.add(auth);
+        }
         let numbers = Numbers { branch: self.next_branch(), cseq: self.next_cseq(client.method) };
-        let again = self.begin(cx, request, numbers, client.first, client.challenged + 1);
+        let again = self.begin(cx, request, numbers, client.first);
         cx.sent_bytes(client.first, again.length);
-        let again = Client { step: client.step, moved: client.moved, ..again };
+        let again = Client { step: client.step, moved: client.moved, answered, ..again };
         self.keep(again);
         true
     }
@@ -269,7 +266,7 @@ impl UserAgent {
         let registers = method == Method::Register;
         let call_id = self.dialog.as_ref().filter(|_| registers && request.leg > 0);
         let call_id = call_id.map(|dialog| dialog.call_id.clone());
-        let dialog = self.dialog.take_if(|_| !registers);
+        let mut dialog = self.dialog.take_if(|_| !registers);
         let uri_at = {
             out.extend_from_slice(method.name().as_bytes());
             out.push(b' ');
@@ -309,13 +306,21 @@ impl UserAgent {
         } else if let Some(template) = &request.body {
             self.render(template, cx, &mut body);
         }
-        // section 9.1: a CANCEL is not challenged
-        if method != Method::Cancel
-            && let Some(mut auth) = self.auth.take()
-        {
-            let uri = out[uri_at].to_vec();
-            auth.write(method.name(), &uri, &body, cx.rng, &mut out);
-            self.auth = Some(auth);
+        match (method, &mut dialog) {
+            // section 9.1: it is not challenged
+            (Method::Cancel, _) => {}
+            // section 22.1: it has those of its INVITE
+            (Method::Ack, Some(dialog)) => out.extend_from_slice(&dialog.credentials),
+            (_, dialog) => {
+                let start = out.len();
+                if !self.auth.is_empty() {
+                    let uri = out[uri_at].to_vec();
+                    self.auth.write(method.name(), &uri, &body, cx.rng, &mut out);
+                }
+                if let Some(dialog) = dialog.as_mut().filter(|_| method == Method::Invite) {
+                    dialog.credentials = out[start..].into();
+                }
+            }
         }
         if let Some(signature) = &config.identity
             && signature.signs(method)

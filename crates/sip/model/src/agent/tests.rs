@@ -1,5 +1,6 @@
 //! User agents whose server is the test.
 
+mod challenges;
 mod computed;
 mod dialogs;
 mod early_calls;
