@@ -17,7 +17,7 @@ pub(super) const UNAVAILABLE: u16 = 503;
 pub(super) const SILENT: Cause = Cause::named(Failure::Unanswered, "no answer in time");
 pub(super) const REJECTS: Cause = Cause::named(Failure::Rejected, "503 Service Unavailable");
 /// A connection on which nothing came, and that is closed sooner than this, was not closed for being idle.
-const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
+pub(super) const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
 
 impl UserAgent {
     /// The connection is gone, or a datagram was refused. Whether that is dealt with: there is another server.
@@ -62,11 +62,11 @@ impl UserAgent {
     }
 
     /// Whether the present connection was good for something.
-    fn was_used(&self, now: Time) -> bool {
+    pub(super) fn was_used(&self, now: Time) -> bool {
         self.heard || now.since(self.up) >= IDLE_AT_LEAST.as_nanos() as u64
     }
 
-    fn is_asking(&mut self) -> bool {
+    pub(super) fn is_asking(&mut self) -> bool {
         self.legs().any(|leg| {
             self.select(leg);
             self.invite.is_some() || self.request.is_some()

@@ -10,6 +10,7 @@ mod failover;
 mod fork;
 mod legs;
 mod media;
+mod parting;
 mod receive;
 mod reliable;
 mod send;
@@ -135,6 +136,8 @@ pub(crate) struct UserAgent {
     /// The flow began on a connection that was kept; something has come since it began, or since the connection was replaced.
     kept: bool,
     heard: bool,
+    /// The server closed the connection while nothing was asked: the next request opens another.
+    parted: bool,
     /// Since when the connection is up.
     up: Time,
     /// The load is over, and calls that are on their way are answered until then.
@@ -184,6 +187,7 @@ impl UserAgent {
             stale: None,
             kept: false,
             heard: false,
+            parted: false,
             up: Time::ZERO,
             lingers: Time::ZERO,
             armed: Time::NEVER,
@@ -213,6 +217,9 @@ impl UserAgent {
                     if request.expires != Some(0) && self.is_over(cx, request.method) {
                         return self.complete(cx);
                     }
+                    if self.parted {
+                        return self.open_again(cx);
+                    }
                     self.send(cx, request);
                     self.next(cx);
                 }
@@ -235,6 +242,7 @@ impl UserAgent {
                         break;
                     }
                     let due = self.until.min(cx.now);
+                    self.was_idle_for(*pause);
                     self.next(cx);
                     self.due = due;
                 }
@@ -447,6 +455,7 @@ impl UserAgent {
         }
         self.select(selected);
         self.stage = Stage::Idle;
+        self.parted = false;
         self.silent = Time::NEVER;
         self.invite = None;
         self.request = None;
@@ -556,6 +565,10 @@ impl Model for UserAgent {
             }
             // section 4.3 of RFC 3263
             _ if self.leaves_server(cx, why) => {}
+            _ if self.parts(cx, why) => {
+                self.parted = true;
+                cx.mark_clean_close();
+            }
             // a datagram was refused: it is sent again, or its transaction fails in time (section 8.1.3.1)
             _ if !self.config.reliable && why == Failure::Unreachable => {}
             _ => {

@@ -131,7 +131,8 @@ impl UserAgent {
             // what was for the old connection
             return cx.out.bytes.clear();
         }
-        match self.stage {
+        let stage = self.stage;
+        match stage {
             Stage::Idle if closed => {}
             Stage::Idle => cx.failure(cx.now, cause, || fault.to_string()),
             // as over TCP: the server was free to close an idle connection just as we used it again
@@ -142,6 +143,7 @@ impl UserAgent {
                 cx.out.bytes.clear();
                 return cx.connect();
             }
+            _ if closed && self.parts(cx, kind) => self.parted = true,
             _ => self.fail(cx, cause, || fault.to_string()),
         }
         cx.close();

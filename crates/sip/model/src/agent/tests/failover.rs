@@ -90,3 +90,62 @@ fn a_bye_that_a_server_never_left_does_not_know_is_its_error() {
     });
     assert_eq!((bench.end, counter(&bench, "calls_dropped")), (Some(FlowEnd::Failed), 0));
 }
+
+/// Lose the connection where there is no other server; what is asked for then, and whether that was in order.
+fn lost_alone(bench: &mut Bench<UserAgent>, why: Failure) -> (Link, bool) {
+    (bench.link, bench.excused) = (Link::Keep, false);
+    bench.call(|device, cx| device.closed(cx, why));
+    (bench.link, bench.excused)
+}
+
+#[test]
+fn a_connection_closed_in_a_held_call_is_opened_again_for_its_bye() {
+    for why in [Failure::Closed, Failure::Reset] {
+        let mut bench = held();
+        assert_eq!(lost_alone(&mut bench, why), (Link::Keep, true), "nothing is to be said yet");
+        assert!(bench.end.is_none() && sent(&mut bench).is_empty());
+        after(&mut bench, 60_000 * MS);
+        assert_eq!((bench.link, sent(&mut bench).len()), (Link::Connect, 0));
+        bench.local = Some("10.0.0.1:40001".parse().expect("address"));
+        bench.call(|device, cx| device.connected(cx));
+        let bye = one(&mut bench);
+        assert!(bye.starts_with("BYE ") && value(&bye, "Via").contains(":40001"), "{bye}");
+        receive(&mut bench, &response(&bye, 200, "", ""));
+        assert_eq!(bench.end, Some(FlowEnd::Completed));
+        assert_eq!((counter(&bench, "sessions_completed"), bench.failures(why)), (1, 0));
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_other_connection_or_closes_it_again_has_failed() {
+    let mut bench = held();
+    lost_alone(&mut bench, Failure::Closed);
+    after(&mut bench, 60_000 * MS);
+    assert_eq!(lost_alone(&mut bench, Failure::Refused), (Link::Keep, false));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    // it closes as the BYE is on its way, which may be by chance; and again, which is not
+    let mut bench = held();
+    after(&mut bench, 60_000 * MS);
+    let bye = one(&mut bench);
+    assert_eq!(lost_alone(&mut bench, Failure::Closed), (Link::Connect, true));
+    bench.call(|device, cx| device.connected(cx));
+    assert_eq!(value(&one(&mut bench), "CSeq"), value(&bye, "CSeq"));
+    assert_eq!(lost_alone(&mut bench, Failure::Closed), (Link::Keep, false));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+}
+
+#[test]
+fn a_connection_that_is_lost_while_something_is_asked_or_awaited_fails_the_flow() {
+    let tcp = crate::description::SCHEMES.iter().position(|scheme| scheme.name == "sip+tcp").expect("TCP");
+    let of = |preset| bench_of(tcp, Params { scenario: Scenario::Preset(preset), ..Params::default() });
+    let mut bench = of(Preset::Call);
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    receive(&mut bench, &response(&invite, 180, "b1", CONTACT));
+    assert_eq!(lost_alone(&mut bench, Failure::Closed), (Link::Keep, false));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    // nobody can call it any more
+    let mut bench = registered_of(of(Preset::Answer));
+    assert_eq!(lost_alone(&mut bench, Failure::Closed), (Link::Keep, false));
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+}

@@ -220,3 +220,24 @@ fn a_request_goes_to_the_next_server_when_its_server_closes_or_is_silent() {
         assert_eq!(Failure::ALL.map(|why| bench.failures(why)), [0; 10]);
     }
 }
+
+#[test]
+fn a_call_goes_on_over_another_connection_where_the_server_closes_an_idle_one() {
+    let (scenario, hold) = (Scenario::Preset(Preset::Call), Interval::secs(60));
+    let mut bench = bench_of(WS, Params { scenario, hold, ..Params::default() });
+    start(&mut bench, false);
+    let (mut server, invite) = up(&mut bench);
+    send(&mut bench, &mut server, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9>\r\n"));
+    assert!(exchange(&mut bench, &mut server)[0].starts_with("ACK "));
+    server.close();
+    give(&mut bench, &mut server);
+    assert_eq!((bench.link, bench.end), (Link::Close, None));
+    bench.out.clear();
+    after(&mut bench, 60_000 * MS);
+    assert_eq!(bench.link, Link::Connect);
+    let (mut server, bye) = up(&mut bench);
+    assert!(bye.starts_with("BYE "), "{bye}");
+    send(&mut bench, &mut server, &response(&bye, 200, "", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+    assert_eq!(Failure::ALL.map(|why| bench.failures(why)), [0; 10]);
+}
