@@ -203,7 +203,7 @@ const COUNTERS: &[Counter] = &[
     counts(
         "registrations_ineffective",
         Unit::Sessions,
-        "Registrations that failed: a final response from 400 up, or none before Timer F.",
+        "Registrations that failed: a final response from 400 up, none before Timer F, or a 200 that has no binding of ours.",
         Better::Less,
     ),
     counts(

@@ -62,7 +62,7 @@ pub(crate) fn routes(bytes: &[u8], fields: usize, reversed: bool) -> Box<[u8]> {
 }
 
 /// The values of a header field, which commas part that stand neither in quotes nor in brackets.
-fn values(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn values(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut bracketed) = (false, false);
     value
         .split(move |byte| {

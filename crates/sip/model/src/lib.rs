@@ -14,6 +14,7 @@
 mod agent;
 mod aka;
 mod auth;
+mod binding;
 mod callees;
 mod config;
 mod description;

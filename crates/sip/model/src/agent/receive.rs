@@ -5,6 +5,7 @@ use super::failover::{REJECTS, UNAVAILABLE};
 use super::reliable::names_100rel;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::{Auth, Secrets};
+use crate::binding;
 use crate::description::counter;
 use crate::dialog::{Dialog, contact_uri, routes};
 use crate::measure;
@@ -215,11 +216,17 @@ impl UserAgent {
             self.take_answer(cx, message.body, true);
             self.begin_media(cx);
         }
-        if method == Method::Register && (200..300).contains(&code) {
+        let unbound = self.why_unbound(cx, bytes, message, &client, code);
+        if method == Method::Register && (200..300).contains(&code) && unbound.is_none() {
             self.registration_accepted(cx);
         }
         let asks = if method == Method::Invite { !session } else { session };
-        let delay = measure::finished(cx, &client, Some(code), asks, self.session_requested_at());
+        let counted = Some(code).filter(|_| unbound.is_none());
+        let delay = measure::finished(cx, &client, counted, asks, self.session_requested_at());
+        if let Some(what) = unbound {
+            cx.delay(client.first, delay);
+            return self.fail(cx, Cause::named(Failure::Protocol, what), || what.into());
+        }
         if method == Method::Bye
             && ((200..300).contains(&code) || dropped)
             && let Some(dialog) = &mut self.dialog
@@ -243,6 +250,25 @@ impl UserAgent {
         // a call that has ended with its server has ended as the scenario wanted
         let status = if dropped { 200 } else { code };
         self.tell(cx, bytes, Event::Response { method, status, first: client.first, delay, dropped });
+    }
+
+    /// Why a 2xx to a REGISTER that asks for a binding made none.
+    fn why_unbound(
+        &self,
+        cx: &Cx<'_>,
+        bytes: &[u8],
+        message: &Scanned<'_>,
+        client: &Client,
+        code: u16,
+    ) -> Option<&'static str> {
+        let Some(Op::Send(request)) = self.config.ops.get(usize::from(client.step)) else { return None };
+        let asks = request.method == Method::Register && request.expires.unwrap_or(self.config.expires) > 0;
+        if !(asks && (200..300).contains(&code)) {
+            return None;
+        }
+        let mut ours = Vec::with_capacity(64);
+        self.contact_address(cx, &mut ours);
+        binding::missing(bytes, message.fields, &ours)
     }
 
     /// Whether a step waits for this response as it is: then a challenge is not answered.

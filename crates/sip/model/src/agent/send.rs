@@ -69,9 +69,14 @@ impl UserAgent {
         }
     }
 
+    /// Our Contact, without parameters.
+    pub(super) fn contact_address(&self, cx: &Cx<'_>, out: &mut Vec<u8>) {
+        contact(cx.device, via_transport(self.config.scheme), |out| self.host(cx, out), out);
+    }
+
     fn contact(&self, cx: &Cx<'_>, registers: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Contact: ");
-        contact(cx.device, via_transport(self.config.scheme), |out| self.host(cx, out), out);
+        self.contact_address(cx, out);
         if registers && self.config.websocket.is_some() {
             message::instance(cx.device, self.config.run, out);
             out.extend_from_slice(b"\r\nSupported: path, outbound");

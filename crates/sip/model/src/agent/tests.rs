@@ -81,7 +81,10 @@ pub(super) fn response(request: &str, status: u16, to_tag: &str, more: &str) -> 
     let to = value(request, "To");
     let tag =
         if to_tag.is_empty() || to.contains(";tag=") { String::new() } else { format!(";tag={to_tag}") };
-    format!("SIP/2.0 {status} Reason\r\n{}To: {to}{tag}\r\n{more}Content-Length: 0\r\n\r\n", copied.concat())
+    let binds = request.starts_with("REGISTER ") && (200..300).contains(&status) && !more.contains("Contact:");
+    let binding = if binds { format!("Contact: {};expires=60\r\n", value(request, "Contact")) } else { String::new() };
+    let head = format!("SIP/2.0 {status} Reason\r\n{}To: {to}{tag}\r\n", copied.concat());
+    format!("{head}{binding}{more}Content-Length: 0\r\n\r\n")
 }
 
 pub(super) fn receive(bench: &mut Bench<UserAgent>, message: &str) {
@@ -154,6 +157,29 @@ fn a_challenge_that_comes_again_is_a_failure() {
     assert_eq!((delays(&bench, "registration").len(), delays(&bench, "response").len()), (0, 1));
     assert_eq!(bench.measured().failures[Failure::Rejected as usize], 1);
     assert!(bench.examples[0].contains("REGISTER was answered with 401"), "{:?}", bench.examples);
+}
+
+#[test]
+fn a_200_that_registers_nothing_is_a_failure() {
+    for (more, why) in [("", "without a binding"), ("Contact: CONTACT;expires=0\r\n", "has ended")] {
+        let mut bench = bench(Preset::Register);
+        begin(&mut bench);
+        let register = one(&mut bench);
+        let contact = value(&register, "Contact").to_owned();
+        let whole = response(&register, 200, "s", "");
+        let binding = format!("Contact: {contact};expires=60\r\n");
+        receive(&mut bench, &whole.replace(&binding, &more.replace("CONTACT", &contact)));
+        assert_eq!((bench.end, bench.failures(Failure::Protocol)), (Some(FlowEnd::Failed), 1));
+        assert!(bench.examples[0].contains(why), "{:?}", bench.examples);
+        let counted = ["registrations", "registrations_accepted", "registrations_ineffective"];
+        assert_eq!(counted.map(|name| counter(&bench, name)), [1, 0, 1]);
+    }
+    // a binding that is removed is in no 200
+    let mut bench = registered(Preset::Unregister);
+    let removal = one(&mut bench);
+    let whole = response(&removal, 200, "s", "");
+    receive(&mut bench, &whole.lines().filter(|line| !line.starts_with("Contact")).map(|line| format!("{line}\r\n")).collect::<String>());
+    assert_eq!((bench.end, counter(&bench, "registrations_accepted")), (Some(FlowEnd::Completed), 2));
 }
 
 #[test]
