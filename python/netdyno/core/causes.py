@@ -71,6 +71,8 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("rejected", r"3\d\d .*", "the server redirects: use preset `redirect`, or call the address it names"),
     ("rejected", r"4\d\d .*", "the server rejects the request: check the scenario, and see the server's log"),
     ("rejected", r"[56]\d\d .*", SERVER),
+    ("protocol", "a 200 to REGISTER .*", "the registrar says 200 and keeps no binding: see its log"),
+    ("closed", "the other side ended the call", "the callee hung up before the scenario was over"),
     ("rejected", "other keys heard", "keys were lost or changed on the way: see the media relays"),
     # WebSocket (RFC 6455, RFC 7118)
     ("rejected", "WebSocket handshake: (404|426)", "no WebSocket at this path: check it, like wss://HOST:8089/ws"),

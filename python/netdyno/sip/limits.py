@@ -73,6 +73,11 @@ def audio(group: str, media: Mapping[str, Any] | None) -> list[dict[str, str]]:
     return [{"metric": f"{group}.counts.{name}", "max": "0"} for name in names]
 
 
+def ended_by_server(group: str, share: float) -> dict[str, str]:
+    """The threshold that at most the rest of calls is ended by a server: for callees that never hang up."""
+    return {"metric": f"{group}.index.ended_by_callee", "max": f"{1 - share:.12g}"}
+
+
 def success(group: str, index: str, share: float) -> dict[str, str]:
     """The threshold that at least this share of attempts succeeds."""
     return {"metric": f"{group}.index.{index}", "min": f"{share:.12g}"}

@@ -122,6 +122,7 @@ def call(options: Options) -> dict[str, Any]:
         callees = _group(CALLEES, options, scenarios[1], users, CALLEES)
         callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
         groups.insert(0, callees)
+        thresholds.insert(2, limits.ended_by_server(CALLERS, options.success))
         thresholds += limits.delays(CALLEES, [limits.ANSWER_SIGNAL])
         if options.info_keys:
             thresholds.append({"metric": f"{CALLEES}.errors", "max": "0"})

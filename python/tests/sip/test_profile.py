@@ -136,6 +136,10 @@ def test_calls_to_somebody_else_need_no_callees() -> None:
     assert callers["model"]["sip"]["callee"] == "1000"
     assert callers["load"] == {"open": {"rate": "50/s", "arrival": "poisson"}}
     assert not any("callees" in one["metric"] for one in document["thresholds"])
+    # they may hang up when they like; those of our own never do
+    assert not any("ended_by_callee" in one["metric"] for one in document["thresholds"])
+    with_own = profile.call(options(success=0.99))["thresholds"]
+    assert {"metric": "callers.index.ended_by_callee", "max": "0.01"} in with_own
 
 
 def test_limits_are_those_of_the_study() -> None:
@@ -147,7 +151,7 @@ def test_limits_are_those_of_the_study() -> None:
         "answer_signal": "500ms",
         "session_disconnect": "500ms",
     }
-    assert all(one["min"] == "1" for one in thresholds if ".index." in one["metric"])
+    assert all(one.get("min") == "1" or one["max"] == "0" for one in thresholds if ".index." in one["metric"])
     assert {"metric": "phones.index.registration_success", "min": "0.99"} in profile.register(
         options(success=0.99)
     )["thresholds"]

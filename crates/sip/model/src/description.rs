@@ -186,6 +186,7 @@ pub(crate) mod counter {
     pub const REQUESTS_MOVED: usize = 61;
     pub const CALLS_DROPPED: usize = 62;
     pub const AUDIO_DISTURBED_CALLS: usize = 63;
+    pub const CALLS_ENDED_BY_CALLEE: usize = 64;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -229,7 +230,7 @@ const COUNTERS: &[Counter] = &[
     counts(
         "sessions_completed",
         Unit::Sessions,
-        "Sessions set up and ended by a BYE that was accepted.",
+        "Sessions set up and ended by a BYE of either side that was accepted.",
         Better::More,
     ),
     counts("disconnect_requests", Unit::Sessions, "BYEs sent.", Better::Neither),
@@ -437,6 +438,12 @@ const COUNTERS: &[Counter] = &[
         "Calls in which the generator itself sent audio over half a playout buffer late: they are not rated.",
         Better::Neither,
     ),
+    counts(
+        "calls_ended_by_callee",
+        Unit::Sessions,
+        "Calls that the other side ended, or a server in its name: of sessions_completed.",
+        Better::Neither,
+    ),
 ];
 
 const fn ratio(
@@ -500,6 +507,14 @@ const INDICES: &[Index] = &[
         &[],
     ),
     ratio(
+        "ended_by_callee",
+        "Session requests whose call the other side ended, or a server in its name.",
+        Better::Neither,
+        &["calls_ended_by_callee"],
+        &["session_requests"],
+        &[],
+    ),
+    ratio(
         "redirect_success",
         "Session requests that were redirected.",
         Better::More,
@@ -556,7 +571,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::AUDIO_DISTURBED_CALLS + 1);
+        assert_eq!(COUNTERS.len(), counter::CALLS_ENDED_BY_CALLEE + 1);
         assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");

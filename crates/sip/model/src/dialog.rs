@@ -20,8 +20,8 @@ pub(crate) struct Dialog {
     pub cseq: u32,
     /// CSeq of our last INVITE, which its ACK has too.
     pub invite_cseq: u32,
-    /// When its INVITE was due: a session that is completed counts to the phase in which it was asked for.
-    pub asked: Time,
+    /// When our INVITE was due, where we asked for it: a session that is completed counts to the phase of that time.
+    pub asked: Option<Time>,
     /// Whether the other side's tag is known.
     pub confirmed: bool,
     /// Whether a session is up: a 2xx to INVITE has been sent or received.

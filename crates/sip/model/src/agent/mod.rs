@@ -5,6 +5,7 @@
 //! came again, and those answered that no step waits for.
 
 mod called;
+mod ended;
 mod expected;
 mod failover;
 mod fork;

@@ -248,7 +248,8 @@ impl UserAgent {
             }
         }
         // a call that has ended with its server has ended as the scenario wanted
-        let status = if dropped { 200 } else { code };
+        let over = dropped || self.is_over_already(method, code, fingerprint(message.call_id));
+        let status = if over { 200 } else { code };
         self.tell(cx, bytes, Event::Response { method, status, first: client.first, delay, dropped });
     }
 
@@ -522,10 +523,7 @@ impl UserAgent {
     fn answer_unexpected(&mut self, cx: &mut Cx<'_>, method: Method, call: u64) {
         let ours = self.dialog.as_ref().is_some_and(|dialog| fingerprint(&dialog.call_id) == call);
         match method {
-            Method::Bye if ours && self.in_session() => {
-                self.respond(cx, false, 200, reason(200), b"", b"");
-                self.fail(cx, Failure::Closed, || "the other side ended the call".into());
-            }
+            Method::Bye if ours && self.in_session() => self.hung_up(cx),
             Method::Bye => {
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);
                 self.respond(cx, false, 481, reason(481), b"", b"");

@@ -241,7 +241,7 @@ impl UserAgent {
             local: local.into(),
             remote: remote.into(),
             target: target.into(),
-            asked: self.due,
+            asked: Some(self.due),
             ..Dialog::default()
         }));
     }
@@ -535,12 +535,10 @@ impl UserAgent {
             server.expires = cx.now + config.t1 * 64;
             server.described = !body.is_empty();
         }
-        if server.method == Method::Bye
-            && let Some(dialog) = &mut self.dialog
-        {
-            dialog.session = false;
+        let over = server.method == Method::Bye && status < 300;
+        if over {
+            self.ended_by_peer(cx);
         }
-        let over = server.method == Method::Bye;
         server.response = out.clone().into();
         cx.sent_bytes(cx.now, out.len());
         let place = if to_invite { &mut self.invited } else { &mut self.requested };

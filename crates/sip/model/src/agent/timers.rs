@@ -141,7 +141,7 @@ impl UserAgent {
 
     /// When the present session was asked for.
     pub(super) fn session_requested_at(&self) -> Time {
-        self.dialog.as_ref().map_or(Time::ZERO, |dialog| dialog.asked)
+        self.dialog.as_ref().and_then(|dialog| dialog.asked).unwrap_or(Time::ZERO)
     }
 
     pub(super) fn in_session(&self) -> bool {
