@@ -70,7 +70,7 @@ class SipMessage:
     @property
     def status(self) -> int:
         """Status of a response; 0 of a request."""
-        found = re.match(r"SIP/2\.0 (\d{3})\b", self.start)
+        found = re.match(r"SIP/2\.0 (\d{3})\b", self.start, re.IGNORECASE)
         return int(found[1]) if found else 0
 
     @property

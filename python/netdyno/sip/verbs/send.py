@@ -175,6 +175,10 @@ class _Live:
         console.line(text.head(self.names))
 
     def show(self, arrow: Any) -> None:
+        more = [name for name in (arrow.source, arrow.to) if name not in self.names]
+        if more:
+            self.names += more
+            console.line(text.head(self.names))
         console.line(text.line(arrow, self.names))
 
 
