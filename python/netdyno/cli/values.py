@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
+from typing import TypeVar
 
 from netdyno import paths, units
 from netdyno.core.address import Address
 from netdyno.errors import Error
 
+T = TypeVar("T")
 LEAST_INTERVAL = 0.05
 """Seconds between two looks at least."""
 MOST_WHOLE = (1 << 63) - 1
@@ -156,6 +159,17 @@ def octets(option: str) -> Callable[[str], int]:
 def bits(option: str) -> Callable[[str], float]:
     """A rate in bits per second."""
     return lambda text: units.BITRATE.value(text, option)
+
+
+def with_unit(option: str, parser: Callable[[str], T], example: str) -> Callable[[str], T]:
+    """A quantity of which nobody knows what a number alone would mean."""
+
+    def read(text: str) -> T:
+        if re.fullmatch(r"\s*[0-9.]+\s*", text):
+            raise refused(text, f"a number with its unit, like {example}", option)
+        return parser(text)
+
+    return read
 
 
 def ipv4(option: str, port: bool = False) -> Callable[[str], str]:

@@ -180,7 +180,7 @@ def _say_plan(
     """How many pairs are measured, and what they can show, before the first."""
     now, count = looks.now, looks.now.pairs
     if looks.first > request.pairs and now.number == 1:
-        least = f"{request.pairs} pairs can show nothing of {len(metrics)} metrics"
+        least = f"{request.pairs} pairs can show nothing of {len(metrics)} metric{'s' * (len(metrics) > 1)}"
         listener.note(f"{least}: {count} are measured")
     said = f"look {now.number}, at {count} pairs, level {now.level:.3g} of {request.level:.3g}"
     if not looks.new:

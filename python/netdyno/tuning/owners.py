@@ -85,10 +85,14 @@ def tuned(root: Path = ROOT) -> str:
 
 def changes_in_force(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int, dict[str, Any]]]:
     """What living processes of ours have changed and not put back yet."""
+    yield from ((owner, entry) for owner, entry in changes(folder, kinds) if owner is not None)
+
+
+def changes(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int | None, dict[str, Any]]]:
+    """All that was set by us and not put back: with the process that will, or None where none lives."""
     for path in sorted(folder.glob("*.jsonl")):
         owner, left = journal.open_changes(path)
-        if owner is not None:
-            yield from ((owner, entry) for entry in left if entry["kind"] in kinds)
+        yield from ((owner, entry) for entry in left if entry["kind"] in kinds)
 
 
 def drift(parameters: Iterable[str], root: Path = ROOT) -> list[Drift]:

@@ -12,7 +12,7 @@ from netdyno.tuning import access, live_sockets
 
 def tunable(entry: dict[str, Any]) -> bool:
     """What the kernel was told, in a namespace or for the whole machine."""
-    place = _target(entry)
+    place = place_of(entry)
     if place is None:
         return False
     where, target = place
@@ -40,7 +40,7 @@ def tunable(entry: dict[str, Any]) -> bool:
     return done
 
 
-def _target(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
+def place_of(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
     """Where it was set: in that namespace and of that device, whatever they are called by now; None: they are
     gone, and so is the value."""
     target, known = access.Target(*entry["target"]), entry.get("device")

@@ -16,6 +16,7 @@ VERBS = {
     "learn": ".learn:learn",
     "recommend": ".recommend:recommend",
     "apply": ".apply:apply",
+    "status": ".status:status",
     "export": ".export:export",
     "restore": ".restore:restore",
     "reproduce": ".reproduce:reproduce",
@@ -26,7 +27,7 @@ PANELS = {
     "Look": ("params", "watch"),
     "Find": ("screen", "search", "recommend"),
     "Prove": ("calibrate", "compare", "cases"),
-    "Use": ("apply", "export", "restore"),
+    "Use": ("apply", "status", "export", "restore"),
     "Research": ("learn", "reproduce"),
 }
 """The verbs as help groups them: in the order in which one needs them."""

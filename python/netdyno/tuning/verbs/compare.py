@@ -214,7 +214,7 @@ def compare(
     if as_json:
         console.document(found.document["result"])
     else:
-        _show_race(found.standings, [one.name for one in found.candidates])
+        _show_race(found.standings, found.candidates, found.comparison.findings[0])
         show(found.comparison, [found.a, found.b])
         for one in found.slos:
             console.out().print(one.summary, markup=False)
@@ -280,14 +280,17 @@ def _show_looks(looks: Mapping[str, Any]) -> None:
     console.out().print(f"looks: {taken or 'none'}; {spent}; more --pairs is the next look", markup=False)
 
 
-def _show_race(standings: Sequence[CandidateStanding], names: list[str]) -> None:
+def _show_race(
+    standings: Sequence[CandidateStanding], candidates: Sequence[ChosenSetting], first: Finding
+) -> None:
+    """What each came to in the first metric: of what is compared by ratios as a share, better is above 0."""
     if not standings:
         return
     rows = [
         (
-            names[one.candidate],
+            candidates[one.candidate].name,
             one.blocks,
-            f"{one.gain:+.4g}",
+            f"{one.gain:+.4g}" if first.metric.zero_is_best else quantities.change(math.expm1(one.gain)),
             "" if one.left is None else f"left after {one.left}",
         )
         for one in standings

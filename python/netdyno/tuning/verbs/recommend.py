@@ -50,7 +50,7 @@ def recommend(
             "--rtt",
             help="Round-trip time of its clients, if it cannot be measured.",
             metavar="TIME",
-            parser=values.time("--rtt"),
+            parser=values.with_unit("--rtt", values.time("--rtt"), "40ms"),
         ),
     ] = None,
     rate: Annotated[
@@ -59,7 +59,7 @@ def recommend(
             "--rate",
             help="Its total rate to all clients, if it cannot be measured.",
             metavar="RATE",
-            parser=values.bits("--rate"),
+            parser=values.with_unit("--rate", values.bits("--rate"), "50Mbit/s"),
         ),
     ] = None,
     judged: Annotated[
