@@ -252,9 +252,11 @@ impl Connection {
         let duplicate =
             advanced == 0 && ack == self.una && len == 0 && window == self.window && self.una != self.nxt;
         self.una += advanced;
-        // an acknowledgment older than the last one says nothing of the window (RFC 9293 section 3.10.7.4), whatever its number
-        let newer = self.wl1.before(Seq(header.sequence))
-            || (self.wl1 == Seq(header.sequence) && self.wl2.until(ack));
+        // an acknowledgment older than the last one says nothing of the window (RFC 9293 section 3.10.7.4), whatever its
+        // number; one that acknowledges more is the peer's latest word, also where it repeats old data
+        let sequence = Seq(header.sequence);
+        let newer =
+            advanced > 0 || self.wl1.before(sequence) || (self.wl1 == sequence && self.wl2.until(ack));
         if newer && ack == self.una {
             if window > self.window {
                 self.clear(flag::BLOCKED);
@@ -263,7 +265,11 @@ impl Connection {
                     self.duplicates = 0;
                 }
             }
-            (self.window, self.wl1, self.wl2) = (window, Seq(header.sequence), ack);
+            self.window = window;
+            if self.wl1.before(sequence) {
+                self.wl1 = sequence;
+            }
+            self.wl2 = ack;
             self.window_max = self.window_max.max(window);
         }
         if let Some(rtt) = result.rtt {
