@@ -253,7 +253,7 @@ impl Connection {
             advanced == 0 && ack == self.una && len == 0 && window == self.window && self.una != self.nxt;
         self.una += advanced;
         // an acknowledgment older than the last one says nothing of the window (RFC 9293 section 3.10.7.4), whatever its
-        // number; one that acknowledges more is the peer's latest word, also where it repeats old data
+        // number; one that acknowledges more is the peer's latest word, also where it came late
         let sequence = Seq(header.sequence);
         let newer =
             advanced > 0 || self.wl1.before(sequence) || (self.wl1 == sequence && self.wl2.until(ack));
