@@ -82,7 +82,9 @@ def run(
     ] = None,
     ip: Annotated[
         str | None,
-        typer.Option("--ip", help="With --port: its address.", metavar="ADDRESS/PREFIX"),
+        typer.Option(
+            "--ip", help="With --port: its address, which it needs. Default: none.", metavar="ADDRESS/PREFIX"
+        ),
     ] = None,
     gateway: Annotated[
         str | None,
