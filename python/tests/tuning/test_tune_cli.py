@@ -18,6 +18,7 @@ from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import prepared_bench
 from netdyno.tuning.prepared_bench import PreparedBench, UninterruptedBench
 from netdyno.tuning.simulated import SimulatedBench
+from netdyno.tuning.verbs.compare import least
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
@@ -148,6 +149,16 @@ def test_a_parameter_of_the_whole_machine_is_not_denied(monkeypatch: pytest.Monk
     with pytest.raises(Error, match="ND-104-50") as raised:
         made.space(["net.core.rmem_maxx"], None)
     assert "Did you mean 'net.core.rmem_max'?" in raised.value.fix
+
+
+def test_what_no_comparison_could_show_has_no_size() -> None:
+    assert [least(value) for value in (0.5, 17.6, float("inf"))] == ["± 50.0%", "too noisy to tell", "–"]
+
+
+def test_a_number_of_no_unit_is_asked_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, text in (("--rtt", "40"), ("--rate", "50")):
+        assert call(["tune", "recommend", option, text]) == 104
+        assert "a number with its unit" in capsys.readouterr().err
 
 
 def test_a_name_that_is_taken_by_another_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -344,8 +344,8 @@ def remarks(result: Comparison) -> Iterator[str]:
         yield "the baseline never hit this limit: no counter of the mechanism moved"
     for one in result.findings:
         if one.verdict is Verdict.NOT_SHOWN and math.isfinite(one.detectable):
-            seen = f"minimum detectable effect ({one.effect.n} pairs): {share(one.detectable)}"
-            yield f"{one.metric.name}: {seen}"
+            found = "too noisy to tell" if one.detectable >= NOISY else share(one.detectable)
+            yield f"{one.metric.name}: minimum detectable effect ({one.effect.n} pairs): {found}"
         if one.verdict is Verdict.NOT_SHOWN and one.least_count is not None:
             seen = f"minimum detectable effect ({one.effect.n} pairs): {one.least_count:.2g} a trial"
             yield f"{one.metric.name}: {seen}"
@@ -361,6 +361,8 @@ def remarks(result: Comparison) -> Iterator[str]:
             )
 
 
+NOISY = 10.0
+"""A minimum detectable effect from which on its size says nothing: eleven times as much."""
 VERDICTS = {
     Verdict.BETTER: "green",
     Verdict.WORSE: "bold red",
@@ -401,7 +403,9 @@ def share(value: float) -> str:
 
 def least(value: float) -> str:
     """The least change to be seen."""
-    return "–" if math.isinf(value) else f"± {value:.1%}"
+    if math.isinf(value):
+        return "–"
+    return "too noisy to tell" if value >= NOISY else f"± {value:.1%}"
 
 
 def not_counted(found: Comparison | Calibration) -> str:
