@@ -217,6 +217,16 @@ pub trait Connection: Debug {
     /// Our address and port; `None` where ports are unknown to it.
     fn local(&self) -> Option<SocketAddr>;
 
+    /// The other end, where it is known. Datagrams may be sent to others too then ([`Outbox::elsewhere`]).
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Who sent the datagram that was received last, where that is not the [peer](Self::peer).
+    fn stranger(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Whether all that was given to it has been sent.
     fn is_flushed(&self) -> bool;
 

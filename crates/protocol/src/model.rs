@@ -109,6 +109,8 @@ pub struct Outbox {
     pub segment: usize,
     /// Size of each datagram, where they differ; empty: `segment` is.
     pub sizes: Vec<usize>,
+    /// Datagrams to others than the target. Only of a transport of datagrams that gave [`Cx::peer`], and of its family.
+    pub elsewhere: Vec<(SocketAddr, Vec<u8>)>,
     /// Datagrams of the media sockets.
     pub media: MediaOutbox,
 }
@@ -143,6 +145,7 @@ impl Outbox {
         self.bytes.clear();
         self.segment = 0;
         self.sizes.clear();
+        self.elsewhere.clear();
         self.media.clear();
     }
 }
@@ -161,6 +164,10 @@ pub struct Cx<'a> {
     /// In [`Model::connected`]: our address and port of the connection, where it has one. In [`Model::start`]: that of the
     /// connection that was kept and is up.
     pub local: Option<SocketAddr>,
+    /// With [`Cx::local`]: the other end, where the transport says.
+    pub peer: Option<SocketAddr>,
+    /// In [`Model::received`]: who sent the datagram, where that is not the target.
+    pub from: Option<SocketAddr>,
     /// In [`Model::start`] and [`Model::connected`]: address of the device's media socket for RTP, where it has one.
     pub media: Option<SocketAddr>,
     /// Where bytes to send are appended.
@@ -220,6 +227,8 @@ impl<'a> Cx<'a> {
             intended,
             device,
             local: None,
+            peer: None,
+            from: None,
             media: None,
             out,
             rng,

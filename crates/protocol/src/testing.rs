@@ -44,6 +44,10 @@ pub struct Bench<M> {
     pub tally: DeviceTally,
     /// Our end of its connections.
     pub local: Option<SocketAddr>,
+    /// The other end of its connections.
+    pub peer: Option<SocketAddr>,
+    /// Who sent what is received, where that is another.
+    pub from: Option<SocketAddr>,
     /// The address of its media socket for RTP.
     pub media: Option<SocketAddr>,
     /// Received and not yet used.
@@ -76,6 +80,8 @@ impl<M> Bench<M> {
             examples: Vec::new(),
             tally: DeviceTally::default(),
             local: None,
+            peer: None,
+            from: None,
             media: None,
             inbox: Vec::new(),
             meter: std::array::from_fn(|_| Tally::sized(8, 16)),
@@ -92,6 +98,8 @@ impl<M> Bench<M> {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
         cx.local = self.local;
+        cx.peer = self.peer;
+        cx.from = self.from;
         cx.media = self.media;
         cx.ended = self.ended;
         cx.truncated = self.truncated;

@@ -13,10 +13,11 @@ use protocol::target::Carrier;
 use run::plan::GroupPlan;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, ipproto,
-    recv, recvfrom, send, socket_with, sockopt as opt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect,
+    connect_unspec, ipproto, recv, recvfrom, send, socket_with, sockopt as opt,
 };
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -31,6 +32,8 @@ const UNCHECKED: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Conn {
     fd: OwnedFd,
+    /// The target's address.
+    peer: SocketAddr,
     wire: Wire,
     /// Whether the kernel has said that it is connected.
     connected: bool,
@@ -55,6 +58,8 @@ enum Wire {
     Tls(Box<Session>),
     Udp {
         gso: usize,
+        /// Where datagrams go and come from, once some went elsewhere.
+        roaming: Option<Box<Roaming>>,
     },
     /// Connected or not, a ping socket takes what has its identifier from whatever host: keep to this one.
     Ping {
@@ -66,6 +71,18 @@ enum Wire {
         v6: bool,
     },
 }
+
+/// Whom a socket that is not connected any more exchanges datagrams with.
+#[derive(Debug)]
+struct Roaming {
+    /// To whom else something was sent; the oldest is forgotten first.
+    others: VecDeque<SocketAddr>,
+    /// Who sent what was received last, if it was one of these.
+    stranger: Option<SocketAddr>,
+}
+
+/// Most others.
+const OTHERS_MAX: usize = 8;
 
 /// Whether a packet's source is this host; 0.0.0.0 and groups answer with other addresses.
 fn is_from(source: SocketAddrAny, host: IpAddr) -> bool {
@@ -90,7 +107,7 @@ impl Conn {
             Carrier::Datagram => {
                 let fd = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP)).map_err(fail)?;
                 tell_errors(&fd, address.is_ipv6()).map_err(|e| ConnError::errno(e, "socket"))?;
-                (fd, Wire::Udp { gso: 0 })
+                (fd, Wire::Udp { gso: 0, roaming: None })
             }
             Carrier::Icmp => {
                 let v6 = address.is_ipv6();
@@ -119,12 +136,13 @@ impl Conn {
             Some((config, name)) => Wire::Tls(Box::new(Session::new(config, name)?)),
             None => wire,
         };
-        Ok(Self::new(fd, wire, group.scheme.carrier != Carrier::Stream))
+        Ok(Self::new(fd, address, wire, group.scheme.carrier != Carrier::Stream))
     }
 
-    fn new(fd: OwnedFd, wire: Wire, connected: bool) -> Self {
+    fn new(fd: OwnedFd, peer: SocketAddr, wire: Wire, connected: bool) -> Self {
         Self {
             fd,
+            peer,
             wire,
             connected,
             reads: 0,
@@ -234,6 +252,33 @@ impl Conn {
         result
     }
 
+    /// Send datagrams to others than the peer: from now on the socket is connected to none of them, and takes what comes from
+    /// each.
+    pub fn send_elsewhere(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
+        let Wire::Udp { gso, roaming } = &mut self.wire else {
+            outbox.elsewhere.clear();
+            return Err(ConnError::new(Failure::Local, "only UDP has datagrams for others"));
+        };
+        let roaming = match roaming {
+            Some(roaming) => roaming,
+            none => none.insert(Box::new(roam(&self.fd)?)),
+        };
+        for (to, datagram) in outbox.elsewhere.drain(..) {
+            if !roaming.others.contains(&to) {
+                if roaming.others.len() == OTHERS_MAX {
+                    roaming.others.pop_front();
+                }
+                roaming.others.push_back(to);
+            }
+            self.given += datagram.len() as u64;
+            let sent = write_datagrams(&self.fd, Some(to), Some(gso), 0, &datagram, &mut self.refused);
+            if sent < datagram.len() {
+                return Err(ConnError::new(Failure::Local, "the socket takes no more datagrams"));
+            }
+        }
+        Ok(())
+    }
+
     /// Put more behind what the socket did not take.
     fn queue(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
         let waiting = self.out.len() - self.out_at;
@@ -288,25 +333,28 @@ impl Conn {
                 }
                 at
             }
-            Wire::Udp { gso } => write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused),
+            Wire::Udp { gso, roaming } => {
+                let to = roaming.is_some().then_some(self.peer);
+                write_datagrams(&self.fd, to, Some(gso), self.segment, bytes, &mut self.refused)
+            }
             Wire::Ping { peer } => {
                 let request = echo_request(peer.is_ipv6());
                 if bytes.first() == Some(&request) {
-                    let sent = write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused);
+                    let sent = write_datagrams(&self.fd, None, None, self.segment, bytes, &mut self.refused);
                     return (sent, None);
                 }
                 // the model wrote it for an address of the other family; the kernel makes the checksum
                 let mut messages = bytes.to_vec();
                 let size = datagram(self.segment, bytes.len());
                 messages.chunks_mut(size).for_each(|message| message[0] = request);
-                write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused)
+                write_datagrams(&self.fd, None, None, self.segment, &messages, &mut self.refused)
             }
             Wire::RawPing { ident, v6 } => {
                 let mut messages = bytes.to_vec();
                 messages
                     .chunks_mut(datagram(self.segment, bytes.len()))
                     .for_each(|message| stamp_ident(message, *ident, *v6));
-                write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused)
+                write_datagrams(&self.fd, None, None, self.segment, &messages, &mut self.refused)
             }
         };
         (sent, None)
@@ -321,23 +369,29 @@ impl Conn {
         }
         loop {
             let (read, from) = match self.wire {
-                Wire::Ping { .. } => match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
-                    Ok((_, n, from)) => (Ok((n, n)), from),
-                    Err(e) => (Err(e), None),
-                },
+                Wire::Ping { .. } | Wire::Udp { roaming: Some(_), .. } => {
+                    match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                        Ok((_, n, from)) => (Ok((n, n)), from),
+                        Err(e) => (Err(e), None),
+                    }
+                }
                 _ => (recv(&self.fd, &mut *buffer, RecvFlags::empty()), None),
             };
             return match read {
                 Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End { complete: true }),
-                Ok((n, _)) => match self.wire {
-                    Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
+                Ok((n, _)) => match &mut self.wire {
+                    Wire::Udp { roaming: Some(roaming), .. } => match roaming.admits(self.peer, from) {
+                        true => Ok(Input::Bytes { len: n, dry: false }),
+                        false => Ok(Input::Aside),
+                    },
+                    &mut Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
                         Some(at) => {
                             buffer.copy_within(at..n, 0);
                             Ok(Input::Bytes { len: n - at, dry: false })
                         }
                         None => Ok(Input::Aside),
                     },
-                    Wire::Ping { peer } if from.is_some_and(|from| !is_from(from, peer)) => Ok(Input::Aside),
+                    Wire::Ping { peer } if from.is_some_and(|from| !is_from(from, *peer)) => Ok(Input::Aside),
                     // of plain TCP a read that does not fill the buffer was the last for now
                     Wire::Tcp => Ok(Input::Bytes { len: n, dry: n < buffer.len() }),
                     _ => Ok(Input::Bytes { len: n, dry: false }),
@@ -380,6 +434,17 @@ impl Connection for Conn {
         if is_icmp { None } else { rustix::net::getsockname(&self.fd).ok()?.try_into().ok() }
     }
 
+    fn peer(&self) -> Option<SocketAddr> {
+        Some(self.peer)
+    }
+
+    fn stranger(&self) -> Option<SocketAddr> {
+        match &self.wire {
+            Wire::Udp { roaming: Some(roaming), .. } => roaming.stranger,
+            _ => None,
+        }
+    }
+
     fn is_flushed(&self) -> bool {
         self.out_at >= self.out.len()
     }
@@ -401,6 +466,25 @@ impl Connection for Conn {
     fn take_refused(&mut self) -> Option<ConnError> {
         self.refused.pop()
     }
+}
+
+impl Roaming {
+    /// Whether what comes from there is taken.
+    fn admits(&mut self, peer: SocketAddr, from: Option<SocketAddrAny>) -> bool {
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        self.stranger = from.filter(|from| *from != peer);
+        self.stranger.is_none_or(|from| self.others.contains(&from))
+    }
+}
+
+/// Have a connected socket exchange datagrams with others too, from the same address and port.
+fn roam(fd: &OwnedFd) -> Result<Roaming, ConnError> {
+    let fail = |e| ConnError::errno(e, "send elsewhere");
+    let local = rustix::net::getsockname(fd).map_err(fail)?;
+    connect_unspec(fd).map_err(fail)?;
+    // the port that the kernel had chosen was given back with the connection
+    bind(fd, &local).map_err(fail)?;
+    Ok(Roaming { others: VecDeque::new(), stranger: None })
 }
 
 impl AsFd for Conn {

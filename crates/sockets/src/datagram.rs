@@ -4,7 +4,8 @@ use device::conn_error::ConnError;
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sendto};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
@@ -40,13 +41,17 @@ pub(super) fn errors_told(fd: &OwnedFd) -> u64 {
     (queued as u64).max(1)
 }
 
-/// Give one buffer to the socket. An ICMP error about an earlier datagram is told in place of sending, once each
+/// Give one buffer to the socket, which is connected or sends it `to` somebody. An ICMP error about an earlier datagram is told in place of sending, once each
 /// (RFC 1122 section 4.1.3.3): the last of these and how many there were come back too. What is told again and
 /// again, with no more on the queue, is about this buffer.
-fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
+fn give(fd: &OwnedFd, to: Option<SocketAddr>, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
     let (mut earlier, mut tries) = (None, 1);
     loop {
-        match send(fd, bytes, SendFlags::NOSIGNAL) {
+        let sent = match to {
+            Some(to) => sendto(fd, bytes, SendFlags::NOSIGNAL, &to),
+            None => send(fd, bytes, SendFlags::NOSIGNAL),
+        };
+        match sent {
             Ok(_) => return (Ok(()), earlier),
             Err(Errno::INTR) => {}
             Err(e) if tries < TRIES && ConnError::remote(e, "").why != Failure::Local => {
@@ -63,6 +68,7 @@ fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>)
 /// bytes are done with; the rest is for when there is room again. A datagram that cannot leave holds up none.
 pub(super) fn write_datagrams(
     fd: &OwnedFd,
+    to: Option<SocketAddr>,
     mut gso: Option<&mut usize>,
     segment: usize,
     bytes: &[u8],
@@ -94,7 +100,7 @@ pub(super) fn write_datagrams(
             let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
             *gso = 0;
         }
-        let (result, earlier) = give(fd, &bytes[at..at + size]);
+        let (result, earlier) = give(fd, to, &bytes[at..at + size]);
         if let Some((e, times)) = earlier.filter(|(e, _)| result != Err(*e)) {
             refuse(refused, ConnError::remote(e, "send").datagrams(times));
         }
@@ -150,7 +156,10 @@ mod tests {
         let (fd, mut gso, mut refused) = (OwnedFd::from(client), 0, Vec::new());
         for (segment, bytes) in [(100, vec![1; 200]), (0, vec![2; 150]), (50, vec![3; 100]), (0, vec![4; 40])]
         {
-            assert_eq!(write_datagrams(&fd, Some(&mut gso), segment, &bytes, &mut refused), bytes.len());
+            assert_eq!(
+                write_datagrams(&fd, None, Some(&mut gso), segment, &bytes, &mut refused),
+                bytes.len()
+            );
         }
         assert!(refused.is_empty());
         let mut buffer = [0; 2048];

@@ -135,8 +135,12 @@ impl Endpoint for KernelSockets {
     #[inline]
     fn send(&mut self, link: &mut Link, outbox: &mut Outbox) -> Result<(), ConnError> {
         match link {
-            Link::Own(conn) if outbox.bytes.is_empty() => conn.progress(),
-            Link::Own(conn) => conn.send(outbox),
+            Link::Own(conn) => {
+                if !outbox.elsewhere.is_empty() {
+                    conn.send_elsewhere(outbox)?;
+                }
+                if outbox.bytes.is_empty() { conn.progress() } else { conn.send(outbox) }
+            }
             Link::Shared(member) => self.shared[member.path.socket as usize].queue(member, outbox),
         }
     }
@@ -262,6 +266,21 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.local(),
             Self::Shared(member) => Some(member.path.local),
+        }
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Own(conn) => conn.peer(),
+            Self::Shared(member) => Some(member.path.peer),
+        }
+    }
+
+    fn stranger(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Own(conn) => conn.stranger(),
+            // who sent what comes to a shared socket is known with it
+            Self::Shared(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ use protocol::model::Outbox;
 use run::GroupPlan;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, socket_with};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -35,6 +35,8 @@ const SEND_ROOM: usize = 4 << 20;
 const WAITING_MAX: usize = 16 << 20;
 /// From so many buffers on that were read in a row the queue may have been full.
 const MANY_READS: usize = 8;
+/// Most addresses beside those of the peers that datagrams are taken from.
+const ELSEWHERE_MAX: usize = 1 << 16;
 /// Most errors taken at once, and as much as is read of the datagram that came back with one.
 const ERRORS: usize = 64;
 const QUOTED: usize = 600;
@@ -103,6 +105,8 @@ pub(crate) struct SharedUdp {
     dropped: u32,
     /// Datagrams of others than the peers, since the last batch.
     strangers: u64,
+    /// To whom something was sent that is no peer: datagrams are taken from these too.
+    elsewhere: HashSet<SocketAddr>,
 }
 
 impl SharedUdp {
@@ -148,12 +152,13 @@ impl SharedUdp {
             reads: 0,
             dropped: 0,
             strangers: 0,
+            elsewhere: HashSet::new(),
         })
     }
 
     fn is_peer(&self, from: SocketAddr) -> bool {
         let is = |peer: &SocketAddr| peer.ip() == from.ip() && (self.any_port || peer.port() == from.port());
-        self.peers.iter().any(is)
+        self.peers.iter().any(is) || self.elsewhere.contains(&from)
     }
 
     /// Whether something waits for the worker that no event tells of.
@@ -178,8 +183,14 @@ impl SharedUdp {
                 let alike = if outbox.segment == 0 { rest.len() } else { outbox.segment };
                 let size = sizes.next().copied().unwrap_or(alike).clamp(1, rest.len());
                 let (datagram, behind) = rest.split_at(size);
-                self.push(member, datagram);
+                self.push(member, member.peer(), datagram);
                 rest = behind;
+            }
+            for (to, datagram) in &outbox.elsewhere {
+                if !self.is_peer(*to) && self.elsewhere.len() < ELSEWHERE_MAX {
+                    self.elsewhere.insert(*to);
+                }
+                self.push(member, *to, datagram);
             }
             Ok(())
         };
@@ -187,11 +198,11 @@ impl SharedUdp {
         result
     }
 
-    fn push(&mut self, member: &mut Member, datagram: &[u8]) {
+    fn push(&mut self, member: &mut Member, to: SocketAddr, datagram: &[u8]) {
         let size = datagram.len();
         let last = if member.flush == self.flush { member.last.wrapping_sub(self.gone) as usize } else { 0 };
         let earliest = last.max(self.closed);
-        let (to, most) = (member.peer(), if size < self.uncut { GSO_SEGMENTS } else { 1 });
+        let most = if size < self.uncut { GSO_SEGMENTS } else { 1 };
         let fits = |train: &Train| {
             let full = train.bytes.len() + size > GSO_BYTES || train.bytes.len() >= most * size;
             train.size == size && train.to == to && !full

@@ -38,9 +38,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn call_connected(&mut self, i: u32) {
         let media = self.media_address(i);
         let slot = &self.slots[i as usize];
-        let (begun, local) = (slot.begun, slot.conn.as_ref().and_then(|conn| conn.inner.local()));
+        let (begun, conn) = (slot.begun, slot.conn.as_ref().map(|conn| &conn.inner));
+        let (local, peer) = (conn.and_then(Connection::local), conn.and_then(Connection::peer));
         self.call(i, begun, |device, cx| {
             cx.local = local;
+            cx.peer = peer;
             cx.media = media;
             device.connected(cx);
         });
@@ -216,7 +218,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     fn send_outbox(&mut self, i: u32) {
         let Some(conn) = &mut self.slots[i as usize].conn else { return };
-        if !self.outbox.bytes.is_empty()
+        if !(self.outbox.bytes.is_empty() && self.outbox.elsewhere.is_empty())
             && !conn.send_failed
             && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
         {

@@ -154,8 +154,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         };
         let begun = slot.begun;
         if conn.inner.is_datagram() {
+            let from = conn.inner.stranger();
             self.mark_answered(i);
-            self.call(i, begun, |device, cx| device.received(cx, fresh));
+            self.call(i, begun, |device, cx| {
+                cx.from = from;
+                device.received(cx, fresh)
+            });
             return;
         }
         let mut spill = conn.take_spill();

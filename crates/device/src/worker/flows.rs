@@ -117,9 +117,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if group.arrivals.is_none() {
             counts.flows_intended += 1;
         }
-        let media = self.slots[i as usize].media;
+        let slot = &self.slots[i as usize];
+        let media = slot.media;
+        let peer = local.and_then(|_| slot.conn.as_ref()?.inner.peer());
         self.call(i, intended, |device, cx| {
             cx.local = local;
+            cx.peer = peer;
             cx.media = media;
             device.start(cx);
         });

@@ -129,6 +129,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let slot = &self.slots[i as usize];
         let begun = slot.begun;
         let up = slot.conn.as_ref().is_some_and(|conn| !conn.closing);
+        let peer = slot.conn.as_ref().and_then(|conn| conn.inner.peer());
+        let from = Some(datagram.from).filter(|from| peer != Some(*from));
         if !up || (slot.state != State::Active && !self.plan.groups[g].keeps_connection) {
             let phase = self.window.counted(self.now) as usize;
             self.groups[g].meter[phase].counts.messages_received += 1;
@@ -138,6 +140,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let came = Time(read.since(Time(datagram.waited.as_nanos() as u64))).max(begun.min(self.now));
         self.call(i, begun, |device, cx| {
             cx.came = came;
+            cx.from = from;
             device.received(cx, bytes)
         });
     }

@@ -18,6 +18,8 @@ pub(crate) struct Dialog {
     pub credentials: Box<[u8]>,
     /// CSeq of our last request in it.
     pub cseq: u32,
+    /// CSeq of the last request of the other side.
+    pub remote_cseq: u32,
     /// CSeq of our last INVITE, which its ACK has too.
     pub invite_cseq: u32,
     /// When our INVITE was due, where we asked for it: a session that is completed counts to the phase of that time.

@@ -13,7 +13,8 @@ use sip_core::message::{Fields, Name, leading_crlf};
 /// Whose `message` is; `own`: a user agent sent it, and it came back.
 pub(crate) fn recipient(config: &Config, message: &[u8], own: bool) -> Recipient {
     let message = &message[leading_crlf(message)..];
-    if own || message.starts_with(b"SIP/2.0 ") {
+    // section 7.1: in upper case, and read in any
+    if own || message.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"SIP/2.0 ")) {
         return response(config, message);
     }
     request(message).unwrap_or(Recipient::Stray)
@@ -84,6 +85,7 @@ mod tests {
             format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP h;branch={}\r\n\r\n", String::from_utf8_lossy(&ours))
         };
         assert_eq!(of(&with(0xab)), Recipient::Device(70_000));
+        assert_eq!(of(&with(0xab).replacen("SIP", "sip", 1)), Recipient::Device(70_000));
         assert_eq!(of(&with(0xac)), Recipient::Stray, "of another run");
         assert_eq!(of("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKnd00"), Recipient::Stray);
         let request = with(0xab).replace("SIP/2.0 200 OK", "OPTIONS sip:b@h SIP/2.0");

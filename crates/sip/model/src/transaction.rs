@@ -5,6 +5,7 @@
 
 use crate::method::Method;
 use protocol::time::Time;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Challenges that one request answers, at most.
@@ -35,6 +36,8 @@ pub(crate) struct Client {
     pub answered: Vec<u64>,
     /// Whether it went on to another server than the first.
     pub moved: bool,
+    /// Where it went, if not to the server.
+    pub to: Option<SocketAddr>,
     /// The step that it was made by.
     pub step: u16,
 }
@@ -79,6 +82,8 @@ pub(crate) struct Server {
     pub branch: u64,
     /// Header fields that each response repeats: Via, Record-Route, From, Call-ID, CSeq, To without our tag.
     pub head: Box<[u8]>,
+    /// Who sent it, if not the server.
+    pub to: Option<SocketAddr>,
     /// Whether To has a tag already.
     pub tagged: bool,
     /// Contact and Expires of a REGISTER, which its 200 repeats.

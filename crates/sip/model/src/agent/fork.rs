@@ -17,6 +17,7 @@ use protocol::meter::Failure;
 use protocol::model::Cx;
 use protocol::time::Time;
 use sip_core::message::{Scanned, scan};
+use std::net::SocketAddr;
 
 /// Further callees of one call that are remembered, at most.
 const FORKS_MAX: usize = 8;
@@ -27,6 +28,8 @@ pub(super) struct Fork {
     /// Of Call-ID and tag.
     key: u64,
     ack: Box<[u8]>,
+    /// Where both go, if not to the server.
+    to: Option<SocketAddr>,
     /// The BYE; none once it is answered.
     bye: Option<Client>,
 }
@@ -43,17 +46,18 @@ impl UserAgent {
         }
         cx.count(cx.now, counter::RESPONSES_REPEATED);
         let under_way = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
-        match self.ack.take_if(|ack| scan(ack).is_ok_and(|ack| ack.call_id == message.call_id)) {
+        match self.ack.take_if(|(_, ack)| scan(ack).is_ok_and(|ack| ack.call_id == message.call_id)) {
             Some(ack) => {
-                self.say(cx, &ack);
+                self.say_to(cx, ack.0, &ack.1);
                 self.ack = Some(ack);
             }
             // the scenario has yet to acknowledge it
             None if is_last && under_way => {}
             None => {
-                let ack = self.acknowledgement(cx, &callee(bytes, message));
+                let of = callee(bytes, message);
+                let ack = self.acknowledgement(cx, &of);
                 cx.sent_bytes(cx.now, ack.len());
-                self.say(cx, &ack);
+                self.say_to(cx, self.hop(&of), &ack);
             }
         }
     }
@@ -65,29 +69,30 @@ impl UserAgent {
             cx.count(cx.now, counter::RESPONSES_REPEATED);
             let fork = &self.forks[place];
             let again = fork.bye.as_ref().map(|bye| bye.bytes.clone());
-            let ack = fork.ack.clone();
-            self.say(cx, &ack);
+            let (ack, to) = (fork.ack.clone(), fork.to);
+            self.say_to(cx, to, &ack);
             // over UDP alone they are kept
             if let Some(bye) = again.filter(|bye| !bye.is_empty()) {
-                self.say(cx, &bye);
+                self.say_to(cx, to, &bye);
             }
             return;
         }
         cx.count(cx.now, counter::FORKS_RELEASED);
         let of = callee(bytes, message);
         let ack = self.acknowledgement(cx, &of);
-        self.say(cx, &ack);
+        let to = self.hop(&of);
+        self.say_to(cx, to, &ack);
         let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq.wrapping_add(1) };
         let mut credentials = Vec::new();
         self.auth.write(Method::Bye.name(), &of.target, b"", cx.rng, &mut credentials);
         let bye = self.bare_with(cx, &of, Method::Bye, numbers, None, &credentials);
-        self.say(cx, &bye);
+        self.say_to(cx, to, &bye);
         cx.sent_bytes(cx.now, ack.len() + bye.len());
         if self.forks.len() == FORKS_MAX {
             self.forks.remove(0);
         }
         let bye = Some(self.client(cx.now, Method::Bye, numbers, bye));
-        self.forks.push(Fork { key, ack: ack.into(), bye });
+        self.forks.push(Fork { key, ack: ack.into(), to, bye });
     }
 
     /// The ACK to the answer of a callee, with what the INVITE had (section 13.2.2.4).
@@ -131,7 +136,10 @@ impl UserAgent {
                 });
             }
             if let Some(bye) = fork.bye.as_mut().filter(|bye| bye.resend <= cx.now) {
-                cx.out.push_datagram(&bye.bytes);
+                match fork.to {
+                    Some(to) => cx.out.elsewhere.push((to, bye.bytes.clone())),
+                    None => cx.out.push_datagram(&bye.bytes),
+                }
                 cx.sent_bytes(bye.first, bye.bytes.len());
                 bye.sent_again(cx.now, t2);
                 measure::sent_again(cx, bye);

@@ -1,6 +1,6 @@
 //! The dialogs of a scenario that has several: the one that is worked on is in the user agent, the others are put aside.
 
-use super::UserAgent;
+use super::{SentAck, UserAgent};
 use crate::dialog::Dialog;
 use crate::message::{fingerprint, read_branch};
 use crate::method::Method;
@@ -19,7 +19,7 @@ pub(super) struct Leg {
     answers_invite: bool,
     last: Method,
     dialog: Option<Box<Dialog>>,
-    ack: Option<Vec<u8>>,
+    ack: Option<SentAck>,
     answered: (u32, u64),
 }
 

@@ -10,11 +10,15 @@ mod expected;
 mod failover;
 mod fork;
 mod legs;
+mod lifetime;
 mod media;
+mod next_hop;
 mod parting;
 mod receive;
+mod refuse;
 mod reliable;
 mod send;
+mod server;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -53,6 +57,9 @@ const INBOX_MAX: usize = 16;
 const LINGER: Duration = Duration::from_secs(1);
 /// Steps in one callback, at most: a scenario that goes round without waiting lets others have their turn.
 const STEPS_A_TURN: usize = 64;
+
+/// An ACK, and where it goes where that is not the server.
+type SentAck = (Option<SocketAddr>, Vec<u8>);
 
 /// What came and waits for its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +107,8 @@ pub(crate) struct UserAgent {
     branches: u32,
     /// CSeq of registrations, whose Call-ID stays (section 10.2).
     registers: u32,
+    /// The shortest lifetime that the server accepts, as far as it has said, s.
+    min_expires: u64,
     /// Under way: an INVITE, and another request.
     invite: Option<Box<Client>>,
     request: Option<Box<Client>>,
@@ -107,6 +116,8 @@ pub(crate) struct UserAgent {
     invited: Option<Box<Server>>,
     requested: Option<Box<Server>>,
     answers_invite: bool,
+    /// Requests that were answered before, which may come again.
+    past: VecDeque<Box<Server>>,
     /// Answers to INVITEs that are not under way any more and have no ACK yet.
     unacknowledged: VecDeque<PendingAck>,
     inbox: VecDeque<(u8, Event)>,
@@ -119,14 +130,16 @@ pub(crate) struct UserAgent {
     dialog: Option<Box<Dialog>>,
     /// Values that steps took from messages of this flow.
     captured: Box<[Vec<u8>]>,
-    /// The ACK to the last 2xx, which is sent again when that comes again.
-    ack: Option<Vec<u8>>,
+    /// The ACK to the last 2xx, which is sent again when that comes again, and where it goes.
+    ack: Option<SentAck>,
     /// The last call that was answered: its number, and the tag of who answered it.
     answered: (u32, u64),
     /// Further callees of it.
     forks: Vec<Fork>,
     auth: Credentials,
     local: SocketAddr,
+    /// The server's address, where it is known.
+    peer: Option<SocketAddr>,
     websocket: Option<Box<::websocket::Socket>>,
     /// Address of the media socket for RTP, the audio of the present call, what its INVITE offers, and the source of the peer
     /// in the call before.
@@ -163,11 +176,13 @@ impl UserAgent {
             calls: 0,
             branches: 0,
             registers: 0,
+            min_expires: 0,
             invite: None,
             request: None,
             invited: None,
             requested: None,
             answers_invite: false,
+            past: VecDeque::new(),
             unacknowledged: VecDeque::new(),
             inbox: VecDeque::new(),
             leg: 0,
@@ -181,6 +196,7 @@ impl UserAgent {
             forks: Vec::new(),
             auth: Credentials::default(),
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            peer: None,
             websocket: None,
             media_address: None,
             media: None,
@@ -299,6 +315,14 @@ impl UserAgent {
             cx.out.bytes.extend_from_slice(bytes);
         } else {
             cx.out.push_datagram(bytes);
+        }
+    }
+
+    /// Send a message, over UDP perhaps to another than the server.
+    fn say_to(&mut self, cx: &mut Cx<'_>, to: Option<SocketAddr>, bytes: &[u8]) {
+        match to {
+            Some(to) => cx.out.elsewhere.push((to, bytes.to_vec())),
+            None => self.say(cx, bytes),
         }
     }
 
@@ -453,6 +477,9 @@ impl UserAgent {
         for leg in self.legs() {
             self.select(leg);
             self.keep_unacknowledged();
+            let (invited, requested) = (self.invited.take(), self.requested.take());
+            self.remember(invited);
+            self.remember(requested);
         }
         self.select(selected);
         self.stage = Stage::Idle;
@@ -460,8 +487,6 @@ impl UserAgent {
         self.silent = Time::NEVER;
         self.invite = None;
         self.request = None;
-        self.invited = None;
-        self.requested = None;
         self.dialog = None;
         self.clear_aside();
         self.reliable = None;
@@ -494,6 +519,7 @@ impl Model for UserAgent {
         match cx.local {
             Some(local) if self.is_carried() => {
                 self.local = local;
+                self.peer = cx.peer;
                 self.stage = Stage::Running;
                 self.advance(cx);
             }
@@ -508,6 +534,7 @@ impl Model for UserAgent {
     fn connected(&mut self, cx: &mut Cx<'_>) {
         self.up = cx.now;
         self.local = cx.local.unwrap_or(self.local);
+        self.peer = cx.peer;
         self.media_address = cx.media.or(self.media_address);
         if self.config.websocket.is_some() {
             return self.begin_handshake(cx);

@@ -2,7 +2,8 @@
 
 use super::expected::matches;
 use super::failover::{REJECTS, UNAVAILABLE};
-use super::reliable::names_100rel;
+use super::lifetime::TOO_BRIEF;
+use super::server::server;
 use super::{Event, INBOX_MAX, Stage, UserAgent};
 use crate::auth::{Auth, Secrets};
 use crate::binding;
@@ -12,14 +13,14 @@ use crate::measure;
 use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
 use crate::scenario::{Alternative, ExpectedMessage, Op, When, reason};
-use crate::transaction::{Client, Server};
+use crate::transaction::Client;
 use protocol::cause::{Cause, other_protocol};
 use protocol::meter::Failure;
 use protocol::model::Cx;
 use protocol::template::Template;
 use protocol::time::Time;
 use sip_core::digest::AkaError;
-use sip_core::message::{Fields, Name, Scanned, Start, frame, leading_crlf, scan};
+use sip_core::message::{Scanned, Start, frame, leading_crlf, scan};
 use std::sync::Arc;
 
 impl UserAgent {
@@ -70,6 +71,9 @@ impl UserAgent {
             Err(why) => {
                 // section 18.3, 21.4.1: it is dropped, and its transaction goes on
                 cx.count(cx.now, counter::MALFORMED_MESSAGES);
+                if self.refuse_version(cx, bytes, why.fault) {
+                    return;
+                }
                 let start = bytes[..bytes.len().min(60)].escape_ascii().to_string();
                 return cx.corrupted(cx.now, || format!("a malformed message: {why}: {start}"));
             }
@@ -96,24 +100,19 @@ impl UserAgent {
             }
             Start::Request { method, .. } => {
                 let method = Method::of(method);
-                let (status, to_invite) = match method {
+                let status = match method {
                     Method::Ack => {
                         self.acknowledged_late(cx, fingerprint(message.call_id), message.cseq.number);
                         return;
                     }
-                    Method::Options | Method::Notify => (200, false),
-                    Method::Invite => (480, true),
-                    _ => (481, false),
+                    Method::Options | Method::Notify => 200,
+                    Method::Invite if message.to_tag.is_none() => 480,
+                    _ => 481,
                 };
-                let call = fingerprint(message.call_id);
-                let one = Some(Box::new(server(bytes, message, method, call, 0)));
-                if to_invite {
-                    self.invited = one;
-                } else {
-                    self.requested = one;
+                let new = server(bytes, message, method, self.source(cx), cx.from);
+                if !self.is_past(cx, &new) {
+                    self.answer_aside(cx, new, status, b"");
                 }
-                self.respond(cx, to_invite, status, reason(status), b"", b"");
-                (self.invited, self.requested) = (None, None);
             }
         }
     }
@@ -152,7 +151,7 @@ impl UserAgent {
                 if !self.acknowledge_provisional(cx, bytes, message) {
                     return;
                 }
-                self.take_answer(cx, message.body, false);
+                self.take_answer(cx, message.session(), false);
                 if !message.body.is_empty() {
                     self.begin_media(cx); // early media
                 }
@@ -206,6 +205,12 @@ impl UserAgent {
                 }
             }
         }
+        if code == TOO_BRIEF
+            && !self.is_expected(method, code)
+            && message.min_expires.is_some_and(|least| self.send_longer(cx, &client, least))
+        {
+            return;
+        }
         if method == Method::Invite && !session && (200..300).contains(&code) {
             if !client.ringing {
                 measure::alerted(cx, &client);
@@ -213,7 +218,7 @@ impl UserAgent {
             self.establish(bytes, message);
         }
         if method == Method::Invite && (200..300).contains(&code) {
-            self.take_answer(cx, message.body, true);
+            self.take_answer(cx, message.session(), true);
             self.begin_media(cx);
         }
         let unbound = self.why_unbound(cx, bytes, message, &client, code);
@@ -382,51 +387,51 @@ impl UserAgent {
 
     fn incoming(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, method: Method) {
         let call = fingerprint(message.call_id);
-        let branch = fingerprint(message.via.branch.unwrap_or_default());
         let cseq = message.cseq.number;
         if method == Method::Ack {
             return self.acknowledged(cx, bytes, call, message);
         }
         let to_invite = method == Method::Invite;
+        let new = server(bytes, message, method, self.source(cx), cx.from);
         let place = if to_invite { &self.invited } else { &self.requested };
-        if place.as_ref().is_some_and(|server| server.is(method, cseq, call, branch)) {
+        if place.as_ref().is_some_and(|server| server.is(method, cseq, call, new.branch)) {
             cx.count(cx.now, counter::REQUESTS_REPEATED);
             return self.respond_again(cx, to_invite);
         }
-        // section 14.1: the caller sends no further INVITE before it has our answer, so that this is an earlier one again
-        if to_invite
-            && self
-                .invited
-                .as_ref()
-                .is_some_and(|one| one.call == call && cseq < one.cseq && one.status < 300)
-        {
-            return cx.count(cx.now, counter::REQUESTS_REPEATED);
+        if self.is_past(cx, &new) {
+            return;
+        }
+        if let Some((status, headers)) = self.refusal(cx.now, bytes, message, &new) {
+            cx.count(cx.now, counter::UNRELATED_MESSAGES);
+            return self.answer_aside(cx, new, status, &headers);
         }
         let other_call = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id != *message.call_id);
         let ringing =
             self.invited.as_ref().is_some_and(|invited| invited.status < 200 && invited.call != call);
         let busy = to_invite && (other_call && self.in_session() || ringing);
         if busy {
-            // what is under way is kept: this one is answered in its place and forgotten
-            let kept = self.invited.replace(Box::new(server(bytes, message, method, call, branch)));
-            self.respond(cx, true, 486, reason(486), b"", b"");
-            self.invited = kept;
-            return cx.count(cx.now, counter::UNRELATED_MESSAGES);
+            // what is under way is kept
+            cx.count(cx.now, counter::UNRELATED_MESSAGES);
+            return self.answer_aside(cx, new, 486, b"");
         }
-        let new = Box::new(server(bytes, message, method, call, branch));
+        if let Some(dialog) = self.dialog.as_mut().filter(|_| !other_call && method != Method::Cancel) {
+            dialog.remote_cseq = dialog.remote_cseq.max(cseq);
+        }
         if to_invite {
-            self.keep_offer(message.body);
+            self.keep_offer(message.session());
             self.keep_unacknowledged();
-            self.invited = Some(new);
+            let before = self.invited.replace(Box::new(new));
+            self.remember(before);
             if message.to_tag.is_none() {
                 cx.count(cx.now, counter::CALLS_RECEIVED);
                 self.accept_dialog(cx, bytes, message);
             }
         } else {
-            self.requested = Some(new);
+            let before = self.requested.replace(Box::new(new));
+            self.remember(before);
         }
-        if method == Method::Bye && self.is_dialogs(message.call_id) {
-            self.end_media(cx, false);
+        if method == Method::Bye && self.ended(cx, bytes, call) {
+            return;
         }
         if method == Method::Prack && !self.take_prack(cx, bytes, message, call) {
             return self.respond(cx, false, 481, reason(481), b"", b"");
@@ -445,6 +450,9 @@ impl UserAgent {
         let cseq = message.cseq.number;
         let Some(invited) = self.invited.as_mut().filter(|one| one.call == call && one.cseq == cseq) else {
             if !self.acknowledged_late(cx, call, cseq) {
+                if self.is_to_refusal(call, cseq) {
+                    return;
+                }
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);
             } else if self.awaits(Method::Ack) {
                 self.tell(cx, bytes, Event::Request(Method::Ack));
@@ -456,14 +464,40 @@ impl UserAgent {
         invited.settle();
         if first && status < 300 {
             // an answer comes here where our 200 had the offer (RFC 3261 section 13.2.2.4)
-            self.take_answer(cx, message.body, true);
+            self.take_answer(cx, message.session(), true);
             self.begin_media(cx);
             measure::acknowledged(cx, answered);
             // that to a re-INVITE is of no step
             if self.awaits(Method::Ack) {
                 self.tell(cx, bytes, Event::Request(Method::Ack));
             }
+        } else if !first {
+            self.acknowledged_late(cx, call, cseq);
         }
+    }
+
+    /// The other side ends the call of our dialog. True: before it was answered, and all is said.
+    fn ended(&mut self, cx: &mut Cx<'_>, bytes: &[u8], call: u64) -> bool {
+        self.end_media(cx, false);
+        let Some(invited) = self.invited.as_mut().filter(|one| one.call == call) else { return false };
+        if invited.status < 200 {
+            // section 15.1.2
+            self.respond(cx, false, 200, reason(200), b"", b"");
+            self.respond(cx, true, 487, reason(487), b"", b"");
+            self.fail(cx, Failure::Closed, || "the caller ended the call before it was answered".into());
+            return true;
+        }
+        if invited.needs_ack() {
+            // our 2xx arrived: the step that waits for its ACK, which was lost or is late, has nothing to wait for
+            self.keep_unacknowledged();
+            if let Some(invited) = &mut self.invited {
+                invited.settle();
+            }
+            if self.awaits(Method::Ack) {
+                self.tell(cx, bytes, Event::Request(Method::Ack));
+            }
+        }
+        false
     }
 
     /// The caller gives up before it is answered (section 9.2).
@@ -483,10 +517,6 @@ impl UserAgent {
         }
     }
 
-    fn is_dialogs(&self, call_id: &[u8]) -> bool {
-        self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *call_id)
-    }
-
     /// The dialog that an INVITE asks for (section 12.1.1).
     fn accept_dialog(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {
         let offered = self.offered.take();
@@ -502,6 +532,7 @@ impl UserAgent {
             target: message.contact.map(contact_uri).unwrap_or_default().into(),
             routes: if message.record_route { routes(bytes, message.fields, false) } else { Box::default() },
             confirmed: true,
+            remote_cseq: message.cseq.number,
             ..Dialog::default()
         }));
     }
@@ -560,54 +591,5 @@ impl UserAgent {
                 );
             }
         }
-    }
-}
-
-/// A received request, with the header fields that its responses repeat (section 8.2.6.2).
-fn server(bytes: &[u8], message: &Scanned<'_>, method: Method, call: u64, branch: u64) -> Server {
-    let mut head = Vec::with_capacity(message.header_end.min(1024));
-    let (mut bindings, mut reliable_asked) = (Vec::new(), false);
-    let mut fields = Fields::new(bytes, message.fields);
-    while let Ok(Some(field)) = fields.next() {
-        match (method, field.name) {
-            // section 10.3: the 200 to a registration names its bindings
-            (Method::Register, Name::Contact | Name::Expires) => {
-                bindings.extend_from_slice(field.name.as_str().as_bytes());
-                bindings.extend_from_slice(b": ");
-                bindings.extend_from_slice(field.value);
-                bindings.extend_from_slice(b"\r\n");
-            }
-            (Method::Invite, Name::Supported | Name::Require) => {
-                reliable_asked |= names_100rel(field.value);
-            }
-            _ => {}
-        }
-        if matches!(field.name, Name::Via | Name::RecordRoute | Name::From | Name::CallId | Name::CSeq) {
-            head.extend_from_slice(field.name.as_str().as_bytes());
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(field.value);
-            head.extend_from_slice(b"\r\n");
-        }
-    }
-    // at the end, so that our tag can follow
-    head.extend_from_slice(b"To: ");
-    head.extend_from_slice(message.to.value);
-    Server {
-        method,
-        cseq: message.cseq.number,
-        call,
-        branch,
-        head: head.into(),
-        tagged: message.to_tag.is_some(),
-        bindings: bindings.into(),
-        reliable_asked,
-        rseq: 0,
-        described: false,
-        response: Box::default(),
-        status: 0,
-        resend: Time::NEVER,
-        wait: std::time::Duration::ZERO,
-        expires: Time::NEVER,
-        answered: Time::ZERO,
     }
 }

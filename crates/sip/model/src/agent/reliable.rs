@@ -81,10 +81,11 @@ impl UserAgent {
         extra.extend_from_slice(b" INVITE\r\n");
         self.auth.write(Method::Prack.name(), &of.target, b"", cx.rng, &mut extra);
         let prack = self.bare_with(cx, &of, Method::Prack, numbers, None, &extra);
-        self.say(cx, &prack);
+        let to = self.hop(&of);
+        self.say_to(cx, to, &prack);
         cx.sent_bytes(cx.now, prack.len());
         cx.count(cx.now, counter::PRACKS);
-        let client = self.client(cx.now, Method::Prack, numbers, prack);
+        let client = Client { to, ..self.client(cx.now, Method::Prack, numbers, prack) };
         self.reliable.get_or_insert_default().pracks.push(client);
     }
 
@@ -128,7 +129,10 @@ impl UserAgent {
         }
         let now = cx.now;
         for prack in known.pracks.iter_mut().filter(|prack| prack.resend <= now) {
-            cx.out.push_datagram(&prack.bytes);
+            match prack.to {
+                Some(to) => cx.out.elsewhere.push((to, prack.bytes.clone())),
+                None => cx.out.push_datagram(&prack.bytes),
+            }
             cx.sent_bytes(prack.first, prack.bytes.len());
             prack.sent_again(cx.now, t2);
             measure::sent_again(cx, prack);

@@ -108,10 +108,11 @@ impl UserAgent {
             Method::Ack => {
                 numbers.cseq = self.dialog.as_ref().map_or(1, |dialog| dialog.invite_cseq);
                 let bytes = self.compose(cx, request, numbers);
-                self.say(cx, &bytes);
+                let to = self.hop_of(request);
+                self.say_to(cx, to, &bytes);
                 cx.sent_bytes(self.due, bytes.len());
                 if !self.config.reliable || self.in_session() {
-                    self.ack = Some(bytes);
+                    self.ack = Some((to, bytes));
                 }
                 return;
             }
@@ -130,7 +131,7 @@ impl UserAgent {
         self.keep(client);
     }
 
-    fn next_cseq(&mut self, method: Method) -> u32 {
+    pub(super) fn next_cseq(&mut self, method: Method) -> u32 {
         let cseq = match (&mut self.dialog, method) {
             (_, Method::Register) => &mut self.registers,
             (Some(dialog), _) => &mut dialog.cseq,
@@ -145,10 +146,17 @@ impl UserAgent {
     }
 
     /// Send a request that opens a transaction.
-    fn begin(&mut self, cx: &mut Cx<'_>, request: &Request, numbers: Numbers, first: Time) -> Client {
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &Request,
+        numbers: Numbers,
+        first: Time,
+    ) -> Client {
         let bytes = self.compose(cx, request, numbers);
-        self.say(cx, &bytes);
-        Client { first, ..self.client(cx.now, request.method, numbers, bytes) }
+        let to = self.hop_of(request);
+        self.say_to(cx, to, &bytes);
+        Client { first, to, ..self.client(cx.now, request.method, numbers, bytes) }
     }
 
     /// The transaction of a request that is sent at `now`.
@@ -168,11 +176,12 @@ impl UserAgent {
             ringing: false,
             answered: Vec::new(),
             moved: false,
+            to: None,
             step: self.at,
         }
     }
 
-    fn keep(&mut self, client: Client) {
+    pub(super) fn keep(&mut self, client: Client) {
         let place = if client.method == Method::Invite { &mut self.invite } else { &mut self.request };
         *place = Some(Box::new(client));
     }
@@ -303,7 +312,7 @@ impl UserAgent {
             self.contact(cx, registers, &mut out);
         }
         if matches!(method, Method::Register | Method::Subscribe | Method::Publish) {
-            message::number("Expires", request.expires.unwrap_or(config.expires), &mut out);
+            message::number("Expires", self.lifetime(request), &mut out);
         }
         let mut body = Vec::with_capacity(if request.sdp { SESSION.max(config.sdp_size) } else { 0 });
         if request.sdp {
@@ -379,7 +388,7 @@ impl UserAgent {
         let Some(dialog) = &self.dialog else { return };
         let ack = self.bare(cx, dialog, Method::Ack, numbers, Some(to));
         cx.sent_bytes(cx.now, ack.len());
-        self.say(cx, &ack);
+        self.say_to(cx, invite.to, &ack);
     }
 
     pub(super) fn next_branch(&mut self) -> u32 {
@@ -539,11 +548,12 @@ impl UserAgent {
         if over {
             self.ended_by_peer(cx);
         }
+        let to = server.to;
         server.response = out.clone().into();
         cx.sent_bytes(cx.now, out.len());
         let place = if to_invite { &mut self.invited } else { &mut self.requested };
         *place = Some(server);
-        self.say(cx, &out);
+        self.say_to(cx, to, &out);
         if over {
             self.sum_up_call(cx);
         }
@@ -553,10 +563,10 @@ impl UserAgent {
     pub(super) fn respond_again(&mut self, cx: &mut Cx<'_>, to_invite: bool) {
         let place = if to_invite { &self.invited } else { &self.requested };
         let Some(server) = place.as_ref().filter(|server| !server.response.is_empty()) else { return };
-        let response = server.response.to_vec();
+        let (response, to) = (server.response.to_vec(), server.to);
         cx.count(cx.now, counter::RESPONSE_RETRANSMISSIONS);
         cx.sent_bytes(cx.now, response.len());
-        self.say(cx, &response);
+        self.say_to(cx, to, &response);
     }
 }
 

@@ -8,6 +8,8 @@ mod ended;
 mod failover;
 mod forks;
 mod hold;
+mod next_hops;
+mod refusals;
 mod reliable;
 mod steps;
 mod websocket;

@@ -106,7 +106,10 @@ impl UserAgent {
         let t2 = self.config.t2;
         for client in [&mut self.invite, &mut self.request].into_iter().flatten() {
             if client.resend <= cx.now {
-                cx.out.push_datagram(&client.bytes);
+                match client.to {
+                    Some(to) => cx.out.elsewhere.push((to, client.bytes.clone())),
+                    None => cx.out.push_datagram(&client.bytes),
+                }
                 cx.sent_bytes(client.first, client.bytes.len());
                 client.sent_again(cx.now, t2);
                 measure::sent_again(cx, client);
@@ -127,14 +130,14 @@ impl UserAgent {
             return false;
         }
         if invited.resend <= cx.now {
-            let response = invited.response.clone();
+            let (response, to) = (invited.response.clone(), invited.to);
             let of = if invited.status < 200 { cx.now } else { invited.answered };
             cx.sent_bytes(of, invited.response.len());
             let doubled = invited.wait * 2;
             invited.wait = if invited.status < 200 { doubled } else { doubled.min(t2) };
             invited.resend = cx.now + invited.wait;
             cx.count(of, counter::RESPONSE_RETRANSMISSIONS);
-            self.say(cx, &response);
+            self.say_to(cx, to, &response);
         }
         true
     }

@@ -16,7 +16,8 @@ fn up(preset: Preset) -> (Bench<UserAgent>, String) {
 
 /// The other side's BYE, and what was sent to it.
 fn hang_up(bench: &mut Bench<UserAgent>, invite: &str) -> String {
-    let bye = incoming("BYE", 1, value(invite, "Call-ID"), "<sip:user0@sip.example.net>;tag=x");
+    let bye = incoming("BYE", 1, value(invite, "Call-ID"), value(invite, "From"));
+    let bye = bye.replace(";tag=a1", ";tag=b1");
     receive(bench, &bye);
     one(bench)
 }
