@@ -152,8 +152,8 @@ impl UserAgent {
 
     /// Whether a request was answered before: it is answered again, but for a 2xx to INVITE, whose ACK is on its way.
     pub(super) fn is_past(&mut self, cx: &mut Cx<'_>, new: &Server) -> bool {
-        let is = |one: &&Box<Server>| one.is(new.method, new.cseq, new.call, new.branch);
-        let Some(one) = self.past.iter().find(is) else { return false };
+        let is = |one: &Server| one.is(new.method, new.cseq, new.call, new.branch);
+        let Some(one) = self.past.iter().find(|one| is(one)) else { return false };
         let (response, to) = (one.response.clone(), one.to);
         let answers = one.method != Method::Invite || one.status >= 300;
         cx.count(cx.now, counter::REQUESTS_REPEATED);
@@ -167,7 +167,7 @@ impl UserAgent {
 
     /// Whether an ACK is that to an INVITE that was refused.
     pub(super) fn is_to_refusal(&self, call: u64, cseq: u32) -> bool {
-        let is = |one: &Box<Server>| (one.method, one.call, one.cseq) == (Method::Invite, call, cseq);
+        let is = |one: &Server| (one.method, one.call, one.cseq) == (Method::Invite, call, cseq);
         self.past.iter().any(|one| is(one) && one.status >= 300)
     }
 
