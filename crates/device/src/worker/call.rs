@@ -218,7 +218,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     fn send_outbox(&mut self, i: u32) {
         let Some(conn) = &mut self.slots[i as usize].conn else { return };
-        if !(self.outbox.bytes.is_empty() && self.outbox.elsewhere.is_empty())
+        if (!self.outbox.bytes.is_empty() || !self.outbox.elsewhere.is_empty())
             && !conn.send_failed
             && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
         {
