@@ -38,9 +38,9 @@ pub struct Params {
     #[schemars(extend("x-netdyno-secret" = true))]
     pub password: Option<String>,
     /// Keys for digest AKA (RFC 3310, `AKAv1-MD5`), as a SIM has them. Default: none, so that such a challenge is a failure.
-    pub aka: Option<Aka>,
+    pub aka: Option<Box<Aka>>,
     /// Signs INVITE and MESSAGE outside of a dialog with an Identity header field (RFC 8224). Default: none.
-    pub identity: Option<Identity>,
+    pub identity: Option<Box<Identity>>,
     /// Whether the next flow answers the challenge of the one before, without waiting for another. Default `false`.
     pub reuse_nonce: bool,
     /// User part of whom to call; a template. Default `callee{device}`.

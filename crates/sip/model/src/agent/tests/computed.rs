@@ -11,7 +11,7 @@ const NONCE: &str = "I1U8vpY3qJ0hiuZNrke/NVXzKLQ1d7m5Sp/6w1Tfr7M=";
 
 fn with_keys(k: &str) -> Bench<UserAgent> {
     let aka = Aka { k: k.into(), op: Some(OP.into()), opc: None };
-    bench_of(0, Params { aka: Some(aka), password: Some("unused".into()), ..Params::default() })
+    bench_of(0, Params { aka: Some(Box::new(aka)), password: Some("unused".into()), ..Params::default() })
 }
 
 fn challenge(nonce: &str) -> String {
@@ -55,14 +55,17 @@ fn a_network_that_does_not_know_the_key_is_not_answered() {
 
 #[test]
 fn wrong_keys_are_told_without_being_shown() {
-    let told =
-        |aka: Aka| Params { aka: Some(aka), ..Params::default() }.check().expect_err("wrong").to_string();
+    let told = |aka: Aka| {
+        Params { aka: Some(Box::new(aka)), ..Params::default() }.check().expect_err("wrong").to_string()
+    };
     let keys = |k: &str, op: Option<&str>| Aka { k: k.into(), op: op.map(Into::into), opc: None };
     let short = told(keys("465b5ce8", Some(OP)));
     assert!(short.contains("aka.k: is not 32 hexadecimal digits") && !short.contains("465b"), "{short}");
     assert!(told(keys(K, None)).contains("exactly one of op and opc"));
     let identity = Identity { key: "hidden".into(), x5u: "https://a.test/b".into(), ..Identity::default() };
-    let told =
-        Params { identity: Some(identity), ..Params::default() }.check().expect_err("wrong").to_string();
+    let told = Params { identity: Some(Box::new(identity)), ..Params::default() }
+        .check()
+        .expect_err("wrong")
+        .to_string();
     assert!(told.contains("identity.key: is no private key") && !told.contains("hidden"), "{told}");
 }
