@@ -1,41 +1,52 @@
 //! Dialogs of calls that ring or are up: a request within any other is answered with 481 (RFC 3261 section 12.2.2).
 
 use crate::echo::Dialog;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 /// Dialogs that are remembered at the least; of callers that never hung up the oldest are forgotten.
 const ROOM: usize = 500_000;
 
-/// Two generations of hashes: when the younger is full it becomes the older.
+/// Two generations of hashes, with the highest CSeq of the caller's requests: when the younger is full it becomes the older.
 #[derive(Debug, Default)]
 pub(super) struct Dialogs {
-    younger: HashSet<u64>,
-    older: HashSet<u64>,
+    younger: HashMap<u64, u32>,
+    older: HashMap<u64, u32>,
     hasher: RandomState,
 }
 
 impl Dialogs {
     pub fn begin(&mut self, dialog: &Dialog) {
         let hash = self.hasher.hash_one(dialog);
-        if self.older.contains(&hash) {
+        if self.older.contains_key(&hash) || self.younger.contains_key(&hash) {
             return;
         }
         if self.younger.len() >= ROOM {
             self.older = std::mem::take(&mut self.younger);
         }
-        self.younger.insert(hash);
+        self.younger.insert(hash, 0);
     }
 
     pub fn has(&self, dialog: &Dialog) -> bool {
         let hash = self.hasher.hash_one(dialog);
-        self.younger.contains(&hash) || self.older.contains(&hash)
+        self.younger.contains_key(&hash) || self.older.contains_key(&hash)
+    }
+
+    /// Whether a request is in its turn: its CSeq is not lower than one before (section 12.2.2).
+    pub fn in_turn(&mut self, dialog: &Dialog, cseq: u32) -> bool {
+        let hash = self.hasher.hash_one(dialog);
+        let known = self.younger.get_mut(&hash).or_else(|| self.older.get_mut(&hash));
+        known.is_none_or(|last| {
+            let fine = cseq >= *last;
+            *last = cseq.max(*last);
+            fine
+        })
     }
 
     /// Whether there was such a dialog, which is over now.
     pub fn end(&mut self, dialog: &Dialog) -> bool {
         let hash = self.hasher.hash_one(dialog);
-        self.younger.remove(&hash) || self.older.remove(&hash)
+        self.younger.remove(&hash).or_else(|| self.older.remove(&hash)).is_some()
     }
 }
 

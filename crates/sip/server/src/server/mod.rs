@@ -9,6 +9,7 @@ mod location;
 mod outgoing;
 mod proxy;
 mod redirect;
+mod refuse;
 mod registrar;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ use outgoing::Outgoing;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sip_core::digest::Nonces;
-use sip_core::message::{Message, Name, StartLine};
+use sip_core::message::{Fault, Message, Name, StartLine};
 use sip_core::transaction::{MS, Timers};
 use sip_core::uri::SipUri;
 use sip_core::{Method, Uri};
@@ -72,6 +73,8 @@ pub struct Server {
     outgoing: HashMap<String, Outgoing>,
     awaiting: HashMap<uas::Call, uas::Answered>,
     dialogs: dialogs::Dialogs,
+    /// By which transaction each request outside of a dialog came, and until when another is the same by another way.
+    origins: HashMap<String, (Key, u64)>,
     due: BinaryHeap<Reverse<(u64, Due)>>,
     chance: SmallRng,
     now: u64,
@@ -94,6 +97,7 @@ impl Server {
             outgoing: HashMap::new(),
             awaiting: HashMap::new(),
             dialogs: dialogs::Dialogs::default(),
+            origins: HashMap::new(),
             due: BinaryHeap::new(),
             chance: SmallRng::seed_from_u64(settings.seed),
             settings,
@@ -182,9 +186,9 @@ impl Server {
     fn message(&mut self, from: Peer, bytes: &[u8]) {
         let message = match Message::read(bytes) {
             Ok(message) => message,
-            Err(_) => {
+            Err(why) => {
                 self.counters.malformed += 1;
-                return self.unreadable(from, bytes);
+                return self.unreadable(from, bytes, why.fault);
             }
         };
         self.flows.learn(from, &message);
@@ -198,10 +202,14 @@ impl Server {
     }
 
     /// A request that cannot be read is answered where its head can be (RFC 3261 section 16.3 step 1).
-    fn unreadable(&mut self, from: Peer, bytes: &[u8]) {
-        let Ok((head, _)) = Message::read_head(bytes) else { return };
+    fn unreadable(&mut self, from: Peer, bytes: &[u8], why: Fault) {
+        let (code, reason, bytes) = match refuse::of_version(bytes).filter(|_| why == Fault::Version) {
+            Some(ours) => (505, "Version Not Supported", ours),
+            None => (400, "Bad Request", bytes.to_vec()),
+        };
+        let Ok((head, _)) = Message::read_head(&bytes) else { return };
         if head.method().is_some_and(|method| *method != Method::Ack) {
-            self.refuse(from, &head, 400, "Bad Request");
+            self.refuse(from, &head, code, reason);
         }
     }
 

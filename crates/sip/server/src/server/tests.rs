@@ -369,3 +369,44 @@ fn a_call_that_its_caller_ended_gets_no_bye() {
     }
     assert_eq!(server.counters().calls_hung_up, 0);
 }
+
+#[test]
+fn a_user_agent_refuses_what_it_must() {
+    let mut server = server(|settings| settings.role = Role::Uas);
+    let uri = "sip:alice@example.net";
+    let body = "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi";
+    let with_body = |branch: &str| {
+        let text = String::from_utf8(request("INVITE", uri, branch, "")).expect("text");
+        text.replace("Content-Length: 0\r\n\r\n", body).into_bytes()
+    };
+    let version = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).expect("text");
+        text.replacen(" SIP/2.0\r\n", " SIP/7.0\r\n", 1).into_bytes()
+    };
+    for (bytes, status, says) in [
+        (request("INVITE", uri, "1", "Require: foo, bar\r\n"), 420, "Unsupported: foo, bar"),
+        (request("OPTIONS", uri, "2", "Require: foo\r\n"), 420, "Unsupported: foo"),
+        (with_body("3"), 415, "Accept: application/sdp"),
+        (request("OPTIONS", "mailto:alice@example.net", "4", ""), 416, ""),
+        (version(request("INVITE", uri, "5", "")), 505, ""),
+    ] {
+        let out = text(&server.receive(peer(UAC), &bytes, 0));
+        assert!(out[0].starts_with(&format!("SIP/2.0 {status} ")) && out[0].contains(says), "{out:?}");
+    }
+    let invite = request("INVITE", uri, "6", "Contact: <sip:bob@192.0.2.9>\r\n");
+    let out = text(&server.receive(peer(UAC), &invite, 0));
+    let to = out[1].lines().find(|line| line.starts_with("To:")).expect("To").to_owned();
+    // the same by another way
+    let other = String::from_utf8(invite).expect("text").replace("z9hG4bK6", "z9hG4bK66");
+    assert!(text(&server.receive(peer(UAC), other.as_bytes(), MS))[0].starts_with("SIP/2.0 482 "));
+    let within = |method: &str, cseq: u32| {
+        let text = String::from_utf8(request(method, uri, "6", "")).expect("text");
+        let text =
+            text.replace("To: <sip:alice@example.net>", &to).replace("CSeq: 1", &format!("CSeq: {cseq}"));
+        text.replace("z9hG4bK6", &format!("z9hG4bK6{method}{cseq}")).into_bytes()
+    };
+    for (method, cseq, status) in [("INFO", 5, 200), ("OPTIONS", 4, 500), ("BYE", 3, 500), ("BYE", 6, 200)] {
+        let out = text(&server.receive(peer(UAC), &within(method, cseq), 2 * MS));
+        assert!(out[0].starts_with(&format!("SIP/2.0 {status} ")), "{method} {cseq}: {out:?}");
+    }
+}

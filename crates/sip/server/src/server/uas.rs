@@ -4,7 +4,7 @@ use super::{Due, Key, Peer, Server, Transport, address};
 use crate::echo::Dialog;
 use sip_core::Method;
 use sip_core::message::header::NameAddr;
-use sip_core::message::{Message, Name};
+use sip_core::message::{Message, Name, session as session_part};
 use sip_core::sdp::{Agreement, Audio, Codec, Direction, NegotiationError, Session, answer};
 use sip_core::transaction::MS;
 use std::net::SocketAddr;
@@ -39,6 +39,9 @@ impl Server {
         if !dialog.ours.is_empty() && !self.dialogs.has(&dialog) {
             return self.respond(key, 481, "Call/Transaction Does Not Exist", Vec::new());
         }
+        if let Some((code, reason, fields)) = self.refusal(key, request, &dialog) {
+            return self.respond(key, code, reason, fields);
+        }
         match request.method() {
             Some(Method::Invite) => {
                 if self.agree(request).is_some_and(|agreed| agreed.is_err()) {
@@ -46,7 +49,9 @@ impl Server {
                     return self.respond(key, 488, "Not Acceptable Here", Vec::new());
                 }
                 if let Some(one) = self.incoming.get(key) {
-                    self.dialogs.begin(&self::dialog(request, &one.tag));
+                    let dialog = self::dialog(request, &one.tag);
+                    self.dialogs.begin(&dialog);
+                    self.dialogs.in_turn(&dialog, request.cseq().map_or(0, |cseq| cseq.number));
                 }
                 self.respond(key, 180, "Ringing", vec![(Name::Contact, self.contact(key, request))]);
                 if self.settings.ring_ms == 0 {
@@ -129,7 +134,10 @@ impl Server {
     /// The answer to an offer of audio, which is to go back; none where it does not, or there is no offer.
     fn agree(&self, request: &Message) -> Option<Result<(Session, Agreement), NegotiationError>> {
         let port = self.settings.echo.filter(|_| !request.body.is_empty())?;
-        let Ok(offer) = Session::parse(&request.body) else { return Some(Err(NegotiationError::NoAudio)) };
+        let kind = request.values(Name::ContentType).next().unwrap_or_default();
+        let Ok(offer) = Session::parse(session_part(kind.as_bytes(), &request.body)) else {
+            return Some(Err(NegotiationError::NoAudio));
+        };
         // it matters to nobody what is in the packets
         let offered = offer.media.iter().flat_map(|media| &media.rtpmaps).filter(|map| map.channels == 1);
         let offered = offered.filter(|map| !map.name.eq_ignore_ascii_case(EVENTS));
