@@ -31,7 +31,7 @@ use sip_core::transaction::{MS, Timers};
 use sip_core::uri::SipUri;
 use sip_core::{Method, Uri};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -73,8 +73,9 @@ pub struct Server {
     outgoing: HashMap<String, Outgoing>,
     awaiting: HashMap<uas::Call, uas::Answered>,
     dialogs: dialogs::Dialogs,
-    /// By which transaction each request outside of a dialog came, and until when another is the same by another way.
-    origins: HashMap<String, (Key, u64)>,
+    /// By which transaction each of the latest requests outside of a dialog came first.
+    origins: HashMap<String, Key>,
+    origins_in_order: VecDeque<String>,
     due: BinaryHeap<Reverse<(u64, Due)>>,
     chance: SmallRng,
     now: u64,
@@ -98,6 +99,7 @@ impl Server {
             awaiting: HashMap::new(),
             dialogs: dialogs::Dialogs::default(),
             origins: HashMap::new(),
+            origins_in_order: VecDeque::new(),
             due: BinaryHeap::new(),
             chance: SmallRng::seed_from_u64(settings.seed),
             settings,

@@ -7,7 +7,7 @@ use sip_core::message::{Message, Name, StartLine};
 
 /// A status with its reason, and header fields of the response.
 type Refusal = (u16, &'static str, Vec<Field>);
-/// Requests outside of dialogs that are remembered before old ones are forgotten.
+/// Requests outside of dialogs that are remembered: the latest, since copies come by other ways within moments.
 const ROOM: usize = 4096;
 
 impl Server {
@@ -47,16 +47,18 @@ impl Server {
         Some((415, "Unsupported Media Type", vec![(Name::Accept, "application/sdp, multipart/mixed".into())]))
     }
 
-    /// Whether a request came before by another way (section 8.2.2.2).
+    /// Whether a request that is being served came by another way before (section 8.2.2.2).
     fn merges(&mut self, key: &Key, origin: String) -> bool {
-        let (now, until) = (self.now, self.now + self.timers.limit());
-        if let Some((first, _)) = self.origins.get(&origin).filter(|(_, until)| *until > now) {
-            return first != key;
+        if let Some(first) = self.origins.get(&origin) {
+            return first != key && self.incoming.contains_key(first);
         }
-        if self.origins.len() >= ROOM.max(2 * self.incoming.len()) {
-            self.origins.retain(|_, (_, until)| *until > now);
+        if self.origins_in_order.len() >= ROOM
+            && let Some(oldest) = self.origins_in_order.pop_front()
+        {
+            self.origins.remove(&oldest);
         }
-        self.origins.insert(origin, (key.clone(), until));
+        self.origins_in_order.push_back(origin.clone());
+        self.origins.insert(origin, key.clone());
         false
     }
 }
