@@ -55,9 +55,10 @@ impl UserAgent {
         cx.has_next
     }
 
-    /// Whether a request has no response yet that is overdue at `now`, and there is a server left to ask.
+    /// Whether a request to the server has no response yet that is overdue, and there is a server left to ask.
     pub(super) fn is_left_alone(&self, cx: &Cx<'_>) -> bool {
-        let overdue = |client: &Client| client.expires <= cx.now && !client.provisional;
+        let overdue =
+            |client: &Client| client.expires <= cx.now && !client.provisional && client.to.is_none();
         cx.has_next && [&self.invite, &self.request].into_iter().flatten().any(|one| overdue(one))
     }
 
@@ -82,7 +83,8 @@ impl UserAgent {
             for invite in [true, false] {
                 let branch = self.next_branch();
                 let client = if invite { &mut self.invite } else { &mut self.request };
-                if let Some(client) = client {
+                // what was sent to the remote target is no matter of the server
+                if let Some(client) = client.as_mut().filter(|client| client.to.is_none()) {
                     if !std::mem::replace(&mut client.moved, true) {
                         cx.count(client.first, counter::REQUESTS_MOVED);
                     }

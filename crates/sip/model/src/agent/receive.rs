@@ -183,7 +183,7 @@ impl UserAgent {
         if method == Method::Invite && code >= 300 {
             self.acknowledge_failure(cx, &client, message.to.value);
         }
-        if code == UNAVAILABLE && cx.has_next && !self.is_expected(method, code) {
+        if code == UNAVAILABLE && cx.has_next && client.to.is_none() && !self.is_expected(method, code) {
             let place = if method == Method::Invite { &mut self.invite } else { &mut self.request };
             *place = Some(Box::new(client));
             return self.next_server(cx, REJECTS);

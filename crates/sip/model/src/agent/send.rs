@@ -209,7 +209,7 @@ impl UserAgent {
         for (leg, invite) in self.legs().flat_map(|leg| [(leg, true), (leg, false)]) {
             self.select(leg);
             let place = if invite { &mut self.invite } else { &mut self.request };
-            let Some(client) = place.take() else { continue };
+            let Some(client) = place.take_if(|client| client.to.is_none()) else { continue };
             let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { continue };
             let numbers = Numbers { branch: client.branch, cseq: client.cseq };
             let bytes = self.compose(cx, request, numbers);

@@ -66,3 +66,27 @@ fn they_go_to_the_server_where_that_is_the_way() {
     let (mut bench, _) = called("Record-Route: <sip:10.0.0.7;lr>\r\nContact: <sip:b@10.0.0.8>\r\n");
     assert_eq!(sent_elsewhere(&mut bench)[0].0, "10.0.0.7:5060");
 }
+
+#[test]
+fn a_silent_remote_target_is_not_the_servers_fault() {
+    let (mut bench, _) = called(&format!("Contact: <sip:b@{ELSEWHERE}>\r\n"));
+    after(&mut bench, 100 * MS);
+    assert_eq!(sent_elsewhere(&mut bench).len(), 2, "ACK and BYE");
+    bench.link = Link::Keep;
+    for _ in 0..20 {
+        bench.now = bench.now.max(bench.wake);
+        bench.call(|device, cx| {
+            cx.has_next = true;
+            device.timer(cx);
+        });
+        assert!(
+            sent_elsewhere(&mut bench).iter().all(|(to, bye)| to == ELSEWHERE && bye.starts_with("BYE "))
+        );
+        if bench.end.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(bench.link, Link::Keep) && sent(&mut bench).is_empty());
+    assert_eq!((counter(&bench, "requests_moved"), counter(&bench, "calls_dropped")), (0, 0));
+    assert!(bench.end.is_some_and(|end| end != FlowEnd::Completed));
+}
