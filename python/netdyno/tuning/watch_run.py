@@ -242,11 +242,16 @@ class NamespaceWatch:
             got = applied.value(name)
             new = action.value if got is None else got
             self.watcher.became(name, new)
-            if rule.reach and self._reaching:
-                self._carry(name, int(old), int(new))
         except Error as e:
             self._log(Say(str(e)))
             self.watcher.refused(action.rule, sample.time)
+            return
+        if rule.reach and self._reaching:
+            try:
+                self._carry(name, int(old), int(new))
+            except Error as e:
+                # the value is in force for new sockets, and is judged as any
+                self._log(Say(str(e)))
 
     def _carry(self, name: str, old: int, new: int) -> None:
         """Have running sockets follow."""
