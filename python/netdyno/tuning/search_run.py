@@ -96,9 +96,10 @@ def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
         objectives = objectives or [o for o in on.service.objectives if o in on.bench.metrics]
         named = {one.name for one in limits}
         limits += [
-            Limit(one.metric, one.most)
+            Limit(one.metric, bound, upper)
             for one in on.service.constraints
-            if one.most is not None and one.metric in on.bench.metrics and one.metric not in named
+            for bound, upper in ((one.most, True), (one.least, False))
+            if bound is not None and one.metric in on.bench.metrics and one.metric not in named
         ]
     limits += [Limit(one.metric, one.bound, one.upper) for one in on.slos]
     objectives = objectives or [next(iter(on.bench.metrics))]

@@ -62,19 +62,6 @@ class ServiceClass(config.Config):
             name: Metric(name, one.unit, one.better, one.zero_is_best) for name, one in self.measured.items()
         }
 
-    def broken(self, metrics: Mapping[str, float]) -> list[str]:
-        """Constraints that these values break, in words."""
-        found = []
-        for limit in self.constraints:
-            value = metrics.get(limit.metric)
-            if value is None:
-                continue
-            if limit.most is not None and value > limit.most:
-                found.append(f"{limit.metric} is {value:g}, above {limit.most:g}")
-            if limit.least is not None and value < limit.least:
-                found.append(f"{limit.metric} is {value:g}, below {limit.least:g}")
-        return found
-
 
 class KnownSetting(config.Config):
     """A published setting and its source."""

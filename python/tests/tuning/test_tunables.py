@@ -4,18 +4,21 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from netdyno import paths
 from netdyno.errors import Error
+from netdyno.stats.observation import Metric
 from netdyno.system import sysctl
-from netdyno.tuning import access, host_state, service
+from netdyno.tuning import access, host_state, search_run, service
 from netdyno.tuning.access import ethtool, files, irq, rss
 from netdyno.tuning.access.route import Route
 from netdyno.tuning.model import Scope, Tunable
+from netdyno.tuning.prepared_bench import BenchRequest, PreparedBench
 from netdyno.tuning.registry import AS_TEXT, check, load, owner_of, registry
 
 from .. import spaces
@@ -257,6 +260,20 @@ def test_the_paper_and_its_rivals_are_settings() -> None:
     assert setting == {"dev.a.txqueuelen": 5, "dev.b.txqueuelen": 5}
 
 
+def _limits(wanted: service.ServiceClass) -> list[tuple[str, float, bool]]:
+    """What a search keeps to for a class of service."""
+    made = PreparedBench(_Measuring(wanted.metrics), "own", {}, {}, (), wanted, False)  # type: ignore[arg-type]
+    goal = search_run._goal(made, search_run.TuningSearchRequest(BenchRequest("own")))
+    return [(one.name, one.most, one.upper) for one in goal.limits]
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """A bench of which only the metrics are asked."""
+
+    metrics: Mapping[str, Metric]
+
+
 def test_classes_of_service(tmp_path: Path) -> None:
     assert set(service.classes()) == {"latency", "throughput"}
     for name in service.classes():
@@ -269,8 +286,10 @@ def test_classes_of_service(tmp_path: Path) -> None:
                    "constraints: [{metric: latency_p99, most: 5}]\n")  # fmt: skip
     mine = service.read(str(own))
     assert mine.metrics["latency_p99"].better == "lower"
-    assert mine.broken({"latency_p99": 5}) == []
-    assert mine.broken({"latency_p99": 5.1}) == ["latency_p99 is 5.1, above 5"]
+    assert _limits(mine) == [("latency_p99", 5, True)]
+    own.write_text("metrics: {rate: {unit: bit/s, better: higher}}\nobjectives: [rate]\n"
+                   "constraints: [{metric: rate, least: 9}]\n")  # fmt: skip
+    assert _limits(service.read(str(own))) == [("rate", 9, False)]
     own.write_text("metrics: {}\nobjectives: [loss]\n")
     with pytest.raises(Error, match="ND-104-41"):
         service.read(str(own))
