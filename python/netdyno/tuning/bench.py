@@ -127,14 +127,27 @@ class Spec(Config):
         for host, values in (("server", self.server), ("client", self.client)):
             if values:
                 shown.append(f"{host}: " + ", ".join(f"{k}={v}" for k, v in values.items()))
+        if self._has_more:
+            shown.append(f"[{digest(self.model_dump(mode='json'))}]")
         return " ".join(shown)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is more to it than the words of its label tell, as keys within a delay."""
+        ways = [self.path.get(way) or {} for way in impairment.WAYS] if isinstance(self.path, dict) else []
+        nested = (one for way in ways for key, one in way.items() if key != "bottleneck")
+        return bool(self.machine or self.offloads) or any(isinstance(one, dict) for one in nested)
 
 
 def _command_label(options: Mapping[str, Any]) -> str:
     """The commands; a digest tells benches with the same commands and other metrics apart."""
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:6]
     server = f" on {options['server']}" if options.get("server") else ""
-    return f"{options.get('load')}{server} [{digest}]"
+    return f"{options.get('load')}{server} [{digest(options)}]"
+
+
+def digest(what: Mapping[str, Any]) -> str:
+    """Short text that tells one from others."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def path_words(path: str | Mapping[str, Any]) -> str:

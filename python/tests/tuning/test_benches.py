@@ -17,6 +17,7 @@ from netdyno.experiment import study
 from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.experiment.record import Record
 from netdyno.lab import topology
+from netdyno.lab.impairment import WAYS
 from netdyno.stats.pairs import valid
 from netdyno.tuning import benches, compare_run
 from netdyno.tuning.bench import Spec
@@ -264,3 +265,19 @@ def test_a_script_compares_as_the_verb_does(noisy: None, monkeypatch: pytest.Mon
     with pytest.raises(netdyno.Error) as refused:
         study.pairs("none")
     assert refused.value.code == "ND-104-52"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"offloads": {"tso": False}},
+        {"machine": {"net.core.rmem_max": 1000000}},
+        {"path": {way: {"delay": {"uniform": {"from": "10ms", "to": "20ms"}}} for way in WAYS}},
+        {"path": {way: {"delay": {"normal": {"mean": "10ms", "deviation": "20ms"}}} for way in WAYS}},
+    ],
+)
+def test_benches_that_differ_share_no_trials(more: dict[str, Any]) -> None:
+    plain = Spec(workload="iperf3-tcp")
+    other = Spec(workload="iperf3-tcp", **more)
+    words = {"path": {way: {"delay": {"fixed": {"from": "10ms", "to": "20ms"}}} for way in WAYS}}
+    assert len({plain.label, other.label, Spec(workload="iperf3-tcp", **words).label}) == 3
