@@ -35,7 +35,7 @@ def cases(
     pairs: Annotated[
         int,
         typer.Option(
-            help="Pairs of trials of each case; at least 11 for noisy controls.",
+            help=f"Pairs of trials of each case; at least {known.CONTROL_PAIRS} for noisy controls.",
             metavar="N",
             parser=values.whole("--pairs", 1, 100),
         ),
