@@ -83,7 +83,7 @@ def dut(request: pytest.FixtureRequest, network: Network, fake: Path) -> Iterato
     place = DutSite("server", network.address("server"), network.namespace("server"))
     if issubclass(DRIVERS[request.param], Switch) and (why := DRIVERS[request.param].missing()):
         pytest.skip(f"{request.param}: {why}")
-    if request.param == "l2fwd":
+    if request.param in ("l2fwd", "xdp", "tc"):
         pytest.skip("it joins two ports; its contract is in switch/test_drivers.py")
     one = DRIVERS[request.param](place)
     try:

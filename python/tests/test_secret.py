@@ -214,9 +214,12 @@ def test_the_core_and_the_application_mark_the_same() -> None:
             mark = value.get("x-netdyno-secret")
             texts |= {(model, key)} if mark is True else set()
             named |= {(model, key)} if mark == "names" else set()
-            inner = schema["$defs"].get(str(value.get("items", {}).get("$ref")).rsplit("/", 1)[-1], {})
-            for entry, of in inner.get("properties", {}).items():
-                named |= {(model, f"{key}.{entry}")} if of.get("x-netdyno-secret") == "names" else set()
+            within = [value.get("items", {}), *value.get("anyOf", [])]
+            for one in (schema["$defs"][str(of["$ref"]).rsplit("/", 1)[-1]] for of in within if "$ref" in of):
+                for entry, of in one.get("properties", {}).items():
+                    mark = of.get("x-netdyno-secret")
+                    texts |= {(model, f"{key}.{entry}")} if mark is True else set()
+                    named |= {(model, f"{key}.{entry}")} if mark == "names" else set()
     described = [(m.name, key, mark) for m in known.all_models() for key, mark in m.secrets.items()]
     assert texts == {(model, key) for model, key, mark in described if mark is True}
     assert named == {(model, key) for model, key, mark in described if mark == "names"}

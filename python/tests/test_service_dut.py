@@ -33,6 +33,8 @@ VALUES: dict[str, Any] = {
     "workers": 3,
 }
 """Values other than the defaults; files of TLS are named in a test with TLS."""
+PORT = {"device": "net_null0", "ip": "192.0.2.1/24", "mtu": 1400}
+"""Of a DPDK port, which has all of them."""
 TLS = {"tls_cert": "/c.pem", "tls_key": "/k.pem", "tls_client_ca": "/ca.pem", "tls_resumption": False}
 
 
@@ -49,5 +51,7 @@ def test_each_option_reaches_the_server(kind: type[Service], fake: Path) -> None
             # a key is that of a certificate
             given = {"tls": True, **({"tls_cert": "/c.pem"} if name == "tls_key" else {})}
             assert settings(kind, **given, **{name: TLS[name]}) != settings(kind, **given), name
+        elif name in PORT:
+            assert repr(PORT[name])[1:-1] in settings(kind, **PORT), name
         else:
             assert settings(kind, **{name: VALUES[name]}) != settings(kind), name

@@ -150,9 +150,9 @@ def test_a_challenge_of_aka_is_answered(tmp_path: Path, monkeypatch: pytest.Monk
     challenge = f'WWW-Authenticate: Digest realm="ims.test", nonce="{NONCE}", algorithm=AKAv1-MD5, qop="auth"'
 
     def answers(request: str) -> str:
-        return (
-            "SIP/2.0 200 OK" if field(request, "Authorization") else f"SIP/2.0 401 Unauthorized\n{challenge}"
-        )
+        if not field(request, "Authorization"):
+            return f"SIP/2.0 401 Unauthorized\n{challenge}"
+        return f"SIP/2.0 200 OK\nContact: {field(request, 'Contact')}"
 
     scenario = {
         "aka": {"k": {"env": "SIM_K"}, "opc": {"file": "opc.hex"}},

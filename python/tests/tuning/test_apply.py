@@ -48,7 +48,7 @@ SETTING = {
     "dev.v0.gro_flush_timeout": 20000,
     "dev.v0.qdisc": "pfifo",
     "dev.v1.gro_flush_timeout": 30000,
-    "dev.v1.each_napi_gro_flush_timeout": 40000,
+    "dev.v1.each_napi_defer_hard_irqs": 7,
     "dev.t0.qdisc_limit": 20,
     "dev.t0.coalesce_rx_frames": 32,
 }

@@ -16,13 +16,13 @@ def test_sockets_as_ss_shows_them() -> None:
         'LISTEN 129 128 0.0.0.0:80 0.0.0.0:* users:(("nginx",pid=7,fd=6),("nginx",pid=8,fd=6))\n'
         'LISTEN 0 511 [::]:80 [::]:* users:(("a b",pid=9,fd=3))\nnonsense\nLISTEN 0 5 *:1 *:*\n'
     ) == [
-        live_sockets.LiveSocket("backlog", 8, 6, 128, True, "0.0.0.0:80"),
-        live_sockets.LiveSocket("backlog", 9, 3, 511, False, "[::]:80"),
+        live_sockets.LiveSocket("backlog", 8, 6, 128, True, "0.0.0.0:80", process="nginx"),
+        live_sockets.LiveSocket("backlog", 9, 3, 511, False, "[::]:80", process="a b"),
     ]
     assert live_sockets.parse_datagrams(
         'UNCONN 212992 0 1.2.3.4:9 0.0.0.0:* users:(("x",pid=7,fd=3)) '
         "skmem:(r213248,rb212992,t0,tb212992,f1792,w0,o0,bl0,d12)\nUNCONN 0 0 *:7 *:*\n"
-    ) == [live_sockets.LiveSocket("udp", 7, 3, 212992, True, "1.2.3.4:9")]
+    ) == [live_sockets.LiveSocket("udp", 7, 3, 212992, True, "1.2.3.4:9", process="x")]
 
 
 @pytest.mark.parametrize(

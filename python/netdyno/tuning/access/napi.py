@@ -78,8 +78,14 @@ class DeviceNapi(Sysfs):
 
     def now(self, target: Target, saved: Saved) -> Saved:
         """The same of what is still there."""
-        found = super().now(target, {name: text for name, text in saved.items() if not name.isdigit()})
-        return found | {number: value for number, value in self._instances(target).items() if number in saved}
+        file = {name: text for name, text in saved.items() if not name.isdigit()}
+        found = super().now(target, file)
+        each = {number: value for number, value in self._instances(target).items() if number in saved}
+        if found == file:
+            # it is back, and was written to every instance: whoever did that was ended before these were back
+            written = {int(text) for text in file.values()}
+            each = {number: saved[number] if value in written else value for number, value in each.items()}
+        return found | each
 
     def put(self, target: Target, saved: Saved) -> bool:
         """The file first, which writes to every instance."""
