@@ -128,7 +128,7 @@ class HostReport(Model):
     name: str
     """Its name in hosts.yaml."""
     launcher: str = "local"
-    """How its agent was started or is reached: `local`, `ssh` or `address`."""
+    """How its agent was started or is reached: `local`, `ssh`, `address` or `ray`."""
     version: str = ""
     """Version of its agent."""
     cores: list[int] = Field(default_factory=list)
