@@ -12,6 +12,8 @@ from netdyno.units import SIZE, TIME, seconds
 WAYS = ("a_to_b", "b_to_a")
 KEYS = ("delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "rate", "limit")
 """What can be said of a way in a word; a specification can say more."""
+PLAIN = {"constant", "independent", "tail_drop", "bytes"}
+"""Kinds that are meant where none is named."""
 BEHIND = 3
 """Packets that a reordered one is held back by: more than TCP takes for a late one (RFC 5681 section 3.2)."""
 
@@ -109,7 +111,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         parts = [f"{key} {_value_text(inner)}" for key, inner in value.items()]
         # what is usual goes without its name
-        known = len(value) == 1 and next(iter(value)) in ("constant", "independent", "tail_drop", "bytes")
+        known = len(value) == 1 and set(value) <= PLAIN
         return _value_text(next(iter(value.values()))) if known else " ".join(parts)
     if isinstance(value, list):
         return f"[{len(value)}]"

@@ -133,10 +133,11 @@ class Spec(Config):
 
     @property
     def _has_more(self) -> bool:
-        """Whether there is more to it than the words of its label tell, as keys within a delay."""
+        """Whether there is more to it than the words of its label tell, as the distribution of a delay."""
         ways = [self.path.get(way) or {} for way in impairment.WAYS] if isinstance(self.path, dict) else []
         nested = (one for way in ways for key, one in way.items() if key != "bottleneck")
-        return bool(self.machine or self.offloads) or any(isinstance(one, dict) for one in nested)
+        shaped = (set(one) - impairment.PLAIN for one in nested if isinstance(one, dict))
+        return bool(self.machine or self.offloads) or any(shaped)
 
 
 def _command_label(options: Mapping[str, Any]) -> str:
