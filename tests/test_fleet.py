@@ -210,13 +210,12 @@ def test_what_a_killed_start_has_begun_is_ended(fleet: FleetLab) -> None:
     fleet.clean()
 
 
-def stop(pid: int) -> None:
-    """End the run of this process by the socket on which it can be steered."""
+def steering(pid: int) -> str:
+    """The socket by which the run of this process is steered: other tests have theirs in the same folder."""
     for path in Path("/run/netdyno").glob("nd-run-*.sock"):
         with contextlib.suppress(Error), Client(path) as client:
             if client.process == pid:
-                client.call("run.stop")
-                return
+                return str(path)
     raise AssertionError("the run cannot be steered")
 
 
@@ -224,13 +223,15 @@ def test_a_rate_is_changed_while_the_fleet_runs(fleet: FleetLab, verdict: Verdic
     fleet.up(fleet.local())
     child = fleet.lab.start(*fleet.load(600), prefix=fleet.prefix)
     points = fleet.lab.sampled(points=2, delivered=20) / "samples.jsonl"
-    done = fleet.run("rate", "web=80/s", "--json")
+    socket = steering(child.pid)
+    done = fleet.run("rate", "web=80/s", "--json", "--socket", socket)
     assert done.code == 0, done.text
     told = json.loads(done.out)["rates"]
-    assert fleet.run("rate", "other=80/s").code == 104
+    assert fleet.run("rate", "other=80/s", "--socket", socket).code == 104
     lines = len(points.read_text().splitlines())
     until(lambda: len(points.read_text().splitlines()) > lines + 15, 120, "no points come")
-    stop(child.pid)
+    with Client(socket) as client:
+        client.call("run.stop")
     done = replace(fleet.lab.wait(child), folder=points.parent)
     # it ended before its time, which is all that is wrong with it where the machine has time for it
     assert (done.code, "ND-90-05" in done.out) == (90, True), done.text
