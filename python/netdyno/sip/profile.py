@@ -71,6 +71,8 @@ class Options:
     min_mos: float = limits.MOS
     min_heard: float = limits.HEARD
     """What each side is to hear of calls that are long enough; 0: no limit."""
+    outbound_proxy: bool = False
+    """Whether requests within a dialog go to the server too."""
     headers: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
@@ -230,6 +232,7 @@ def _group(
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
         "sockets": options.sockets,
         "websocket_path": options.server.path,
+        "outbound_proxy": options.outbound_proxy or None,
         "headers": dict(options.headers) or None,
     }
     model |= {key: value for key, value in known.items() if value is not None}

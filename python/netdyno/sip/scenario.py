@@ -14,7 +14,7 @@ from netdyno.sip.sipp import source as sipp
 OBJECTS = ("media", "aka", "identity")
 """Keys whose values the model `sip` has under the same name."""
 
-KEYS = ("steps", "user", "callee", "data", *OBJECTS)
+KEYS = ("steps", "user", "callee", "data", "outbound_proxy", *OBJECTS)
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class ScenarioFile:
     media: dict[str, Any] | None = None
     aka: dict[str, Any] | None = None
     identity: dict[str, Any] | None = None
+    outbound_proxy: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -48,7 +49,9 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
             raise Error("ND-104-73", what, at=str(path), fix=fix)
         plain = sipp.document(made, None)
         who = plain.get("user"), plain.get("callee")
-        return ScenarioFile(plain["steps"], *who, media=made.media, notes=tuple(made.notes))
+        return ScenarioFile(
+            plain["steps"], *who, media=made.media, outbound_proxy=not made.answers, notes=tuple(made.notes)
+        )
     found = config.read(path)
     if isinstance(found, list):
         return ScenarioFile(found)
@@ -66,6 +69,8 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
     for key in ("user", "callee", "data"):
         if not isinstance(found.get(key), str | None):
             raise Error("ND-104-04", f"{key} is a text", at=str(path))
+    if not isinstance(found.get("outbound_proxy", False), bool):
+        raise Error("ND-104-04", "outbound_proxy is true or false", at=str(path))
     data = found.get("data")
     table = path.parent / data if data else None
     objects = {key: _located(found[key], path.parent) for key in OBJECTS if found.get(key)}
@@ -77,6 +82,7 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
         media=objects.get("media"),
         aka=objects.get("aka"),
         identity=objects.get("identity"),
+        outbound_proxy=found.get("outbound_proxy", False),
     )
 
 

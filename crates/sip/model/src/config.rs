@@ -46,6 +46,8 @@ pub struct Config {
     pub(crate) sdp_size: usize,
     /// Audio; none: calls have none.
     pub(crate) media: Option<MediaConfig>,
+    /// Whether requests within a dialog go to the server.
+    pub(crate) outbound_proxy: bool,
     pub(crate) headers: Box<[Header]>,
     pub(crate) scheme: Scheme,
     /// What a WebSocket connection asks the server for; none: SIP is in the stream itself.

@@ -69,6 +69,9 @@ pub struct Params {
     pub port: Option<u16>,
     /// Over WebSocket: path of the server's resource. Default `/`.
     pub websocket_path: Option<String>,
+    /// Whether every request goes to the server, those within a dialog too, as of a phone with an outbound proxy. Default `false`:
+    /// over UDP, requests within a dialog go where RFC 3261 section 12.2.1.1 says.
+    pub outbound_proxy: bool,
     /// More header fields of every request; values are templates. Those of `X-Auth-Token`, `Cookie` and their like are not
     /// kept; `{env: NAME}` and `{file: PATH}` name where one is.
     #[schemars(extend("x-netdyno-secret" = "names"))]
@@ -110,6 +113,7 @@ impl Default for Params {
             sockets: AgentSockets::default(),
             port: None,
             websocket_path: None,
+            outbound_proxy: false,
             headers: BTreeMap::new(),
             data: None,
             run: 0,
@@ -284,6 +288,7 @@ impl ModelKind for Params {
             timeout: self.timeout.map_or(self.t1.0 * 64, |timeout| timeout.0),
             sdp_size: self.sdp_size.map_or(0, |size| size.bytes()),
             media: self.media.as_ref().map(Media::compile).transpose()?,
+            outbound_proxy: self.outbound_proxy,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
             websocket,

@@ -44,6 +44,9 @@ def document(made: Converted, data: Path | None) -> dict[str, Any]:
         found["callee"] = made.callee
     if made.media:
         found["media"] = made.media
+    if not made.answers:
+        # SIPp sends every message of a call to one address
+        found["outbound_proxy"] = True
     if data is not None:
         found["data"] = str(data)
     return found | {"steps": made.steps}

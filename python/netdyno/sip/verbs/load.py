@@ -185,6 +185,7 @@ def load(
         media=found.media,
         aka=found.aka,
         identity=found.identity,
+        outbound_proxy=read.outbound_proxy or found.outbound_proxy,
     )
     document = profile.scenario(read, {"steps": found.steps}, "scenario")
     if found.table:

@@ -155,6 +155,15 @@ CaCert = Annotated[
         "--cacert", help="Trust this certificate authority.", metavar="FILE", rich_help_panel=NETWORK
     ),
 ]
+OutboundProxy = Annotated[
+    bool,
+    typer.Option(
+        "--outbound-proxy",
+        help="Send requests within a dialog to the server too. Default: over UDP to the Contact of the other "
+        "side, or its Record-Route.",
+        rich_help_panel=NETWORK,
+    ),
+]
 Insecure = Annotated[
     bool,
     typer.Option("--insecure", "-k", help="Do not verify the server's certificate.", rich_help_panel=NETWORK),
@@ -215,6 +224,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "transport": (Transport, None),
     "source": (Sources, None),
     "sockets": (Sockets, None),
+    "outbound_proxy": (OutboundProxy, False),
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
     **targets.OPTIONS,
@@ -451,6 +461,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
         sockets=given["sockets"],
+        outbound_proxy=given["outbound_proxy"],
         ca=str(given["cacert"].absolute()) if given["cacert"] else None,
         insecure=given["insecure"],
         success=given["success"],

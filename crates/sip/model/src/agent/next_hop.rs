@@ -1,7 +1,7 @@
 //! Where a request within a dialog goes: to its first Route, or else its remote target (RFC 3261 sections 8.1.2, 12.2.1.1).
 //!
 //! Over UDP alone: over a connection it goes to whom that leads. No name is looked up. It goes to the server, as other requests
-//! do, where a `Route` among the header fields of the scenario names that as outbound proxy; where the address cannot be reached
+//! do, where that is the outbound proxy, by its parameter or a `Route` of the scenario; where the address cannot be reached
 //! from here, as of a server behind NAT that names its private one; and where the target is a user agent of a run of ours, whose
 //! registration is bound to the server (RFC 5626).
 
@@ -15,7 +15,11 @@ use std::net::{IpAddr, SocketAddr};
 impl UserAgent {
     /// Where a request of `dialog` goes; none: to the server.
     pub(super) fn hop(&self, dialog: &Dialog) -> Option<SocketAddr> {
-        let peer = self.peer.filter(|_| !self.config.reliable && !names_route(&self.config.headers))?;
+        let config = &self.config;
+        if config.reliable || config.outbound_proxy || names_route(&config.headers) {
+            return None;
+        }
+        let peer = self.peer?;
         next_hop(&dialog.routes, &dialog.target, peer)
     }
 

@@ -5,9 +5,12 @@ use super::*;
 const ELSEWHERE: &str = "10.0.0.9:5070";
 
 fn called(contact: &str) -> (Bench<UserAgent>, String) {
+    called_by(Params::default(), contact)
+}
+
+fn called_by(params: Params, contact: &str) -> (Bench<UserAgent>, String) {
     let hold = Interval::ms(100);
-    let mut bench =
-        bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..Params::default() });
+    let mut bench = bench_of(0, Params { scenario: Scenario::Preset(Preset::Call), hold, ..params });
     bench.peer = "10.0.0.8:5060".parse().ok();
     begin(&mut bench);
     let invite = one(&mut bench);
@@ -63,6 +66,12 @@ fn they_go_to_the_server_where_that_is_the_way() {
         assert_eq!(sent_elsewhere(&mut bench), [], "{more}");
         assert!(one(&mut bench).starts_with("ACK "), "{more}");
     }
+    let proxied = Params { outbound_proxy: true, ..Params::default() };
+    let (mut bench, _) = called_by(proxied, &format!("Contact: <sip:b@{ELSEWHERE}>\r\n"));
+    assert!(one(&mut bench).starts_with(&format!("ACK sip:b@{ELSEWHERE} ")));
+    after(&mut bench, 100 * MS);
+    assert!(one(&mut bench).starts_with("BYE "));
+    assert_eq!(sent_elsewhere(&mut bench), [], "all goes to the outbound proxy");
     let (mut bench, _) = called("Record-Route: <sip:10.0.0.7;lr>\r\nContact: <sip:b@10.0.0.8>\r\n");
     assert_eq!(sent_elsewhere(&mut bench)[0].0, "10.0.0.7:5060");
 }
