@@ -550,6 +550,12 @@ impl UserAgent {
         next.any(|alternatives| alternatives.iter().any(wants))
     }
 
+    /// Whether the present step waits for a request of this method.
+    pub(super) fn expects(&self, method: Method) -> bool {
+        matches!(self.config.ops.get(usize::from(self.at)), Some(Op::Expect(alternatives))
+            if alternatives.iter().any(|one| one.leg == self.leg && one.message.is_request(method)))
+    }
+
     /// Answer a request that no step waits for.
     fn answer_unexpected(&mut self, cx: &mut Cx<'_>, method: Method, call: u64) {
         let ours = self.dialog.as_ref().is_some_and(|dialog| fingerprint(&dialog.call_id) == call);

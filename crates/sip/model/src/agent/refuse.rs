@@ -57,7 +57,9 @@ impl UserAgent {
         }
         let ends = new.method == Method::Bye;
         let pending = || self.invited.as_ref().is_some_and(|one| one.status < 200);
-        if (ends || message.to_tag.is_some()) && !ours || ends && !self.in_session() && !pending() {
+        // a scenario may wait for a BYE to a call that it rejected
+        let known = || self.in_session() || pending() || self.expects(new.method);
+        if (ends || message.to_tag.is_some()) && !ours || ends && !known() {
             return plain(481);
         }
         let before = self.dialog.as_ref().filter(|_| ours && message.to_tag.is_some());

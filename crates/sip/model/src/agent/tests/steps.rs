@@ -140,3 +140,22 @@ fn conditions_of_jumps_are_checked() {
         assert!(said.contains(says), "{said}");
     }
 }
+
+#[test]
+fn a_bye_to_a_rejected_call_is_taken_where_a_step_waits_for_it() {
+    let text = r#"[{"expect": {"request": "INVITE"}}, {"answer": {"status": 403}},
+        {"expect": {"request": "BYE"}}, {"answer": {"status": 200}}]"#;
+    let mut bench = steps(text);
+    begin(&mut bench);
+    receive(&mut bench, &incoming("INVITE", 1, "1", "<sip:b@x>"));
+    let rejected = one(&mut bench);
+    assert!(rejected.starts_with("SIP/2.0 403 "), "{rejected}");
+    let to = value(&rejected, "To");
+    receive(&mut bench, &incoming("ACK", 1, "1", to));
+    receive(&mut bench, &incoming("BYE", 2, "1", to));
+    let answer = one(&mut bench);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    receive(&mut bench, &incoming("BYE", 3, "1", to));
+    let again = one(&mut bench);
+    assert!(again.starts_with("SIP/2.0 481 "), "{again}");
+}
