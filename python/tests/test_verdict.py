@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from netdyno.cli import app, console, summary
+from netdyno.core.load_unit import MESSAGES
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.wire import (
     CauseCount,
@@ -126,6 +127,74 @@ def test_a_slower_server_that_was_offered_the_load_is_not_too_slow() -> None:
     one = group(**GOOD)
     one.slowdown = SlowdownResult(few=20, busy=200)
     assert judged(one, [ERRORS]).verdict == "pass"
+
+
+OPEN = {"load": {"open": {"rate": "1/s"}}}
+FLOWS = {"intended": "flows_intended", "offered": "flows_started", "delivered": "flows_completed"}
+JUDGED = {
+    "sip": ("registrations", FLOWS, "web.index.registration_success"),
+    "http": ("messages", MESSAGES.model_dump(exclude={"name"}), "web.delay.response.p95"),
+    "coap": ("messages", MESSAGES.model_dump(exclude={"name"}), "web.loss"),
+}
+"""By model: what its load is counted in, and something that nothing is known of where nothing fell due."""
+
+
+@pytest.mark.parametrize("model", JUDGED)
+def test_nothing_fell_due_is_no_verdict(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit, names, metric = JUDGED[model]
+    one = GroupResult.model_validate({"name": "web", "protocol": model, "unit": names | {"name": unit}})
+    one.stalls = StallResult(limit=2e9)
+    unknown = {"metric": metric, "min": 1.0} if "index" in metric else {"metric": metric, "max": 0.1}
+    # a condition that no traffic breaks, and one that it cannot hold
+    for more in ([], [ERRORS], [{"metric": "web.messages_delivered.rate", "min": "1/s"}]):
+        found = judged(one, [unknown, *more], {**HTTP, "model": {model: {}}, **OPEN})
+        assert (found.verdict, found.valid, exit_code(found)) == ("none", False, 90)
+        assert [reason.code for reason in found.reasons] == ["ND-90-09"]
+        text = " ".join(words(found, monkeypatch).split())
+        assert f"no {unit} fell due" in text and "measure for longer, or raise the rate" in text
+        assert "not judged" in text and "FAIL" not in text.replace("1/s 0/s one trial: none FAIL", "")
+        assert "nothing fell due" in str(shown(found).points)
+    judge_all(found, {"sockets": {"groups": [{**HTTP, **OPEN}], "thresholds": [unknown]}}, 0.95)
+    assert [reason.code for reason in found.reasons] == ["ND-90-09"], "said once"
+
+
+@pytest.mark.parametrize(
+    ("changes", "spec"),
+    [
+        ({"measured": {"flows_intended": 1}}, OPEN),
+        ({"measured": {"messages_intended": 1}}, OPEN),
+        # a request from before the measure phase failed in it, or is still not answered
+        ({"measured": {"failures": {"timeout": 1}}}, OPEN),
+        ({"stalls": {"limit": 2, "busy": 0.1}}, OPEN),
+        # a subscriber, and a user agent that is called: nothing came, and they do not ask
+        ({}, {}),
+        ({"unit": FLOWS | {"name": "calls", "intended": None}, "total": {"messages_sent": 4}}, {}),
+    ],
+)
+def test_a_server_that_had_something_to_do_is_judged(changes: dict[str, Any], spec: dict[str, Any]) -> None:
+    one = GroupResult.model_validate({"name": "web", "protocol": "http"} | changes)
+    found = judged(one, [{"metric": "web.delay.response.p95", "max": "1s"}], {**HTTP, **spec})
+    assert (found.verdict, found.valid) == ("fail", True)
+
+
+def test_answers_to_what_fell_due_before_are_no_reason_to_blame_the_server() -> None:
+    one = group(StallResult(limit=2e9, busy=0.001))
+    one.rates = {"messages_delivered": 0.5}
+    one.total = Counts(messages_sent=1)
+    limits = [{"metric": "web.delay.response.p95", "max": "1s"}]
+    assert judged(one, limits).verdict == "none"
+    assert judged(one, []).valid, "nobody asked for anything to be judged"
+
+
+def test_one_repetition_with_something_to_do_is_judged() -> None:
+    found = judged(group(**GOOD), [])
+    idle = group()
+    idle.total = Counts(messages_sent=1)
+    found.legs[0].repetitions.append(Repetition(run="r2", groups=[idle]))
+    for bound, verdict in ((1, "pass"), (1000, "fail")):
+        limit = {"metric": "web.messages_delivered", "min": bound, "confidence": 0.5}
+        judge_all(found, {"sockets": {"groups": [HTTP], "thresholds": [limit]}}, 0.95)
+        assert (found.verdict, found.valid) == (verdict, False)
 
 
 def test_delays_hidden_by_a_backlog_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:

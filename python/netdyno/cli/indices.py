@@ -10,7 +10,7 @@ from rich.text import Text
 from netdyno import quantities
 from netdyno.cli import console
 from netdyno.core import load_unit, models
-from netdyno.core.result import GroupSummary, Leg, ThresholdResult
+from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.errors import Error
 from netdyno.stats import percentile
 from netdyno.stats.metric import GroupMetric
@@ -26,36 +26,52 @@ def has_table(group: GroupSummary) -> bool:
     return not load_unit.is_messages(load_unit.of(group)) and bool(models.find(group.protocol).indices)
 
 
-def show(leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResult]:
+def show(result: Result, leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResult]:
     """Print the table of a leg, nothing where no group has one; the limits that it shows."""
-    judged: list[ThresholdResult] = []
+    shown: list[ThresholdResult] = []
     groups = [group for group in leg.summary.groups if has_table(group)]
-    rows = [row for group in groups for row in _rows(group, thresholds, judged)]
+    rows = [row for group in groups for row in _rows(result, group, thresholds, shown)]
     if rows:
         console.out().print()
         heads = ("group", "index", "value", *SHOWN, "limit", "")
         console.table(heads, rows, right=("value", *SHOWN, "limit"), spare=("max",))
-    return judged
+    return shown
+
+
+def mark(result: Result, threshold: ThresholdResult) -> Text:
+    """Whether a threshold holds, in a word."""
+    if result.is_open(threshold):
+        return Text("not judged", style="yellow")
+    return Text("pass", style="green") if threshold.passed else Text("FAIL", style="bold red")
 
 
 def _rows(
-    group: GroupSummary, thresholds: Sequence[ThresholdResult], judged: list[ThresholdResult]
+    result: Result,
+    group: GroupSummary,
+    thresholds: Sequence[ThresholdResult],
+    shown: list[ThresholdResult],
 ) -> Iterator[_Row]:
     model, limits = models.find(group.protocol), _limits(group, thresholds)
+
+    def judged(kind: str, name: str) -> _Row:
+        """The limit and whether it holds; the one that does not, where there are several."""
+        known = sorted(limits.get((kind, name), []), key=lambda one: one[1].passed)
+        if not known:
+            return ["", ""]
+        metric, threshold = known[0]
+        shown.append(threshold)
+        bound = quantities.number(threshold.bound, metric.unit)
+        of = f"{metric.stat} " if kind == "delay" else ""
+        return [f"{of}{threshold.side} {bound}", mark(result, threshold)]
+
     for index in model.indices:
         value = group.indices.get(index.name)
         # an index of something else than the scenario does
         absent = value is None or (index.better == "more" and not value)
         if absent and ("index", index.name) not in limits:
             continue
-        shown = quantities.number(value, index.unit) if value is not None else "–"
-        yield [
-            group.name,
-            index.name,
-            shown,
-            *[""] * len(SHOWN),
-            *_judged(limits, "index", index.name, judged),
-        ]
+        number = quantities.number(value, index.unit) if value is not None else "–"
+        yield [group.name, index.name, number, *[""] * len(SHOWN), *judged("index", index.name)]
     for delay in model.delays:
         found = group.delays.get(delay.name)
         has = found is not None and found.count > 0
@@ -64,7 +80,7 @@ def _rows(
         short = _SHORT.search(delay.about)
         name = f"{delay.name} ({short[1]})" if short else delay.name
         cells = [quantities.delay(percentile.of(found, stat)) if found and has else "–" for stat in SHOWN]
-        yield [group.name, name, "", *cells, *_judged(limits, "delay", delay.name, judged)]
+        yield [group.name, name, "", *cells, *judged("delay", delay.name)]
 
 
 def _limits(
@@ -79,21 +95,3 @@ def _limits(
         if metric.group == group.name:
             found.setdefault((metric.kind, metric.name), []).append((metric, threshold))
     return found
-
-
-def _judged(
-    limits: dict[tuple[str, str], list[tuple[GroupMetric, ThresholdResult]]],
-    kind: str,
-    name: str,
-    judged: list[ThresholdResult],
-) -> _Row:
-    """The limit and whether it holds; the one that does not, where there are several."""
-    known = sorted(limits.get((kind, name), []), key=lambda one: one[1].passed)
-    if not known:
-        return ["", ""]
-    metric, threshold = known[0]
-    judged.append(threshold)
-    bound = quantities.number(threshold.bound, metric.unit)
-    of = f"{metric.stat} " if kind == "delay" else ""
-    mark = Text("pass", style="green") if threshold.passed else Text("FAIL", style="bold red")
-    return [f"{of}{threshold.side} {bound}", mark]

@@ -408,6 +408,10 @@ class Result(Model):
     command: list[str] = Field(default_factory=list)
     """How it was called."""
 
+    def is_open(self, threshold: ThresholdResult) -> bool:
+        """Whether a threshold was not judged: nothing of it was measured, and that is not held against it."""
+        return self.verdict == "none" and threshold.value is None
+
     @property
     def no_verdict(self) -> str:
         """Why there is no verdict; empty where there is one."""

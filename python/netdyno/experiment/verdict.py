@@ -9,8 +9,9 @@ from netdyno.core.result import Result
 from netdyno.core.search import SearchReport
 from netdyno.core.wire import Reason
 from netdyno.errors import Error
-from netdyno.stats import lateness
+from netdyno.stats import idle, lateness
 from netdyno.stats.checks import checks
+from netdyno.stats.metric import GroupMetric
 from netdyno.stats.pauses import PAUSED
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
@@ -25,9 +26,12 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
     result.thresholds, result.checks, result.warnings = [], [], []
     for leg in result.legs:
         leg.summary = summarise(leg.repetitions, confidence)
+        idle.judge(leg.repetitions, profiles[leg.name])
         # a leg that was never run is not judged; that the experiment ended early decides
         for threshold in (profiles[leg.name].get("thresholds") or []) if leg.repetitions else []:
-            result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
+            group = GroupMetric.parse(str(threshold["metric"])).group
+            busy = [one for one in leg.repetitions if group not in idle.groups([one])]
+            result.thresholds.append(judge(leg.name, threshold, busy or leg.repetitions))
         result.warnings += lateness.warnings(leg.name, leg.summary.groups)
         result.checks += checks(leg.name, profiles[leg.name], leg.repetitions)
     for repetition in (one for leg in result.legs for one in leg.repetitions if not one.validity.valid):
@@ -74,13 +78,15 @@ def verdict(result: Result) -> Literal["pass", "fail", "none"]:
         return "fail"
     if not all(c.passed for c in result.checks):
         return "fail"
-    failed = [t for t in result.thresholds if not t.passed]
+    unjudged = {(leg.name, name) for leg in result.legs for name in idle.groups(leg.repetitions)}
+    judged = [t for t in result.thresholds if (t.leg, GroupMetric.parse(t.metric).group) not in unjudged]
+    failed = [t for t in judged if not t.passed]
     if not result.valid and failed and all(t.value is None for t in failed):
         # nothing that they judge was measured, and it was not the system under test that prevented it
         return "none"
     if failed:
         return "fail"
-    return "pass" if result.thresholds else "none"
+    return "pass" if judged else "none"
 
 
 def exit_code(result: Result) -> int:

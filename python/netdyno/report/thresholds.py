@@ -57,8 +57,8 @@ def judged(result: Result) -> tuple[JudgedThresholds, JudgedThresholds]:
     failed = [t for t in result.thresholds if not t.passed]
     passed = [t for t in result.thresholds if t.passed]
     return (
-        JudgedThresholds(_table(M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
-        JudgedThresholds(_table(M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
+        JudgedThresholds(_table(result, M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
+        JudgedThresholds(_table(result, M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
     )
 
 
@@ -69,7 +69,7 @@ def limit(t: ThresholdResult) -> str:
     return f"{sign}\u00a0{units.exact(units.show(t.bound, units.unit_of(t.metric)))}"
 
 
-def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
+def _table(result: Result, caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
     """Each condition with its value, interval and number of repetitions."""
     table = Table(
         caption,
@@ -87,6 +87,8 @@ def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
         unit = units.unit_of(t.metric)
         name = name_of(t.metric)
         passes = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
+        if result.is_open(t):
+            passes = Cell(M("not judged"), 0)
         interval = Cell(units.NONE)
         if t.interval is not None:
             low, high = (units.show(max(0.0, x), unit) for x in t.interval)

@@ -11,7 +11,7 @@ from netdyno.core.wire import Reason
 from netdyno.report import units
 from netdyno.report.search import UNITS
 from netdyno.report.text import Data, M, Msg
-from netdyno.stats import remedy
+from netdyno.stats import idle, remedy
 from netdyno.stats.percentile import parts, percent
 from netdyno.system.local_url import here
 
@@ -74,6 +74,8 @@ def verdict(result: Result) -> Verdict:
             lead = M(
                 "The connections were too few for the load. Do not judge the system under test at this load."
             )
+        if {r.code for r in result.reasons} == {idle.IDLE}:
+            lead = M("Nothing was measured, as nothing fell due. Measure for longer, or raise the rate.")
         if not result.reasons:
             lead = M("There is no complete measurement. Nothing can be said about the system under test.")
         said = Verdict("invalid", M("Not valid"), lead)
@@ -96,7 +98,7 @@ def verdict(result: Result) -> Verdict:
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
     several = len(result.legs) > 1
-    points = [_of_leg(t.leg, missed(t), several) for t in failed]
+    points = [_of_leg(t.leg, missed(t), several) for t in failed if not result.is_open(t)]
     points += [_of_leg(c.leg, failing(c), several) for c in result.checks if not c.passed]
     said.points += points[:MOST]
     if len(points) > MOST:
@@ -224,6 +226,8 @@ def reason(r: Reason) -> Msg:
                 value=units.seconds(value),
                 limit=units.seconds(limit),
             )
+        case idle.IDLE:
+            return M("{who}: nothing fell due in the measure phase.", who=who)
         case _:
             return M("{code}: {what}", code=Data(r.code), what=Data(r.what))
 
