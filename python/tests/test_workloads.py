@@ -78,7 +78,7 @@ def test_contract(name: str, site: Site, real_daemon: None, monkeypatch: pytest.
         reasons[:] = trial.validity.reasons
         return seen_of(trial, delay)
 
-    monkeypatch.setattr(core, "seen", told)
+    monkeypatch.setattr(core, "result_of_trial", told)
     load = WORKLOADS[name](LITTLE[name])
     for needed in load.programs:
         if not has(needed):
@@ -205,6 +205,17 @@ def golden(name: str) -> str:
 def test_iperf3_tcp() -> None:
     plain = iperf3.document(golden("iperf3-tcp.json"))
     assert iperf3.tcp(plain) == {"throughput": 9003077416.205437, "retransmits": 11}
+
+
+def test_iperf3_tcp_both_ways() -> None:
+    plain = iperf3.document(golden("iperf3-bidir.json"))
+    there, back = 703998673.0263983, 2437077759.2707963
+    assert iperf3.tcp(plain) == {"throughput": there + back, "retransmits": 64}
+    assert iperf3.directions(plain) == {"client_to_server": there, "server_to_client": back}
+    assert [round(rate / 1e9, 2) for rate in iperf3.intervals(plain)["throughput"]] == [3.36, 3.08]
+    assert iperf3.directions(iperf3.document(golden("iperf3-tcp.json"))) == {}
+    with pytest.raises(ValueError, match="leave reverse out"):
+        iperf3.TcpOptions(reverse=True, bidirectional=True)
 
 
 def test_iperf3_udp_counts_what_arrived() -> None:

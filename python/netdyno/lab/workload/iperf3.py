@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
@@ -27,6 +27,8 @@ from netdyno.system import namespace
 from netdyno.system.process import find
 
 PORT = 5201
+BACK = "_bidir_reverse"
+"""What the sums of the server's sending end with, where both send."""
 GRACE = 30.0
 """Seconds beyond its own time that a client may take to connect and to tell its result."""
 
@@ -44,6 +46,14 @@ class TcpOptions(Settings):
     """Seconds at the beginning that do not count: slow start."""
     reverse: bool = False
     """The server sends."""
+    bidirectional: bool = False
+    """Both send; throughput and retransmits are sums over both directions."""
+
+    @model_validator(mode="after")
+    def _one_direction(self) -> TcpOptions:
+        if self.reverse and self.bidirectional:
+            raise ValueError("bidirectional has both directions: leave reverse out")
+        return self
 
 
 class UdpOptions(Settings):
@@ -103,11 +113,12 @@ class Iperf3Tcp(_Iperf3):
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send, and look at the sender's connections shortly before the end."""
         o = self.options
-        more = (["-O", f"{round(o.omit)}"] if o.omit else []) + (["-R"] if o.reverse else [])
+        more = ["-O", f"{round(o.omit)}"] if o.omit else []
+        more += ["-R"] * o.reverse + ["--bidir"] * o.bidirectional
         sender = site.server if o.reverse else site.client
         with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:
             plain = self.client(site, *more)
-        return WorkloadResult(tcp(plain), glance.seen, series=intervals(plain))
+        return WorkloadResult(tcp(plain), glance.seen | directions(plain), series=intervals(plain))
 
 
 class Iperf3Udp(_Iperf3):
@@ -184,9 +195,20 @@ def document(text: str) -> dict[str, Any]:
 
 def tcp(plain: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of a TCP client's JSON."""
+    ways = ("", BACK) if f"sum_received{BACK}" in plain["end"] else ("",)
     return {
-        "throughput": _number(plain, "sum_received", "bits_per_second"),
-        "retransmits": _number(plain, "sum_sent", "retransmits"),
+        "throughput": sum(_number(plain, f"sum_received{way}", "bits_per_second") for way in ways),
+        "retransmits": sum(_number(plain, f"sum_sent{way}", "retransmits") for way in ways),
+    }
+
+
+def directions(plain: Mapping[str, Any]) -> dict[str, float]:
+    """Bit/s of each direction where both sent."""
+    if f"sum_received{BACK}" not in plain["end"]:
+        return {}
+    return {
+        "client_to_server": _number(plain, "sum_received", "bits_per_second"),
+        "server_to_client": _number(plain, f"sum_received{BACK}", "bits_per_second"),
     }
 
 
@@ -194,10 +216,14 @@ def intervals(plain: Mapping[str, Any]) -> dict[str, list[float]]:
     """Throughput in each second that counts, as the side sees it that runs the client."""
     found = []
     for one in plain.get("intervals") or ():
-        total = one.get("sum") if isinstance(one, dict) else None
-        rate = total.get("bits_per_second") if isinstance(total, dict) and not total.get("omitted") else None
-        if isinstance(rate, int | float) and not isinstance(rate, bool):
-            found.append(float(rate))
+        totals = (one.get(f"sum{way}") for way in ("", BACK)) if isinstance(one, dict) else ()
+        rates = [
+            total.get("bits_per_second")
+            for total in totals
+            if isinstance(total, dict) and not total.get("omitted")
+        ]
+        if rates and all(isinstance(rate, int | float) and not isinstance(rate, bool) for rate in rates):
+            found.append(float(sum(rates)))
     return {"throughput": found} if found else {}
 
 
