@@ -147,7 +147,13 @@ def test_a_burst_that_comes_late_is_not_lost() -> None:
 def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trial does not count, and says why; what is wrong with the machine is an error."""
 
-    def fail(self: Any, site: Site, seed: int) -> None:
+    runs = []
+
+    def fail(self: Any, site: Site, seed: int) -> WorkloadResult:
+        runs.append(seed)
+        if len(runs) == 2:
+            # without a setting it works
+            return WorkloadResult({"delivered": 1.0})
         raise Error(["ND-91-25", "ND-92-23"][seed], "no answer")
 
     monkeypatch.setattr(WORKLOADS["udp-burst"], "run", fail)
@@ -156,6 +162,7 @@ def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.Mo
     seen = bench.measure({"net.ipv4.tcp_fin_timeout": 30}, 0)
     assert not seen.valid
     assert "no answer" in seen.why
+    assert runs == [0, 0]
     with pytest.raises(Error, match="ND-92-23"):
         bench.measure({}, 1)
     with pytest.raises(Error, match="--global"):

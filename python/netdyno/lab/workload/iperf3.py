@@ -215,16 +215,17 @@ def directions(plain: Mapping[str, Any]) -> dict[str, float]:
 def intervals(plain: Mapping[str, Any]) -> dict[str, list[float]]:
     """Throughput in each second that counts, as the side sees it that runs the client."""
     found = []
-    for one in plain.get("intervals") or ():
-        totals = (one.get(f"sum{way}") for way in ("", BACK)) if isinstance(one, dict) else ()
-        rates = [
-            total.get("bits_per_second")
-            for total in totals
-            if isinstance(total, dict) and not total.get("omitted")
-        ]
-        if rates and all(isinstance(rate, int | float) and not isinstance(rate, bool) for rate in rates):
-            found.append(float(sum(rates)))
+    for second in plain.get("intervals") or ():
+        sums = [second.get(f"sum{way}") for way in ("", BACK)] if isinstance(second, dict) else []
+        rates = [_rate(one) for one in sums if isinstance(one, dict)]
+        if rates and None not in rates:
+            found.append(sum(rate or 0.0 for rate in rates))
     return {"throughput": found} if found else {}
+
+
+def _rate(second: Mapping[str, Any]) -> float | None:
+    rate = None if second.get("omitted") else second.get("bits_per_second")
+    return float(rate) if isinstance(rate, int | float) and not isinstance(rate, bool) else None
 
 
 def udp(plain: Mapping[str, Any]) -> dict[str, float]:
