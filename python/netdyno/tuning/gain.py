@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from netdyno.errors import Error
 from netdyno.stats.observation import Metric, Observation
@@ -44,10 +45,18 @@ def has_metrics(seen: Observation, *metrics: str) -> bool:
     return seen.valid and all(math.isfinite(seen.metrics.get(name, math.nan)) for name in metrics)
 
 
-def of_bench(known: Mapping[str, Metric], names: Sequence[str]) -> list[Metric]:
-    """Metrics by name; refuses what a bench does not measure."""
+def of_bench(known: Mapping[str, Metric], names: Sequence[str], at: str = "") -> list[Metric]:
+    """Metrics by name; refuses what a bench does not measure. `at`: the option that named them."""
     for name in names:
         if name not in known:
-            fix = f"It measures: {', '.join(known)}"
-            raise Error("ND-104-52", f"the bench measures no {name!r}", at=name, fix=fix)
+            raise unmeasured(name, known, at)
     return [known[name] for name in names]
+
+
+def unmeasured(name: str, known: Iterable[str], at: str = "", others: Iterable[str] = ()) -> Error:
+    """That a bench measures nothing of this name; `others` may have been meant too, and are not listed."""
+    metrics = list(known)
+    near = difflib.get_close_matches(name, [*metrics, *others], 1)
+    fix = f"Did you mean {near[0]!r}? " if near else ""
+    fix += f"It measures: {', '.join(metrics)}"
+    return Error("ND-104-52", f"the bench measures no {name!r}", at=at or name, fix=fix)

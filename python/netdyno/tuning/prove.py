@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import blocks, least_pairs
 from netdyno.stats.power import ASSUMED, detectable, pairs_for
 from netdyno.stats.sequential import share
+from netdyno.tuning.gain import unmeasured
 
 MATTERS = 0.05
 """The least change that a proof is planned for."""
@@ -32,6 +34,8 @@ EXTRA = 2
 """Pairs beyond those without which it could prove nothing: one that disagrees is not the end of it."""
 MOST = 24
 """Pairs that noise may ask for; beyond them only --pairs goes."""
+
+_METRIC = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,16 @@ class Limit:
         """The name that it has in documents."""
         return self.name if self.upper else f"{self.name} (least)"
 
+    def check(self, metrics: Iterable[str], counters: Iterable[str] | None = None) -> None:
+        """Refuse a name that nothing has: it would never be broken. Without counters, which only trials
+        tell, that of a metric: counters have capitals or dots."""
+        there = list(counters or ())
+        may_count = counters is None and not _METRIC.fullmatch(self.name)
+        if self.name not in (*metrics, *there) and not may_count:
+            raise unmeasured(self.name, metrics, "--limit", there)
+
     def broken(self, trial: TrialRecord) -> float:
-        """By how much a trial breaks it; what is not there breaks nothing."""
+        """By how much a trial breaks it; what a trial did not see breaks nothing."""
         seen = trial.observation
         beyond = seen.metrics.get(self.name, seen.counters.get(self.name, self.most)) - self.most
         return beyond if self.upper else -beyond

@@ -12,6 +12,7 @@ from netdyno.experiment.study import Study
 from netdyno.stats.observation import Setting
 from netdyno.stats.sequential import TEST
 from netdyno.system.interrupt import Interrupts
+from netdyno.tuning.gain import of_bench
 from netdyno.tuning.prepared_bench import BenchRequest, PreparedBench, open_bench
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.prove_listed import ListedProof, prove_listed
@@ -51,6 +52,8 @@ class ListedProofOutcome:
 def prove(request: ListedProofRequest, listener: StudyListener, interrupts: Interrupts) -> ListedProofOutcome:
     """Make the bench ready, prove what can be set there, keep. Call again to resume after an interrupt."""
     with open_bench(request.bench, interrupts) as on:
+        objective = request.objective or next(iter(on.bench.metrics))
+        of_bench(on.bench.metrics, [objective], "--for")
         why = {name: _missing(on, setting) for name, setting in request.settings.items()}
         left_out = {name: words for name, words in why.items() if words}
         settings = {n: s for n, s in request.settings.items() if n not in left_out}
@@ -59,7 +62,6 @@ def prove(request: ListedProofRequest, listener: StudyListener, interrupts: Inte
         if not settings:
             fix = "Add --global where parameters of the whole machine may be set"
             raise Error("ND-104-43", "none of the proposed settings can be set there", at="--prove", fix=fix)
-        objective = request.objective or next(iter(on.bench.metrics))
         plan = {
             "settings": {name: dict(one) for name, one in settings.items()}, "objectives": [objective],
             "seed": request.seed, "test": TEST, "level": request.level,

@@ -49,7 +49,7 @@ def screen(request: ScreeningRequest, listener: StudyListener, interrupts: Inter
     with open_bench(request.bench, interrupts) as on:
         space = on.space(request.bench.params, request.memory)
         metrics = on.metrics(request.metrics)
-        looked_at = of_bench(on.bench.metrics, metrics)
+        looked_at = of_bench(on.bench.metrics, metrics, "--metric")
         plan = {
             "space": space.document(), "metrics": metrics, "trajectories": request.trajectories,
             "seed": request.seed,

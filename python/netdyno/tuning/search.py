@@ -181,13 +181,19 @@ def search(
 ) -> SearchOutcome:
     """Look within the budget, beginning with the hints, and prove what was found; how, is told before."""
     budget = budget or Budget()
-    of_bench(bench.metrics, goal.objectives)
+    of_bench(bench.metrics, goal.objectives, "--for")
+    for limit in goal.limits:
+        limit.check(bench.metrics)
     baseline = [record.fair(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
     valid = [t.observation for t in baseline if has_metrics(t.observation, *goal.objectives)]
     if not valid:
         why = baseline[0].observation.why or "it lacks a metric"
         fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
         raise Error("ND-90-30", f"no trial of the baseline is valid: {why}", fix=fix)
+    counters = {name for o in valid for name in o.counters}
+    counters |= {name for a in space.axes for name in a.tunable.counters}
+    for limit in goal.limits:
+        limit.check(bench.metrics, counters)
     metrics = {n: m for n, m in bench.metrics.items() if all(has_metrics(o, n) for o in valid)}
     reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
     gains = {n: [gain(m, o.metrics[n], reference[n]) for o in valid] for n, m in metrics.items()}

@@ -92,6 +92,8 @@ def search(
 def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
     """What is wanted: as is said, or as the class of service has it, or the first metric."""
     limits, objectives = list(request.limits), list(request.objectives)
+    for one in limits:
+        one.check(on.bench.metrics)
     if on.service:
         objectives = objectives or [o for o in on.service.objectives if o in on.bench.metrics]
         named = {one.name for one in limits}
@@ -103,7 +105,7 @@ def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
         ]
     limits += [Limit(one.metric, one.bound, one.upper) for one in on.slos]
     objectives = objectives or [next(iter(on.bench.metrics))]
-    of_bench(on.bench.metrics, objectives)
+    of_bench(on.bench.metrics, objectives, "--for")
     return Goal(tuple(dict.fromkeys(objectives)), tuple(limits))
 
 

@@ -127,6 +127,16 @@ def test_what_makes_no_sense_is_refused(
         (["calibrate", "wrk", "--set", "seconds=3", "--set", "seconds=4"], "seconds is given twice"),
         (["screen", "sim", "--param", "net.ipv4.tcp_wmem.mx"], "Did you mean 'net.ipv4.tcp_wmem.max'?"),
         (
+            ["search", "sim", "--limit", "failled=0"],
+            "no 'failled' at --limit do Did you mean 'failed'?",
+        ),
+        (["search", "sim", "--limit", "Tcp.cwmd=0"], "Did you mean 'tcp.cwnd'?"),
+        (["search", "sim", "--for", "troughput"], "Did you mean 'throughput'?"),
+        (
+            ["screen", "sim", "--metric", "throughput", "--metric", "latency_p9"],
+            "Did you mean 'latency_p99'?",
+        ),
+        (
             ["apply", "--set", "net.core.somaxconn=64", "--set", "net.core.somaxconn=65", "--dry-run"],
             "given twice",
         ),
