@@ -21,6 +21,7 @@ LAYERS = [
     ["files"],
     ["paths", "reading"],
     ["config", "importer"],
+    ["assignments"],
     ["system"],
     ["core"],
     ["stats"],

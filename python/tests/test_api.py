@@ -309,7 +309,8 @@ def test_a_setting_is_screened_searched_and_proven() -> None:
     [
         ({"workload": 5}, "ND-104-04", "workload"),
         ({"workload": "nothing"}, "ND-104-31", "workload"),
-        ({"objective": "foo"}, "ND-104-52", "foo"),
+        ({"objective": "foo"}, "ND-104-52", "objective"),
+        ({"limits": {"failled": 0}}, "ND-104-52", "limits"),
         ({"limits": {"failed": "x"}}, "ND-104-04", "limits"),
         ({"params": "nothing"}, "ND-104-50", "params"),
         ({"trials": 4}, "ND-104-05", "trials"),

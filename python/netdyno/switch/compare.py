@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from netdyno import assignments
 from netdyno.errors import Error
 from netdyno.experiment import arms, entry
 from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
@@ -107,12 +108,11 @@ def setting(text: str) -> dict[str, Value]:
     """`ovs-dpdk:over=system,tso=true` as a setting."""
     driver, _, rest = text.partition(":")
     found: dict[str, Value] = {"switch": driver.strip()}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip() or key.strip() == "switch":
-            fix = "Write it like ovs-dpdk:over=system,tso=true"
-            raise Error("ND-104-80", f"{part!r} is no option of a switch", at=text, fix=fix)
-        found[key.strip()] = value.strip()
+    options = assignments.read([rest] if rest else [], text, "Write it like ovs-dpdk:over=system,tso=true")
+    if "switch" in options:
+        fix = "Write it like ovs-dpdk:over=system,tso=true"
+        raise Error("ND-104-80", "'switch' is no option of a switch", at=text, fix=fix)
+    found |= options
     driver_of(found)
     return found
 

@@ -205,12 +205,9 @@ def _bench_request(
 ) -> BenchRequest:
     if not isinstance(workload, str):
         raise arguments.refused(workload, "the name of a workload, or a file", "workload")
-    if isinstance(baseline, Mapping):
-        begins = [f"{name}={value}" for name, value in baseline.items()]
-    elif isinstance(baseline, str):
-        begins = [baseline] if baseline else []
-    else:
-        raise arguments.refused(baseline, '"linux", or a dict of parameters', "baseline")
+    if not isinstance(baseline, str | Mapping):
+        wanted = '"linux", a known setting, a file, or a dict of parameters'
+        raise arguments.refused(baseline, wanted, "baseline")
     if service is not None and not isinstance(service, str):
         raise arguments.refused(service, "the name of a class of service", "service")
     return BenchRequest(
@@ -220,15 +217,15 @@ def _bench_request(
         arguments.one_of(tuned, "tuned", SIDES),
         service,
         arguments.texts(params, "params"),
-        begins,
+        [baseline] if baseline else [],
         allow_global,
     )
 
 
-def _options(options: Mapping[str, Any] | None) -> list[str]:
+def _options(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise arguments.refused(options, "a dict of options", "options")
-    return [f"{key}={value}" for key, value in (options or {}).items()]
+    return options or {}
 
 
 def _bytes(memory: str | int | None) -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdyno import config
+from netdyno import assignments, config
 from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
@@ -31,7 +31,7 @@ DEVICE = "eth0"
 
 def spec(
     bench: str,
-    options: Sequence[str] = (),
+    options: Sequence[str] | Mapping[str, Any] = (),
     way: str | None = None,
     tuned: HostName = "server",
     service: OwnService | None = None,
@@ -40,17 +40,8 @@ def spec(
 
     `service`: commands, metrics and place of the workload `command`.
     """
-    given: dict[str, Any] = dict(service.options) if service else {}
-    said: set[str] = set()
-    for text in options:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            fix = "Write it like seconds=3"
-            raise Error("ND-104-04", f"{text!r} is no option of a workload", at="--set", fix=fix)
-        if key in said:
-            raise Error("ND-104-07", f"{key} is given twice", at="--set", fix="Leave one out")
-        said.add(key)
-        given[key] = config.parse_text(value, "--set")
+    said = options if isinstance(options, Mapping) else assignments.options(options, "--set")
+    given: dict[str, Any] = {**(service.options if service else {}), **said}
     if presets.is_word(bench):
         plain = {"workload": bench, "options": given, "path": path(way) if way else None, "tuned": tuned}
         made = config.check(Spec, plain | {"where": service.where if service else None}, "ND-104-24", bench)
@@ -92,15 +83,19 @@ class ChosenSetting:
 
 
 def choose(
-    text: str, there: Mapping[str, HostState], allow_global: bool, devices: Sequence[str] = (DEVICE,)
+    asked: str | Setting,
+    there: Mapping[str, HostState],
+    allow_global: bool,
+    devices: Sequence[str] = (DEVICE,),
 ) -> ChosenSetting:
-    """`baseline`, a known setting like `paper-latency`, a file, or `NAME=VALUE,NAME=VALUE`.
+    """`baseline`, a known setting like `paper-latency`, a file, `NAME=VALUE,NAME=VALUE`, or the values.
 
     Of a known setting, what cannot be set on the bench is left out; all else is refused.
     """
-    if text == BASELINE:
-        return ChosenSetting(text, {})
-    said = _written(text)
+    text = asked if isinstance(asked, str) else assignments.text(asked)
+    if not asked or asked == BASELINE:
+        return ChosenSetting(BASELINE, {})
+    said = service.written(asked, registry()) if isinstance(asked, str) else service.WrittenSetting(asked)
     found = service.on_devices(registry(), said.values, devices)
     optional = service.optional(registry(), said, devices)
     left_out: dict[str, str] = {name: f"is left out: {why}" for name, why in said.left_out.items()}
@@ -121,14 +116,9 @@ def choose(
 
 def setting(text: str, devices: Sequence[str] = (DEVICE,)) -> Setting:
     """All that a setting says, whether or not it can be set on a bench."""
-    return {} if text == BASELINE else service.on_devices(registry(), _written(text).values, devices)
-
-
-def _written(text: str) -> service.WrittenSetting:
-    if "=" not in text:
-        return service.written(text, registry())
-    pairs = (part.partition("=") for part in text.split(","))
-    return service.WrittenSetting({name.strip(): value.strip() for name, _, value in pairs})
+    if text == BASELINE:
+        return {}
+    return service.on_devices(registry(), service.written(text, registry()).values, devices)
 
 
 def _refused(one: HostState | None, allow_global: bool) -> str:

@@ -28,7 +28,7 @@ from netdyno.tuning import calibrate as calibrations
 from netdyno.tuning.bench import NamespaceBench, Spec, remarks, workload
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
-from netdyno.tuning.host_state import HostState
+from netdyno.tuning.gain import of_bench
 from netdyno.tuning.slos import SloOutcome
 from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.successive_halving import CandidateStanding, successive_halving
@@ -84,10 +84,13 @@ class ComparisonOutcome:
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
     """Calibrate, measure pairs, judge and store. Call again to resume after an interrupt."""
+    on = bench(request.bench, interrupts, request.allow_global)
+    of_bench(on.metrics, request.metrics, "--metric")
+    metrics = {k: m for k, m in on.metrics.items() if not request.metrics or k in request.metrics}
     there = benches.tunables(request.bench)
     devices = benches.devices(request.bench)
     base, *candidates = [
-        _chosen(one, there, request.allow_global, devices) for one in (request.a, *request.b)
+        benches.choose(one, there, request.allow_global, devices) for one in (request.a, *request.b)
     ]
     same = next((one.name for one in candidates if one.setting == base.setting), None)
     if same is not None:
@@ -100,15 +103,10 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
             listener.note(f"{side.name}: {text}")
     for said in remarks(request.bench, (name for one in (base, *candidates) for name in one.setting)):
         listener.note(said)
-    on = bench(request.bench, interrupts, request.allow_global)
     noise = calibrations.load(request.bench.label) or calibrate(
         on, max(4, request.pairs // 2), None, request.level, request.seed + 1, listener
     )
     listener.noise(noise)
-    metrics = {k: m for k, m in on.metrics.items() if not request.metrics or k in request.metrics}
-    if not metrics:
-        fix = f"It measures: {', '.join(on.metrics)}"
-        raise Error("ND-104-52", f"the bench measures no {request.metrics[0]!r}", fix=fix)
     first = first_look(request.pairs, request.level, len(metrics))
     plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": request.seed,
             "order": request.order, "test": TEST, "level": request.level,
@@ -255,13 +253,6 @@ def leg_names(sides: Sequence[ChosenSetting]) -> entry.Naming:
 
 def _key(setting: Setting) -> str:
     return json.dumps(dict(setting), sort_keys=True)
-
-
-def _chosen(
-    one: str | Setting, there: Mapping[str, HostState], allow_global: bool, devices: Sequence[str]
-) -> ChosenSetting:
-    text = one if isinstance(one, str) else ",".join(f"{name}={value}" for name, value in one.items())
-    return benches.choose(text or benches.BASELINE, there, allow_global, devices)
 
 
 def _progress(listener: StudyListener, what: str) -> Any:

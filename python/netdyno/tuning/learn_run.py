@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import folder
 from netdyno.experiment.study import Study
 from netdyno.lab.topology import need_root
-from netdyno.stats.observation import Setting, Value
+from netdyno.stats.observation import Setting
 from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import baseline as baselines
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.learn import GridPoint
 from netdyno.tuning.learn import learn as run
 from netdyno.tuning.model import Scope
-from netdyno.tuning.prepared_bench import UninterruptedBench
+from netdyno.tuning.prepared_bench import UninterruptedBench, beginning_with
 from netdyno.tuning.recommend import Experience, judge
 from netdyno.tuning.registry import registry
 from netdyno.tuning.study_listener import StudyListener
@@ -58,7 +59,7 @@ class LearningRequest:
     rates: Sequence[str] = RATES
     settings: Sequence[str] = SETTINGS
     """Known ones, by name."""
-    baseline: Mapping[str, Value] = field(default_factory=dict)
+    baseline: baselines.Asked = ()
     """Where it differs from what the machine has."""
     pairs: int = 2
     allow_global: bool = False
@@ -81,16 +82,23 @@ class LearningOutcome:
 def learn(request: LearningRequest, listener: StudyListener, interrupts: Interrupts) -> LearningOutcome:
     """Measure the grid and keep what it shows. Call again to resume after an interrupt."""
     specs = _grid(request)
+    baselines.check(request.baseline)
     need_root()
     put_back()
-    base = registry().read(dict(request.baseline))
+    first, _ = next(iter(specs.values()))
+    base = baselines.baseline(request.baseline, first, request.allow_global, lambda _: True)
+    for said in base.remarks():
+        listener.note(said)
     needed = machine(registry().tunables) if request.allow_global else {}
     made = {
-        place: NamespaceBench(
-            spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
-            allow_global=request.allow_global,
-            # where the load cannot work at one place, it may at others
-            failures=None,
+        place: beginning_with(
+            NamespaceBench(
+                spec.model_copy(update={"machine": spec.machine | needed}),
+                allow_global=request.allow_global,
+                # where the load cannot work at one place, it may at others
+                failures=None,
+            ),
+            base,
         )
         for place, (spec, _) in specs.items()
     }
@@ -99,7 +107,7 @@ def learn(request: LearningRequest, listener: StudyListener, interrupts: Interru
     places = [GridPoint(p, next(iter(b.metrics)), {"rtt": specs[p][1]}) for p, b in made.items()]
     plan = {
         "places": [p.name for p in places], "settings": chosen, "pairs": request.pairs, "seed": request.seed,
-        "baseline": base, "kernel": platform.release(),
+        "baseline": dict(base.values), "kernel": platform.release(),
     }  # fmt: skip
     study = Study.of("learn", "grid", plan, request.name)
 

@@ -36,6 +36,7 @@ from netdyno.tuning.connection_split import (
     give,
     separate,
 )
+from netdyno.tuning.gain import of_bench
 from netdyno.tuning.study_listener import StudyListener
 
 ASSUMED = (
@@ -96,13 +97,11 @@ class SplitBench:
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
     """Measure blocks, judge and store. Call again to resume after an interrupt."""
+    of_bench(METRICS, request.metrics, "--metric")
+    metrics = {k: m for k, m in METRICS.items() if not request.metrics or k in request.metrics}
     a, b = _sides(request)
     made = request.bench
     on = SplitBench(NamespaceBench(made, shield=interrupts.shielded), {"a": a.setting, "b": b.setting})
-    metrics = {k: m for k, m in METRICS.items() if not request.metrics or k in request.metrics}
-    if not metrics:
-        fix = f"With --per-connection there are: {', '.join(METRICS)}"
-        raise Error("ND-104-52", f"there is no metric {request.metrics[0]!r} of a connection", fix=fix)
     first = first_look(request.pairs, request.level, len(metrics))
     plan = {"a": dict(a.setting), "b": dict(b.setting), "seed": request.seed, "test": TEST,
             "level": request.level, "metrics": list(metrics), "per_connection": True}  # fmt: skip
@@ -140,9 +139,8 @@ def _sides(request: ComparisonRequest) -> tuple[ChosenSetting, ChosenSetting]:
         raise Error("ND-104-04", "--per-connection has two settings", at="B", fix="Name A and B")
     there = benches.tunables(request.bench)
     chosen = []
-    for text in (request.a, request.b[0]):
-        words = text if isinstance(text, str) else ",".join(f"{name}={value}" for name, value in text.items())
-        one = benches.choose(words or benches.BASELINE, there, False)
+    for asked in (request.a, request.b[0]):
+        one = benches.choose(asked, there, False)
         check(one.setting, one.name)
         chosen.append(one)
     a, b = chosen

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netdyno import config
 from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.experiment import presets
@@ -20,7 +19,9 @@ from netdyno.lab.workload import unknown
 from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.system.interrupt import Interrupts, interrupted
+from netdyno.tuning import baseline as baselines
 from netdyno.tuning import benches, service
+from netdyno.tuning.baseline import Baseline
 from netdyno.tuning.bench import NamespaceBench, remarks, workload
 from netdyno.tuning.host_state import scope
 from netdyno.tuning.model import Scope, Tunable
@@ -133,12 +134,12 @@ class BenchRequest:
     """A bench request: workload, options, path and parameters."""
 
     bench: str
-    options: Sequence[str] = ()
+    options: Sequence[str] | Mapping[str, Any] = ()
     path: str | None = None
     tuned: str = "server"
     service: str | None = None
     params: Sequence[str] = ()
-    baseline: Sequence[str] = ()
+    baseline: baselines.Asked = ()
     allow_global: bool = False
     own: benches.OwnService | None = None
     """Commands, metrics and place of the workload `command`."""
@@ -153,29 +154,44 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
         yield PreparedBench(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
         return
     made = _namespaces(request)
+    baselines.check(request.baseline)
     need_root()
     put_back()
     with interrupts.installed():
+        base = baselines.baseline(
+            request.baseline, made.spec, request.allow_global, lambda name: _is_tunable(name, request)
+        )
+        made = beginning_with(made, base)
         there = tunables_of(made)
         of_class = service.read(request.service) if request.service else None
         usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
         names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
         yield PreparedBench(
             UninterruptedBench(CheckedBench(made, registry(), there.starts), interrupts),
-            _label(request, made), there.tunables, there.starts, names, of_class, True,
-            workload(made.spec).slos, made.patience, partial(remarks, made.spec),
+            _label(request, made, base), there.tunables, there.starts, names, of_class, True,
+            workload(made.spec).slos, made.patience,
+            lambda tried: itertools.chain(base.remarks(), remarks(made.spec, tried)),
         )  # fmt: skip
 
 
-def _label(request: BenchRequest, made: NamespaceBench) -> str:
+def beginning_with(made: NamespaceBench, base: Baseline) -> NamespaceBench:
+    """The bench with other values on the host that is tuned."""
+    given = made.spec.server if made.spec.tuned == "server" else made.spec.client
+    spec = made.spec.model_copy(update={made.spec.tuned: given | dict(base.values)})
+    return replace(made, spec=spec)
+
+
+def _label(request: BenchRequest, made: NamespaceBench, base: Baseline) -> str:
     """The bench in the words that it was asked for with, and the kernel, which decides as much."""
     if request.own or not presets.is_word(request.bench):
         return f"{made.spec.label} ({platform.release()})"
-    parts = [" ".join((request.bench, *request.options))]
+    given = request.options
+    options = [f"{k}={v}" for k, v in given.items()] if isinstance(given, Mapping) else given
+    parts = [" ".join((request.bench, *options))]
     parts += [f"over {request.path}"] * bool(request.path) + [f"tuning the {request.tuned}"] * (
         request.tuned != "server"
     )
-    parts += [f"from {', '.join(request.baseline)}"] * bool(request.baseline)
+    parts += [f"from {base.label}"] * bool(base.label)
     return f"{', '.join(parts)} ({platform.release()})"
 
 
@@ -193,28 +209,9 @@ def _namespaces(request: BenchRequest) -> NamespaceBench:
         "client" if request.tuned == "client" else "server",
         request.own,
     )
-    given = made.server if made.tuned == "server" else made.client
     needed = machine(registry().tunables) if request.allow_global else {}
-    changed = {made.tuned: given | _baseline(request), "machine": made.machine | needed}
+    changed = {"machine": made.machine | needed}
     return NamespaceBench(made.model_copy(update=changed), allow_global=request.allow_global)
-
-
-def _baseline(request: BenchRequest) -> dict[str, Value]:
-    """What the baseline is, where it is not what the machine has: `linux` is what Linux sets by itself."""
-    known = registry()
-    found: dict[str, Value] = {}
-    for text in request.baseline:
-        if text == "linux":
-            plain = [n for n in known.tunables if "*" not in n]
-            found |= {
-                n: d
-                for n in plain
-                if _is_tunable(n, request) and (d := _default(known.find(n), request)) is not None
-            }
-        else:
-            name, value = _pair(text, "--baseline")
-            found |= known.read({name: value})
-    return found
 
 
 def _is_tunable(name: str, request: BenchRequest) -> bool:
@@ -223,15 +220,3 @@ def _is_tunable(name: str, request: BenchRequest) -> bool:
         return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in request.params)
     of_class = [service.read(request.service)] if request.service else _classes()
     return any(name in c.tunables for c in of_class)
-
-
-def _default(tunable: Tunable, request: BenchRequest) -> Value | None:
-    """The default of Linux, of what a namespace has for itself or may be set for the machine."""
-    return tunable.default if request.allow_global or scope(tunable) is not Scope.GLOBAL else None
-
-
-def _pair(text: str, option: str) -> tuple[str, Any]:
-    name, equals, written = text.partition("=")
-    if not name or not equals:
-        raise Error("ND-104-04", f"{text!r} has no value", at=option, fix="Write it like NAME=VALUE")
-    return name, config.parse_text(written, option)

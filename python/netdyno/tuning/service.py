@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from netdyno import config, paths
+from netdyno import assignments, config, paths
 from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.stats.observation import Metric, Value
@@ -113,8 +114,16 @@ def find_setting(name: str) -> KnownSetting:
     return config.check(KnownSetting, data, "ND-104-41", name)
 
 
+def are_values(text: str) -> bool:
+    """Whether it is `NAME=VALUE,…`, and no file with such a name."""
+    return "=" in text and not os.path.exists(text)  # noqa: PTH110 - a long text is no error
+
+
 def written(name: str, known: Registry) -> WrittenSetting:
-    """What `find_setting` finds, or the parameters of a file of sysctl.d or of a TuneD profile."""
+    """`NAME=VALUE,NAME=VALUE`, what `find_setting` finds, or the parameters of a file of sysctl.d or of a
+    TuneD profile."""
+    if are_values(name):
+        return WrittenSetting(assignments.read([name], name))
     path = Path(name) / sysctl_file.PROFILE if (Path(name) / sysctl_file.PROFILE).is_file() else Path(name)
     if name in settings() or not sysctl_file.is_one(path):
         return WrittenSetting(find_setting(name).values, name in settings())

@@ -14,7 +14,7 @@ from netdyno.system import sysctl
 from netdyno.tuning import host_state
 from netdyno.tuning.bench import NamespaceBench, tuned_host
 from netdyno.tuning.model import NOT_TAKEN, Scope, Tunable
-from netdyno.tuning.registry import Registry, registry
+from netdyno.tuning.registry import Registry, registry, template
 from netdyno.tuning.space import Order
 from netdyno.tuning.trial_setting import applied
 
@@ -132,7 +132,7 @@ def ordered(known: Registry, names: Iterable[str]) -> tuple[Order, ...]:
 def _values(bench: NamespaceBench, known: Registry) -> dict[str, Value]:
     """What the bench sets whatever the setting, as far as it is a tunable."""
     given = bench.spec.server if bench.spec.tuned == "server" else bench.spec.client
-    return {name: value for name, value in given.items() if name in known.tunables}
+    return {name: value for name, value in given.items() if template(name) in known.tunables}
 
 
 def machine(names: Iterable[str]) -> dict[str, str | int]:

@@ -19,11 +19,13 @@ from netdyno.experiment.record import Record
 from netdyno.lab import topology
 from netdyno.lab.impairment import WAYS
 from netdyno.stats.pairs import valid
-from netdyno.tuning import benches, compare_run
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import benches, compare_run, per_connection, service
 from netdyno.tuning.bench import Spec
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
+from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.verbs import compare as tune_compare
 
 from ..conftest import root
@@ -75,6 +77,38 @@ def test_what_is_named_must_be_settable(tmp_path: Path) -> None:
     for text in ("net.core.rmem_default=1MiB", "net.core.rmem_max=1MiB", "net.core.wmem_max=1MiB", "nothing"):
         with pytest.raises(Error, match="ND-104-"):
             benches.choose(text, THERE, False)
+
+
+def test_values_with_commas_and_spaces_are_written(tmp_path: Path) -> None:
+    there = THERE | {
+        name: one(name) for name in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_rmem.min",
+                                     "net.ipv4.tcp_rmem.default", "net.ipv4.tcp_rmem.max")
+    }  # fmt: skip
+    ports = {"net.ipv4.ip_local_reserved_ports": "80,443"}
+    rmem = {
+        "net.ipv4.tcp_rmem.min": 4096,
+        "net.ipv4.tcp_rmem.default": 131072,
+        "net.ipv4.tcp_rmem.max": 6291456,
+    }
+    for text in (
+        "net.ipv4.ip_local_reserved_ports=80,443,net.ipv4.tcp_rmem=4096 131072 6291456",
+        "net.ipv4.tcp_rmem='4096 131072 6MiB', net.ipv4.ip_local_reserved_ports=\"80,443\"",
+    ):
+        assert benches.choose(text, there, False).setting == ports | rmem
+        assert benches.setting(text) == ports | rmem
+    chosen = benches.choose(ports, there, False)
+    assert (chosen.name, chosen.setting) == ("net.ipv4.ip_local_reserved_ports=80,443", ports)
+    assert benches.choose({}, there, False).name == "baseline"
+    assert not service.are_values("x" * 5000)
+    assert service.are_values("net.core.somaxconn=1," * 500)
+
+
+@pytest.mark.parametrize("names", [["throughput", "sent_agian"], ["speed"]])
+def test_a_metric_that_is_not_measured_is_refused_before_a_trial(names: list[str]) -> None:
+    wanted = compare_run.ComparisonRequest(Spec(workload="iperf3-tcp"), "baseline", ["bbr"], metrics=names)
+    for run in (compare_run.compare, per_connection.compare):
+        with pytest.raises(Error, match=f"ND-104-52.*--metric.*no '{names[-1]}'"):
+            run(wanted, StudyListener(), Interrupts())
 
 
 def test_the_mechanism_is_of_what_differs() -> None:

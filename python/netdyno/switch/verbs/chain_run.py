@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from netdyno import files
+from netdyno import assignments, files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
@@ -24,7 +24,6 @@ from netdyno.switch.verbs.compare import (
     EndpointsKind,
     Progress,
     ServerMachine,
-    assignments,
     machines,
     show_arms,
     way,
@@ -90,7 +89,7 @@ def run(
 
         sudo netdyno chain run examples/chain-bridges.yaml --repeat 10 --html chain.html
     """
-    given = assignments(options or (), "--set")
+    given = assignments.options(options or (), "--set")
     spec = Spec(
         workload=workload,
         options=given,

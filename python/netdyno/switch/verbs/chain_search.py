@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from netdyno import quantities
+from netdyno import assignments, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
@@ -17,7 +17,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded
-from netdyno.switch.verbs.compare import EndpointsKind, assignments, way
+from netdyno.switch.verbs.compare import EndpointsKind, way
 from netdyno.system.interrupt import Interrupts
 
 
@@ -70,7 +70,7 @@ def search(
 
         sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
     """
-    given = assignments(options or (), "--set")
+    given = assignments.options(options or (), "--set")
     spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints)
     wanted = SearchRequest(
         loaded(file, controller, tunnel), file.stem, spec, target, repeat, level, seed, fresh

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from netdyno import config, files, quantities
+from netdyno import assignments, files, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
@@ -172,7 +172,7 @@ def compare(
         switches=switches,
         bench=Spec(
             workload=workload,
-            options=assignments(options or (), "--set"),
+            options=assignments.options(options or (), "--set"),
             path=way(path),
             segments=segments,
             mtu=mtu,
@@ -206,19 +206,6 @@ def compare(
         more = again("--spare", found.repeat * len(found.arms.arms) * 2)
         fix = f"Repeat with `{more}`: what is valid is kept"
         raise Error("ND-90-31", short.shortage, fix=fix)
-
-
-def assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
-    """`seconds=3` by name, with its value as YAML reads it."""
-    given: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise Error("ND-104-04", f"{text!r} sets nothing", at=option, fix="Write it like seconds=3")
-        if key in given:
-            raise Error("ND-104-07", f"{key} is given twice", at=option, fix="Leave one out")
-        given[key] = config.parse_text(value, option)
-    return given
 
 
 def way(text: str | None) -> str | dict[str, Any] | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from netdyno import assignments
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.errors import Error
@@ -23,6 +22,7 @@ from netdyno.tuning.plan import OF_MACHINE, Change, Plan, plan
 from netdyno.tuning.registry import registry
 from netdyno.tuning.service import WrittenSetting
 from netdyno.tuning.verbs import completion, place
+from netdyno.tuning.verbs.options import SEVERAL
 from netdyno.tuning.verbs.params import need_root
 from netdyno.units import seconds
 
@@ -32,12 +32,13 @@ def apply(
         str | None,
         typer.Argument(
             metavar="[SETTING]",
-            help="A study, a known setting like paper-latency, or a file: names and values, sysctl.d, TuneD.",
+            help="A study, a known setting like paper-latency, NAME=VALUE,…, or a file: names and values, "
+            "sysctl.d, TuneD.",
             autocompletion=completion.setting_or_study,
         ),
     ] = None,
     single: Annotated[
-        list[str] | None, typer.Option("--set", help="One parameter; again for more.", metavar="NAME=VALUE")
+        list[str] | None, typer.Option("--set", help=f"{SEVERAL}.", metavar="NAME=VALUE,…")
     ] = None,
     service_class: Annotated[
         str | None,
@@ -162,9 +163,6 @@ def written(
 ) -> WrittenSetting:
     """The setting that was named: a study's, a known one, a file's, or that of a class."""
     chosen = setting
-    if chosen and "=" in chosen and not Path(chosen).exists():
-        fix = f"Name single parameters by --set: `netdyno tune apply --set {shlex.quote(chosen)}`"
-        raise Error("ND-104-22", f"{chosen!r} is no setting, study or file", fix=fix)
     if service_class:
         if setting:
             what = "both are settings"
@@ -200,14 +198,7 @@ def written(
 def planned_for(setting: WrittenSetting, single: list[str], where: str | None, allow_global: bool) -> Plan:
     """What a setting and single parameters change in a place."""
     known, written = registry(), setting.values
-    exact: dict[str, Any] = {}
-    for text in single:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise Error("ND-104-04", f"{text!r} is not NAME=VALUE", at="--set", fix="Write it like that")
-        if name.strip() in exact:
-            raise Error("ND-104-07", f"{name.strip()} is given twice", at="--set", fix="Leave one out")
-        exact[name.strip()] = value.strip()
+    exact = assignments.read(single, "--set")
     if not written and not exact:
         raise Error("ND-104-22", "there is nothing to set", fix="Give a setting, --set or --class")
     devices = host_state.devices(where)

@@ -96,7 +96,8 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="baseline, a known setting, a file (also of sysctl.d or TuneD), or NAME=VALUE,…",
+            help="baseline, a known setting, a file (also of sysctl.d or TuneD), or NAME=VALUE,… with values "
+            "like 80,443 or '4096 131072 6291456'.",
             autocompletion=completion.known_setting,
         ),
     ],

@@ -9,13 +9,13 @@ import typer
 
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
-from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import learn_run
+from netdyno.tuning.baseline import written
 from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, LearningRequest
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.verbs import completion
-from netdyno.tuning.verbs.options import Html, Name, Seed
+from netdyno.tuning.verbs.options import Baseline, Html, Name, Seed
 from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable
 
 
@@ -31,10 +31,7 @@ def learn(
         list[str] | None,
         typer.Option(help="A known setting.", metavar="SETTING", autocompletion=completion.known_setting),
     ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(help="Baseline value, where it differs from this machine's.", metavar="NAME=VALUE"),
-    ] = None,
+    baseline: Baseline = None,
     pairs: Annotated[
         int,
         typer.Option(
@@ -67,7 +64,7 @@ def learn(
         losses=loss or LOSSES,
         rates=rate or RATES,
         settings=setting or SETTINGS,
-        baseline=dict(_written(text) for text in baseline or []),
+        baseline=written(baseline or []),
         pairs=pairs,
         allow_global=allow_global,
         seed=seed,
@@ -84,13 +81,6 @@ def learn(
         return
     show(found.experience)
     console.note(f"stored in {found.to}")
-
-
-def _written(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise Error("ND-104-04", f"{text!r} has no value", at="--baseline", fix="Write it like NAME=VALUE")
-    return name, value
 
 
 def show(found: Experience) -> None:

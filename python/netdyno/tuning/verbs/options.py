@@ -10,6 +10,12 @@ import typer
 from netdyno.cli import values
 from netdyno.tuning.verbs import completion
 
+SEVERAL = (
+    "Parameters; may be repeated. A comma separates where NAME= follows, so that 80,443 is one value; else "
+    "quote the value"
+)
+"""How settings are written."""
+
 
 def _bench(what: str) -> Any:
     words = f"What to measure with: a workload over two namespaces, {what}."
@@ -53,7 +59,9 @@ Service = Annotated[
 Baseline = Annotated[
     list[str] | None,
     typer.Option(
-        help="Baseline value, or a file of values; `linux` for the kernel's defaults.", metavar="NAME=VALUE"
+        help="What to begin with; may be repeated: NAME=VALUE,…, a known setting, or a file (names and "
+        "values, sysctl.d, TuneD); `linux` for the kernel's defaults. Default: what is set here.",
+        metavar="SETTING",
     ),
 ]
 Param = Annotated[

@@ -14,6 +14,7 @@ from netdyno.cli.options import Json
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import screen_run
+from netdyno.tuning.baseline import written
 from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.screen import Effect, Screening
 from netdyno.tuning.screen_run import ScreeningRequest
@@ -103,7 +104,7 @@ def screen(
             tuned,
             service,
             param or [],
-            baseline or [],
+            written(baseline or []),
             allow_global,
             own,
         ),

@@ -21,6 +21,7 @@ from netdyno.stats.observation import Setting
 from netdyno.stats.pairs import cause
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import search_run
+from netdyno.tuning.baseline import written
 from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.prove import Limit, Proof
 from netdyno.tuning.search import Budget, SearchOutcome
@@ -150,7 +151,7 @@ def search(
             tuned,
             service,
             param or [],
-            baseline or [],
+            written(baseline or []),
             allow_global,
             own,
         ),
