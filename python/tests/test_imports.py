@@ -158,3 +158,30 @@ def test_one_file_of_the_program_knows_systems(
     assert list(lint.faults()) == []
     (tmp_path / "high/src/serve.rs").write_text("use nat_rpc::register;")
     assert list(lint.faults()) == ["crates/high: serve names nat-rpc; only systems may"]
+
+
+def test_logic_of_a_system_that_imports_the_command_line_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location("python_imports_lint", TOP / "tools" / "python_imports.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PACKAGE", tmp_path)
+    texts = {
+        "cli/console.py": "",
+        "tuning/verbs/search.py": "from netdyno.cli import console\nfrom netdyno.tuning import logic",
+        "tuning/dashboard.py": "from netdyno.tuning.verbs import search",
+        "tuning/logic.py": "",
+        "web/app.py": "from netdyno.cli import console",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert list(module.faults()) == []
+    for line, what in (
+        ("def f():\n    from netdyno.cli import console", "cli.console"),
+        ("from netdyno.tuning.dashboard import x", "tuning.dashboard"),
+    ):
+        (tmp_path / "tuning/logic.py").write_text(line)
+        assert f"netdyno/tuning/logic: imports {what}" in next(module.faults())

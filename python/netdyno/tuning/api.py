@@ -118,6 +118,8 @@ def screen(
         name=name,
         fresh=fresh,
     )
+    if wanted.bench.real:
+        put_back()
     with arguments.placed("BENCH", "workload"):
         return Screening(screen_run.screen(wanted, _Listener(on_trial), Interrupts()))
 
@@ -176,6 +178,8 @@ def tune(
         name=name,
         fresh=fresh,
     )
+    if wanted.bench.real:
+        put_back()
     with arguments.placed("BENCH", "workload"):
         return Tuning(search_run.search(wanted, _Listener(on_trial), Interrupts()))
 

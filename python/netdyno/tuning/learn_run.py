@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import units
-from netdyno.cli.execute import put_back
 from netdyno.experiment import entry
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import folder
@@ -84,7 +83,6 @@ def learn(request: LearningRequest, listener: StudyListener, interrupts: Interru
     specs = _grid(request)
     baselines.check(request.baseline)
     need_root()
-    put_back()
     first, _ = next(iter(specs.values()))
     base = baselines.baseline(request.baseline, first, request.allow_global, lambda _: True)
     for said in base.remarks():

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.experiment.measurer import SettingMeasurer
@@ -144,11 +143,16 @@ class BenchRequest:
     own: benches.OwnService | None = None
     """Commands, metrics and place of the workload `command`."""
 
+    @property
+    def real(self) -> bool:
+        """Whether trials change a kernel's values: what a killed run left is put back before."""
+        return self.bench != SIMULATED
+
 
 @contextmanager
 def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[PreparedBench]:
     """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
-    if request.bench == SIMULATED:
+    if not request.real:
         bench = SimulatedBench()
         known = {t.name: t for t in bench.tunables}
         yield PreparedBench(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
@@ -156,7 +160,6 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
     made = _namespaces(request)
     baselines.check(request.baseline)
     need_root()
-    put_back()
     with interrupts.installed():
         base = baselines.baseline(
             request.baseline, made.spec, request.allow_global, lambda name: _is_tunable(name, request)

@@ -12,8 +12,8 @@ from netdyno.cli import bench_run, console, values
 from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy, outputs
 from netdyno.experiment import choose
 from netdyno.search import words
-from netdyno.sip import baseline as own
 from netdyno.sip import profile
+from netdyno.sip.verbs import baseline as own
 from netdyno.sip.verbs import gate, options
 from netdyno.sip.verbs.load import Hold, Target
 from netdyno.sip.verbs.options import searched

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import learn_run
@@ -71,6 +72,7 @@ def learn(
         name=name,
         to=experience,
     )
+    put_back()
     with resumable(), Interrupts().installed() as interrupts:
         found = learn_run.learn(wanted, StudyPrinter(), interrupts)
     if html:

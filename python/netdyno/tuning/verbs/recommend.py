@@ -11,6 +11,7 @@ from rich.text import Text
 
 from netdyno import paths, quantities, units
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import Error
@@ -155,6 +156,7 @@ def recommend(
             objective, pairs, spare, level, seed, name, fresh,
         )  # fmt: skip
         need_root()
+        put_back()
         with resumable():
             tested = prove_listed(wanted, StudyPrinter(), Interrupts())
         if not as_json:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from netdyno import quantities
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
@@ -116,6 +117,8 @@ def screen(
         name=name,
         fresh=fresh,
     )
+    if wanted.bench.real:
+        put_back()
     with resumable():
         made = screen_run.screen(wanted, StudyPrinter(), Interrupts())
     document = dict(made.document)

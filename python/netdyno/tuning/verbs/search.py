@@ -12,6 +12,7 @@ from rich.text import Text
 
 from netdyno import quantities, units
 from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
 from netdyno.cli.verb import again
 from netdyno.errors import Error
@@ -165,6 +166,8 @@ def search(
         name=name,
         fresh=fresh,
     )
+    if wanted.bench.real:
+        put_back()
     with resumable():
         made = search_run.search(wanted, StudyPrinter(), Interrupts())
     found, document = made.found, dict(made.document)
