@@ -421,9 +421,20 @@ def _at(where: str | None) -> str:
     return f" --where {where}" if where else ""
 
 
+ACTIONS: Mapping[type[Logged], str] = {
+    Set: "set",
+    Revert: "revert",
+    Freeze: "freeze",
+    Say: "say",
+    Suffers: "suffers",
+    ShortQueue: "shortqueue",
+}
+"""What each is called in JSON: names that scripts rely on."""
+
+
 def document(action: Logged) -> dict[str, Any]:
     """An action as JSON."""
-    return {"action": type(action).__name__.lower(), **asdict(action)}
+    return {"action": ACTIONS[type(action)], **asdict(action)}
 
 
 def recorded(sample: Sample) -> dict[str, Any]:

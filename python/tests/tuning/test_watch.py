@@ -16,6 +16,7 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.tuning.registry import registry
+from netdyno.tuning.short_queues import ShortQueue
 from netdyno.tuning.watch import (
     Action,
     Freeze,
@@ -33,7 +34,7 @@ from netdyno.tuning.watch import (
     rules,
     without,
 )
-from netdyno.tuning.watch_run import descriptor_limit, descriptors
+from netdyno.tuning.watch_run import ACTIONS, Logged, Suffers, descriptor_limit, descriptors, document
 
 NAME, COUNTER = "net.core.somaxconn", "TcpExtListenOverflows"
 RULE = Rule(tunable=NAME, counter=COUNTER, factor=2)
@@ -540,3 +541,37 @@ def test_a_step_after_which_the_slo_breaks_is_taken_back() -> None:
     assert kept.of(Say)[-1][0] >= kept.of(Set)[0][0] + 4
     # what was broken before is no fault of the step
     assert watched(1.0, 1.0).value == 256
+
+
+GOLDEN: list[tuple[Logged, dict[str, object]]] = [
+    (Set("queue", NAME, 8, "full"), {"action": "set", "rule": "queue", "name": NAME, "value": 8, "why": "full"}),
+    (
+        Revert("queue", NAME, 4, "vain"),
+        {"action": "revert", "rule": "queue", "name": NAME, "value": 4, "why": "vain"},
+    ),
+    (Freeze(NAME, "theirs"), {"action": "freeze", "name": NAME, "why": "theirs"}),
+    (Say("so", "queue"), {"action": "say", "why": "so", "rule": "queue"}),
+    (
+        Suffers(NAME, "web", 7, 80, True, "full"),
+        {
+            "action": "suffers", "name": NAME, "process": "web", "pid": 7, "port": 80, "serves": True,
+            "why": "full",
+        },
+    ),
+    (
+        ShortQueue("web", 7, 80, 6, 5, "short"),
+        {
+            "action": "shortqueue", "process": "web", "pid": 7, "port": 80, "waiting": 6, "longest": 5,
+            "why": "short",
+        },
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("action", "told"), GOLDEN)
+def test_actions_are_told_by_names_that_scripts_rely_on(action: Logged, told: dict[str, object]) -> None:
+    assert document(action) == told
+
+
+def test_each_action_has_a_name_of_its_own() -> None:
+    assert len(set(ACTIONS.values())) == len(ACTIONS) == len(GOLDEN)

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.errors import Error
 from netdyno.lab.workload import connects as connects_module
 from netdyno.system import journal, namespace, sysctl
 from netdyno.tuning import access, live_sockets
+from netdyno.tuning.watch import Revert, Rule, Sample, Set
+from netdyno.tuning.watch_run import Logged, NamespaceWatch
 
 from .. import spaces
 from ..command import start
@@ -123,6 +126,49 @@ def backlogs(space: str) -> list[int]:
 
 
 @root
+def test_a_socket_that_cannot_follow_leaves_the_step_to_be_judged(
+    space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+
+    def none_follow(*_: object) -> list[live_sockets.LiveSocket]:
+        raise Error("ND-92-33", "the socket cannot be reached")
+
+    monkeypatch.setattr(live_sockets, "sockets", none_follow)
+    said: list[Logged] = []
+    rule = Rule(tunable=NAME, counter="TcpExtListenOverflows", factor=2, reach="backlog")
+    watching = NamespaceWatch({"queue": rule}, space, said.append)
+    now = [0.0]
+
+    def sample(drops: float) -> Callable[[], Sample]:
+        def made() -> Sample:
+            now[0] += 1.0
+            rates = {"TcpExtListenOverflows": drops, "TcpInSegs": 1000.0}
+            return Sample(now[0], rates, {NAME: int(str(sysctl.read(space, NAME)))})
+
+        return made
+
+    try:
+        monkeypatch.setattr(watching, "_sample", sample(50.0))
+        while not any(isinstance(one, Set) for one in said):
+            watching.step()
+            assert now[0] < 60
+        raised = next(one for one in said if isinstance(one, Set)).value
+        assert sysctl.read(space, NAME) == str(raised)
+        assert any("cannot be reached" in one.why for one in said)
+        # in force for new sockets: it is judged by the counter, as any step, and not given up as refused
+        monkeypatch.setattr(watching, "_sample", sample(0.0))
+        while not any("helped" in one.why or "stays" in one.why for one in said):
+            watching.step()
+            assert now[0] < 60
+        assert not any(isinstance(one, Revert) for one in said)
+        assert sysctl.read(space, NAME) == str(raised)
+    finally:
+        watching.close()
+    assert sysctl.read(space, NAME) == "4096"
+
+
+@root
 def test_a_stalled_accept_is_fixed_in_the_running_server(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -212,6 +258,8 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
 import os, signal
 from netdyno.system.journal import journal
 from netdyno.tuning import access, live_sockets
+from netdyno.tuning.watch import Revert, Rule, Sample, Set
+from netdyno.tuning.watch_run import Logged, NamespaceWatch
 from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 apply(plan({{"net.core.somaxconn": 256}}, {space!r}))
