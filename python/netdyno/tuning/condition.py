@@ -15,6 +15,8 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+PARAMETERS = ("net.", "fs.", "dev.", "process.")
+"""How the names of parameters begin."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,15 @@ class Condition:
             raise Error("ND-104-41", f"{text!r} is not a condition", fix=fix)
         return cls(*parts)
 
+    @property
+    def names_other(self) -> bool:
+        """Whether the right side is a parameter too; else it is a value."""
+        return self.other.startswith(PARAMETERS)
+
     def holds(self, now: Callable[[str], Value | None]) -> bool | None:
         """Whether it holds with these values; None when one of them is not to be had here."""
         left = now(self.name)
-        right: Value | None = (
-            now(self.other) if self.other.startswith(("net.", "fs.", "dev.", "process.")) else self.other
-        )
+        right: Value | None = now(self.other) if self.names_other else self.other
         if left is None or right is None:
             return None
         if self.compared == "in":

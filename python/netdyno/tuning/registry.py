@@ -18,7 +18,7 @@ from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.system import namespace
 from netdyno.tuning.access import process
-from netdyno.tuning.condition import Condition
+from netdyno.tuning.condition import PARAMETERS, Condition
 from netdyno.tuning.model import Access, AccessKind, Scale, Scope, Tunable
 from netdyno.units import SIZES, TIMES
 
@@ -43,7 +43,8 @@ DOCS = {
     "ip-route": "https://man7.org/linux/man-pages/man8/ip-route.8.html",
 }
 _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
-    "bytes": (SIZES, 1.0),
+    # K, M and G alone are of 1,024, as sysctl files, ip and systemd mean them
+    "bytes": ({**SIZES, "k": 1024.0, "K": 1024.0, "M": 1024.0**2, "G": 1024.0**3}, 1.0),
     "s": (TIMES, 1e9),
     "ms": (TIMES, 1e6),
     "us": (TIMES, 1e3),
@@ -374,5 +375,13 @@ def _check_conditions(registry: Registry, name: str) -> None:
     one = registry.tunables[name]
     for text in (*one.requires, *one.conflicts, *one.only_if):
         condition = Condition.parse(text)
-        if condition.name not in registry.tunables:
-            raise Error("ND-104-41", f"the condition {text!r} is about nothing that is known", at=name)
+        # on the right may be any parameter of the kernel, of devices and processes only what is known here
+        own = condition.other.startswith((DEVICE, PROCESS))
+        asked = [condition.name, condition.other] if own else [condition.name]
+        if unknown := next((one for one in asked if one not in registry.tunables), None):
+            what = f"the condition {text!r} is about {unknown}, which is no tunable"
+            raise Error("ND-104-41", what, at=name, fix="Name one that stands in these files")
+        if not condition.names_other and "." in condition.other:
+            what = f"the condition {text!r} has neither a value nor a parameter on its right"
+            fix = f"Write a value, or a name that begins with {', '.join(PARAMETERS)}"
+            raise Error("ND-104-41", what, at=name, fix=fix)

@@ -17,6 +17,7 @@ from netdyno.system import sysctl
 from netdyno.tuning import access, host_state, search_run, service
 from netdyno.tuning.access import ethtool, files, irq, rss
 from netdyno.tuning.access.route import Route
+from netdyno.tuning.condition import Condition
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.prepared_bench import BenchRequest, PreparedBench
 from netdyno.tuning.registry import AS_TEXT, check, load, owner_of, registry
@@ -121,6 +122,48 @@ def test_units_and_files_of_several_numbers() -> None:
         "net.ipv4.tcp_rmem.min": 4096, "net.ipv4.tcp_rmem.default": 131072, "net.ipv4.tcp_rmem.max": 67108864,
         "net.ipv4.tcp_rto_min_us": 5000, "dev.a.b.rps_cpus": "f", "dev.a.b.tso": "on", "net.ipv4.tcp_sack": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [("64M", 64 << 20), ("64MiB", 64 << 20), ("64MB", 64_000_000), ("512K", 512 << 10), ("4096", 4096)],
+)
+def test_sizes_are_read_as_other_tools_write_them(text: str, octets: int) -> None:
+    assert registry().read({"net.core.rmem_max": text}) == {"net.core.rmem_max": octets}
+    whole = registry().read({"net.ipv4.tcp_rmem": f"4K 128K {text}"})
+    assert [*whole.values()] == [4096, 131072, octets]
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("net.core.somaxcon > 1", "net.core.somaxcon, which is no tunable"),
+        ("net.core.somaxconn <= dev.*.no_queue", "dev.*.no_queue, which is no tunable"),
+        ("net.core.somaxconn <= kernel.pid_max", "on its right"),
+        ("net.core.somaxconn < ", "not a condition"),
+    ],
+)
+def test_a_condition_about_nothing_is_refused(condition: str, says: str, tmp_path: Path) -> None:
+    for path in paths.data("tunables").glob("*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text())
+    whole = tmp_path / "process.yaml"
+    whole.write_text(
+        f"{whole.read_text()}\nprocess.*.mine:\n  {{summary: x, doc: prlimit, low: 0, high: 9, requires: ['{condition}']}}\n"
+    )
+    with pytest.raises(Error, match="ND-104-41") as raised:
+        load(tmp_path)
+    assert says in str(raised.value)
+
+
+def test_what_conditions_compare_with_is_there() -> None:
+    """A name on the right that nothing has would never be enforced."""
+    known = registry()
+    listed = [(*t.requires, *t.conflicts, *t.only_if) for t in known.tunables.values()]
+    conditions = [Condition.parse(text) for texts in listed for text in texts]
+    others = {one.other for one in conditions if one.names_other}
+    rest = {one for one in others if one not in known.tunables}
+    assert "net.ipv4.tcp_available_congestion_control" in rest
+    assert [one for one in rest if not (Path("/proc/sys") / one.replace(".", "/")).exists()] == []
 
 
 def test_every_fault_is_named() -> None:
