@@ -77,7 +77,7 @@ def test_messages_of_calls_are_those_that_tshark_reads(lab: Lab) -> None:
     own = done.trial.groups[0].total.own
     # a port of its own is not known as one of SIP
     text = ["tshark", "-n", "-r", str(done.folder / "capture.pcapng"), "-d", f"udp.port=={port},sip"]
-    text += ["-Y", "sip", "-T", "fields", "-e", "sip.Method", "-e", "sip.Status-Code"]
+    text += ["-Y", f"sip and udp.port == {port}", "-T", "fields", "-e", "sip.Method", "-e", "sip.Status-Code"]
     seen = Counter(subprocess.run(text, capture_output=True, text=True, check=True).stdout.splitlines())
     calls = own["sessions_completed"]
     assert calls == own["session_requests"] > 20

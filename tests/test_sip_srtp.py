@@ -91,9 +91,11 @@ def test_baresip_calls_us_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path
     called_at = options(f"sip:{Wire.FAR}", users=2, duration=16.0, media=SECURE, listen=(Wire.NEAR, 5070))
     document = patient(profile.scenario(called_at, {"preset": "uas"}, "uas"))
     path = lab.write("sip.json", json.dumps(document))
-    dials = ("-e", f"/dial sip:netdyno@{Wire.NEAR}:5070", "-t", "13")
+    dials = ("-e", f"/dial sip:netdyno@{Wire.NEAR}:5070", "-t", "9")
+    child = lab.start("run", path, "--quiet", prefix=tuple(cable.at_near))
+    lab.sampled()
     with baresip(cable, tmp_path, *dials, account=";mediaenc=srtp-mand"):
-        done = lab.run("run", path, "--quiet", prefix=tuple(cable.at_near))
+        done = lab.wait(child)
     assert done.code == 0, done.text + (tmp_path / "log").read_text()
     total = group(done, "phones").total.own
     assert total["audio_judged_calls"] == 1 and total["one_way_audio_calls"] == 0, total
