@@ -120,6 +120,8 @@ class LinkReport(Model):
     """Counters from a to b, as `impair.stats` of the [RPC](rpc.md) has them."""
     b_to_a: dict[str, int] = Field(default_factory=dict)
     """Counters from b to a."""
+    seed: int | None = None
+    """That its losses and delays were drawn with: of the trial, unless the link names one."""
 
 
 class HostReport(Model):

@@ -26,6 +26,7 @@ from netdyno.experiment.measurer import Action, Core, Load, TrialContext, TrialO
 from netdyno.experiment.spec import Variant, bind_targets, table
 from netdyno.experiment.view import plain
 from netdyno.experiment.witness import witnesses
+from netdyno.lab import impairment
 from netdyno.lab.counters import parse_cpu
 from netdyno.lab.dut import DRIVERS, Dut, DutSite
 from netdyno.lab.links import UNASKED
@@ -38,14 +39,16 @@ class DaemonMeasurer:
     """Measures loads by our daemon, in a topology that is made for each trial."""
 
     def measure(self, asked: Load, seed: int) -> TrialOutcome:
-        """One trial; chance is the profile's own, so that the seed changes nothing."""
-        return TrialRun(asked.variant, asked.context).run()
+        """One trial. Chance of the load is the profile's own; losses of impaired links and ports follow from
+        the seed, so that repetitions are independent, unless a link or the profile names a seed."""
+        return TrialRun(asked.variant, asked.context, seed).run()
 
 
 class TrialRun:
     """A run of one trial of a variant."""
 
-    def __init__(self, variant: Variant, context: TrialContext) -> None:
+    def __init__(self, variant: Variant, context: TrialContext, seed: int) -> None:
+        self.seed = seed
         self.variant = variant
         self.leg = variant.leg
         self.around = context
@@ -93,7 +96,8 @@ class TrialRun:
         leg, around = self.leg, self.around
         network: Network | None = None
         if leg.topology:
-            network = self._network = Network(leg.topology, around.token, log=around.folder / "links.jsonl")
+            log = around.folder / "links.jsonl"
+            network = self._network = Network(leg.topology, around.token, log=log, seed=self.seed)
             network.up()
             stack.callback(network.down)
         for name, spec in leg.duts.items():
@@ -138,6 +142,12 @@ class TrialRun:
                 daemon.check()
             raise
 
+    def _seeded(self, profile: dict[str, Any]) -> dict[str, Any]:
+        """With a seed of this trial where impaired ports draw losses and the profile names none."""
+        if "seed" in profile or not _names(profile.get("transport"), "impair"):
+            return profile
+        return profile | {"seed": impairment.draws(self.seed)}
+
     def _site(self, name: str, network: Network | None) -> DutSite:
         spec = self.leg.duts[name]
         log = self.around.folder / f"dut-{name}.log"
@@ -159,7 +169,7 @@ class TrialRun:
         targets = {name: url for name, (url, _) in self.bound.items()}
         trial = self.leg.trial.model_dump(exclude_none=True)
         attached = {name: dut.attached() for name, dut in self.duts.items()}
-        whole, named = secret.resolved(ports.attach(profile, attached))
+        whole, named = secret.resolved(ports.attach(self._seeded(profile), attached))
         if named:
             trial["secrets"] = named
         if self._daemon:
@@ -420,7 +430,8 @@ class TrialRun:
             for link, stats in self._network.impaired() if self._network else ():
                 ends = [f"{end.host}.{end.name}" for end in (link.a, link.b)]
                 ways = {way: stats[way] for way in ("a_to_b", "b_to_a")}
-                repetition.links.append(LinkReport(a=ends[0], b=ends[1], **ways))
+                seed = self._network.seed_of(link) if self._network else None
+                repetition.links.append(LinkReport(a=ends[0], b=ends[1], seed=seed, **ways))
                 unasked = sum(int(way[key]) for way in ways.values() for key in UNASKED)
                 if unasked:
                     what = f"the link {ends[0]} – {ends[1]} had no room for some packets"
@@ -461,6 +472,13 @@ class TrialRun:
             series=samples,
         )
         self._keep(trial)
+
+
+def _names(node: Any, key: str) -> bool:
+    """Whether a document has this key anywhere."""
+    if isinstance(node, Mapping):
+        return key in node or any(_names(one, key) for one in node.values())
+    return isinstance(node, list) and any(_names(one, key) for one in node)
 
 
 def _ticks() -> Mapping[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +39,18 @@ def changed(spec: Mapping[str, Any], ways: Mapping[str, Mapping[str, str]]) -> d
         if said:
             made[way] = _way(made.get(way) or {}, said)
     return made
+
+
+def draws(*parts: Any) -> int:
+    """A seed of a path that follows from these parts: others give other losses, jitter and order."""
+    text = json.dumps(parts, sort_keys=True)
+    # exact in every reader of JSON
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def fixed_seed(spec: str | Mapping[str, Any] | None) -> int | None:
+    """The seed that a specification itself names, so that each trial has the same losses."""
+    return None if spec is None or isinstance(spec, str) else spec.get("seed")
 
 
 def _way(base: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:

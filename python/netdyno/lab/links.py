@@ -78,6 +78,14 @@ class Links:
         self.all.append(ImpairedLink(str(made["link"]), a, b))
         return self.all[-1]
 
+    def seeded(self, spec: Spec, seed: int) -> Spec:
+        """The same with this seed, unless it names one; a preset is written out for that."""
+        if isinstance(spec, str):
+            known = {one["name"]: one["spec"] for one in self.client.call("impair.presets")}
+            # a name that is unknown is an error of the core's, which says so
+            return {**known[spec], "seed": seed} if spec in known else spec
+        return {"seed": seed, **spec}
+
     def set(self, link: ImpairedLink, spec: Spec) -> None:
         """From now on so."""
         self.client.call("impair.set", link=link.id, spec=spec)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from netdyno.errors import Error
+from netdyno.lab import impairment
 from netdyno.lab.cable import Cable, ImpairedCable, Plug, Veth
 from netdyno.lab.links import Links
 from netdyno.lab.node import NODES, Node
@@ -25,13 +26,20 @@ class Network:
     """Journalled piece by piece before it is made; what lives in a host of ours goes with that host."""
 
     def __init__(
-        self, topology: Topology, run: str, notes: Journal | None = None, log: Path = Path(os.devnull)
+        self,
+        topology: Topology,
+        run: str,
+        notes: Journal | None = None,
+        log: Path = Path(os.devnull),
+        seed: int | None = None,
     ) -> None:
+        """With a `seed`, that of each impaired link which names none follows from it; else it is 0."""
         self.topology = topology
         self.run = run
         self.log = log
         """Where the daemon that carries impaired links logs."""
         self.links: Links | None = None
+        self._seed = seed
         self._notes = notes or journal()
         self.nodes: dict[str, Node] = {
             name: NODES[host.kind](name, run, self._notes) for name, host in topology.hosts.items()
@@ -125,6 +133,13 @@ class Network:
                     known = {one["link"]: one["spec"] for one in self.links.client.call("impair.list")}
                     yield link, dict(known[cable.link])
 
+    def seed_of(self, link: Link) -> int | None:
+        """The seed of an impaired link; None: the core's default, 0."""
+        fixed = impairment.fixed_seed(link.impair)
+        if fixed is not None or self._seed is None:
+            return fixed
+        return impairment.draws(self._seed, str(link.a), str(link.b))
+
     def missing_part(self, hosts: Iterable[str]) -> str | None:
         """A cable's end that is not there any more, or a host itself; None while all is there."""
         for host in hosts:
@@ -147,7 +162,10 @@ class Network:
             cable = Veth(a, b, link.mtu)
         else:
             self.links = self.links or Links(self.run, self.log, self._notes)
-            cable = ImpairedCable(a, b, link.mtu, link.impair, self.links)
+            seed, spec = self.seed_of(link), link.impair
+            if seed is not None:
+                spec = self.links.seeded(spec, seed)
+            cable = ImpairedCable(a, b, link.mtu, spec, self.links)
         self._cables.append((link, cable))
         cable.up()
         for end in (link.a, link.b):

@@ -40,3 +40,5 @@ class Observation:
     seconds: float = 0.0
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Of metrics, second by second, where the workload tells them."""
+    path_seed: int | None = None
+    """That losses and delays of the path were drawn with; none: the path draws nothing of its own."""

@@ -14,6 +14,7 @@ import secrets
 import socket
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -167,7 +168,9 @@ def path_words(path: str | Mapping[str, Any]) -> str:
         return ", ".join(f"{key} {' '.join(leaves(one))}" for key, one in (way or {}).items()) or "nothing"
 
     there, back = (words(path.get(way)) for way in impairment.WAYS)
-    return there if there == back else f"{there}; back: {back}"
+    seed = impairment.fixed_seed(path)
+    fixed = "" if seed is None else f"; seed {seed}: the same losses in each trial"
+    return (there if there == back else f"{there}; back: {back}") + fixed
 
 
 def workload(spec: Spec) -> Workload:
@@ -232,16 +235,33 @@ class RunningBench:
     """The namespace of the host that is tuned; None: the one that we are in."""
     sampler: Sampler
 
+    @property
+    def path_seed(self) -> int | None:
+        """That the path draws with; none: there is no path, or it is a plain cable."""
+        links = self.network.topology.links if self.network else []
+        seeds = (self.network.seed_of(link) for link in links if link.impair) if self.network else ()
+        return next(iter(seeds), None)
+
 
 def start_bench(
-    stack: ExitStack, spec: Spec, setting: Setting, folder: Path | None, allow_global: bool, notes: Journal
+    stack: ExitStack,
+    spec: Spec,
+    setting: Setting,
+    folder: Path | None,
+    allow_global: bool,
+    notes: Journal,
+    path_seed: int | None = None,
 ) -> RunningBench:
-    """Have a bench up for as long as a stack lasts. Without a folder its logs go with it."""
+    """Have a bench up for as long as a stack lasts. Without a folder its logs go with it.
+
+    Losses and delays of the path are drawn with `path_seed`, unless the path names a seed.
+    """
     if folder is None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
     if spec.where:
         return _start_in_place(stack, spec, setting, folder, allow_global, notes)
-    network = Network(topology(spec), f"t{secrets.token_hex(3)}", notes, folder / "links.jsonl")
+    token = f"t{secrets.token_hex(3)}"
+    network = Network(topology(spec), token, notes, folder / "links.jsonl", seed=path_seed)
     stack.enter_context(network)
     spaces = {host: network.namespace(host) for host in ("server", "client")}
     other: HostName = "client" if spec.tuned == "server" else "server"
@@ -335,6 +355,8 @@ class NamespaceBench:
     """When a trial of a setting is hopeless, and cut short."""
     failures: PermanentFailures | None = field(default_factory=PermanentFailures)
     """Ends a study whose load fails whatever the setting; none: such trials are results as others."""
+    _begun: Counter[str] = field(default_factory=Counter)
+    """How often a trial of a setting and a seed was begun."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -349,6 +371,16 @@ class NamespaceBench:
         seen, failure = self._once(setting, seed)
         self.check(failure, seed)
         return seen
+
+    def path_seed(self, setting: Setting, seed: int) -> int:
+        """Of the next trial: no two trials share what the path loses, not even those of a pair.
+
+        The seed of a trial is that of its pair, as both have the same load. By the number of a packet the
+        same ones would be lost in both, or in all pairs, and many trials would be one draw.
+        """
+        trial = json.dumps([self.spec.model_dump(mode="json"), dict(setting), seed], sort_keys=True)
+        self._begun[trial] += 1
+        return impairment.draws(trial, self._begun[trial])
 
     def check(self, failure: Error | None, seed: int) -> None:
         """Told how the load of a trial failed, if it did; raises where it does so whatever the setting."""
@@ -378,7 +410,8 @@ class NamespaceBench:
 
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> tuple[Observation, Error | None]:
         started = time.time()
-        up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
+        drawn = self.path_seed(setting, seed)
+        up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes, drawn)
         limit = self.patience.seconds if setting else None
         site = replace(up.site, patience=limit) if limit else up.site
         begin, why = time.monotonic(), ""
@@ -407,4 +440,6 @@ class NamespaceBench:
         )
         if unasked:
             why = why or f"the path had no room for {unasked} packets"
-        return Observation(setting, metrics, counters, not why, why, started, seconds), failure
+        return Observation(
+            setting, metrics, counters, not why, why, started, seconds, path_seed=up.path_seed
+        ), failure

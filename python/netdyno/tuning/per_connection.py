@@ -75,7 +75,8 @@ class SplitBench:
 
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> tuple[Observation, Error | None]:
         started = time.time()
-        up = start_bench(stack, self.on.spec, setting, self.on.folder, False, self.on.notes)
+        drawn = self.on.path_seed(setting, seed)
+        up = start_bench(stack, self.on.spec, setting, self.on.folder, False, self.on.notes, drawn)
         split = ConnectionSplit(self.arms, seed, give)
         splitter, begin = Splitter(up.tuned, split), time.monotonic()
         metrics, why = dict[str, float](), ""
@@ -92,7 +93,9 @@ class SplitBench:
                 raise
             why, failure = str(e), e
         seconds = time.monotonic() - begin
-        return Observation(setting, metrics, {}, not why, why, started, seconds), failure
+        return Observation(
+            setting, metrics, {}, not why, why, started, seconds, path_seed=up.path_seed
+        ), failure
 
 
 def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Interrupts) -> ComparisonOutcome:
