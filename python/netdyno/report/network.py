@@ -107,7 +107,7 @@ def sections(folder: Path, result: Result) -> list[Section]:
         passed = links(result, one)
         counts |= bool(passed)
         drawn = diagram(one, passed)
-        title = Markup("<h4>{}</h4>").format(", ".join(one["legs"])) if len(found) > 1 else ""
+        title = Markup("<h3>{}</h3>").format(", ".join(one["legs"])) if len(found) > 1 else ""
         rows = Markup("").join(
             Markup('<tr><th scope="row">{} ↔ {}</th><td>{}</td></tr>').format(
                 edge.source, edge.target, edge.label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,19 @@ from typing import Any
 
 import pytest
 
+from netdyno.experiment.record import Record
+from netdyno.experiment.study import Study
 from netdyno.report.render import render
+from netdyno.report.studies import render as render_studies
+from netdyno.tuning.prove import Limit
+from netdyno.tuning.screen import screen
+from netdyno.tuning.search import Budget, Goal, search
+from netdyno.tuning.simulated import SimulatedBench
+from netdyno.tuning.space import space
 from tests.report import sample
 
+METRICS = ["throughput", "latency_p99", "failed"]
+"""Of studies on the simulated bench."""
 FLAGS = [
     "--headless=new",
     "--no-sandbox",
@@ -104,3 +115,43 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     )
     yield Browser(driver, downloads)
     driver.quit()
+
+
+@pytest.fixture(scope="session")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("studies")
+    bench = SimulatedBench()
+    axes = space(bench.tunables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NETDYNO_STATE", str(folder))
+        patch.setattr(os, "fsync", lambda _: None)
+        with Record(folder / "screen.jsonl", {}) as record:
+            screened = screen(bench, axes, METRICS, record, trajectories=4)
+            made = [
+                Study.of("screen", "sim", {}).finish(
+                    "screened", screened.document(), [t.document() for t in record.trials], axes.document()
+                )
+            ]
+        for objectives in (("throughput",), ("throughput", "latency_p99")):
+            axes = axes.only(screened.survivors())
+            goal = Goal(objectives, (Limit("failed", 0),))
+            with Record(folder / f"{len(objectives)}.jsonl", {}) as record:
+                found = search(bench, axes, goal, record, budget=Budget(trials=30))
+                made.append(
+                    Study.of("search", "sim", {}).finish(
+                        objectives[-1],
+                        found.document(),
+                        [t.document() for t in record.trials],
+                        axes.document(),
+                    )
+                )
+    return made
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory, studies: list[dict[str, Any]]) -> Path:
+    folder = tmp_path_factory.mktemp("explorer")
+    screened, one, two = studies
+    for name, chosen in (("screen", [screened]), ("one", [screened, one]), ("two", [screened, two])):
+        (folder / f"{name}.html").write_text(render_studies(chosen), encoding="utf-8")
+    return folder

@@ -78,7 +78,7 @@ export function figure(spec, trial, sync) {
   root.dataset.chart = spec.id;
   root.setAttribute("aria-labelledby", id);
   const caption = document.createElement("figcaption");
-  const title = element("h4", spec.title);
+  const title = element("h3", spec.title);
   title.id = id;
   const tools = document.createElement("span");
   tools.className = "tools";
