@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import platform
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -108,9 +109,8 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     )
     listener.noise(noise)
     first = first_look(request.pairs, request.level, len(metrics))
-    plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": request.seed,
-            "order": request.order, "test": TEST, "level": request.level,
-            "metrics": list(metrics)}  # fmt: skip
+    plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates],
+            "order": request.order, **plan_of(request, metrics)}  # fmt: skip
     study = Study.of("compare", request.bench.label, plan, request.name)
     standings: list[CandidateStanding] = []
     named = leg_names([base, *candidates])
@@ -144,6 +144,14 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
         looks.document(), kept_slos,
     )  # fmt: skip
+
+
+def plan_of(request: ComparisonRequest, metrics: Iterable[str]) -> dict[str, Any]:
+    """What makes trials those of one comparison, beside its settings: another kernel's are none of them."""
+    return {
+        "seed": request.seed, "test": TEST, "level": request.level, "metrics": list(metrics),
+        "kernel": platform.release(),
+    }  # fmt: skip
 
 
 def measure_stages(

@@ -19,13 +19,13 @@ from netdyno.experiment.study import Study
 from netdyno.stats.comparison import judge
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.pairs import Pair, both
-from netdyno.stats.sequential import TEST, first_look
+from netdyno.stats.sequential import first_look
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches
 from netdyno.tuning.bench import NamespaceBench, start_bench
 from netdyno.tuning.benches import ChosenSetting, RecordedBench
 from netdyno.tuning.calibrate import Calibration
-from netdyno.tuning.compare_run import ComparisonOutcome, ComparisonRequest, document
+from netdyno.tuning.compare_run import ComparisonOutcome, ComparisonRequest, document, plan_of
 from netdyno.tuning.connection_split import (
     METRICS,
     Arm,
@@ -106,8 +106,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     made = request.bench
     on = SplitBench(NamespaceBench(made, shield=interrupts.shielded), {"a": a.setting, "b": b.setting})
     first = first_look(request.pairs, request.level, len(metrics))
-    plan = {"a": dict(a.setting), "b": dict(b.setting), "seed": request.seed, "test": TEST,
-            "level": request.level, "metrics": list(metrics), "per_connection": True}  # fmt: skip
+    plan = {"a": dict(a.setting), "b": dict(b.setting), "per_connection": True, **plan_of(request, metrics)}
     listener.note(ASSUMED)
     label = f"{made.label}, per connection"
     study = Study.of("compare", label, plan, request.name)

@@ -111,6 +111,16 @@ def test_a_metric_that_is_not_measured_is_refused_before_a_trial(names: list[str
             run(wanted, StudyListener(), Interrupts())
 
 
+def test_trials_of_another_kernel_are_of_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = compare_run.ComparisonRequest(Spec(workload="iperf3-tcp"), "baseline", ["bbr"])
+    names = set()
+    for release in ("6.1.0-a", "6.1.0-a", "6.12.3"):
+        monkeypatch.setattr(compare_run.platform, "release", lambda release=release: release)
+        plan = compare_run.plan_of(wanted, ["throughput"])
+        names.add(study.Study.of("compare", wanted.bench.label, plan).name)
+    assert len(names) == 2
+
+
 def test_the_mechanism_is_of_what_differs() -> None:
     found = benches.mechanism(
         {"net.core.somaxconn": 1, "net.ipv4.tcp_tw_reuse": 1}, {"net.core.somaxconn": 1}
