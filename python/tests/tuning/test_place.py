@@ -163,3 +163,22 @@ def test_a_place_with_our_own_network_is_this_machine(
         assert f"--where {where}: it has no network of its own" in capsys.readouterr().err
     assert place.resolved("host") is None
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("user", "code", "says"), [(0, "ND-92-26", "CAP_SYS_PTRACE"), (1000, "ND-92-22", "sudo")]
+)
+def test_a_process_that_may_not_be_looked_into_is_told_as_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, user: int, code: str, says: str
+) -> None:
+    """Root of a container is root, and may not."""
+
+    def denied(_: Path) -> os.stat_result:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", denied)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(namespace, "names", list)
+    with pytest.raises(Error, match=code) as caught:
+        place.resolved("1")
+    assert says in caught.value.fix

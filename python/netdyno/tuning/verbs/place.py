@@ -57,6 +57,11 @@ def _of_process(pid: int) -> str | None:
     try:
         path.stat()
     except PermissionError as e:
+        if os.geteuid() == 0:
+            # root of a container has not all rights of root
+            what = f"this container may not look into the network of process {pid} ({e.strerror})"
+            fix = "Give it CAP_SYS_PTRACE and the host's processes, or name a network namespace, or `host`"
+            raise Error("ND-92-26", what, at="--where", fix=fix) from e
         fix = "Run it with sudo"
         raise Error("ND-92-22", f"looking into the network of process {pid} needs root", fix=fix) from e
     except OSError:

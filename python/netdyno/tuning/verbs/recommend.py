@@ -262,6 +262,9 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
         console.table(("setting", "expected", "interval"), rows, title)
     if not proposal.known:
         return
+    if proposal.doubtful and not proposal.shortlist:
+        # the end of the command says so, with what to do about it
+        return
     if not proposal.setting:
         out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
         return
