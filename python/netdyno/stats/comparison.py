@@ -114,7 +114,8 @@ class Comparison:
 
     def verdict(self, metric: str) -> Verdict:
         """Of one metric."""
-        return next(one.verdict for one in self.findings if one.metric.name == metric)
+        nothing = Verdict.INVALID if self.unequal else Verdict.TOO_FEW
+        return next((one.verdict for one in self.findings if one.metric.name == metric), nothing)
 
     @property
     def invalid(self) -> bool:
@@ -173,6 +174,7 @@ def judge(
     counted, gone = valid(pairs), lost(pairs)
     wanted, takes = dict(again or {}), least_pairs(level, len(metrics))
     dropped = discarding.discards(pairs, discarded)
+    unequal = unequal or discarding.works_not(dropped, pairs, discarded)
     unequal = unequal or (discarding.sentence(dropped) if dropped.differ else "")
     if not counted:
         return Comparison(

@@ -10,6 +10,7 @@ trials than the other, and more of these saw nothing, or the means do not differ
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,11 @@ class Discards:
     """Of the test that both lost equal shares."""
 
     @property
+    def works_not(self) -> bool:
+        """Whether nothing came of any trial of B, while A works."""
+        return 0 < self.trials[1] == self.failed[1] and self.failed[0] < self.trials[0]
+
+    @property
     def differ(self) -> bool:
         """Whether the test says that they did not."""
         return self.p <= LEVEL
@@ -65,6 +71,17 @@ def discards(pairs: Sequence[Pair], again: Sequence[Discard]) -> Discards:
         (len(a), len(b)), (gone[0], gone[1]), (failed[0], failed[1]),
         fisher(gone[0], len(a), gone[1], len(b)),
     )  # fmt: skip
+
+
+def works_not(found: Discards, pairs: Sequence[Pair], again: Sequence[Discard]) -> str:
+    """That the load never gets through with B, in its own words; empty where it does."""
+    if not found.works_not:
+        return ""
+    _, b = trials_of(pairs, again)
+    why = Counter(one.why for one in b).most_common(1)[0][0]
+    (without, failed), (of_a, of) = found.failed, found.trials
+    said = f"{failed} of {of} trials failed ({why}), {without} of {of_a} without it"
+    return f"does not work with the setting: {said}"
 
 
 def fisher(a: int, of_a: int, b: int, of_b: int) -> float:

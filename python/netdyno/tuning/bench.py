@@ -412,7 +412,7 @@ class NamespaceBench:
         started = time.time()
         drawn = self.path_seed(setting, seed)
         up = start_bench(stack, self.spec, setting, self.folder, self.allow_global, self.notes, drawn)
-        limit = self.patience.seconds if setting else None
+        limit = self.patience.seconds if self.patience.applies(setting) else None
         site = replace(up.site, patience=limit) if limit else up.site
         begin, why = time.monotonic(), ""
         failure: Error | None = None

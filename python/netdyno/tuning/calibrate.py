@@ -67,6 +67,8 @@ class Calibration:
     """Trials that were measured again, by what they were lost to."""
     at: float = 0.0
     boot: str = ""
+    longest: float = 0.0
+    """Seconds that the longest of its trials that count took."""
 
     @property
     def noise_by_metric(self) -> dict[str, tuple[float, int]]:
@@ -131,7 +133,7 @@ def calibration(
     return Calibration(
         bench, level, len(counted), len(pairs) - len(counted), take, noise,
         takes=least_pairs(level, len(metrics)), lost=lost(pairs), again=dict(again or {}),
-        at=time.time(), boot=boot_id(),
+        at=time.time(), boot=boot_id(), longest=max(one.seconds for one in series),
     )  # fmt: skip
 
 

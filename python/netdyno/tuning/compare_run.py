@@ -79,6 +79,8 @@ class ComparisonOutcome:
     """Of the race, where there were several."""
     looks: Mapping[str, Any] = field(default_factory=dict)
     """The test, and the looks that were taken."""
+    first: Metric | None = None
+    """By which candidates raced."""
     slos: Sequence[SloOutcome] = ()
     """Of each SLO, in how many trials each setting broke it."""
 
@@ -115,6 +117,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
     standings: list[CandidateStanding] = []
     named = leg_names([base, *candidates])
     with entry.open_entry(study, on.metrics, leg=named, fresh=request.fresh) as kept:
+        on.patience.follow(kept.record, base.setting, noise.longest)
         if len(candidates) > 1:
             standings = successive_halving(
                 RecordedBench(on, kept.record, "race"), base.setting, [one.setting for one in candidates],
@@ -142,7 +145,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
     return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
-        looks.document(), kept_slos,
+        looks.document(), next(iter(metrics.values())), kept_slos,
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
                  "connections": alive.document()}  # fmt: skip
         written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
     return ComparisonOutcome(
-        a, b, noise, result, written, study, rest, looks.now.pairs, (b,), [], looks.document(), ()
+        a, b, noise, result, written, study, rest, looks.now.pairs, (b,), [], looks.document()
     )  # fmt: skip
 
 

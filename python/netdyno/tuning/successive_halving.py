@@ -56,11 +56,11 @@ def successive_halving(
             break
         arms: list[Setting] = [base, *(candidates[i] for i in live)]
         rest = (stages[-1] - done) * len(arms)
-        for block in blocks(len(arms), stage - done, seed + stage):
+        for number, block in enumerate(blocks(len(arms), stage - done, seed + stage), done):
             seen: dict[int, Observation] = {}
             for arm in block:
                 seen[arm] = gated(
-                    bench.measure(arms[arm], seed * 1009 + stage), limits or DisturbanceLimits()
+                    bench.measure(arms[arm], seed * 1009 + number), limits or DisturbanceLimits()
                 )
                 trials, rest = trials + 1, rest - 1
                 progress(trials, trials + rest, seen[arm])

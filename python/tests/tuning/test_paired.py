@@ -16,6 +16,7 @@ from scipy import stats
 from netdyno.experiment.pairs import RepeatBudget, measure_pairs
 from netdyno.stats import paired, power
 from netdyno.stats.comparison import Comparison, Mechanism, Verdict, judge, repeats
+from netdyno.stats.discards import Discard
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.pairs import DisturbanceLimits, disturbed, valid
 from netdyno.tuning import calibrate, successive_halving
@@ -301,3 +302,34 @@ def test_a_calibration_is_for_as_many_pairs_as_a_comparison_takes() -> None:
     made = calibrate.calibration("x", measure_pairs(Noisy(1), {}, {}, 5, 1), METRICS)
     assert (made.pairs, made.for_pairs) == (5, 7)
     assert made.noise[0].detectable < math.inf
+
+
+class Refuses:
+    """A bench whose load never gets through with B."""
+
+    metrics: Mapping[str, Metric] = METRICS
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        if setting:
+            return Observation(setting, {}, {}, valid=False, why="connection refused")
+        return Observation(setting, {"throughput": 1e9 + seed % 7}, {})
+
+
+def test_a_setting_with_which_nothing_works_is_said_to_do_so() -> None:
+    tried: list[Discard] = []
+    pairs = measure_pairs(Refuses(), {}, {"b": 1}, 8, seed=1, discarded=tried)
+    metrics = {"throughput": METRICS["throughput"]}
+    found = judge(pairs, metrics, {}, discarded=tried)
+    count = 8 + len(tried)
+    said = f"does not work with the setting: {count} of {count} trials failed (connection refused)"
+    assert found.unequal == f"{said}, 0 of 8 without it"
+    assert found.summary == found.unequal
+    assert found.invalid
+    assert found.discards.works_not
+    assert found.verdict("throughput") is Verdict.INVALID
+    other = judge([(b, a) for a, b in pairs], metrics, {})
+    assert not other.discards.works_not
+    assert other.unequal.startswith("unequal discards")
+    nothing = judge([(b, b) for _, b in pairs], metrics, {})
+    assert not nothing.discards.works_not
+    assert not nothing.unequal

@@ -250,3 +250,20 @@ def test_a_ruinous_end_is_cut_short_and_counts_as_worse(tmp_path: Path) -> None:
     assert found.survivors() == [worst]
     (effect,) = [e for e in found.of("throughput") if e.name == worst]
     assert (effect.failed, effect.better) == (0, INERT[0].low)
+
+
+def test_a_comparison_goes_by_what_its_own_baseline_takes(tmp_path: Path) -> None:
+    patience, a, b = Patience(), {"x": 1}, {"x": 2}
+    with Record(tmp_path / "a.jsonl", {}) as record:
+        patience.follow(record, a, known=4.0)
+        assert patience.seconds == 12.0
+        assert [patience.applies(one) for one in ({}, a, b)] == [False, False, True]
+
+        class Bench(SimulatedBench):
+            def measure(self, setting: Setting, seed: int) -> Observation:
+                return Observation(setting, {"throughput": 1.0}, {}, seconds=7.0)
+
+        record.measure(Bench(), "compare", 0, b, 1)
+        assert patience.seconds == 12.0
+        record.measure(Bench(), "compare", 0, a, 1)
+        assert patience.seconds == 21.0

@@ -13,12 +13,14 @@ import pytest
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
-from netdyno.stats.observation import Observation, Setting
+from netdyno.stats.comparison import judge
+from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import prepared_bench
+from netdyno.tuning.benches import ChosenSetting
 from netdyno.tuning.prepared_bench import PreparedBench, UninterruptedBench
 from netdyno.tuning.simulated import SimulatedBench
-from netdyno.tuning.verbs.compare import least
+from netdyno.tuning.verbs.compare import ComparisonPrinter, least, show
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
@@ -202,3 +204,25 @@ def test_an_interrupt_waits_for_the_trial_that_is_on(state: Path) -> None:
                 record.measure(bench, "test", i, {}, i)
     assert inner.measured == 3
     assert len(read(state / "a.jsonl")[1]) == 3
+
+
+def test_a_comparison_of_which_nothing_is_known_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = {"m": Metric("m", "", "higher")}
+    worked, failed = Observation({}, {"m": 1.0}, {}), Observation({"b": 1}, {}, {}, False, "refused")
+    side = ChosenSetting("baseline", {}, {})
+    show(judge([(worked, failed)] * 8, metrics, {}), [side, side])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == "does not work with the setting: 8 of 8 trials failed (refused), 0 of 8 without it"
+
+
+def test_a_long_trial_is_said_to_run_still(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("netdyno.tuning.verbs.compare.SILENCE", 0.5)
+    with ComparisonPrinter().waiting():
+        until = time.monotonic() + 60
+        err = ""
+        while "the trial still runs" not in err and time.monotonic() < until:
+            time.sleep(0.05)
+            err += capsys.readouterr().err
+    assert "the trial still runs" in err

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -155,7 +157,11 @@ def compare(
     fresh: Fresh = False,
     html: Html = None,
     fail: Annotated[
-        bool, typer.Option("--fail", help="Exit 99 if any metric is worse, or a setting breaks an --slo.")
+        bool,
+        typer.Option(
+            "--fail",
+            help="Exit 99 if any metric is worse, the load never works with B, or a setting breaks an --slo.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -209,18 +215,23 @@ def compare(
     put_back()
     with Interrupts().installed() as interrupts:
         run = per_connection_run.compare if per_connection else compare_run.compare
-        found = run(wanted, ComparisonPrinter(quiet=as_json), interrupts)
+        printer = ComparisonPrinter(quiet=as_json)
+        with printer.waiting():
+            found = run(wanted, printer, interrupts)
     if html:
         page(html, [dict(found.document)])
     if as_json:
         console.document(found.document["result"])
     else:
-        _show_race(found.standings, found.candidates, found.comparison.findings[0])
+        _show_race(found.standings, found.candidates, found.first)
         show(found.comparison, [found.a, found.b])
         for one in found.slos:
             console.out().print(one.summary, markup=False)
         _show_looks(found.looks)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if fail and found.comparison.discards.works_not:
+        console.note(found.comparison.unequal)
+        raise typer.Exit(THRESHOLD)
     if found.comparison.unequal:
         raise unequal(found.comparison.unequal)
     if found.comparison.too_few:
@@ -247,6 +258,10 @@ def too_few(shortage: str, trials: int, rest: Budget) -> Error:
     return Error("ND-90-31", shortage, fix=fix)
 
 
+SILENCE = 20.0
+"""Seconds of a trial after which it is said that it still runs."""
+
+
 class ComparisonPrinter(StudyListener):
     """Prints a line per trial on standard error, with the time left."""
 
@@ -254,6 +269,28 @@ class ComparisonPrinter(StudyListener):
         self._quiet = quiet
         self._began = self._last = time.monotonic()
         self._what = ""
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Say now and then that a trial still runs, where one takes long."""
+        end = threading.Event()
+
+        def tell() -> None:
+            said = 0.0
+            while not end.wait(1.0):
+                waited = time.monotonic() - self._last
+                said = said if waited >= SILENCE else 0.0
+                if waited - said >= SILENCE:
+                    said = waited
+                    console.note(f"the trial still runs, {quantities.wait(waited)} after the one before it")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            end.set()
+            teller.join()
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -282,16 +319,16 @@ def _show_looks(looks: Mapping[str, Any]) -> None:
 
 
 def _show_race(
-    standings: Sequence[CandidateStanding], candidates: Sequence[ChosenSetting], first: Finding
+    standings: Sequence[CandidateStanding], candidates: Sequence[ChosenSetting], first: Metric | None
 ) -> None:
     """What each came to in the first metric: of what is compared by ratios as a share, better is above 0."""
-    if not standings:
+    if not standings or first is None:
         return
     rows = [
         (
             candidates[one.candidate].name,
             one.blocks,
-            f"{one.gain:+.4g}" if first.metric.zero_is_best else quantities.change(math.expm1(one.gain)),
+            f"{one.gain:+.4g}" if first.zero_is_best else quantities.change(math.expm1(one.gain)),
             "" if one.left is None else f"left after {one.left}",
         )
         for one in standings
@@ -325,6 +362,9 @@ def show_calibration(found: Calibration) -> None:
 
 def show(result: Comparison, sides: list[ChosenSetting]) -> None:
     """What is known of B over A."""
+    if not result.findings:
+        console.out().print(result.summary, markup=False)
+        return
     heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
     rows = [_row(one) for one in result.findings]
     metrics = f" of {len(rows)} metrics (Holm)" if len(rows) > 1 else ""
