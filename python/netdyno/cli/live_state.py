@@ -6,11 +6,11 @@ import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from netdyno.cli.console import main_delay
 from netdyno.core import load_unit, models, totals
 from netdyno.core.wire import Counts, GroupPoint, LoadUnit, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.experiment.view import SHORT, Plan
 from netdyno.report import doubts
-from netdyno.report.series import by_samples
 from netdyno.report.text import Msg
 
 HISTORY = 240
@@ -163,11 +163,12 @@ def _rates(state: State, sample: SeriesPoint, dt: float) -> None:
         group.delivered_rate = load_unit.count(c, group.unit.delivered) / dt
         asked = load_unit.intended(group.unit, c)
         group.intended = group.offered if asked is None else asked / dt
-        delays = by_samples({d: q.count for d, q in point.delays.items()})
-        group.delay_of = delays[0] if delays else group.delay_of
-        group.delay = point.delays[delays[0]] if delays else None
+        order = (one.name for one in models.find(group.protocol).delays)
+        main = main_delay({d: q.count for d, q in point.delays.items()}, order)
+        group.delay_of = main or group.delay_of
+        group.delay = point.delays[main] if main else None
         if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
-            worst = (group.delay.p99, f"{name} {delays[0]}")
+            worst = (group.delay.p99, f"{name} {main}")
     state.throughput.append(sum(g.delivered_rate for g in state.groups.values()))
     state.p99.append(worst[0] if worst else None)
     state.p99_of = worst[1] if worst else state.p99_of

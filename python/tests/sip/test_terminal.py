@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+from collections import deque
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from netdyno.cli import console, summary
+from netdyno.cli.live_state import begin, take
 from netdyno.cli.plain import PlainLines
 from netdyno.core.result import Result
+from netdyno.core.wire import SeriesPoint
+from netdyno.experiment.view import Plan
 
 CALLS = {"name": "calls", "intended": None, "offered": "flows_started", "delivered": "flows_completed"}
 DELAYS = {
@@ -63,6 +67,17 @@ def test_calls_with_audio_are_headed_by_their_session_request_delay(monkeypatch:
     headline = next(line for line in text.splitlines() if line.split()[:2] == ["callers", "4"])
     assert "session_request" in headline and "9" in headline and "first_audio" not in headline, text
     assert any("first_audio" in line and "2" in line for line in text.splitlines()), "a metric of its own"
+
+
+def test_the_live_view_heads_calls_by_the_same_delay() -> None:
+    # audio comes more often than a call begins
+    often = {"first_audio": DELAYS["first_audio"] | {"count": 400}}
+    point = {"phase": "measure", "dt": 1.0, "t": 1.0, "groups": {"callers": {"delays": DELAYS | often}}}
+    plan: Plan = {"groups": [{"name": "callers", "protocol": "sip", "devices": 4, "unit": CALLS}]}
+    state = begin(plan, deque())
+    take(state, SeriesPoint.model_validate(point))
+    assert state.groups["callers"].delay_of == "session_request"
+    assert state.p99_of == "callers session_request" and state.p99[-1] == 9_000_000
 
 
 def test_a_limit_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
