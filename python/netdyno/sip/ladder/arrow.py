@@ -8,16 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from netdyno.sip.ladder.framing import VERSION, is_response
 
-_SECRETS = re.compile(
-    rb'(\bresponse\s*=\s*")[^"]*'
-    rb"|(\bresponse\s*=\s*)(?!\")[^\s,;]+"
-    rb"|(^(?:Proxy-)?Authorization\s*:\s*(?!Digest\b)\S+)[^\r\n]+"
-    rb"|(\bsips?:[^@\s:;>]{1,256}:)[^@\s>]{1,1024}(?=@)"
-    rb"|(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n]+"
-    rb"|(^k=)[^\r\n]+"
-    rb"|(^(?:Cookie|Set-Cookie|[\w-]{0,64}(?:Api-Key|Token|Secret|Password))[ \t]*:[ \t]*)[^\r\n]+",
-    re.IGNORECASE | re.MULTILINE,
+_SECRETS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
+    ((b"response",), rb'(\bresponse\s*=\s*")[^"]*|(\bresponse\s*=\s*)(?!\")[^\s,;]+'),
+    ((b"authorization",), rb"(^(?:Proxy-)?Authorization\s*:\s*(?!Digest\b)\S+)[^\r\n]+"),
+    ((b"sip:", b"sips:"), rb"(\bsips?:[^@\s:;>]{1,256}:)[^@\s>]{1,1024}(?=@)"),
+    ((b"a=crypto:",), rb"(^a=crypto:\S+\s+\S+\s+inline:)[^\r\n]+"),
+    ((b"k=",), rb"(^k=)[^\r\n]+"),
+    (
+        (b"cookie", b"api-key", b"token", b"secret", b"password"),
+        rb"(^(?:Cookie|Set-Cookie|[\w-]{0,64}(?:Api-Key|Token|Secret|Password))[ \t]*:[ \t]*)[^\r\n]+",
+    ),
 )
+"""What stands before a secret, and words one of which a message with it has: most messages have none."""
+_PATTERNS = [(words, re.compile(text, re.IGNORECASE | re.MULTILINE)) for words, text in _SECRETS]
 _CSEQ = re.compile(rb"^CSeq\s*:\s*\d+\s+(\S+)", re.IGNORECASE | re.MULTILINE)
 HIDDEN = b"(hidden)"
 
@@ -42,7 +45,11 @@ def hidden(message: bytes) -> bytes:
         before = next(part for part in found.groups() if part is not None)
         return before + (b" " if before[-1:] not in b'"=: ' else b"") + HIDDEN
 
-    return _SECRETS.sub(keep, message)
+    folded = message.lower()
+    for words, pattern in _PATTERNS:
+        if any(word in folded for word in words):
+            message = pattern.sub(keep, message)
+    return message
 
 
 def summary(message: bytes) -> str:
