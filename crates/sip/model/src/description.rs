@@ -187,6 +187,7 @@ pub(crate) mod counter {
     pub const CALLS_DROPPED: usize = 62;
     pub const AUDIO_DISTURBED_CALLS: usize = 63;
     pub const CALLS_ENDED_BY_CALLEE: usize = 64;
+    pub const TRYING_RESPONSES: usize = 65;
 }
 
 const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
@@ -238,7 +239,12 @@ const COUNTERS: &[Counter] = &[
     counts("calls_received", Unit::Sessions, "INVITEs received that ask for a session.", Better::Neither),
     counts("answers_acknowledged", Unit::Sessions, "200s to INVITE whose ACK came.", Better::More),
     counts("challenges", Unit::Messages, "Requests challenged with 401 or 407.", Better::Neither),
-    counts("provisional_responses", Unit::Messages, "Responses 1xx received, 100 excluded.", Better::Neither),
+    counts(
+        "provisional_responses",
+        Unit::Messages,
+        "Responses 101 to 199 received, repeated ones included.",
+        Better::Neither,
+    ),
     counts("register_retransmissions", Unit::Messages, "REGISTERs sent again.", Better::Less),
     counts("invite_retransmissions", Unit::Messages, "INVITEs sent again.", Better::Less),
     counts("bye_retransmissions", Unit::Messages, "BYEs sent again.", Better::Less),
@@ -444,6 +450,12 @@ const COUNTERS: &[Counter] = &[
         "Calls that the other side ended, or a server in its name: of sessions_completed.",
         Better::Neither,
     ),
+    counts(
+        "trying_responses",
+        Unit::Messages,
+        "Responses 100 received, repeated ones included.",
+        Better::Neither,
+    ),
 ];
 
 const fn ratio(
@@ -571,7 +583,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::CALLS_ENDED_BY_CALLEE + 1);
+        assert_eq!(COUNTERS.len(), counter::TRYING_RESPONSES + 1);
         assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
         assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");

@@ -136,6 +136,9 @@ impl UserAgent {
         if code < 200 {
             let first = client.first;
             client.proceed();
+            if code == 100 {
+                cx.count(first, counter::TRYING_RESPONSES);
+            }
             let rings =
                 code > 100 && !std::mem::replace(&mut client.ringing, true) && method == Method::Invite;
             if rings {
@@ -320,8 +323,10 @@ impl UserAgent {
         if !ours {
             return cx.count(cx.now, counter::UNRELATED_MESSAGES);
         }
-        if code < 200 {
-            return;
+        match code {
+            100 => return cx.count(cx.now, counter::TRYING_RESPONSES),
+            101..200 => return cx.count(cx.now, counter::PROVISIONAL_RESPONSES),
+            _ => {}
         }
         if method == Method::Invite && code < 300 {
             return self.late_answer(cx, bytes, message);

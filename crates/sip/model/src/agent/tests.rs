@@ -258,6 +258,24 @@ fn a_call_is_set_up_held_and_ended() {
 }
 
 #[test]
+fn each_response_that_came_again_is_counted() {
+    let mut bench = bench(Preset::Call);
+    begin(&mut bench);
+    let invite = one(&mut bench);
+    // an overloaded server answers each copy of the INVITE with all that it said before
+    for _ in 0..2 {
+        receive(&mut bench, &response(&invite, 100, "", ""));
+        receive(&mut bench, &response(&invite, 180, "b1", ""));
+    }
+    receive(&mut bench, &response(&invite, 200, "b1", "Contact: <sip:b@10.0.0.9:5080>\r\n"));
+    for status in [100, 180, 200] {
+        receive(&mut bench, &response(&invite, status, "b1", "Contact: <sip:b@10.0.0.9:5080>\r\n"));
+    }
+    let names = ["trying_responses", "provisional_responses", "sessions_answered", "responses_repeated"];
+    assert_eq!(names.map(|name| counter(&bench, name)), [3, 3, 1, 1]);
+}
+
+#[test]
 fn a_failure_to_invite_is_acknowledged_with_its_branch() {
     let mut bench = bench(Preset::Call);
     begin(&mut bench);
