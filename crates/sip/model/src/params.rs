@@ -172,7 +172,7 @@ const CALLS_TAKEN: LoadUnit =
     LoadUnit { name: "calls", intended: None, offered: "calls_received", delivered: "answers_acknowledged" };
 const REGISTRATIONS: LoadUnit = LoadUnit {
     name: "registrations",
-    intended: None,
+    intended: Some("registrations"),
     offered: "registrations",
     delivered: "registrations_accepted",
 };
