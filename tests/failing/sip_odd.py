@@ -20,7 +20,7 @@ SEEN: Counter[str] = Counter()
 """What came, as `PEER METHOD`, and what was wrong with it."""
 
 
-def _field(message: bytes, name: str) -> str:
+def header(message: bytes, name: str) -> str:
     found = re.search(rf"^{name}: *(.*?)\r$", message.decode(), re.MULTILINE)
     return found[1] if found else ""
 
@@ -35,7 +35,7 @@ def _answered(request: bytes, field: str, realm: str, method: str) -> bool:
     """Whether the request has the right answer to a challenge of this realm."""
     found = {
         key: quoted or plain
-        for key, quoted, plain in re.findall(r'(\w+)=(?:"([^"]*)"|([^,\s]+))', _field(request, field))
+        for key, quoted, plain in re.findall(r'(\w+)=(?:"([^"]*)"|([^,\s]+))', header(request, field))
     }
     if found.get("realm") != realm:
         return False
@@ -52,11 +52,11 @@ def _good(request: bytes, port: int, **fields: str) -> bytes:
 
 
 def _bye(invite: bytes, port: int) -> bytes:
-    contact = _field(invite, "Contact").strip("<>")
+    contact = header(invite, "Contact").strip("<>")
     lines = [
-        f"BYE {contact} SIP/2.0", f"Via: SIP/2.0/UDP 127.0.0.1:{port};branch=z9hG4bK{_field(invite, 'Call-ID')[:24]}",
-        "Max-Forwards: 70", f"From: {_field(invite, 'To').split(';tag=')[0]};tag=srv", f"To: {_field(invite, 'From')}",
-        f"Call-ID: {_field(invite, 'Call-ID')}", "CSeq: 1 BYE", "Content-Length: 0", "", "",
+        f"BYE {contact} SIP/2.0", f"Via: SIP/2.0/UDP 127.0.0.1:{port};branch=z9hG4bK{header(invite, 'Call-ID')[:24]}",
+        "Max-Forwards: 70", f"From: {header(invite, 'To').split(';tag=')[0]};tag=srv", f"To: {header(invite, 'From')}",
+        f"Call-ID: {header(invite, 'Call-ID')}", "CSeq: 1 BYE", "Content-Length: 0", "", "",
     ]  # fmt: skip
     return "\r\n".join(lines).encode()
 
@@ -78,7 +78,7 @@ def challenged(request: bytes, method: str, port: int, send: Send) -> None:
         reply(
             request,
             "200 OK",
-            Contact=_field(request, "Contact") if method == "REGISTER" else f"<sip:127.0.0.1:{port}>",
+            Contact=header(request, "Contact") if method == "REGISTER" else f"<sip:127.0.0.1:{port}>",
         )
     )
 
@@ -92,7 +92,7 @@ def unbound(request: bytes, method: str, port: int, send: Send) -> None:
 
 
 def ended(request: bytes, method: str, port: int, send: Send) -> None:
-    send(reply(request, "200 OK", Contact=_field(request, "Contact") + ";expires=0"))
+    send(reply(request, "200 OK", Contact=header(request, "Contact") + ";expires=0"))
 
 
 def hangs_up(request: bytes, method: str, port: int, send: Send) -> None:
@@ -108,7 +108,7 @@ INVITES: dict[str, bytes] = {}
 
 def crosses(request: bytes, method: str, port: int, send: Send) -> None:
     """A callee that hangs up at the very moment at which the caller does."""
-    call = _field(request, "Call-ID")
+    call = header(request, "Call-ID")
     if method == "INVITE":
         INVITES[call] = request
     if method == "BYE":
@@ -125,21 +125,30 @@ DATAGRAMS = (challenged, unbound, ended, hangs_up, crosses)
 def servers() -> Iterator[dict[str, int]]:
     """All of them; their ports. `closes` is a TCP server that closes each connection soon after an ACK."""
     SEEN.clear()
-    stopped = threading.Event()
     with contextlib.ExitStack() as stack:
         ports = {}
-        stack.callback(stopped.set)
         for peer in DATAGRAMS:
-            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            one.bind(("127.0.0.1", 0))
-            one.settimeout(0.1)
-            ports[peer.__name__] = one.getsockname()[1]
-            threading.Thread(target=_datagrams, args=(one, peer, stopped), daemon=True).start()
+            ports[peer.__name__] = stack.enter_context(serving(peer))
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
         stack.callback(lambda: listener.shutdown(socket.SHUT_RDWR))
         ports["closes"] = listener.getsockname()[1]
         threading.Thread(target=_accept, args=(listener,), daemon=True).start()
         yield ports
+
+
+@contextlib.contextmanager
+def serving(peer: Peer) -> Iterator[int]:
+    """One of them by itself; its port."""
+    stopped = threading.Event()
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.bind(("127.0.0.1", 0))
+    one.settimeout(0.1)
+    port = one.getsockname()[1]
+    threading.Thread(target=_datagrams, args=(one, peer, stopped), daemon=True).start()
+    try:
+        yield port
+    finally:
+        stopped.set()
 
 
 def _datagrams(one: socket.socket, peer: Peer, stopped: threading.Event) -> None:
@@ -172,7 +181,7 @@ def _closes(one: socket.socket) -> None:
         while more := one.recv(65536):
             data += more
             while (end := data.find(b"\r\n\r\n")) >= 0:
-                size = end + 4 + int(_field(data[: end + 2], "Content-Length"))
+                size = end + 4 + int(header(data[: end + 2], "Content-Length"))
                 if len(data) < size:
                     break
                 request, data = data[:size], data[size:]

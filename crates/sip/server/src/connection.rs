@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     /// Bytes that the socket has not taken.
     waiting: Vec<u8>,
     open: bool,
+    /// Nothing more can be read from it; what is to be sent still is.
+    ends: bool,
     fault: Option<Broken>,
 }
 
@@ -61,6 +63,7 @@ impl Connection {
             buffer: Vec::new(),
             waiting: Vec::new(),
             open: true,
+            ends: false,
             fault: None,
         }
     }
@@ -71,6 +74,16 @@ impl Connection {
 
     pub fn is_flushed(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether messages can come.
+    pub fn reads(&self) -> bool {
+        self.open && !self.ends
+    }
+
+    /// Close it if nothing more can be read from it, and all is sent.
+    pub fn end(&mut self) {
+        self.open &= !(self.ends && self.is_flushed());
     }
 
     /// What was wrong with it.
@@ -129,7 +142,7 @@ impl Connection {
     /// Read what came.
     pub fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
         let mut chunk = [0; 16_384];
-        while self.open {
+        while self.reads() {
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.open = false,
                 Ok(length) => {
@@ -181,7 +194,7 @@ impl Connection {
                 Err(_) => {
                     // a stream without Content-Length cannot be read any further (RFC 3261 section 18.3)
                     message(std::mem::take(&mut self.buffer));
-                    self.open = false;
+                    self.ends = true;
                     break;
                 }
             }

@@ -126,7 +126,8 @@ impl Listener {
         events.extend(self.streams.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
         for one in self.connections.values() {
             let out = if one.is_flushed() { PollFlags::empty() } else { PollFlags::OUT };
-            events.push(PollFd::new(one, PollFlags::IN | out));
+            let read = if one.reads() { PollFlags::IN } else { PollFlags::empty() };
+            events.push(PollFd::new(one, read | out));
         }
         match poll(&mut events, Some(&wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -181,6 +182,7 @@ impl Listener {
             self.send(server, out);
         }
         self.connections.retain(|peer, one| {
+            one.end();
             if !one.is_open() {
                 server.closed(*peer, one.fault());
             }

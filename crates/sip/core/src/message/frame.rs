@@ -1,4 +1,4 @@
-use super::field::Fields;
+use super::field::{Fields, line_end};
 use super::lex::Cursor;
 use super::scan::{leading_crlf, start_line};
 use super::{Error, Fault, MAX_BODY, MAX_HEAD, Name};
@@ -53,7 +53,12 @@ impl Framer {
         if end > MAX_HEAD {
             return Err(Error::new(Fault::LongHead, MAX_HEAD));
         }
-        let (_, fields) = start_line(bytes)?;
+        let fields = match start_line(bytes) {
+            Ok((_, fields)) => fields,
+            // a request of another version ends as one of ours, and is answered (RFC 3261 section 21.5.6)
+            Err(error) if error.fault == Fault::Version => line_end(bytes, begin)? + 2,
+            Err(error) => return Err(error),
+        };
         let mut fields = Fields::new(&bytes[..end], fields);
         let mut length = None;
         while let Some(field) = fields.next()? {

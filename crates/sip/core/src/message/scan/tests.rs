@@ -201,6 +201,8 @@ fn messages_are_found_in_a_stream() {
     }
     assert_eq!(found, [message.len(), message.len() + 4]);
     assert_eq!(leading_crlf(&bytes[begin..]), 2);
+    let other = message.replacen("SIP/2.0", "SIP/7.0", 1);
+    assert_eq!(frame(other.as_bytes()), Ok(Some(other.len())), "another version");
     let none = changed("Content-Length: 5\r\n", "");
     assert_eq!(frame(none.as_bytes()).unwrap_err().fault, Fault::Missing(Name::ContentLength));
     assert_eq!(frame(&[b'x'; 70_000]).unwrap_err().fault, Fault::LongHead);
